@@ -1,0 +1,88 @@
+//! What an entry says.
+
+use bitflags::bitflags;
+use quire_units::{Pfn, Prot};
+
+bitflags! {
+    /// What a leaf grants and remembers.
+    ///
+    /// The ISAs tie some together, and encoding gives the nearest larger grant: `WRITE` brings
+    /// `READ` on all three; `EXEC` brings `READ` on x86-64, and on arm64 unless with `USER`. A leaf
+    /// with none of `READ`, `WRITE` and `EXEC` is hidden from the hardware.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Attrs: u16 {
+        /// Loads.
+        const READ = 1 << 0;
+        /// Stores.
+        const WRITE = 1 << 1;
+        /// Instruction fetches.
+        const EXEC = 1 << 2;
+        /// Programs may use it, not only the kernel.
+        const USER = 1 << 3;
+        /// The same in all address spaces.
+        const GLOBAL = 1 << 4;
+        /// It was touched since this was last cleared.
+        const YOUNG = 1 << 5;
+        /// It was written since this was last cleared. Kept when write permission is taken away.
+        const DIRTY = 1 << 6;
+        /// Device memory: not cached, not reordered.
+        const DEVICE = 1 << 7;
+        /// A bit for the library's own use, which the hardware ignores.
+        const SOFT = 1 << 8;
+    }
+}
+
+impl Attrs {
+    /// The three rights. A leaf with none of them is hidden from the hardware.
+    pub const RIGHTS: Self = Self::READ.union(Self::WRITE).union(Self::EXEC);
+
+    /// What an area's protection grants to a program.
+    #[inline]
+    pub const fn user(prot: Prot) -> Self {
+        Self::from_bits_retain(prot.bits() as u16).union(Self::USER)
+    }
+
+    /// The three rights as a protection.
+    #[inline]
+    pub const fn prot(self) -> Prot {
+        Prot::from_bits_truncate(self.bits() as u8 & 7)
+    }
+
+    /// The same with the rights of `prot` in place of its own.
+    #[inline]
+    pub const fn with_prot(self, prot: Prot) -> Self {
+        Self::from_bits_retain(self.bits() & !7 | prot.bits() as u16)
+    }
+}
+
+/// The meaning of an entry's word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A lower table.
+    Table(Pfn),
+    /// A block of memory.
+    Leaf {
+        /// Its first frame.
+        frame: Pfn,
+        /// What it grants and remembers.
+        attrs: Attrs,
+    },
+    /// Absent for the hardware; the library keeps this payload there.
+    Marker(u64),
+    /// Nothing that this library or the hardware writes, such as a leaf at a level that has none,
+    /// or a set bit that is reserved.
+    Malformed,
+}
+
+/// What changing an entry of a live table demands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Transition {
+    /// Just write it.
+    Nothing,
+    /// Write it, then flush before the change is relied on.
+    Flush,
+    /// Write zero, flush, then write it: the hardware must never see both.
+    BreakBeforeMake,
+}

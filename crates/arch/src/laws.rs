@@ -1,0 +1,423 @@
+//! The laws of [`Arch`] as functions: one suite for every page-table format, also for formats
+//! that are not in this crate.
+//!
+//! [`check`] runs all of them, over every combination of attributes, every level, frames chosen so
+//! that each address bit is set alone and all together, and words from a small deterministic
+//! generator. What it finds first, it returns as [`Broken`]. It needs no heap and no clock.
+//!
+//! The laws bind encoder and decoder to one another. Whether both are faithful to the manual is
+//! for a second witness: this crate's tests read each word by rules written from the manuals alone.
+
+use core::fmt;
+
+use quire_units::{Order, Pfn, Vpn};
+
+use crate::{Arch, Attrs, Entry, Level, Transition};
+
+/// A law of [`Arch`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Law {
+    /// The constants and the functions derived from them agree: orders are sums of index bits,
+    /// the last level holds leaves, an index is below the number of entries, programs' pages fit
+    /// the root, contiguous groups fit a table.
+    Geometry,
+    /// The zero word, and it alone of what is encoded, is absent at every level.
+    Zero,
+    /// A table's word names its frame, at every level but the last.
+    Table,
+    /// A leaf's word gives back frame and attributes, plus at most `READ` where `WRITE` or `EXEC`
+    /// ties it in; a hidden leaf's exactly. At a level without leaves it is no leaf.
+    Leaf,
+    /// A marker's word gives back its payload, at every level.
+    Marker,
+    /// The words of a run of leaves are an arithmetic sequence.
+    Run,
+    /// Any word decodes, and encoding what it says and decoding that says the same.
+    Stable,
+    /// What the hardware does not see, and what does not change, demands nothing.
+    Unseen,
+    /// Taking something away demands at least a flush, and two memories at one address a break.
+    TooWeak,
+    /// Granting more, ageing and soft bits demand nothing; going out of sight demands no break.
+    TooStrong,
+    /// A relaxed CPU demands no more than another.
+    Relaxed,
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Law::Geometry => "the shape of the levels contradicts itself",
+            Law::Zero => "the zero word and the absent entry are not the same",
+            Law::Table => "a table's word does not give back its frame",
+            Law::Leaf => "a leaf's word does not give back its frame and attributes",
+            Law::Marker => "a marker's word does not give back its payload",
+            Law::Run => "a run of leaves is not an arithmetic sequence",
+            Law::Stable => "what a word says changes when it is written again",
+            Law::Unseen => "a change that no CPU can see demands something",
+            Law::TooWeak => "a change demands too little",
+            Law::TooStrong => "a change demands too much",
+            Law::Relaxed => "a relaxed CPU demands more than another",
+        })
+    }
+}
+
+/// A law that does not hold, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// The format's name.
+    pub arch: &'static str,
+    /// Which law.
+    pub law: Law,
+    /// At which level.
+    pub level: Level,
+    /// The word for which it does not hold; of a transition, the old one.
+    pub word: u64,
+    /// The second word, where the law is about two; else the first again.
+    pub other: u64,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { arch, law, level, word, other } = self;
+        write!(f, "{arch}: {law}: {word:#018x} and {other:#018x} at {level:?}")
+    }
+}
+
+impl core::error::Error for Broken {}
+
+/// All laws, over all that they speak of.
+///
+/// # Errors
+/// The first law that does not hold.
+pub fn check<A: Arch>() -> Result<(), Broken> {
+    geometry::<A>()?;
+    zero::<A>()?;
+    tables::<A>()?;
+    leaves::<A>()?;
+    markers::<A>()?;
+    runs::<A>()?;
+    random_words::<A>(10_000)?;
+    transitions::<A>()
+}
+
+/// [`Law::Geometry`].
+///
+/// # Errors
+/// At the level whose shape is wrong; the words are 0.
+pub fn geometry<A: Arch>() -> Result<(), Broken> {
+    let mut bits = 0;
+    for level in levels::<A>() {
+        let shape = A::LEVELS[level.index()];
+        let first = A::order(level).pages();
+        let fine = A::order(level) == Order::new(bits)
+            && A::entries(level) == 1 << shape.index_bits
+            && A::index(Vpn::new(first - 1), level) == 0
+            && A::index(Vpn::new(first), level) == 1
+            && A::index(Vpn::new(u64::MAX), level) == A::entries(level) - 1
+            && shape.contiguous < shape.index_bits.max(1)
+            && (shape.leaf || shape.contiguous == 0)
+            && (!shape.leaf || A::leaf_level(Order::new(bits)) == level);
+        hold::<A>(Law::Geometry, level, 0, 0, fine)?;
+        bits += shape.index_bits;
+    }
+    let reach = 1 << bits;
+    let fine = A::LEVELS[0].leaf
+        && A::order(Level::LAST) == Order::ZERO
+        && A::ROOT.index() + 1 == A::LEVELS.len()
+        && (A::USER_PAGES == reach || A::USER_PAGES == reach / 2)
+        && u32::from(bits) + A::PAGE_SHIFT <= 64
+        && A::FRAMES.is_power_of_two();
+    hold::<A>(Law::Geometry, A::ROOT, 0, 0, fine)
+}
+
+/// [`Law::Zero`]; that nothing else is absent shows in the other laws.
+///
+/// # Errors
+/// The level at which zero is something else.
+pub fn zero<A: Arch>() -> Result<(), Broken> {
+    levels::<A>().try_for_each(|level| {
+        hold::<A>(Law::Zero, level, 0, 0, A::decode(0, level) == Entry::Absent)
+    })
+}
+
+/// [`Law::Table`].
+///
+/// # Errors
+/// The first word that fails.
+pub fn tables<A: Arch>() -> Result<(), Broken> {
+    for level in levels::<A>() {
+        for frame in frames::<A>(Level::LAST) {
+            let word = A::table(frame);
+            let entry = A::decode(word, level);
+            let fine = (entry == Entry::Table(frame)) != level.is_last();
+            hold::<A>(Law::Table, level, word, word, fine)?;
+        }
+    }
+    Ok(())
+}
+
+/// [`Law::Leaf`].
+///
+/// # Errors
+/// The first word that fails.
+pub fn leaves<A: Arch>() -> Result<(), Broken> {
+    for level in leaf_levels::<A>() {
+        for frame in frames::<A>(level) {
+            for attrs in all_attrs() {
+                let word = A::leaf(frame, level, attrs);
+                let fine = match A::decode(word, level) {
+                    Entry::Leaf { frame: back, attrs: got } => back == frame && ties(attrs, got),
+                    _ => false,
+                };
+                hold::<A>(Law::Leaf, level, word, word, fine)?;
+            }
+        }
+    }
+    for level in levels::<A>().filter(|&level| !A::is_leaf_level(level)) {
+        for attrs in all_attrs() {
+            let word = A::leaf(Pfn::new(0), Level::LAST, attrs);
+            let fine = !matches!(A::decode(word, level), Entry::Leaf { .. });
+            hold::<A>(Law::Leaf, level, word, word, fine)?;
+        }
+    }
+    Ok(())
+}
+
+/// [`Law::Marker`].
+///
+/// # Errors
+/// The first word that fails.
+pub fn markers<A: Arch>() -> Result<(), Broken> {
+    let single = (0..56).map(|bit| 1 << bit);
+    let edges = [0, PAYLOADS - 1, PAYLOADS / 3, PAYLOADS / 3 * 2];
+    let random = Words::new(0x006d_6172_6b65_7273).map(|word| word % PAYLOADS).take(1000);
+    for payload in single.chain(edges).chain(random) {
+        let word = A::marker(payload);
+        for level in levels::<A>() {
+            let fine = A::decode(word, level) == Entry::Marker(payload);
+            hold::<A>(Law::Marker, level, word, word, fine)?;
+        }
+    }
+    Ok(())
+}
+
+/// [`Law::Run`].
+///
+/// # Errors
+/// The leaf that the sequence misses, and the word that it gives instead.
+pub fn runs<A: Arch>() -> Result<(), Broken> {
+    for level in leaf_levels::<A>() {
+        let pages = A::order(level).pages();
+        let starts = frames::<A>(level).map(|frame| frame.get());
+        for (start, attrs) in starts.flat_map(|start| all_attrs().map(move |a| (start, a))) {
+            let first = A::leaf(Pfn::new(start), level, attrs);
+            for count in [1, 2, 511, A::FRAMES / pages / 2] {
+                let frame = start + count * pages;
+                if frame < A::FRAMES {
+                    let word = A::leaf(Pfn::new(frame), level, attrs);
+                    let sum = first.wrapping_add(count.wrapping_mul(A::step(level)));
+                    hold::<A>(Law::Run, level, word, sum, word == sum)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// [`Law::Stable`] for `count` words of each kind: any, and nearly a leaf.
+///
+/// # Errors
+/// The first word that fails.
+pub fn random_words<A: Arch>(count: usize) -> Result<(), Broken> {
+    for level in levels::<A>() {
+        for word in Words::new(level.index() as u64).take(count) {
+            stable::<A>(word, level)?;
+        }
+    }
+    for level in leaf_levels::<A>() {
+        let mut words = Words::new(!(level.index() as u64));
+        for _ in 0..count {
+            let frame = Pfn::new(words.draw() % A::FRAMES).align_down(A::order(level).pages());
+            let leaf = A::leaf(frame, level, Attrs::from_bits_truncate(words.draw() as u16));
+            let flips = 1 << (words.draw() % 64) | 1 << (words.draw() % 64);
+            stable::<A>(leaf ^ flips, level)?;
+        }
+    }
+    Ok(())
+}
+
+/// [`Law::Stable`] for one word.
+///
+/// # Errors
+/// The word and what it became.
+pub fn stable<A: Arch>(word: u64, level: Level) -> Result<(), Broken> {
+    let entry = A::decode(word, level);
+    let again = match entry {
+        Entry::Absent => 0,
+        Entry::Table(frame) if frame.get() < A::FRAMES => A::table(frame),
+        Entry::Leaf { frame, attrs } if nameable::<A>(frame, level) => A::leaf(frame, level, attrs),
+        Entry::Marker(payload) if payload < PAYLOADS => A::marker(payload),
+        Entry::Malformed => return Ok(()),
+        _ => return hold::<A>(Law::Stable, level, word, word, false),
+    };
+    hold::<A>(Law::Stable, level, word, again, A::decode(again, level) == entry)
+}
+
+/// [`Law::Unseen`], [`Law::TooWeak`], [`Law::TooStrong`] and [`Law::Relaxed`], over all pairs of
+/// attributes with equal and with different frames, and over tables, markers and zero.
+///
+/// # Errors
+/// The first pair of words that fails.
+pub fn transitions<A: Arch>() -> Result<(), Broken> {
+    for level in leaf_levels::<A>() {
+        let here = Pfn::new(A::order(level).pages());
+        let there = Pfn::new(0);
+        for attrs in all_attrs() {
+            let old = A::leaf(here, level, attrs);
+            for next in all_attrs() {
+                pair::<A>(old, A::leaf(here, level, next), level)?;
+                pair::<A>(old, A::leaf(there, level, next), level)?;
+            }
+            for other in others::<A>() {
+                pair::<A>(old, other, level)?;
+                pair::<A>(other, old, level)?;
+            }
+        }
+    }
+    for level in levels::<A>() {
+        for old in others::<A>() {
+            for new in others::<A>() {
+                pair::<A>(old, new, level)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The laws of transitions for one pair of words.
+fn pair<A: Arch>(old: u64, new: u64, level: Level) -> Result<(), Broken> {
+    let base = A::transition(old, new, level, false);
+    let relaxed = A::transition(old, new, level, true);
+    hold::<A>(Law::Relaxed, level, old, new, relaxed <= base)?;
+    let (from, to) = (A::decode(old, level), A::decode(new, level));
+    if from == Entry::Malformed || to == Entry::Malformed {
+        return Ok(());
+    }
+    if old == new || !seen(from) {
+        return hold::<A>(Law::Unseen, level, old, new, base == Transition::Nothing);
+    }
+    let (least, most) = bounds(from, to);
+    hold::<A>(Law::TooWeak, level, old, new, relaxed >= least)?;
+    hold::<A>(Law::TooStrong, level, old, new, base <= most)
+}
+
+/// What a change from something that the hardware sees demands at least and at most.
+fn bounds(from: Entry, to: Entry) -> (Transition, Transition) {
+    use Transition::{BreakBeforeMake, Flush, Nothing};
+    let (Entry::Leaf { frame, attrs: old }, Entry::Leaf { frame: target, attrs: new }) = (from, to)
+    else {
+        // Tables come or go: another size, or out of sight.
+        return (Flush, if seen(to) { BreakBeforeMake } else { Flush });
+    };
+    if !seen(to) {
+        return (Flush, Flush);
+    }
+    let changed = old ^ new;
+    let lost = old - new;
+    let writable = (old | new).contains(Attrs::WRITE);
+    if changed.contains(Attrs::DEVICE) || frame != target && writable {
+        return (BreakBeforeMake, BreakBeforeMake);
+    }
+    if frame != target || changed.contains(Attrs::GLOBAL) {
+        return (Flush, BreakBeforeMake);
+    }
+    let unrecorded = lost.contains(Attrs::DIRTY) && old.contains(Attrs::WRITE);
+    if lost.intersects(Attrs::RIGHTS) || changed.contains(Attrs::USER) || unrecorded {
+        return (Flush, Flush);
+    }
+    (Nothing, Nothing)
+}
+
+/// Whether the hardware uses such an entry.
+fn seen(entry: Entry) -> bool {
+    match entry {
+        Entry::Table(_) => true,
+        Entry::Leaf { attrs, .. } => attrs.intersects(Attrs::RIGHTS),
+        Entry::Absent | Entry::Marker(_) | Entry::Malformed => false,
+    }
+}
+
+/// Whether `got` is a faithful account of a leaf written with `asked`.
+fn ties(asked: Attrs, got: Attrs) -> bool {
+    let tied = asked.intersects(Attrs::WRITE | Attrs::EXEC) && got == asked | Attrs::READ;
+    let exact = got == asked && (asked.contains(Attrs::READ) || !asked.contains(Attrs::WRITE));
+    tied || exact
+}
+
+/// Whether a leaf of `level` may stand for the block at `frame`.
+fn nameable<A: Arch>(frame: Pfn, level: Level) -> bool {
+    let fits = frame.get() < A::FRAMES && frame.is_aligned(A::order(level).pages());
+    fits && A::is_leaf_level(level)
+}
+
+/// Words that are no leaves: zero, markers, tables.
+fn others<A: Arch>() -> impl Iterator<Item = u64> {
+    let tables = [A::table(Pfn::new(3)), A::table(Pfn::new(A::FRAMES - 1))];
+    [0, A::marker(0), A::marker(PAYLOADS - 1)].into_iter().chain(tables)
+}
+
+/// Payloads of markers are below this.
+const PAYLOADS: u64 = 1 << 56;
+
+fn levels<A: Arch>() -> impl Iterator<Item = Level> {
+    (0..A::LEVELS.len() as u8).map(Level::new)
+}
+
+fn leaf_levels<A: Arch>() -> impl Iterator<Item = Level> {
+    levels::<A>().filter(|&level| A::is_leaf_level(level))
+}
+
+fn all_attrs() -> impl Iterator<Item = Attrs> {
+    (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate)
+}
+
+/// Frames of blocks of `level`: each address bit alone, none, and patterns up to all.
+fn frames<A: Arch>(level: Level) -> impl Iterator<Item = Pfn> {
+    let pages = A::order(level).pages();
+    let top = A::FRAMES - 1;
+    let single = (0..A::FRAMES.ilog2()).map(|bit| 1 << bit).filter(move |&bit| bit >= pages);
+    let patterns = [0, top, top / 3, top / 3 * 2, top / 7];
+    single.chain(patterns).map(move |frame| Pfn::new(frame).align_down(pages))
+}
+
+fn hold<A: Arch>(law: Law, level: Level, word: u64, other: u64, holds: bool) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(Broken { arch: A::NAME, law, level, word, other }) }
+}
+
+/// Endless words from a seed, the same each time (Steele, Lea and Flood: *Fast splittable
+/// pseudorandom number generators*, OOPSLA 2014: SplitMix64).
+struct Words(u64);
+
+impl Words {
+    const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+impl Iterator for Words {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        Some(self.draw())
+    }
+}

@@ -1,0 +1,152 @@
+//! Page-table formats of x86-64, arm64 and riscv64, as pure data and pure functions.
+//!
+//! An [`Arch`] says how many levels a table has, which of them may hold leaves, how an entry is
+//! spelled, and what changing a live entry demands. It has no effect and executes no instruction
+//! of its ISA, so all of them are tested on any host; [`laws`] is the one suite that each passes.
+//! The modules of the ISAs draw their entries and cite the manuals; [`rules`] says what changing a
+//! live entry demands, and why. Read one ISA, then `rules`, then `laws`.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod entry;
+mod level;
+mod bits;
+pub mod rules;
+pub mod x86_64;
+pub mod aarch64;
+pub mod riscv64;
+pub mod laws;
+
+#[cfg(test)]
+mod tests;
+
+pub use aarch64::{Arm4k, Arm16k, Arm64k};
+pub use entry::{Attrs, Entry, Transition};
+pub use level::{Level, LevelShape};
+pub use riscv64::{Sv39, Sv48, Sv57};
+pub use x86_64::{X86_64, X86_64La57};
+
+use quire_units::{Order, Pfn, Vpn};
+
+/// A page-table format. A type with no value: all its items are constants and functions.
+///
+/// Laws (checked for every implementation by one suite):
+/// * `decode(encode(x)) = x` after normalising what the ISA cannot tell apart, and the normal form
+///   grants no right that was not asked for, but those the ISA ties together (see [`Attrs`]).
+/// * The zero word is [`Entry::Absent`], at every level.
+/// * `leaf(f + n·pages, …) = leaf(f, …) + n·step(level)`: a run of leaves is an arithmetic
+///   sequence.
+/// * A transition depends on the two words, the level and the CPU's permission alone. Making an
+///   absent entry present needs nothing, and neither does granting more: the price is at worst a
+///   fault that finds nothing to do (which must be answered with a flush on the faulting CPU,
+///   since some CPUs keep entries that faulted). A change of target, a loss of rights, and clearing
+///   [`Attrs::DIRTY`] of what may be written need at least [`Transition::Flush`]. Clearing
+///   [`Attrs::YOUNG`] needs nothing: age is a hint, and whoever wants it exact flushes.
+///   [`Transition::BreakBeforeMake`] is due wherever two CPUs would else see different memory, or
+///   the same memory in different ways, at one address.
+pub trait Arch: Copy + Send + Sync + 'static {
+    /// For people: `x86-64`, `arm64-16k`, `riscv64-sv48`.
+    const NAME: &'static str;
+    /// The base-two logarithm of the base page in bytes.
+    const PAGE_SHIFT: u32;
+    /// The levels from the last, whose entries map base pages, up to the root.
+    const LEVELS: &'static [LevelShape];
+    /// How many pages a program may map, from page 0 on: the lower half of the address space.
+    const USER_PAGES: u64;
+    /// How many frames an entry can name, from frame 0 on. Memory beyond cannot be mapped; it is
+    /// for the embedder not to offer any.
+    const FRAMES: u64;
+
+    /// The word that points at a lower table, anywhere below [`FRAMES`](Self::FRAMES).
+    fn table(frame: Pfn) -> u64;
+
+    /// The word that maps the block that begins at `frame`; the frame is aligned to the level's
+    /// block and lies below [`FRAMES`](Self::FRAMES), and `level` may hold leaves. Without any of
+    /// [`Attrs::READ`], [`Attrs::WRITE`] and [`Attrs::EXEC`] the word is hidden from the hardware,
+    /// which faults, but keeps frame and attributes for [`decode`](Self::decode).
+    ///
+    /// When the hardware records a touch or a store in a leaf's word, the result is the word of
+    /// the same leaf with [`Attrs::YOUNG`], and with [`Attrs::DIRTY`] for a store.
+    ///
+    /// # Panics
+    /// In debug builds for a frame or level that breaks the conditions above.
+    fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64;
+
+    /// What to add to a leaf's word for the next block of the same level.
+    fn step(level: Level) -> u64;
+
+    /// A word that the hardware takes for absent and the library does not: `payload`, below
+    /// 2^56, comes back from [`decode`](Self::decode), at any level.
+    ///
+    /// # Panics
+    /// In debug builds when `payload` is 2^56 or more.
+    fn marker(payload: u64) -> u64;
+
+    /// What a word means at a level that the format has. Total: any word has a meaning, if only
+    /// [`Entry::Malformed`].
+    fn decode(word: u64, level: Level) -> Entry;
+
+    /// What must happen when `old` becomes `new` in a table that may be live. `relaxed` is the
+    /// CPU's permission to change block size and contiguity without break-before-make.
+    ///
+    /// Where a table stands on either side, it is presumed to translate as the other side does: a
+    /// block is split, folded or copied in place. Whoever changes more goes through zero.
+    fn transition(old: u64, new: u64, level: Level, relaxed: bool) -> Transition;
+
+    /// The level of the root table.
+    const ROOT: Level = Level::new(Self::LEVELS.len() as u8 - 1);
+
+    /// The order of one entry's block at `level`: 0 at the last level.
+    #[inline]
+    fn order(level: Level) -> Order {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < level.index() {
+            bits += Self::LEVELS[at].index_bits;
+            at += 1;
+        }
+        Order::new(bits)
+    }
+
+    /// How many entries a table of `level` has.
+    #[inline]
+    fn entries(level: Level) -> usize {
+        1 << Self::LEVELS[level.index()].index_bits
+    }
+
+    /// The entry of a table of `level` that translates `page`.
+    #[inline]
+    fn index(page: Vpn, level: Level) -> usize {
+        (page.get() >> Self::order(level).get()) as usize & (Self::entries(level) - 1)
+    }
+
+    /// Whether entries of `level` may map memory.
+    #[inline]
+    fn is_leaf_level(level: Level) -> bool {
+        Self::LEVELS[level.index()].leaf
+    }
+
+    /// The highest level whose leaf is not larger than `order`.
+    #[inline]
+    fn leaf_level(order: Order) -> Level {
+        let mut best = Level::LAST;
+        let mut at = 1;
+        while at < Self::LEVELS.len() {
+            let level = Level::new(at as u8);
+            if Self::is_leaf_level(level) && Self::order(level) <= order {
+                best = level;
+            }
+            at += 1;
+        }
+        best
+    }
+
+    /// The smallest block above a base page that one entry maps: 2 MiB with 4 KiB pages. Linux
+    /// calls it the PMD size.
+    #[inline]
+    fn block_order() -> Order {
+        Self::order(Level::new(1))
+    }
+}

@@ -1,0 +1,201 @@
+//! The words of riscv64.
+
+use quire_units::{Order, Pfn};
+
+use crate::bits::{field, put, take};
+use crate::rules::Rules;
+use crate::{Arch, Attrs, Entry, Level, LevelShape, Transition};
+
+/// riscv64 with tables of `LEVELS` levels: 3, 4 or 5.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Riscv64<const LEVELS: usize>;
+
+/// Three levels: 39-bit virtual addresses, of which programs have the lower half.
+pub type Sv39 = Riscv64<3>;
+
+/// Four levels: 48-bit virtual addresses, of which programs have the lower half.
+pub type Sv48 = Riscv64<4>;
+
+/// Five levels: 57-bit virtual addresses, of which programs have the lower half.
+pub type Sv57 = Riscv64<5>;
+
+const PAGE_SHIFT: u32 = 12;
+const INDEX_BITS: u32 = 9;
+
+const VALID: u64 = 1 << 0;
+const READ_AT: u32 = 1;
+const WRITE_AT: u32 = 2;
+const EXEC_AT: u32 = 3;
+const USER_AT: u32 = 4;
+const GLOBAL_AT: u32 = 5;
+const ACCESSED_AT: u32 = 6;
+const DIRTY_AT: u32 = 7;
+const SOFT_AT: u32 = 8;
+const HIDDEN: u64 = 1 << 9;
+const FRAME_AT: u32 = 10;
+const FRAME: u64 = field(53, FRAME_AT);
+/// PBMT is 2, of which this is the one bit that is set.
+const IO_AT: u32 = 62;
+
+const READ_WRITE_EXEC: u64 = 1 << READ_AT | 1 << WRITE_AT | 1 << EXEC_AT;
+/// The bits that vary in a hidden leaf, but for its address.
+const COMMON: u64 =
+    1 << USER_AT | 1 << GLOBAL_AT | 1 << ACCESSED_AT | 1 << DIRTY_AT | 1 << SOFT_AT | 1 << IO_AT;
+
+/// Tells a marker from a hidden leaf, which has no right.
+const MARKER: u64 = 1 << 1;
+const PAYLOAD_AT: u32 = 8;
+
+const fn shape(contiguous: u8) -> LevelShape {
+    LevelShape { index_bits: 9, leaf: true, contiguous }
+}
+
+const SHAPES: [LevelShape; 5] = [shape(4), shape(0), shape(0), shape(0), shape(0)];
+
+const RULES: Rules = Rules { resize_breaks: false, move_breaks: false, global_breaks: false };
+
+impl<const LEVELS: usize> Arch for Riscv64<LEVELS> {
+    const NAME: &'static str = match LEVELS {
+        3 => "riscv64-sv39",
+        4 => "riscv64-sv48",
+        5 => "riscv64-sv57",
+        _ => panic!("riscv64 has tables of 3, 4 or 5 levels"),
+    };
+    const PAGE_SHIFT: u32 = PAGE_SHIFT;
+    const LEVELS: &'static [LevelShape] = SHAPES.split_at(LEVELS).0;
+    const USER_PAGES: u64 = 1 << (LEVELS as u32 * INDEX_BITS - 1);
+    const FRAMES: u64 = 1 << 44;
+
+    #[inline]
+    fn table(frame: Pfn) -> u64 {
+        debug_assert!(frame.get() < Self::FRAMES);
+        frame.get() << FRAME_AT | VALID
+    }
+
+    #[inline]
+    fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64 {
+        debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));
+        let kind = if attrs.intersects(Attrs::RIGHTS) { VALID } else { HIDDEN };
+        frame.get() << FRAME_AT | kind | common(attrs) | rights(attrs)
+    }
+
+    #[inline]
+    fn step(level: Level) -> u64 {
+        1 << block_shift(level)
+    }
+
+    #[inline]
+    fn marker(payload: u64) -> u64 {
+        debug_assert!(payload >> 56 == 0);
+        payload << PAYLOAD_AT | MARKER
+    }
+
+    #[inline]
+    fn decode(word: u64, level: Level) -> Entry {
+        if word & VALID == 0 {
+            decode_unseen(word, level)
+        } else if word & READ_WRITE_EXEC == 0 {
+            decode_table(word, level)
+        } else {
+            decode_leaf(word, level)
+        }
+    }
+
+    #[inline]
+    fn transition(old: u64, new: u64, level: Level, relaxed: bool) -> Transition {
+        if old & VALID == 0 || old == new {
+            Transition::Nothing
+        } else if new & VALID == 0 {
+            Transition::Flush
+        } else {
+            RULES.between(Self::decode(old, level), Self::decode(new, level), relaxed)
+        }
+    }
+
+    #[inline]
+    fn order(level: Level) -> Order {
+        Order::new((level.index() as u32 * INDEX_BITS) as u8)
+    }
+}
+
+/// The lowest bit of a word that tells one block of `level` from the next.
+#[inline]
+const fn block_shift(level: Level) -> u32 {
+    FRAME_AT + level.index() as u32 * INDEX_BITS
+}
+
+/// The frame bits that a leaf of `level` may have set.
+#[inline]
+const fn block_frame(level: Level) -> u64 {
+    FRAME & u64::MAX << block_shift(level)
+}
+
+#[inline]
+const fn frame(word: u64) -> Pfn {
+    Pfn::new((word & FRAME) >> FRAME_AT)
+}
+
+/// All but the rights.
+#[inline]
+fn common(attrs: Attrs) -> u64 {
+    put(attrs, Attrs::USER, USER_AT)
+        | put(attrs, Attrs::GLOBAL, GLOBAL_AT)
+        | put(attrs, Attrs::YOUNG, ACCESSED_AT)
+        | put(attrs, Attrs::DIRTY, DIRTY_AT)
+        | put(attrs, Attrs::SOFT, SOFT_AT)
+        | put(attrs, Attrs::DEVICE, IO_AT)
+}
+
+#[inline]
+fn rights(attrs: Attrs) -> u64 {
+    put(attrs, Attrs::READ.union(Attrs::WRITE), READ_AT)
+        | put(attrs, Attrs::WRITE, WRITE_AT)
+        | put(attrs, Attrs::EXEC, EXEC_AT)
+}
+
+#[inline]
+fn attrs_common(word: u64) -> Attrs {
+    take(word, USER_AT, Attrs::USER)
+        | take(word, GLOBAL_AT, Attrs::GLOBAL)
+        | take(word, ACCESSED_AT, Attrs::YOUNG)
+        | take(word, DIRTY_AT, Attrs::DIRTY)
+        | take(word, SOFT_AT, Attrs::SOFT)
+        | take(word, IO_AT, Attrs::DEVICE)
+}
+
+#[inline]
+fn decode_table(word: u64, level: Level) -> Entry {
+    if word & !FRAME == VALID && !level.is_last() {
+        Entry::Table(frame(word))
+    } else {
+        Entry::Malformed
+    }
+}
+
+#[inline]
+fn decode_leaf(word: u64, level: Level) -> Entry {
+    let ours = word & !(COMMON | READ_WRITE_EXEC | block_frame(level)) == VALID;
+    let reserved = word & (1 << READ_AT | 1 << WRITE_AT) == 1 << WRITE_AT;
+    if !ours || reserved {
+        return Entry::Malformed;
+    }
+    let attrs = attrs_common(word)
+        | take(word, READ_AT, Attrs::READ)
+        | take(word, WRITE_AT, Attrs::WRITE)
+        | take(word, EXEC_AT, Attrs::EXEC);
+    Entry::Leaf { frame: frame(word), attrs }
+}
+
+/// What the hardware takes for absent.
+#[inline]
+fn decode_unseen(word: u64, level: Level) -> Entry {
+    if word == 0 {
+        Entry::Absent
+    } else if word & field(PAYLOAD_AT - 1, 0) == MARKER {
+        Entry::Marker(word >> PAYLOAD_AT)
+    } else if word & !(COMMON | block_frame(level)) == HIDDEN {
+        Entry::Leaf { frame: frame(word), attrs: attrs_common(word) }
+    } else {
+        Entry::Malformed
+    }
+}

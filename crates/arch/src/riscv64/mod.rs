@@ -1,0 +1,61 @@
+//! riscv64 with tables of three (Sv39), four (Sv48) and five levels (Sv57).
+//!
+//! Source: *The RISC-V Instruction Set Manual, Volume II: Privileged Architecture*, chapter
+//! *Supervisor-Level ISA*: the sections on Sv39, Sv48 and Sv57, on the *Supervisor
+//! Memory-Management Fence Instruction* (SFENCE.VMA), and the chapters on the extensions Svnapot,
+//! Svpbmt, Svadu/Svade and Svvptc.
+//!
+//! # Entries
+//!
+//! ```text
+//!  63 62  61 60     54 53                                10  9  8  7  6  5  4  3  2  1  0
+//! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
+//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │ 0│SW│ D│ A│ G│ U│ X│ W│ R│ 1│ leaf
+//! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
+//! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
+//! │ 0│  0   │    0    │       frame of the table           │ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 1│ table
+//! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
+//! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
+//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │ 1│SW│ D│ A│ G│ U│ 0│ 0│ 0│ 0│ hidden
+//! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
+//!  63                                                               8 7           2  1  0
+//! ┌──────────────────────────────────────────────────────────────────┬─────────────┬──┬──┐
+//! │                             payload                              │      0      │ 1│ 0│ marker
+//! └──────────────────────────────────────────────────────────────────┴─────────────┴──┴──┘
+//! ```
+//!
+//! * **R, W, X** (1, 2, 3): the rights. W without R is reserved (Zicfiss makes it a shadow stack),
+//!   so `WRITE` brings `READ`. A valid entry with none of them is a pointer to a table: that is
+//!   why a hidden leaf has V clear, with which the CPU ignores all other bits. Execute-only exists.
+//! * **U** (4): `USER`. The kernel cannot execute such pages and reaches them with `sstatus.SUM`
+//!   only. **G** (5): `GLOBAL`.
+//! * **A, D** (6, 7): `YOUNG`, `DIRTY`. The CPU sets them (Svadu) or faults (Svade). D, A, U must be
+//!   0 in a pointer to a table.
+//! * **SW** (8): `SOFT`. Bit 9 marks hidden leaves. These are the two bits of RSW, for software.
+//! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (what the PMA says). Needs Svpbmt, enabled by
+//!   `menvcfg.PBMTE`: without it the bits are reserved and such a leaf faults, so that an embedder
+//!   without Svpbmt must not map `DEVICE` (and need not: the PMAs know where devices are).
+//! * **N** (63): Svnapot, 16 leaves of the last level as one block of 64 KiB. As a shape it is in
+//!   [`LevelShape::contiguous`](crate::LevelShape::contiguous); the bit is not written, and a word
+//!   with it is malformed, since its PPN no longer says which of the 16 frames it stands for.
+//! * Any level may hold leaves: 4 KiB, 2 MiB, 1 GiB, 512 GiB (Sv48), 256 TiB (Sv57). A leaf that
+//!   is not aligned to its size faults, and is malformed here.
+//!
+//! Nothing is done against L1TF: the CPUs named in CVE-2018-3620 are not of this ISA.
+//!
+//! # Transitions
+//!
+//! The table of cases is in [`rules`](crate::rules). SFENCE.VMA's section says: until a fence
+//! that covers the address, the CPU may use any translation that was valid since the last such
+//! fence; which one is unpredictable, but one of them it is, also when a table gives way to a leaf
+//! or the other way round. Hence a flush where something is lost, and no break for the sake of the
+//! hardware; two breaks remain for the sake of coherence (another frame that is written, another
+//! memory type).
+//!
+//! *From invalid: nothing*, with one duty for whoever handles faults: without Svvptc a CPU may keep
+//! an invalid entry, so a fault that finds its entry already sufficient must be answered with a
+//! local SFENCE.VMA, or it may come back for ever.
+
+mod format;
+
+pub use format::{Riscv64, Sv39, Sv48, Sv57};

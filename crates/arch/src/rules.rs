@@ -1,0 +1,97 @@
+//! What a change of a live entry demands: one rule for all ISAs, with what they differ in as data.
+//!
+//! Three dangers are weighed. First, a CPU may go on using the *old* translation from its TLB:
+//! harmless where the new one only grants more (the CPU faults once for nothing and finds the new
+//! entry), and to be flushed where something is taken away. Second, one CPU may use the *new*
+//! translation while another still uses the old one. Where the two name different memory that is
+//! written, a store through the one is not seen by a load through the other, although the program
+//! has one address: the entry must pass through zero. The same holds for two memory types of one
+//! frame. Third, some hardware does not bear two matching TLB entries at all; which of its changes
+//! can produce them is in [`Rules`].
+//!
+//! | from | to | demand | because |
+//! |---|---|---|---|
+//! | unseen by the hardware | anything | nothing | TLBs do not keep what faults; where they may (riscv64), one needless fault |
+//! | anything seen | unseen | flush | the old translation stays usable until then |
+//! | leaf | leaf with more of `READ`, `WRITE`, `EXEC` | nothing | one needless fault at worst |
+//! | leaf | leaf with less of them | flush | or the right goes on being used |
+//! | leaf | leaf with `USER` changed | flush | both ways: SMEP, PXN and riscv64's U take rights from the kernel when a program gets them |
+//! | leaf | leaf with `DIRTY` cleared, was writable | flush | or the next store is not recorded, and its data lost |
+//! | leaf | leaf with `DIRTY` cleared, was not writable | nothing | no CPU can store through it |
+//! | leaf | leaf with `YOUNG` cleared | nothing | age is a hint: until the translation leaves the TLB, touches go unrecorded |
+//! | leaf | leaf with `YOUNG`, `DIRTY` set or `SOFT` changed | nothing | the hardware loses nothing |
+//! | leaf | leaf with `GLOBAL` changed | flush, or break | [`Rules::global_breaks`] |
+//! | leaf | leaf with `DEVICE` changed | break | two memory types of one frame at one time |
+//! | leaf | leaf with another frame, one of them writable | break | two memories at one address |
+//! | leaf | leaf with another frame, neither writable | flush, or break | [`Rules::move_breaks`] |
+//! | table | leaf, and leaf to table | flush, or break | [`Rules::resize_breaks`], but for a relaxed CPU |
+//! | table | another table | flush, or break | [`Rules::resize_breaks`]: the blocks below may differ in size |
+//!
+//! A word does not show what the table behind it says. For a table the answer presumes that it
+//! translates as the old entry did (a block split, folded or copied in place); whoever changes
+//! more than that takes the way through zero of its own accord.
+
+use crate::{Attrs, Entry, Transition};
+
+/// In what the ISAs differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Changing the size of a block demands a break, unless the CPU is relaxed about it.
+    pub resize_breaks: bool,
+    /// Changing the frame demands a break even where nobody may write.
+    pub move_breaks: bool,
+    /// Becoming global or ceasing to be so demands a break.
+    pub global_breaks: bool,
+}
+
+impl Rules {
+    /// The demand when both entries are seen by the hardware.
+    #[inline]
+    pub fn between(&self, old: Entry, new: Entry, relaxed: bool) -> Transition {
+        match (old, new) {
+            (Entry::Leaf { frame, attrs }, Entry::Leaf { frame: target, attrs: next }) => {
+                let moved = self.moved(frame != target, attrs.union(next));
+                moved.max(self.changed(attrs, next))
+            }
+            (Entry::Table(table), Entry::Table(next)) if table == next => Transition::Nothing,
+            // Not a change of size: no CPU's permission covers it.
+            (Entry::Table(_), Entry::Table(_)) => flush_or_break(self.resize_breaks),
+            (Entry::Malformed, _) | (_, Entry::Malformed) => Transition::BreakBeforeMake,
+            _ => self.resized(relaxed),
+        }
+    }
+
+    /// The demand of another size, or of any other change of how a block is put together.
+    pub fn resized(&self, relaxed: bool) -> Transition {
+        flush_or_break(self.resize_breaks && !relaxed)
+    }
+
+    /// The demand of another frame; `either` is what the old or the new leaf grants.
+    fn moved(&self, moved: bool, either: Attrs) -> Transition {
+        if !moved {
+            return Transition::Nothing;
+        }
+        flush_or_break(self.move_breaks || either.contains(Attrs::WRITE))
+    }
+
+    /// The demand of other attributes.
+    fn changed(&self, old: Attrs, new: Attrs) -> Transition {
+        let differ = old.symmetric_difference(new);
+        if differ.contains(Attrs::DEVICE) {
+            return Transition::BreakBeforeMake;
+        }
+        if differ.contains(Attrs::GLOBAL) {
+            return flush_or_break(self.global_breaks);
+        }
+        let lost = old.difference(new);
+        let unseen_stores = lost.contains(Attrs::DIRTY) && old.contains(Attrs::WRITE);
+        if lost.intersects(Attrs::RIGHTS) || differ.contains(Attrs::USER) || unseen_stores {
+            return Transition::Flush;
+        }
+        Transition::Nothing
+    }
+}
+
+fn flush_or_break(must_break: bool) -> Transition {
+    if must_break { Transition::BreakBeforeMake } else { Transition::Flush }
+}

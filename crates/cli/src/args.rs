@@ -1,0 +1,163 @@
+//! What may be typed: commands, options, and the one sentence said about what may not.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::size::Size;
+
+/// Large-folio memory management, measured and explained.
+#[derive(Parser, Debug)]
+#[command(name = "quire", version, about)]
+pub(crate) struct Cli {
+    /// Where `/proc`, `/sys` and `/run` are found
+    #[arg(long, hide = true, global = true, default_value = "/")]
+    pub(crate) host_root: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Measure how fast memory is cleared and faulted in
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Make one self-contained HTML page with plots of the last runs
+    Report(ReportArgs),
+}
+
+/// The benches.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// GB/s of clearing against the size of the extent, for each way to clear
+    Clear(ClearArgs),
+    /// The cost of a page fault against the size of the folio, on demand and populated
+    Fault(FaultArgs),
+}
+
+/// Options every bench takes.
+#[derive(Args, Debug)]
+pub(crate) struct Shared {
+    /// Sizes, powers of two from 4K on: 4K,64K,2M,1G
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_parser = folio_size)]
+    pub(crate) sizes: Vec<Size>,
+    /// How often each thing is measured
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) loops: Option<u32>,
+    /// How many threads work at the same time, each on memory of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: u32,
+    /// A table for people or one JSON object per line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Only these variants: chosen, page-at-a-time, raw-<backend>, linux
+    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    pub(crate) variants: Vec<String>,
+}
+
+/// How results are printed.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Tables with units, settings and what the figures leave out
+    Table,
+    /// One record per line
+    Json,
+}
+
+/// Options of `bench clear`.
+#[derive(Args, Debug)]
+pub(crate) struct ClearArgs {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// Cross {one extent, units of 32M and 8M} with {no check, flag check, sched_yield} and say
+    /// which of the two costs the bandwidth
+    #[arg(long)]
+    pub(crate) sweep: bool,
+}
+
+/// Options of `bench fault`.
+#[derive(Args, Debug)]
+pub(crate) struct FaultArgs {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// How much memory each thread faults in per measurement
+    #[arg(long, default_value = "128M")]
+    pub(crate) region: Size,
+}
+
+/// Options of `report`.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// Where to write the page; otherwise beside the saved runs
+    #[arg(long, short)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// The smallest size that anything is cleared or mapped in.
+const SMALLEST: u64 = 4096;
+/// Beyond this no machine clears memory as one extent.
+const LARGEST: u64 = 1 << 36;
+
+fn folio_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|e: crate::size::BadSize| e.to_string())?;
+    if !size.bytes().is_power_of_two() || !(SMALLEST..=LARGEST).contains(&size.bytes()) {
+        return Err(format!(
+            "sizes are powers of two from {} to {}",
+            Size(SMALLEST),
+            Size(LARGEST)
+        ));
+    }
+    Ok(size)
+}
+
+/// What clap has to say about a wrong command line, as one sentence without its usage lines.
+pub(crate) fn sentence(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing; `quire --help` lists them".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let first: Vec<&str> =
+        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    first.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_come_with_commas_and_with_spaces() {
+        for words in [&["--sizes", "4K,2M"][..], &["--sizes", "4K", "2M"]] {
+            let cli = Cli::try_parse_from(["quire", "bench", "clear"].iter().chain(words)).unwrap();
+            let Command::Bench(Bench::Clear(clear)) = cli.command else { panic!("not clear") };
+            assert_eq!(clear.shared.sizes, [Size(4096), Size(2 << 20)]);
+        }
+    }
+
+    #[test]
+    fn every_refusal_is_one_line() {
+        for line in [
+            "quire",
+            "quire bench",
+            "quire bench nosuch",
+            "quire bench clear --sizes 3K",
+            "quire bench clear --sizes",
+            "quire bench clear --format xml",
+            "quire bench fault --loops 0",
+            "quire bench fault --nosuch",
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            let sentence = sentence(&error);
+            assert!(!sentence.is_empty() && !sentence.contains('\n'), "{line}: {sentence:?}");
+        }
+    }
+}

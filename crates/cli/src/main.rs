@@ -1,0 +1,71 @@
+//! The `quire` command: benches, and reports of what they found.
+//!
+//! Exit status: 0 done, 1 something failed on the way, 2 the command line asks for what cannot be
+//! (an unknown name, a wrong size, more memory than there is), which one sentence on stderr tells.
+
+mod args;
+mod bench;
+mod host;
+mod plot;
+mod record;
+mod report;
+mod size;
+mod stats;
+mod table;
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::host::Host;
+
+/// The command line asks for what cannot be; the text says what, in one sentence.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => finish(run(&cli)),
+        // Help and version: clap prints them on stdout, where a reader may be gone.
+        Err(e) if !e.use_stderr() => finish(e.print().map_err(Into::into)),
+        Err(e) => finish(Err(Refused(args::sentence(&e)).into())),
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let host = Host::new(&cli.host_root);
+    match &cli.command {
+        Command::Bench(bench) => bench::run(bench, &host),
+        Command::Report(report) => report::run(report),
+    }
+}
+
+/// Says what went wrong, and turns it into the exit status.
+fn finish(result: Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if error.is::<Refused>() {
+        eprintln!("quire: {error}.");
+        return ExitCode::from(2);
+    }
+    let gone = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(gone) {
+        // The reader has seen enough (`quire … | head`).
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("quire: {error:#}.");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,307 @@
+//! Plots as inline SVG. The only module that knows the plotting crate.
+//!
+//! Sizes go along the x axis by their logarithm to base two, because every size is a power of two
+//! and what happens at the caches' sizes is what one looks for.
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::size::Size;
+
+const WIDTH: u32 = 920;
+const HEIGHT: u32 = 400;
+const FONT: &str = "system-ui, sans-serif";
+const INK: RGBColor = RGBColor(0x33, 0x3a, 0x45);
+const GRID: RGBColor = RGBColor(0xe6, 0xe8, 0xec);
+/// Colours that stay apart also for colour-blind readers (Okabe and Ito), then some more.
+const COLORS: [RGBColor; 12] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xa6, 0x76, 0x1d),
+    RGBColor(0x7a, 0x5c, 0xc4),
+    RGBColor(0x9c, 0x8f, 0x6e),
+    RGBColor(0x66, 0xa6, 0x1e),
+    RGBColor(0xb0, 0x3a, 0x5b),
+    RGBColor(0x2f, 0x8f, 0x9d),
+    RGBColor(0xc4, 0xb4, 0x54),
+];
+const MARK: RGBColor = RGBColor(0xd5, 0x3e, 0x1f);
+const BASELINE: RGBColor = RGBColor(0x20, 0x24, 0x2c);
+
+/// How much a line wants to be seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Weight {
+    /// The line the plot is about: thick, with a dot at each point.
+    Marked,
+    /// What it is held against: dark.
+    Baseline,
+    /// A second thing it is held against: grey.
+    Second,
+    /// A bound: a broad pale band behind the others.
+    Limit,
+    /// One of many.
+    Thin,
+}
+
+/// One line of a plot.
+pub(crate) struct Line {
+    /// For the legend.
+    pub(crate) name: String,
+    pub(crate) weight: Weight,
+    /// Value at each size, in rising order of sizes.
+    pub(crate) points: Vec<(Size, f64)>,
+}
+
+/// One bar, stacked from parts, bottom first.
+pub(crate) struct Bar {
+    /// Below the bar.
+    pub(crate) name: String,
+    /// The value and the legend's index of each part.
+    pub(crate) parts: Vec<(f64, usize)>,
+}
+
+/// The colour of line `at` of `lines`.
+fn color(lines: &[Line], at: usize) -> RGBColor {
+    let thin = lines[..at].iter().filter(|line| line.weight == Weight::Thin).count();
+    match lines[at].weight {
+        Weight::Marked => MARK,
+        Weight::Baseline => BASELINE,
+        Weight::Second => RGBColor(0x6b, 0x72, 0x80),
+        Weight::Limit => RGBColor(0xd9, 0xdd, 0xe4),
+        Weight::Thin => COLORS[thin % COLORS.len()],
+    }
+}
+
+/// The legend of [`lines`](self::lines): name and CSS colour of each.
+pub(crate) fn legend(lines: &[Line]) -> Vec<(String, String)> {
+    (0..lines.len()).map(|at| (lines[at].name.clone(), css(color(lines, at)))).collect()
+}
+
+/// CSS colour of part `index` of bars.
+pub(crate) fn part_color(index: usize) -> String {
+    css(bar_color(index))
+}
+
+fn bar_color(index: usize) -> RGBColor {
+    [RGBColor(0x9d, 0xb4, 0xc9), MARK, RGBColor(0x2b, 0x5c, 0x8a), RGBColor(0x8a, 0x94, 0xa6)]
+        [index % 4]
+}
+
+fn css(color: RGBColor) -> String {
+    format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
+}
+
+/// Values against sizes.
+///
+/// # Errors
+/// There is nothing to plot.
+pub(crate) fn lines(y_label: &str, lines: &[Line]) -> Result<String> {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let least = all().map(|p| p.0).min().ok_or_else(|| anyhow!("no points"))?;
+    let most = all().map(|p| p.0).max().unwrap_or(least);
+    let top = all().map(|p| p.1).fold(0.0, f64::max) * 1.08;
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let x = log2(least) - 0.3..log2(most) + 0.3;
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .margin_right(16)
+            .x_label_area_size(30)
+            .y_label_area_size(52)
+            .build_cartesian_2d(x, 0.0..top.max(f64::MIN_POSITIVE))
+            .map_err(failed)?;
+        mesh(&mut chart, y_label, (log2(most) - log2(least)) as usize + 1)?;
+        // The pale ones first, so that the marked ones lie on top.
+        let order = [Weight::Limit, Weight::Thin, Weight::Second, Weight::Baseline, Weight::Marked];
+        for weight in order {
+            for (at, line) in lines.iter().enumerate().filter(|(_, l)| l.weight == weight) {
+                draw_line(&mut chart, line, color(lines, at))?;
+            }
+        }
+        area.present().map_err(failed)?;
+    }
+    Ok(svg)
+}
+
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+fn mesh(chart: &mut Chart<'_>, y_label: &str, x_labels: usize) -> Result<()> {
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .label_style((FONT, 13).into_font().color(&INK))
+        .y_desc(y_label)
+        .x_labels(x_labels)
+        .x_label_formatter(&size_label)
+        .y_labels(7)
+        .draw()
+        .map_err(failed)
+}
+
+/// The size at `x`; nothing between two powers of two.
+fn size_label(x: &f64) -> String {
+    let near = x.round();
+    if (x - near).abs() > 1e-6 { String::new() } else { Size(1 << near as u32).to_string() }
+}
+
+fn draw_line(chart: &mut Chart<'_>, line: &Line, color: RGBColor) -> Result<()> {
+    let points = || line.points.iter().map(|(size, value)| (log2(*size), *value));
+    let (width, dot) = match line.weight {
+        Weight::Marked => (3, 4),
+        Weight::Baseline | Weight::Second => (2, 3),
+        Weight::Limit => (11, 0),
+        Weight::Thin => (1, 2),
+    };
+    chart.draw_series(LineSeries::new(points(), color.stroke_width(width))).map_err(failed)?;
+    if dot > 0 {
+        let dots = points().map(|point| Circle::new(point, dot, color.filled()));
+        chart.draw_series(dots).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Bars beside each other in groups, one group for each entry of `groups`.
+///
+/// # Errors
+/// There is nothing to plot.
+pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<String> {
+    let height = |bar: &Bar| bar.parts.iter().map(|p| p.0).sum::<f64>();
+    let top = groups.iter().flat_map(|g| &g.1).map(height).fold(0.0, f64::max) * 1.12;
+    // A group is as wide as its bars and one more for the gap.
+    let width = |bars: &[Bar]| bars.len() as f64 + 1.0;
+    let total: f64 = groups.iter().map(|(_, bars)| width(bars)).sum();
+    if top <= 0.0 {
+        return Err(anyhow!("no bars"));
+    }
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .x_label_area_size(46)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..total, 0.0..top)
+            .map_err(failed)?;
+        bar_mesh(&mut chart, y_label)?;
+        let mut left = 0.5;
+        for (name, bars) in groups {
+            for (at, bar) in bars.iter().enumerate() {
+                draw_bar(&mut chart, &area, bar, left + at as f64, top)?;
+            }
+            let middle = chart.backend_coord(&(left + bars.len() as f64 / 2.0, 0.0));
+            text(&area, name, (middle.0, middle.1 + 32), 15)?;
+            left += width(bars);
+        }
+        area.present().map_err(failed)?;
+    }
+    Ok(svg)
+}
+
+fn bar_mesh(chart: &mut Chart<'_>, y_label: &str) -> Result<()> {
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .label_style((FONT, 13).into_font().color(&INK))
+        .y_desc(y_label)
+        .y_labels(7)
+        .draw()
+        .map_err(failed)
+}
+
+fn draw_bar(
+    chart: &mut Chart<'_>,
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    bar: &Bar,
+    left: f64,
+    top: f64,
+) -> Result<()> {
+    let mut from = 0.0;
+    for (value, part) in &bar.parts {
+        let corners = [(left + 0.1, from), (left + 0.9, from + value)];
+        let rectangle = Rectangle::new(corners, bar_color(*part).filled());
+        chart.draw_series([rectangle]).map_err(failed)?;
+        from += value;
+    }
+    let foot = chart.backend_coord(&(left + 0.5, 0.0));
+    text(area, &bar.name, (foot.0, foot.1 + 14), 12)?;
+    let head = chart.backend_coord(&(left + 0.5, from.min(top)));
+    let total = if from < 10.0 { format!("{from:.1}") } else { format!("{from:.0}") };
+    text(area, &total, (head.0, head.1 - 9), 12)
+}
+
+/// A text whose middle is at `place`.
+fn text(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    text: &str,
+    place: (i32, i32),
+    size: u32,
+) -> Result<()> {
+    let middle = Pos::new(HPos::Center, VPos::Center);
+    let style = (FONT, size).into_font().color(&INK).pos(middle);
+    area.draw_text(text, &style, place).map_err(failed)
+}
+
+fn log2(size: Size) -> f64 {
+    (size.bytes() as f64).log2()
+}
+
+fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("a plot cannot be drawn: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, weight: Weight) -> Line {
+        let points = vec![(Size(4096), 25.0), (Size(2 << 20), 88.0)];
+        Line { name: name.to_owned(), weight, points }
+    }
+
+    #[test]
+    fn a_plot_is_one_svg_with_sizes_below() {
+        let all = [line("chosen", Weight::Marked), line("raw-a", Weight::Thin)];
+        let svg = lines("GB/s", &all).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("4K") && svg.contains("2M") && svg.contains("GB/s"));
+    }
+
+    #[test]
+    fn every_line_has_a_colour_of_its_own() {
+        let mut all = vec![line("chosen", Weight::Marked), line("pages", Weight::Baseline)];
+        all.extend((0..12).map(|at| line(&at.to_string(), Weight::Thin)));
+        let mut colors: Vec<String> = legend(&all).into_iter().map(|(_, color)| color).collect();
+        colors.sort();
+        colors.dedup();
+        assert_eq!(colors.len(), all.len());
+    }
+
+    #[test]
+    fn nothing_to_plot_is_an_error_and_one_point_is_not() {
+        assert!(lines("", &[]).is_err());
+        assert!(bars("", &[]).is_err());
+        let one = Line { points: vec![(Size(4096), 1.0)], ..line("a", Weight::Thin) };
+        assert!(lines("", &[one]).is_ok());
+    }
+
+    #[test]
+    fn a_bar_shows_its_sum() {
+        let bar = Bar { name: "linux".to_owned(), parts: vec![(163.0, 0), (1214.0, 1)] };
+        let svg = bars("ns", &[("4K".to_owned(), vec![bar])]).unwrap();
+        assert!(svg.contains("1377") && svg.contains("linux"));
+    }
+}

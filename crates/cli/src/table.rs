@@ -1,0 +1,191 @@
+//! Runs as tables for people.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::bench::clear::LAST_FIRST;
+use crate::record::{Record, Run};
+use crate::size::Size;
+
+/// The whole of `run`: its figures, what they say, under which settings, and what they leave out.
+pub(crate) fn page(run: &Run) -> String {
+    let mut page = String::new();
+    for (title, records) in groups(&run.records) {
+        let _ = write!(page, "{title}\n{}\n\n", matrix(&records, run.bench == "sweep"));
+    }
+    for (head, sentences) in [
+        ("Findings", &run.findings),
+        ("Machine", &run.machine.lines()),
+        ("Settings", &run.settings),
+        ("Not in these figures, or to be known", &run.limits),
+    ] {
+        if !sentences.is_empty() {
+            let _ = writeln!(page, "{head}");
+            for sentence in sentences {
+                let _ = writeln!(page, "  {sentence}");
+            }
+        }
+    }
+    page
+}
+
+/// Records that belong into one table, with its title; in the order of their first.
+pub(crate) fn groups(records: &[Record]) -> Vec<(String, Vec<&Record>)> {
+    let mut groups: Vec<(String, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let title = title(record);
+        match groups.iter_mut().find(|(t, _)| *t == title) {
+            Some((_, members)) => members.push(record),
+            None => groups.push((title, vec![record])),
+        }
+    }
+    groups
+}
+
+fn title(record: &Record) -> String {
+    let form = record.case().form;
+    let (form, what) = match (form.as_str(), record.metric.as_str()) {
+        (trap, _) if trap.starts_with("trap ") => {
+            ("trap", "time to enter the host's kernel and return")
+        }
+        (form, "rate") => (form, "GB/s, more is better"),
+        (form, "cost") => (form, "time per folio or extent, less is better"),
+        (form, "clear") => (form, "time per folio, of it clearing (estimate for linux)"),
+        (form, "rest") => (form, "time per folio, of it all but clearing"),
+        (form, "of-best") => (form, "ratio of the rate to the best backend's"),
+        (form, "over-pages") => (form, "ratio of the rate to page-at-a-time"),
+        (form, other) => (form, other),
+    };
+    format!("{} {form}: {what} (medians)", record.bench)
+}
+
+/// Variants down, sizes across.
+pub(crate) struct Grid<'a> {
+    /// The sizes.
+    pub(crate) columns: Vec<String>,
+    /// Names and figures; `None` where nothing was measured.
+    pub(crate) rows: Vec<(String, Vec<Option<&'a Record>>)>,
+}
+
+impl<'a> Grid<'a> {
+    /// Puts `records` in their places. Where `notes_matter`, records of one variant under
+    /// different circumstances have rows of their own.
+    pub(crate) fn new(records: &[&'a Record], notes_matter: bool) -> Grid<'a> {
+        let mut sizes: Vec<Option<Size>> = records.iter().map(|r| r.case().size).collect();
+        sizes.sort();
+        sizes.dedup();
+        let mut rows: Vec<(String, Vec<Option<&Record>>)> = Vec::new();
+        for record in records {
+            let label = label(record, notes_matter);
+            let known = rows.iter().position(|(name, _)| *name == label);
+            let row = known.unwrap_or_else(|| {
+                rows.push((label, vec![None; sizes.len()]));
+                rows.len() - 1
+            });
+            let column = sizes.iter().position(|size| *size == record.case().size);
+            if let Some(cell) = column.and_then(|at| rows[row].1.get_mut(at)) {
+                *cell = Some(record);
+            }
+        }
+        let name = |size: &Option<Size>| size.map_or("time".to_owned(), |s| s.to_string());
+        Grid { columns: sizes.iter().map(name).collect(), rows }
+    }
+}
+
+fn matrix(records: &[&Record], notes_matter: bool) -> Table {
+    let grid = Grid::new(records, notes_matter);
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header([String::new()].into_iter().chain(grid.columns));
+    for (name, cells) in grid.rows {
+        let cells = cells.into_iter().map(|cell| cell.map_or("-".to_owned(), value));
+        table.add_row([name].into_iter().chain(cells));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What a row is called: the variant, and its circumstances where they tell rows apart.
+fn label(record: &Record, notes_matter: bool) -> String {
+    let case = record.case();
+    match case.form.strip_prefix("trap ") {
+        Some(trap) => trap.to_owned(),
+        None if notes_matter || case.notes.starts_with(LAST_FIRST) => {
+            format!("{}, {}", record.variant, case.notes)
+        }
+        None => record.variant.clone(),
+    }
+}
+
+/// A median with its unit, three digits long.
+pub(crate) fn value(record: &Record) -> String {
+    match record.unit.as_str() {
+        "ns" => duration(record.median),
+        "ratio" => format!("{:.2}", record.median),
+        _ => digits(record.median),
+    }
+}
+
+/// Nanoseconds as people say them.
+pub(crate) fn duration(ns: f64) -> String {
+    match ns {
+        0.0..1e3 => format!("{ns:.0} ns"),
+        1e3..1e6 => format!("{} µs", digits(ns / 1e3)),
+        _ => format!("{} ms", digits(ns / 1e6)),
+    }
+}
+
+fn digits(value: f64) -> String {
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Case;
+    use crate::stats::Summary;
+
+    fn record(form: &str, size: u64, variant: &str, metric: (&str, &str), value: f64) -> Record {
+        let case = Case::new(form, Some(Size(size)));
+        Record::new("clear", &case, variant, metric, Summary::of(&[value]).unwrap())
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        assert_eq!([1.234, 9.999, 44.12, 123.4].map(digits), ["1.23", "10.0", "44.1", "123"]);
+        assert_eq!(duration(163.4), "163 ns");
+        assert_eq!(duration(4626.0), "4.63 µs");
+        assert_eq!(duration(42_700_000.0), "42.7 ms");
+    }
+
+    #[test]
+    fn a_table_has_variants_down_and_sizes_across_and_gaps_where_nothing_was_measured() {
+        let rate = ("rate", "GB/s");
+        let records = [
+            record("cold", 2 << 20, "chosen", rate, 88.0),
+            record("cold", 4096, "chosen", rate, 27.0),
+            record("cold", 4096, "raw-portable", rate, 26.0),
+            record("then-read", 4096, "chosen", rate, 29.0),
+        ];
+        let groups = groups(&records);
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0].0, "clear cold: GB/s, more is better (medians)");
+        let text = matrix(&groups[0].1, false).to_string();
+        let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap().to_owned();
+        let words = |name: &str| {
+            let line = line(name).replace(['│', '┆'], " ");
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("4K"), ["4K", "2M"]);
+        assert_eq!(words("chosen"), ["chosen", "27.0", "88.0"]);
+        assert_eq!(words("raw-portable"), ["raw-portable", "26.0", "-"]);
+    }
+}

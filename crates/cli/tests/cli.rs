@@ -1,0 +1,208 @@
+//! The command as its user meets it: exit status, the one sentence, the lines of JSON.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::{fs, thread, time::Duration};
+
+use tempfile::TempDir;
+
+/// A folder to run in, so that nothing is saved in the workspace.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quire"));
+        command.args(line.split_whitespace()).current_dir(self.0.path());
+        command.env("XDG_STATE_HOME", self.0.path().join("state"));
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// A host with a small cache, so that benches are short, and with `available` KiB of memory.
+    fn fake_host(&self, available: u64) -> String {
+        let root = self.0.path().join("host");
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        };
+        write("proc/meminfo", &format!("MemTotal: 9000000 kB\nMemAvailable: {available} kB\n"));
+        for (file, text) in [("type", "Unified"), ("level", "3"), ("size", "256K")] {
+            write(&format!("sys/devices/system/cpu/cpu0/cache/index0/{file}"), text);
+        }
+        root.display().to_string()
+    }
+}
+
+/// Exit status 2, nothing on stdout, one sentence on stderr that has all of `words`.
+fn assert_refused(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("quire: ") && said.ends_with(".\n"), "{said}");
+    words.iter().for_each(|word| assert!(said.contains(word), "{word} in {said}"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
+    let place = Place::new();
+    for (line, words) in [
+        ("", &["command"][..]),
+        ("bench", &["command"]),
+        ("bench swim", &["swim"]),
+        ("swim", &["swim"]),
+        ("bench clear --sizes 3K", &["3K", "powers of two"]),
+        ("bench clear --sizes 4KB", &["4KB", "no unit"]),
+        ("bench clear --sizes 2K", &["2K", "4K"]),
+        ("bench clear --sizes 4K,x", &["'x'", "a size is"]),
+        ("bench clear --loops 0", &["0", "loops"]),
+        ("bench clear --threads none", &["none", "threads"]),
+        ("bench clear --format xml", &["xml", "table, json"]),
+        ("bench clear --nosuch", &["--nosuch"]),
+        ("bench clear --variants raw-nosuch", &["raw-nosuch", "raw-portable", "chosen"]),
+        ("bench clear --sweep --variants linux", &["linux", "raw-portable"]),
+        ("bench fault --variants raw-nosuch", &["raw-nosuch", "linux"]),
+        ("report", &["no run"]),
+    ] {
+        assert_refused(&place.run(line), words);
+    }
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    let root = place.fake_host(1 << 20);
+    for line in
+        ["bench clear --sizes 4G", "bench clear --sizes 4G --sweep", "bench fault --sizes 4G"]
+    {
+        let output = place.run(&format!("--host-root {root} {line}"));
+        assert_refused(&output, &["4G", "is available", "1G"]);
+    }
+    let output = place.run(&format!("--host-root {root} bench clear --sizes 256M --threads 8"));
+    assert_refused(&output, &["8 thread", "is available"]);
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let place = Place::new();
+    for line in ["--help", "--version", "bench clear --help"] {
+        let output = place.run(line);
+        assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty());
+    }
+}
+
+/// The names of a record, in their order.
+const NAMES: [&str; 9] =
+    ["bench", "case", "variant", "metric", "unit", "median", "min", "max", "n"];
+
+fn assert_records(text: &str, bench: &str) -> Vec<serde_json::Value> {
+    let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let records: Vec<_> = text.lines().map(parse).collect();
+    assert!(!records.is_empty());
+    for (record, line) in records.iter().zip(text.lines()) {
+        let at = |name: &str| line.find(&format!("\"{name}\":")).expect(name);
+        assert!(NAMES.is_sorted_by_key(|name| at(name)), "{line}");
+        assert_eq!(record.as_object().unwrap().len(), NAMES.len());
+        assert_eq!(record["bench"], bench);
+        let number = |name: &str| record[name].as_f64().unwrap();
+        assert!(number("min") <= number("median") && number("median") <= number("max"), "{line}");
+        let variant = record["variant"].as_str().unwrap();
+        let known = ["chosen", "page-at-a-time", "linux"].contains(&variant);
+        assert!(known || variant.starts_with("raw-"), "{variant}");
+    }
+    records
+}
+
+#[test]
+fn benches_print_one_record_per_line_save_them_and_the_report_shows_them() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let small = format!("--host-root {root} bench --format json --loops 2 --sizes");
+    let bench = |name: &str, rest: &str| {
+        let line = small.replace("bench", &format!("bench {name}"));
+        let output = place.run(&format!("{line} {rest}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let records = assert_records(&bench("clear", "4K,64K --threads 2"), "clear");
+    assert!(records.iter().any(|r| r["variant"] == "chosen" && r["metric"] == "of-best"));
+    assert!(records.iter().any(|r| r["case"] == "then-read 64K (2 threads)"));
+    assert_records(&bench("clear --sweep", "16M"), "sweep");
+    let records = assert_records(&bench("fault", "4K --region 1M"), "fault");
+    assert!(records.iter().any(|r| r["case"] == "trap getppid"));
+    assert!(records.iter().any(|r| r["case"] == "populate 4K (MADV_NOHUGEPAGE)"));
+
+    let output = place.run("report");
+    let path = String::from_utf8(output.stdout).unwrap();
+    assert!(Path::new(path.trim()).starts_with(place.0.path().join("state/quire")), "{path}");
+    let page = fs::read_to_string(path.trim()).unwrap();
+    assert_eq!(page.matches("<section>").count(), 3);
+    assert!(page.matches("<svg").count() >= 4 && page.contains("Not in these figures"));
+}
+
+#[test]
+fn a_table_tells_settings_and_limits_beside_its_figures() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let line = "bench clear --loops 1 --sizes 4K --variants chosen page-at-a-time";
+    let output = place.run(&format!("--host-root {root} {line}"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["GB/s", "page-at-a-time", "Machine", "Settings", "Not in these figures", "Saved"] {
+        assert!(text.contains(word), "{word}");
+    }
+    assert!(!text.contains("raw-portable"), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let line = format!("--host-root {root} bench clear --loops 1 --sizes 4K --format json");
+    for line in [line.as_str(), "--help"] {
+        let mut command = place.command(line);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}");
+        assert!(said.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn an_interrupted_bench_gives_the_huge_page_settings_back() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let folder = Path::new(&root).join("sys/kernel/mm/transparent_hugepage");
+    let before = [("enabled", "never"), ("defrag", "never"), ("hugepages-64kB/enabled", "always")];
+    for (file, word) in before {
+        fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
+        fs::write(folder.join(file), format!("[{word}] other")).unwrap();
+    }
+    fs::create_dir(Path::new(&root).join("run")).unwrap();
+    let line = format!("--host-root {root} bench fault --sizes 4K --region 1M --loops 1000");
+    let mut child = place.command(&line).stdout(Stdio::null()).spawn().unwrap();
+    let note = Path::new(&root).join("run/quire-thp.json");
+    while fs::read_to_string(folder.join("hugepages-64kB/enabled")).unwrap() != "never" {
+        assert!(child.try_wait().unwrap().is_none(), "the bench ended by itself");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(note.exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    for (file, word) in before {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text == word || text.starts_with(&format!("[{word}]")), "{file}: {text}");
+    }
+    assert!(!note.exists());
+}

@@ -1,0 +1,135 @@
+//! The trait an embedder implements.
+
+use core::fmt;
+use core::ops::Range;
+
+use quire_units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn};
+
+use crate::{FrameRun, TableFrame};
+
+/// The effects Quire needs. All methods may be called by several CPUs at once.
+///
+/// Laws, which the library relies on for correctness:
+/// * `load`, `fill` and `compare_exchange` act on each 64-bit word atomically, `load` with
+///   acquire, the other two with release semantics.
+/// * The hardware's table walker sees the words in the order of those calls (arm64: an `ISH` store
+///   barrier after a `fill` or exchange that makes an entry valid).
+/// * After [`flush`](Self::flush) returns, no CPU uses a translation it was asked to drop, and no
+///   CPU still walks a table through an entry that was changed before the call.
+pub trait Hardware: Sync {
+    /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
+    /// to free or reuse: readers validate afterwards what they read.
+    fn load(&self, frame: Pfn, index: usize) -> u64;
+
+    /// Writes `count` words from `index` on: `first`, `first + step`, `first + 2·step`, …
+    /// (wrapping).
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64);
+
+    /// Writes `new` to word `index` if it holds `current`.
+    ///
+    /// # Errors
+    /// The word's value, if it was another; nothing is written then.
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64>;
+
+    /// Zeroes frames `pages` of `frames` (counted from its first), as one extent.
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse);
+
+    /// Copies `from` over the frames of `to` from number `at` (counted from its first) on.
+    ///
+    /// # Errors
+    /// The frame whose memory failed. What was copied before it is then in `to`.
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned>;
+
+    /// Drops translations; see the laws above. Returns once it is done.
+    fn flush(&self, flush: &Flush<'_>);
+
+    /// Tells that `frames` have left use and are about to be free: for balloons, free-page
+    /// reporting and examiners. Nothing of theirs is mapped any more.
+    #[inline]
+    fn freed(&self, frames: FrameSpan) {
+        let _ = frames;
+    }
+
+    /// The CPU that runs the caller. The caller stays on it while it uses the answer, or accepts
+    /// the wrong CPU's cache: an answer that is out of date costs time, not correctness.
+    fn cpu(&self) -> CpuId;
+
+    /// Nanoseconds since some fixed moment; never goes back.
+    fn now(&self) -> u64;
+
+    /// What the CPUs can do. Constant while the system runs.
+    fn profile(&self) -> Profile;
+}
+
+/// Whether what is cleared will be touched soon, so that caching it pays.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reuse {
+    /// The extent is about to be read or written: leave it in the near caches.
+    Soon,
+    /// It is not: the fastest way to zero it, whatever that leaves in the caches.
+    Later,
+}
+
+/// Translations to drop.
+#[derive(Debug)]
+pub struct Flush<'a> {
+    /// The address space.
+    pub asid: Asid,
+    /// Its top-level table.
+    pub root: Pfn,
+    /// Which pages; `None` for all of the space.
+    pub pages: Option<PageSpan>,
+    /// The smallest block mapped in them: one invalidation for each such block suffices.
+    pub stride: Order,
+    /// Whether entries above the last level changed, so that walk caches must be dropped, too.
+    pub tables: bool,
+    /// CPUs that may hold translations of the space.
+    pub cpus: &'a CpuSet,
+}
+
+/// What the CPUs can do beyond the ISA's base, found at boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// How a live entry may change its size or contiguity.
+    pub transitions: Transitions,
+    /// The CPU sets the accessed flag; otherwise the first touch of an old page faults.
+    pub sets_accessed: bool,
+    /// The CPU sets the dirty flag; otherwise the first write to a clean page faults.
+    pub sets_dirty: bool,
+    /// Folios larger than this many bytes do not fit the near caches, so that clearing them
+    /// through the caches would only evict what is useful. Usually the size of the L2 cache.
+    pub near_cache_bytes: u64,
+    /// How many bytes may be cleared between two points at which another task may run.
+    /// `u64::MAX` where the kernel can be preempted at any instruction.
+    pub clear_unit_bytes: u64,
+}
+
+/// How a live entry may change its size or contiguity.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Transitions {
+    /// As the ISA's base prescribes.
+    Base,
+    /// Without break-before-make: FEAT_BBM level 2 without aborts (arm64).
+    BbmLevel2,
+}
+
+/// A frame whose memory reported an uncorrectable error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Poisoned {
+    /// Which frame.
+    pub frame: Pfn,
+}
+
+impl fmt::Display for Poisoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} holds an uncorrectable memory error", self.frame)
+    }
+}
+
+impl core::error::Error for Poisoned {}

@@ -1,0 +1,25 @@
+//! What Quire asks of the hardware.
+//!
+//! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. It has ten
+//! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
+//! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
+//! primitives of each ISA, [`DirectMap`] lends both to an implementation that sees all of RAM at
+//! one place, as kernels and the hosted machine do. [`calibrate`] measures which primitive is best for
+//! which extent, and [`Chosen`] is the table it makes.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod calibrate;
+mod chosen;
+mod direct;
+pub mod extent;
+mod frame;
+mod hardware;
+
+pub use calibrate::{Calibration, Measurement, calibrate, read_through};
+pub use chosen::{Choice, Chosen};
+pub use direct::{DirectMap, SetupError};
+pub use frame::{FrameRun, TableFrame};
+pub use hardware::{Flush, Hardware, Poisoned, Profile, Reuse, Transitions};

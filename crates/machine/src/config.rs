@@ -1,0 +1,191 @@
+//! What machine to build.
+
+use std::fmt;
+
+use quire_hw::Transitions;
+use quire_units::CPUS_MAX;
+
+use crate::clock::Time;
+use crate::mmu::{Granule, Isa, Sv};
+use crate::tlb::TlbGeometry;
+
+/// How strictly the machine watches its user; see [`examiner`](crate::examiner).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Examine {
+    /// Not at all, as for measurements.
+    Off,
+    /// Every rule that costs little for each event.
+    Usual,
+    /// And all tables are searched whenever frames are freed.
+    Thorough,
+}
+
+/// What machine to build. Start from a preset and change fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The instruction set and page-table format.
+    pub isa: Isa,
+    /// How many CPUs.
+    pub cpus: usize,
+    /// The number of the first frame of RAM, in bytes: a multiple of the base page, not 0, so that
+    /// frame 0 is never RAM and a forgotten address shows.
+    pub ram_start_bytes: u64,
+    /// The TLB of each CPU.
+    pub tlb: TlbGeometry,
+    /// The walker sets the accessed flag (arm64: FEAT_HAFDBS, riscv64: Svadu); otherwise the first
+    /// access traps. x86-64 always does.
+    pub sets_accessed: bool,
+    /// The walker sets the dirty flag; otherwise the first store traps. x86-64 always does.
+    pub sets_dirty: bool,
+    /// How a live entry may change its size (arm64: FEAT_BBM).
+    pub transitions: Transitions,
+    /// Contiguous blocks are cached as one translation; the hint may also be ignored, and then each
+    /// entry of a block has its own.
+    pub joins_contiguous: bool,
+    /// A cached translation that denies the access is dropped and walked again, as x86-64 does.
+    /// Without it, it denies until it is flushed, as the other two allow.
+    pub rewalks_on_denial: bool,
+    /// Size of the caches near a CPU; see [`Profile`](quire_hw::Profile).
+    pub near_cache_bytes: u64,
+    /// Bytes that may be cleared between preemption points; see [`Profile`](quire_hw::Profile).
+    pub clear_unit_bytes: u64,
+    /// How strict the examiner is.
+    pub examine: Examine,
+    /// Panic at the first violation, for a backtrace, instead of keeping it for the verdict. Other
+    /// threads may then wait for locks that the panicking one held.
+    pub panics: bool,
+    /// Keep [`Counts`](crate::Counts).
+    pub counts: bool,
+    /// How time passes.
+    pub time: Time,
+}
+
+impl Config {
+    /// A machine with one CPU that sets accessed and dirty flags, everything watched.
+    pub fn new(isa: Isa) -> Self {
+        Self {
+            isa,
+            cpus: 1,
+            ram_start_bytes: 1 << 30,
+            tlb: TlbGeometry::default(),
+            sets_accessed: true,
+            sets_dirty: true,
+            transitions: Transitions::Base,
+            joins_contiguous: true,
+            rewalks_on_denial: true,
+            near_cache_bytes: 1 << 20,
+            clear_unit_bytes: u64::MAX,
+            examine: Examine::Usual,
+            panics: false,
+            counts: true,
+            time: Time::Stepped(1000),
+        }
+    }
+
+    /// x86-64 with four levels.
+    pub fn x86_64() -> Self {
+        Self::new(Isa::X86_64 { levels: 4 })
+    }
+
+    /// x86-64 with five levels.
+    pub fn x86_64_la57() -> Self {
+        Self::new(Isa::X86_64 { levels: 5 })
+    }
+
+    /// arm64 with 4 KiB pages and 48-bit addresses.
+    pub fn arm64_4k() -> Self {
+        Self::new(Isa::Arm64 { granule: Granule::K4, va_bits: 48 })
+    }
+
+    /// arm64 with 16 KiB pages and 47-bit addresses: three full levels.
+    pub fn arm64_16k_47() -> Self {
+        Self::new(Isa::Arm64 { granule: Granule::K16, va_bits: 47 })
+    }
+
+    /// arm64 with 16 KiB pages and 48-bit addresses: a root of two entries above three levels.
+    pub fn arm64_16k() -> Self {
+        Self::new(Isa::Arm64 { granule: Granule::K16, va_bits: 48 })
+    }
+
+    /// arm64 with 64 KiB pages and 48-bit addresses.
+    pub fn arm64_64k() -> Self {
+        Self::new(Isa::Arm64 { granule: Granule::K64, va_bits: 48 })
+    }
+
+    /// riscv64 Sv39.
+    pub fn riscv64_sv39() -> Self {
+        Self::new(Isa::Riscv64(Sv::Sv39))
+    }
+
+    /// riscv64 Sv48.
+    pub fn riscv64_sv48() -> Self {
+        Self::new(Isa::Riscv64(Sv::Sv48))
+    }
+
+    /// riscv64 Sv57.
+    pub fn riscv64_sv57() -> Self {
+        Self::new(Isa::Riscv64(Sv::Sv57))
+    }
+
+    /// With this many CPUs.
+    pub fn with_cpus(self, cpus: usize) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// For measurements: nothing is watched or counted, and the clock is the host's.
+    pub fn bare(self) -> Self {
+        Self { examine: Examine::Off, counts: false, time: Time::Host, ..self }
+    }
+
+    /// Whether a live entry may change its size.
+    pub(crate) fn relaxed(&self) -> bool {
+        self.transitions == Transitions::BbmLevel2
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let page = 1u64 << self.isa.geometry().page_shift;
+        let sets = self.tlb.sets;
+        let two_levels = sets == 0 || (sets.is_power_of_two() && self.tlb.ways > 0);
+        if self.cpus == 0 || self.cpus > CPUS_MAX {
+            Err(ConfigError::Cpus(self.cpus))
+        } else if self.ram_start_bytes == 0 || !self.ram_start_bytes.is_multiple_of(page) {
+            Err(ConfigError::RamStart(self.ram_start_bytes))
+        } else if self.tlb.first == 0 || !two_levels {
+            Err(ConfigError::Tlb(self.tlb))
+        } else if self.isa.always_sets_flags() && !(self.sets_accessed && self.sets_dirty) {
+            Err(ConfigError::Flags)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why there is no such machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// There are at least 1 and at most [`CPUS_MAX`] CPUs, not this many.
+    Cpus(usize),
+    /// RAM cannot begin here.
+    RamStart(u64),
+    /// A TLB of this geometry cannot be built.
+    Tlb(TlbGeometry),
+    /// x86-64 always sets accessed and dirty flags.
+    Flags,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Cpus(cpus) => {
+                write!(f, "a machine has 1 to {CPUS_MAX} CPUs, not {cpus}")
+            }
+            ConfigError::RamStart(bytes) => {
+                write!(f, "RAM cannot begin at {bytes:#x}: not a whole page, or the first")
+            }
+            ConfigError::Tlb(tlb) => write!(f, "there is no TLB of this geometry: {tlb:?}"),
+            ConfigError::Flags => f.write_str("x86-64 always sets accessed and dirty flags"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,90 @@
+//! The rules that compare two readings of one entry. Pure functions.
+
+use quire_units::Prot;
+
+use super::Why;
+use crate::mmu::{Leaf, Meaning};
+
+/// Why a translation made from `cached` must be flushed now that the entry is `now`; `None` when
+/// everything it lets a program do is still allowed.
+///
+/// `dirty` tells that stores go through the cached translation without a walk: more than what
+/// `cached` says where the translation covers a contiguous block and a neighbour is dirty.
+///
+/// Not a reason are: rights gained, since a denied access walks again or traps and is looked into;
+/// and a cleared accessed flag, since going on through the old translation merely leaves the page
+/// looking idle for longer, which all three ISAs allow and kernels use to age pages without a
+/// flush.
+pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning) -> Option<Why> {
+    match (cached, now) {
+        (Meaning::Absent | Meaning::Malformed(_), _) => None,
+        (_, Meaning::Absent | Meaning::Malformed(_)) => Some(Why::Removed),
+        (Meaning::Table(was), Meaning::Table(now)) => {
+            if was.frame != now.frame {
+                Some(Why::Retargeted)
+            } else {
+                (!now.limits.contains(was.limits)).then_some(Why::RightsLost)
+            }
+        }
+        (Meaning::Leaf(was), Meaning::Leaf(now)) => excess_of_leaf(was, dirty, now),
+        // Even where the lower table maps the same: a block cached as dirty would go on taking
+        // stores that the new, clean entries never hear of.
+        _ => Some(Why::Resized),
+    }
+}
+
+fn excess_of_leaf(was: Leaf, dirty: bool, now: Leaf) -> Option<Why> {
+    // While the block stays joined, a neighbour's dirty flag counts for all of it.
+    let joined = now.is_contiguous() && was.block == now.block;
+    let dirty = if joined { was.dirty } else { dirty };
+    if was.frame != now.frame {
+        Some(Why::Retargeted)
+    } else if was.memory != now.memory {
+        Some(Why::Memory)
+    } else if was.global && !now.global {
+        Some(Why::Global)
+    } else if !now.prot.contains(was.prot) {
+        Some(Why::RightsLost)
+    } else if dirty && !now.dirty && was.prot.contains(Prot::WRITE) {
+        Some(Why::DirtyCleared)
+    } else {
+        None
+    }
+}
+
+/// Why arm64 does not let a live entry go from `old` straight to `new` (Arm ARM D8.16.1
+/// "Support levels for changing translation table entries" and "Using break-before-make").
+///
+/// `relaxed` is FEAT_BBM level 2, which allows a change of size or contiguity as long as the
+/// addresses stay; `same_memory` tells whether they do, where a leaf and a table trade places.
+pub(super) fn must_break(
+    old: Meaning,
+    new: Meaning,
+    relaxed: bool,
+    same_memory: impl FnOnce() -> bool,
+) -> Option<Why> {
+    match (old, new) {
+        (Meaning::Leaf(old), Meaning::Leaf(new)) => {
+            if old.frame != new.frame {
+                Some(Why::Retargeted)
+            } else if old.memory != new.memory {
+                Some(Why::Memory)
+            } else if old.global != new.global {
+                Some(Why::Global)
+            } else {
+                (old.block != new.block && !relaxed).then_some(Why::Resized)
+            }
+        }
+        (Meaning::Table(old), Meaning::Table(new)) => {
+            (old.frame != new.frame).then_some(Why::Retargeted)
+        }
+        (Meaning::Leaf(_), Meaning::Table(_)) | (Meaning::Table(_), Meaning::Leaf(_)) => {
+            if !relaxed {
+                Some(Why::Resized)
+            } else {
+                (!same_memory()).then_some(Why::Retargeted)
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! The machine as the library's [`Hardware`].
+//!
+//! Each method pays one predictable branch for the examiner and the counters, none for each word.
+
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+
+use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire_units::{CpuId, FrameSpan, PageSpan, Pfn};
+
+use crate::counters::add;
+use crate::cpu::current;
+use crate::lock;
+use crate::machine::Machine;
+use crate::tlb::{invalidations, reaches, reaches_tables};
+
+impl Hardware for Machine<'_> {
+    #[inline]
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.ram.load(frame, index)
+    }
+
+    #[inline]
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        if self.watched {
+            self.watched_fill(table, index, count, first, step);
+        } else {
+            self.ram.fill(table, index, count, first, step);
+        }
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        if self.watched {
+            self.watched_exchange(table, index, current, new)
+        } else {
+            self.ram.compare_exchange(table, index, current, new)
+        }
+    }
+
+    #[inline]
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        if self.watched {
+            let count = pages.end.saturating_sub(pages.start);
+            add(&self.own().bytes_cleared, count << self.geometry.page_shift);
+        }
+        self.ram.clear(frames, pages, &self.clears, reuse);
+    }
+
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        if self.faults.copy_fails() {
+            return Err(Poisoned { frame: from.start });
+        }
+        if self.watched {
+            add(&self.own().bytes_copied, from.count << self.geometry.page_shift);
+        }
+        // What is copied is about to be written: that is why it was copied.
+        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
+    }
+
+    fn flush(&self, flush: &Flush<'_>) {
+        // Entries first, then the set of CPUs: the other half of the bargain of `Cpu::switch`.
+        fence(Ordering::SeqCst);
+        let counters = self.own();
+        add(&counters.flushes, 1);
+        for cpu in flush.cpus.iter() {
+            match flush.pages {
+                Some(span) => add(&counters.invalidations, invalidations(span, flush.stride)),
+                None => add(&counters.full_flushes, 1),
+            }
+            self.faults.opportunity();
+            self.flush_core(cpu, flush);
+        }
+    }
+
+    fn freed(&self, frames: FrameSpan) {
+        if !self.watched {
+            return;
+        }
+        add(&self.own().frames_freed, frames.count);
+        if let Some(mut ledger) = self.ledger() {
+            ledger.freed(&self.ram, Hardware::cpu(self), frames);
+        }
+    }
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        // A thread may run as a CPU of another, larger machine.
+        let number = current();
+        CpuId::new(if number < self.banks.len() { number } else { 0 })
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            transitions: self.config.transitions,
+            sets_accessed: self.config.sets_accessed,
+            sets_dirty: self.config.sets_dirty,
+            near_cache_bytes: self.config.near_cache_bytes,
+            clear_unit_bytes: self.config.clear_unit_bytes,
+        }
+    }
+}
+
+impl Machine<'_> {
+    fn own(&self) -> &crate::counters::Counters {
+        &self.bank(Hardware::cpu(self)).counters
+    }
+
+    /// Word by word, so that walkers still meet tables that are half written.
+    #[cold]
+    fn watched_fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        add(&self.own().fills, 1);
+        add(&self.own().words_filled, count as u64);
+        let cpu = Hardware::cpu(self);
+        let mut word = first;
+        for at in index..index + count {
+            self.faults.opportunity();
+            let ledger = self.ledger();
+            let old = self.ram.load(table.frame(), at);
+            self.ram.fill(table, at, 1, word, 0);
+            if let Some(mut ledger) = ledger {
+                ledger.stored(&self.ram, cpu, (table.frame(), at), (old, word));
+            }
+            word = word.wrapping_add(step);
+        }
+    }
+
+    #[cold]
+    fn watched_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.faults.opportunity();
+        let ledger = self.ledger();
+        let result = self.ram.compare_exchange(table, index, current, new);
+        let own = self.own();
+        match result {
+            Ok(()) => add(&own.exchanges, 1),
+            Err(_) => add(&own.exchange_failures, 1),
+        }
+        if let (Some(mut ledger), Ok(())) = (ledger, result) {
+            let cpu = Hardware::cpu(self);
+            ledger.stored(&self.ram, cpu, (table.frame(), index), (current, new));
+        }
+        result
+    }
+
+    /// One CPU obeys a flush. Its lock is held during each of its accesses, so that none is under
+    /// way with a translation that is being dropped.
+    fn flush_core(&self, cpu: CpuId, flush: &Flush<'_>) {
+        let Some(bank) = self.banks.get(cpu.index()) else { return };
+        let mut core = lock(&bank.core);
+        core.tlb.drop_if(|held| {
+            held.asid == flush.asid && !held.global && reaches(flush, held.pages())
+        });
+        core.walks.drop_if(|held| {
+            held.asid == flush.asid
+                && reaches_tables(flush, PageSpan::block(held.page, held.order))
+        });
+        if let Some(mut ledger) = self.ledger() {
+            ledger.flushed(cpu, flush);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The hosted machine: RAM, CPUs with MMU and TLB, a clock, faults on demand, and an examiner.
+//!
+//! It runs the library without a kernel: to test it, to watch it, and to measure it. [`Ram`] is one
+//! big mapping of host memory; a [`Machine`] borrows it and implements
+//! [`Hardware`](quire_hw::Hardware); each [`Cpu`] runs programs on one host thread, whose every
+//! access goes through a TLB of stated geometry and a walker that reads the tables in RAM.
+//!
+//! ```text
+//!            Cpu::read, write, fetch              Hardware::fill, compare_exchange, flush, freed
+//!                      |                                             |
+//!                  +-------+   miss   +------+   words    +-----+    |
+//!                  |  tlb  |--------->| walk |----------->| ram |<---+
+//!                  +-------+          +------+  A/D flags +-----+    |
+//!                      |                 | mmu: what a word means     |
+//!                      +---------------->| examiner <-----------------+
+//! ```
+//!
+//! The decoder in [`mmu`] is written from the manuals and shares nothing with the library's
+//! encoder: they are two witnesses. The [`examiner`] knows what real hardware may have cached, and
+//! reports what would go wrong on it even where it happens to go well here.
+//!
+//! ```
+//! use quire_hw::Hardware;
+//! use quire_machine::{Config, Machine, Ram, TrapKind};
+//! use quire_units::{Asid, VirtAddr};
+//!
+//! let mut ram = Ram::new(16 << 20).expect("the host has 16 MiB");
+//! let (machine, frames) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+//! let cpu = machine.cpu(0);
+//! cpu.switch(frames.start(), Asid(1)); // RAM is zeroed, so this is an empty root table
+//! let trap = cpu.read(VirtAddr::new(0x1000)).unwrap_err();
+//! assert_eq!(trap.kind, TrapKind::NotPresent);
+//! assert_eq!(machine.audit(), Ok(()));
+//! ```
+//!
+//! What it leaves out, so that no figure measured on it is taken for more than it is:
+//! * **Exception entry and exit.** A trap is a returned value. Its price on a real CPU, hundreds of
+//!   cycles, is missing from every fault measured here.
+//! * **The cost of walks and TLB hits.** They are simulated, at some hundred nanoseconds each;
+//!   measurements of the library do not go through them.
+//! * **Weak memory.** Words have the host's ordering, and a flush is a lock. A missing barrier on
+//!   arm64 or riscv64 does not show.
+//! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode only,
+//!   and pages without user rights simply trap. No protection keys, no shadow stacks, no pointer
+//!   tags, no second stage, no devices.
+//! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
+//!   that making an entry valid never needs a fence here.
+//! * **Speculation.** Only accesses walk. The examiner makes up for it where rules ask what *could*
+//!   be cached; data caches have no model at all.
+//! * **Interrupts and idleness.** A flush is obeyed at once by the CPUs it names, or after an
+//!   injected delay; there is no lazy mode in which one is deferred.
+#![forbid(unsafe_code)]
+
+mod config;
+mod clock;
+mod ram;
+mod faults;
+mod counters;
+pub mod mmu;
+mod tlb;
+pub mod examiner;
+mod walk;
+mod cpu;
+mod machine;
+mod hardware;
+
+pub use clock::{Clock, Time};
+pub use config::{Config, ConfigError, Examine};
+pub use counters::Counts;
+pub use cpu::{Cpu, Trap, TrapKind};
+pub use examiner::{Rule, Violation, Why};
+pub use faults::Faults;
+pub use machine::{Machine, MachineError, Operation};
+pub use mmu::{Granule, Isa, Sv};
+pub use ram::{Ram, RamError};
+pub use tlb::TlbGeometry;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks. A thread that panicked with a lock has failed its test already; the others shall end in
+/// their own words.
+#[inline]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,104 @@
+//! What a word says, in terms that all ISAs share.
+
+use core::fmt;
+
+use quire_units::{Order, Pfn, Prot};
+
+/// What the hardware takes a word for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meaning {
+    /// No translation; the rest of the word is the software's.
+    Absent,
+    /// A lower table.
+    Table(Table),
+    /// Memory.
+    Leaf(Leaf),
+    /// A word that the manual forbids; hardware faults, or worse.
+    Malformed(Flaw),
+}
+
+/// An entry that points at a lower table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// The frame that holds the lower table.
+    pub frame: Pfn,
+    /// What programs may at most do below.
+    pub limits: Prot,
+    /// Whether the walker has marked the entry as used. Always set where the ISA has no such mark.
+    pub accessed: bool,
+}
+
+/// An entry that maps memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// The first frame of this one entry.
+    pub frame: Pfn,
+    /// How much this one entry maps.
+    pub order: Order,
+    /// The aligned block of which the entry says that it and its neighbours map it as one
+    /// translation; as large as `order` if it says no such thing.
+    pub block: Order,
+    /// What programs may do. Nothing, for memory of the kernel.
+    pub prot: Prot,
+    /// It belongs to every address space.
+    pub global: bool,
+    /// Memory type, cacheability and shareability, in some form that can be compared.
+    pub memory: u16,
+    /// It was used.
+    pub accessed: bool,
+    /// It may be written without the walker having to note that.
+    pub dirty: bool,
+}
+
+impl Leaf {
+    /// Whether it claims to be part of a block of several entries.
+    pub fn is_contiguous(&self) -> bool {
+        self.block != self.order
+    }
+}
+
+impl Meaning {
+    /// Whether the hardware would follow or use the entry.
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Meaning::Table(_) | Meaning::Leaf(_))
+    }
+}
+
+/// Why a word is malformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// These bits must be zero.
+    Reserved(u64),
+    /// The block does not begin at a multiple of its size; these address bits are too many.
+    Misaligned(u64),
+    /// The level has no leaves.
+    NoLeafHere,
+    /// The last level has no lower tables.
+    NoTableHere,
+    /// Writable memory that cannot be read.
+    WriteWithoutRead,
+    /// A field holds a value that the manual reserves.
+    Encoding,
+    /// The contiguous block's size is not one the ISA has.
+    BlockSize,
+    /// Entries of one contiguous block contradict each other.
+    BlockTorn,
+    /// A table or memory where the machine has no RAM.
+    OutsideRam,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flaw::Reserved(bits) => write!(f, "reserved bits {bits:#x} are set"),
+            Flaw::Misaligned(bits) => write!(f, "address bits {bits:#x} lie below the block size"),
+            Flaw::NoLeafHere => f.write_str("a leaf at a level that has none"),
+            Flaw::NoTableHere => f.write_str("a table pointer at the last level"),
+            Flaw::WriteWithoutRead => f.write_str("writable but not readable"),
+            Flaw::Encoding => f.write_str("a field holds a reserved value"),
+            Flaw::BlockSize => f.write_str("a contiguous block of a size that does not exist"),
+            Flaw::BlockTorn => f.write_str("entries of a contiguous block contradict each other"),
+            Flaw::OutsideRam => f.write_str("points outside of RAM"),
+        }
+    }
+}

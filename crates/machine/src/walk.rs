@@ -1,0 +1,261 @@
+//! The walk: from a page to memory, through TLB, walk cache and tables.
+
+use std::sync::MutexGuard;
+
+use quire_units::{Access, CpuId, PageSpan, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
+
+use crate::counters::add;
+use crate::cpu::{Bank, Core, TrapKind};
+use crate::examiner::{Holding, Key, Ledger, Place};
+use crate::machine::Machine;
+use crate::mmu::{Block, Flaw, Leaf, Meaning, Table, survey};
+use crate::tlb::{Hit, TablePointer, Translation};
+
+/// Where a walk stands.
+#[derive(Clone, Copy)]
+struct At {
+    cpu: CpuId,
+    page: Vpn,
+    access: Access,
+    level: u8,
+    table: Pfn,
+    /// What the levels above allow.
+    limits: Prot,
+}
+
+/// Where an entry leads.
+enum Step {
+    Down(Table),
+    Done(Translation),
+}
+
+impl Machine<'_> {
+    /// Translates `addr` for `access`. The caller holds the core's lock until the access is done,
+    /// so that a flush, which takes the same lock, waits for it as real ones do.
+    pub(crate) fn translate(
+        &self,
+        cpu: CpuId,
+        core: &mut Core,
+        addr: VirtAddr,
+        access: Access,
+    ) -> Result<PhysAddr, TrapKind> {
+        let page = self.geometry.page(addr).ok_or(TrapKind::NotPresent)?;
+        let root = core.root.ok_or(TrapKind::NotPresent)?;
+        let held = match self.cached(cpu, core, page, access)? {
+            Some(held) => held,
+            None => {
+                let held = self.walk(cpu, core, root, page, access)?;
+                core.tlb.insert(held);
+                held
+            }
+        };
+        let shift = self.geometry.page_shift;
+        let frame = held.frame.add(page.offset_from(held.page));
+        let within = addr.get() & ((1 << shift) - 1);
+        Ok(frame.addr(shift).add(within))
+    }
+
+    /// The cached translation of `page`, if it serves `access` as it is.
+    fn cached(
+        &self,
+        cpu: CpuId,
+        core: &mut Core,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Option<Translation>, TrapKind> {
+        let Some((held, hit)) = core.tlb.lookup(core.asid, page) else { return Ok(None) };
+        let allowed = held.prot.allows(access);
+        if allowed && (access != Access::Write || held.dirty) {
+            let counters = &self.bank(cpu).counters;
+            match hit {
+                Hit::First => add(&counters.first_hits, 1),
+                Hit::Second => add(&counters.second_hits, 1),
+            }
+            return Ok(Some(held));
+        }
+        if !allowed && !self.config.rewalks_on_denial {
+            return Err(TrapKind::Permission);
+        }
+        core.tlb.drop_if(|other| other.asid == held.asid && other.page == held.page);
+        Ok(None)
+    }
+
+    fn walk(
+        &self,
+        cpu: CpuId,
+        core: &mut Core,
+        root: Pfn,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Translation, TrapKind> {
+        let counters = &self.bank(cpu).counters;
+        add(&counters.walks, 1);
+        let (level, limits) = (self.geometry.root_level(), Prot::all());
+        let mut at = At { cpu, page, access, level, table: root, limits };
+        if let Some(near) = core.walks.lookup(core.asid, page) {
+            add(&counters.walk_cache_hits, 1);
+            at = At { level: near.level - 1, table: near.table, limits: near.limits, ..at };
+        }
+        loop {
+            self.faults.opportunity();
+            match self.step(core, at)? {
+                Step::Done(held) => return Ok(held),
+                Step::Down(lower) => {
+                    let order = self.geometry.order(at.level);
+                    let limits = at.limits & lower.limits;
+                    core.walks.insert(TablePointer {
+                        asid: core.asid,
+                        level: at.level,
+                        page: page.align_down(order.pages()),
+                        order,
+                        table: lower.frame,
+                        limits,
+                    });
+                    at = At { level: at.level - 1, table: lower.frame, limits, ..at };
+                }
+            }
+        }
+    }
+
+    /// Reads one entry and acts on it. Where a flag has to be set and the word has changed since it
+    /// was read, it is read again and judged anew: what was read first may be gone.
+    fn step(&self, core: &Core, at: At) -> Result<Step, TrapKind> {
+        let mut ledger = self.ledger();
+        let index = self.geometry.index(at.page, at.level);
+        loop {
+            add(&self.bank(at.cpu).counters.words_walked, 1);
+            let word = self.ram.load(at.table, index);
+            let (step, marked) = match self.config.isa.decode(word, at.level, index) {
+                Meaning::Absent => return Err(TrapKind::NotPresent),
+                Meaning::Malformed(flaw) => return self.malformed(ledger, at, word, flaw),
+                Meaning::Table(lower) if !self.ram.span().contains(lower.frame) => {
+                    return self.malformed(ledger, at, word, Flaw::OutsideRam);
+                }
+                Meaning::Table(lower) => (Step::Down(lower), self.config.isa.passed(word)),
+                Meaning::Leaf(leaf) => {
+                    let marked = self.touch(at, word, &leaf)?;
+                    let block = self.block(&mut ledger, at, index, word, &leaf);
+                    (Step::Done(self.translation(core, at, &leaf, block)), marked)
+                }
+            };
+            if marked != word {
+                let addr = at.table.addr(self.geometry.page_shift).add(index as u64 * 8);
+                if self.ram.exchange_word(addr, word, marked) != Some(Ok(())) {
+                    continue;
+                }
+                add(&self.bank(at.cpu).counters.flags_set, 1);
+            }
+            if let Some(ledger) = &mut ledger {
+                self.hold(ledger, core, at, index, marked, &step);
+            }
+            return Ok(step);
+        }
+    }
+
+    fn malformed<T>(
+        &self,
+        ledger: Option<MutexGuard<'_, Ledger>>,
+        at: At,
+        word: u64,
+        flaw: Flaw,
+    ) -> Result<T, TrapKind> {
+        if let Some(mut ledger) = ledger {
+            let index = self.geometry.index(at.page, at.level);
+            let place = Place { table: at.table, index, level: at.level, page: at.page };
+            ledger.met_malformed(at.cpu, place, word, flaw);
+        }
+        Err(TrapKind::Malformed(flaw))
+    }
+
+    /// The leaf's word with the flags that the access sets, or the trap that it is.
+    fn touch(&self, at: At, word: u64, leaf: &Leaf) -> Result<u64, TrapKind> {
+        if !(leaf.prot & at.limits).allows(at.access) {
+            return Err(TrapKind::Permission);
+        }
+        let store = at.access == Access::Write;
+        if !leaf.accessed && !self.config.sets_accessed {
+            return Err(TrapKind::AccessFlag);
+        }
+        if store && !leaf.dirty && !self.config.sets_dirty {
+            return Err(TrapKind::Permission);
+        }
+        let marks = !leaf.accessed || (store && !leaf.dirty);
+        Ok(if marks { self.config.isa.touched(word, store) } else { word })
+    }
+
+    /// Whether to cache the contiguous block around a leaf as one translation.
+    fn block(
+        &self,
+        ledger: &mut Option<MutexGuard<'_, Ledger>>,
+        at: At,
+        index: usize,
+        word: u64,
+        leaf: &Leaf,
+    ) -> bool {
+        if !leaf.is_contiguous() {
+            return false;
+        }
+        let block = survey(self.config.isa, &self.ram, (at.table, index, at.level), leaf);
+        // riscv64 and FEAT_BBM level 2 let blocks be joined and parted entry by entry.
+        let step_by_step =
+            !self.config.isa.breaks_before_make() || self.config.relaxed();
+        if block == Block::Torn && !step_by_step && let Some(ledger) = ledger {
+            let place = Place { table: at.table, index, level: at.level, page: at.page };
+            ledger.met_malformed(at.cpu, place, word, Flaw::BlockTorn);
+        }
+        block == Block::Whole && self.config.joins_contiguous
+    }
+
+    fn translation(&self, core: &Core, at: At, leaf: &Leaf, block: bool) -> Translation {
+        let order = if block { leaf.block } else { leaf.order };
+        let page = at.page.align_down(order.pages());
+        Translation {
+            asid: core.asid,
+            global: leaf.global,
+            page,
+            order,
+            frame: leaf.frame.align_down(order.pages()),
+            prot: leaf.prot & at.limits,
+            dirty: leaf.dirty || at.access == Access::Write,
+        }
+    }
+
+    /// Tells the examiner what may be cached from here on: the entry itself, and all entries of a
+    /// block that is cached as one.
+    fn hold(
+        &self,
+        ledger: &mut Ledger,
+        core: &Core,
+        at: At,
+        index: usize,
+        word: u64,
+        step: &Step,
+    ) {
+        let order = self.geometry.order(at.level);
+        let own = PageSpan::block(at.page, order);
+        let (pages, prot, dirty, global) = match step {
+            Step::Down(lower) => (own, at.limits & lower.limits, false, false),
+            Step::Done(held) => (held.pages(), held.prot, held.dirty, held.global),
+        };
+        let entries = (pages.count() >> order.get()) as usize;
+        let first = index & !(entries - 1);
+        for entry in first..first + entries {
+            let key = Key {
+                cpu: at.cpu.index() as u16,
+                asid: core.asid.0,
+                level: at.level,
+                page: pages.start.add(((entry - first) as u64) << order.get()),
+                table: at.table,
+                index: entry as u16,
+            };
+            let word = if entry == index { word } else { self.ram.load(at.table, entry) };
+            ledger.hold(key, Holding { word, pages, prot, dirty, global, stale: None });
+        }
+    }
+
+    /// The counters and core of `cpu`.
+    #[inline]
+    pub(crate) fn bank(&self, cpu: CpuId) -> &Bank {
+        &self.banks[cpu.index()]
+    }
+}

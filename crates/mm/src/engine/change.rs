@@ -1,0 +1,282 @@
+//! Map, unmap, protect, advise, grow: changes of the areas.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Prot, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::limits::STACK_GUARD_PAGES;
+use crate::space::{Advice, Area, AreaFlags, At, Need, Request, Section, Space};
+use crate::stats::Event;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Maps an area; which pages it got. Nothing is resident yet, unless the area is locked in
+    /// memory: then all of it is, as far as there is memory.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Exists`], [`Error::NoRoom`], [`Error::NoMemory`]. Nothing has
+    /// changed then.
+    pub fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
+        let view = self.view(space);
+        let align = self.align(space, request);
+        let mut section = Section::begin(view);
+        let span = match view.place(request, align) {
+            Ok(span) => span,
+            Err(error) => return self.give_up(space, section, error.into()),
+        };
+        let area = Area {
+            span,
+            prot: request.prot,
+            most: request.most,
+            flags: request.flags,
+            backing: request.backing,
+        };
+        let replaces = matches!(request.at, At::Fixed(_));
+        let ready = self.complete(space, &mut section, |section| match replaces {
+            true => section.prepare(span, 2),
+            false => section.stocked(1),
+        });
+        if let Err(error) = ready {
+            return self.give_up(space, section, error);
+        }
+        let set = match replaces {
+            true => section.writer().replace(area, |_| {}),
+            false => section.writer().set(area),
+        };
+        if set.is_err() {
+            return self.give_up(space, section, Error::Invalid);
+        }
+        section.open();
+        let done = if replaces { self.take(space, &mut section, span, span) } else { Ok(()) };
+        self.finish(space, section);
+        done?;
+        if request.flags.contains(AreaFlags::LOCKED)
+            && !request.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        {
+            let _ = self.populate(space, span);
+        }
+        Ok(span)
+    }
+
+    /// Unmaps `span`: every page of it that is mapped is not afterwards, and its memory is free.
+    /// Free pages in it are no error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
+    /// is no frame for that. Nothing has changed then.
+    pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        let mut section = Section::begin(self.view(space));
+        let ready = self.complete(space, &mut section, |section| section.prepare(span, 1));
+        if let Err(error) = ready {
+            return self.give_up(space, section, error);
+        }
+        if section.writer().cut(span, |_| {}).is_err() {
+            return self.give_up(space, section, Error::Invalid);
+        }
+        section.open();
+        let hole = self.hole(space, span);
+        let done = self.take(space, &mut section, span, hole);
+        self.finish(space, section);
+        done
+    }
+
+    /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoArea`] with the first page that no area holds;
+    /// [`Error::Forbidden`]; [`Error::NoMemory`] as for [`unmap`](Self::unmap). Nothing has changed
+    /// then.
+    pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
+        self.alter(space, span, |area| {
+            if area.most.contains(prot) {
+                Ok(Area { prot, ..area })
+            } else {
+                Err(Error::Forbidden(area.span.start, prot))
+            }
+        })
+    }
+
+    /// Advises the areas of `span` about large folios. All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn advise(&self, space: &Space<A>, span: PageSpan, advice: Advice) -> Result<(), Error> {
+        self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
+    }
+
+    /// Keeps the pages of `span` in memory, and brings those in that are not (`mlock`).
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when not all could be brought
+    /// in, with those that could be resident and all of the span locked.
+    pub fn lock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.alter(space, span, |area| {
+            Ok(Area { flags: area.flags | AreaFlags::LOCKED, ..area })
+        })?;
+        self.populate(space, span).map(|_| ())
+    }
+
+    /// Lets the pages of `span` go again when memory is short (`munlock`).
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn unlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        self.alter(space, span, |area| Ok(Area { flags: area.flags - locks, ..area }))
+    }
+
+    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
+    /// frame for that: memory before it is free then.
+    pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        let mut section = Section::begin(self.view(space));
+        let nothing = PageSpan::new(span.start, span.start);
+        let done = self.take(space, &mut section, span, nothing);
+        self.finish(space, section);
+        done
+    }
+
+    /// Lets the stack `area` grow down to `page`, if there is room above what lies below.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`] when there is not, or the area is not what it was; [`Error::NoMemory`].
+    pub(super) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
+        let mut section = Section::begin(self.view(space));
+        let ready = self.complete(space, &mut section, |section| section.stocked(1));
+        if let Err(error) = ready {
+            return self.give_up(space, section, error);
+        }
+        let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
+        let below = PageSpan::new(guard, area.span.start);
+        let areas = self.view(space).areas();
+        let free = areas.overlapping(below).next().is_none();
+        let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
+        let more = Area { span: PageSpan::new(page, area.span.start), ..area };
+        let grown = free && same && section.writer().set(more).is_ok();
+        self.finish(space, section);
+        if grown { Ok(()) } else { Err(Error::NoArea(page)) }
+    }
+
+    /// Changes rights and flags of every area in `span`, and the leaves with them; nothing unless
+    /// `change` agrees for all of them and there is no hole.
+    fn alter(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        change: impl Fn(Area) -> Result<Area, Error>,
+    ) -> Result<(), Error> {
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        let view = self.view(space);
+        let mut section = Section::begin(view);
+        let mut rights = false;
+        let agreed = self.agree(space, span, |area| {
+            let new = change(area)?;
+            rights |= new.prot != area.prot;
+            Ok(())
+        });
+        let ready = agreed.and_then(|()| {
+            self.complete(space, &mut section, |section| match rights {
+                true => section.prepare(span, 2),
+                false => section.stocked(2),
+            })
+        });
+        if let Err(error) = ready {
+            return self.give_up(space, section, error);
+        }
+        let updated = section.writer().update(span, |area| change(area).unwrap_or(area));
+        if updated.is_err() {
+            return self.give_up(space, section, Error::Invalid);
+        }
+        section.open();
+        if rights {
+            for area in view.areas().overlapping(span) {
+                section.protect(&area.clipped(span));
+            }
+        }
+        let entries = section.entries();
+        self.finish(space, section);
+        self.count(Event::EntriesChanged, entries);
+        Ok(())
+    }
+
+    /// Whether every page of `span` has an area, and `each` agrees to all of them.
+    fn agree(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        mut each: impl FnMut(Area) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut next = span.start;
+        for area in self.view(space).areas().overlapping(span) {
+            if area.span.start > next {
+                return Err(Error::NoArea(next));
+            }
+            each(area.clipped(span))?;
+            next = area.span.end;
+        }
+        if next < span.end { Err(Error::NoArea(next)) } else { Ok(()) }
+    }
+
+    /// Takes all pages of `span` out of the tables, and tables within `hole` that became empty.
+    fn take(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        span: PageSpan,
+        hole: PageSpan,
+    ) -> Result<(), Error> {
+        let mut left = span;
+        let before = section.entries();
+        let done = self.complete(space, section, |section| section.take(&mut left, hole));
+        self.count(Event::EntriesCleared, section.entries() - before);
+        done
+    }
+
+    /// The free pages around `span`, which is free: tables that translate nothing else may go.
+    fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
+        let areas = self.view(space).areas();
+        let first = Vpn::new(0);
+        let last = Vpn::new(A::USER_PAGES);
+        let end = areas.next_at_or_after(span.end).0.map_or(last, |area| area.span.start);
+        let start = areas.last_before(span.start).0.map_or(first, |area| area.span.end);
+        PageSpan::new(start.min(span.start), end.max(span.end))
+    }
+
+    /// The order for which a new area's place is aligned: the largest folio that is wanted in it
+    /// and fits.
+    fn align(&self, space: &Space<A>, request: &Request) -> Order {
+        let wanted = self.policy.candidates(Advice::of(request.flags), space.opt_out());
+        let fits = Order::fitting(request.pages).unwrap_or_default();
+        let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
+        Order::new(below.checked_ilog2().unwrap_or(0) as u8)
+    }
+
+    /// Ends a change that cannot be made.
+    fn give_up<T>(
+        &self,
+        space: &Space<A>,
+        section: Section<'_, A, H>,
+        error: Error,
+    ) -> Result<T, Error> {
+        self.finish(space, section);
+        Err(error)
+    }
+}
+
+impl<A: Arch, H: Hardware> Section<'_, A, H> {
+    /// Whether the tree has frames for `insertions` more areas.
+    pub(super) fn stocked(&self, insertions: usize) -> Result<(), Need> {
+        if self.writer().lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,302 @@
+//! Faults, and populating ahead of them.
+
+use quire_arch::Arch;
+use quire_hw::{Flush, FrameRun, Hardware};
+use quire_units::{Access, CpuSet, Order, PageSpan, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::fault::plan::{Leaf, Reach};
+use crate::fault::{Cause, Choice, Decision, Installed, Plan, Refusal, Stale, decide};
+use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
+use crate::space::{Space, View};
+use crate::stats::Event;
+use crate::table::Place;
+
+/// How a fault ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// These pages were mapped, as one folio or, by populating, several.
+    Mapped(Installed),
+    /// A leaf was there already; the access is noted in it.
+    Noted,
+    /// Others kept changing the space. The program tries again, and faults again.
+    Again,
+}
+
+/// What populating came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Populated {
+    /// Pages that were mapped now.
+    pub pages: u64,
+    /// Folios they are in.
+    pub folios: u64,
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Resolves a fault: `access` to `page`, for which the hardware had no translation that
+    /// allows it.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`] and [`Error::Denied`] when the program may not; [`Error::NoMemory`] when
+    /// not even one page can be had. Nothing has changed then, but that tables may have been made
+    /// and a stack may have grown.
+    pub fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Resolved, Error> {
+        self.fault_with(space, page, access, &mut || {})
+    }
+
+    /// The same; `resched` is called between two units of a long clear, with nothing held.
+    ///
+    /// # Errors
+    /// See [`fault`](Self::fault).
+    pub fn fault_with(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Resolved, Error> {
+        let resolved = self.resolve(space, page, access, Reach::Folio, resched);
+        self.count(if resolved.is_ok() { Event::Fault } else { Event::Refused }, 1);
+        resolved
+    }
+
+    /// Maps every page of `span` that is not mapped, as faults for writing (or reading, where an
+    /// area cannot be written) would, but many at a time.
+    ///
+    /// # Errors
+    /// As for [`fault`](Self::fault), at the first page that could not be had; those before it are
+    /// mapped then.
+    pub fn populate(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
+        self.populate_with(space, span, &mut || {})
+    }
+
+    /// The same; `resched` is called between two units of clearing, with nothing held.
+    ///
+    /// # Errors
+    /// See [`populate`](Self::populate).
+    pub fn populate_with(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Populated, Error> {
+        let mut done = Populated::default();
+        let mut at = span.start;
+        while at < span.end {
+            at = match self.view(space).mapped_until(at, span.end) {
+                Some(end) => end,
+                None => match self.resolve(space, at, Access::Read, Reach::Upto(span.end), resched)? {
+                    Resolved::Mapped(installed) => {
+                        done.pages += installed.pages.count();
+                        done.folios += installed.pages.count() >> installed.order.get();
+                        installed.pages.end
+                    }
+                    Resolved::Noted | Resolved::Again => at,
+                },
+            };
+        }
+        Ok(done)
+    }
+
+    fn resolve(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        reach: Reach,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Resolved, Error> {
+        let view = self.view(space);
+        let mut taken = None;
+        let mut result = Ok(Resolved::Again);
+        for _ in 0..FAULT_TRIES {
+            let step = match decide(&view, &self.policy, page, access, reach) {
+                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
+                Decision::Below(place) => self.deepen(&view, place, page),
+                Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
+                Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
+                Decision::Refuse(why) => Err(refused(why, page, access)),
+            };
+            match step {
+                Ok(None) => continue,
+                Ok(Some(resolved)) => result = Ok(resolved),
+                Err(error) => result = Err(error),
+            }
+            break;
+        }
+        if let Some((run, _)) = taken {
+            self.free(run);
+        }
+        result
+    }
+
+    /// Takes frames for `plan`, clears them, maps them. `None` when the plan went stale: the
+    /// frames stay in `taken` for the next.
+    fn fill(
+        &self,
+        view: &View<'_, A, H>,
+        plan: &Plan,
+        taken: &mut Option<(FrameRun, Order)>,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Option<Resolved>, Error> {
+        let fits = |order: Order, run: &FrameRun| {
+            plan.choice.orders >> order.get() & 1 != 0
+                && PageSpan::new(plan.wanted.start, plan.wanted.end).covers(PageSpan::new(
+                    plan.start(run.count(), order),
+                    plan.start(run.count(), order).add(run.count()),
+                ))
+        };
+        let (run, order) = match taken.take() {
+            Some((run, order)) if fits(order, &run) => (run, order),
+            stale => {
+                if let Some((run, _)) = stale {
+                    self.free(run);
+                }
+                let (run, order) = self.take_for(view, plan)?;
+                let start = plan.start(run.count(), order);
+                self.clear(&run, plan.page.get().saturating_sub(start.get()), resched);
+                (run, order)
+            }
+        };
+        match plan.install(view, run, order) {
+            Ok(installed) => {
+                self.tally(view.space, &plan.choice, &installed);
+                Ok(Some(Resolved::Mapped(installed)))
+            }
+            Err(Stale(run)) => {
+                self.count(Event::Stale, 1);
+                while view.space.areas.is_held() {
+                    core::hint::spin_loop();
+                }
+                *taken = Some((run, order));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The largest run that is wanted and to be had, and the order of the folios to make of it.
+    fn take_for(
+        &self,
+        view: &View<'_, A, H>,
+        plan: &Plan,
+    ) -> Result<(FrameRun, Order), Error> {
+        let mut order = plan.choice.largest();
+        let hard = self.policy.tries_hard(plan.advice);
+        loop {
+            if let Some(run) = self.take_several(plan, order) {
+                return Ok((run, order));
+            }
+            match (self.frames(order, hard || order == Order::ZERO), plan.choice.below(order)) {
+                (Ok(run), _) => return Ok((run, order)),
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(smaller)) => {
+                    self.fallback(view.space, order, Cause::Memory);
+                    order = smaller;
+                }
+            }
+        }
+    }
+
+    /// Several folios of `order` at once, side by side, where more than one is wanted: one block
+    /// that is aligned as its pages are, so that it can be cleared and mapped as one run.
+    fn take_several(&self, plan: &Plan, order: Order) -> Option<FrameRun> {
+        let wanted = plan.wanted.count();
+        if wanted <= order.pages() {
+            return None;
+        }
+        let aligned = plan.wanted.start.get().trailing_zeros() as u8;
+        let fitting = Order::fitting(wanted)?;
+        let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
+        while block > order {
+            if let Ok(run) = self.frames(block, false) {
+                return Some(run);
+            }
+            block = block.down()?;
+        }
+        None
+    }
+
+    /// Makes the lower table that is missing at `place`.
+    fn deepen(
+        &self,
+        view: &View<'_, A, H>,
+        place: Place,
+        page: Vpn,
+    ) -> Result<Option<Resolved>, Error> {
+        let run = self.table_frame()?;
+        match view.tables().link(place, page, run) {
+            Ok(()) => self.count(Event::TableMade, 1),
+            Err(run) => self.free(run),
+        }
+        Ok(None)
+    }
+
+    /// Notes an access in a leaf that is there. The leaf only ever grants more by that, so other
+    /// CPUs need no flush; this one may still hold what made it fault.
+    fn note(
+        &self,
+        view: &View<'_, A, H>,
+        leaf: Leaf,
+        page: Vpn,
+        access: Access,
+    ) -> Option<Resolved> {
+        if !leaf.touch(view, page, access) {
+            return None;
+        }
+        let own = CpuSet::new();
+        own.insert(self.hw.cpu());
+        self.hw.flush(&Flush {
+            asid: view.space.asid(),
+            root: view.space.root(),
+            pages: Some(PageSpan::new(page, page.add(1))),
+            stride: Order::ZERO,
+            tables: false,
+            cpus: &own,
+        });
+        self.count(Event::Spurious, 1);
+        Some(Resolved::Noted)
+    }
+
+    /// Counts what a fault got, and why not more.
+    fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
+        let cpu = self.hw.cpu().index();
+        let order = installed.order;
+        let folios = installed.pages.count() >> order.get();
+        if let Some(own) = self.counters.get(cpu) {
+            own.alloc(order.index(), folios);
+            own.add(Event::EntriesMade, installed.entries);
+        }
+        space.counters.alloc(cpu, order.index(), folios);
+        for (mask, cause) in [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
+        {
+            let mut left = mask;
+            while left != 0 {
+                let order = left.trailing_zeros();
+                self.fallback(space, Order::new(order as u8), cause);
+                left &= left - 1;
+            }
+        }
+        if let Some(order) = choice.policy {
+            self.fallback(space, order, Cause::Policy);
+        }
+    }
+
+    fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
+        let cpu = self.hw.cpu().index();
+        if let Some(own) = self.counters.get(cpu) {
+            own.fallback(order.index(), cause as usize);
+        }
+        // What the policy does not want, nobody fell back from.
+        if cause != Cause::Policy {
+            space.counters.fallback(cpu, order.index());
+        }
+    }
+}
+
+fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
+    match why {
+        Refusal::NoArea => Error::NoArea(page),
+        Refusal::Denied(prot) => Error::Denied(page, access, prot),
+    }
+}

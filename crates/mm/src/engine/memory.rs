@@ -1,0 +1,74 @@
+//! Bringing what a step lacks.
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::Order;
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::folio::clear;
+use crate::space::{Need, Section, Space};
+use crate::stats::Event;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// A block of `order`: what is at hand, or with `hard` what can be got at all.
+    #[inline]
+    pub(super) fn frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
+        let cpu = self.hw.cpu();
+        let run = match hard {
+            true => self.phys.alloc(cpu, order),
+            false => self.phys.try_alloc(cpu, order),
+        };
+        run.ok_or(Error::NoMemory(order))
+    }
+
+    /// Gives frames back that nothing maps.
+    pub(super) fn free(&self, run: FrameRun) {
+        self.hw.freed(run.span());
+        self.phys.free(self.hw.cpu(), run);
+    }
+
+    /// Zeroes a run for a program that touches page `fault` of it (counted from its first).
+    #[inline]
+    pub(super) fn clear(&self, run: &FrameRun, fault: u64, resched: &mut dyn FnMut()) {
+        let bytes = run.count() << A::PAGE_SHIFT;
+        if run.is_zeroed() {
+            return self.count(Event::BytesKnownZero, bytes);
+        }
+        clear::zero(self.hw, run, fault, self.pace, resched);
+        self.count(Event::BytesCleared, bytes);
+    }
+
+    /// Repeats `step` and brings what it lacks, until it is done or there is no memory.
+    pub(super) fn complete(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        mut step: impl FnMut(&mut Section<'_, A, H>) -> Result<(), Need>,
+    ) -> Result<(), Error> {
+        while let Err(need) = step(section) {
+            let run = match need {
+                Need::Settle => {
+                    self.settle(space, section.gathered());
+                    continue;
+                }
+                Need::Node => self.frames(Order::ZERO, true)?,
+                Need::Table => self.table_frame()?,
+            };
+            if let Err(run) = section.bring(need, run) {
+                self.free(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a change: settles what is left, frees what was not needed, counts.
+    pub(super) fn finish(&self, space: &Space<A>, section: Section<'_, A, H>) {
+        let ended = section.end();
+        self.settle(space, ended.gather);
+        if let Some(run) = ended.table {
+            self.free(run);
+        }
+        self.count(Event::LeafSplit, ended.splits);
+    }
+}

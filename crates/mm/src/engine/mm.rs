@@ -1,0 +1,172 @@
+//! The memory manager and its spaces.
+
+use core::marker::PhantomData;
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
+
+use super::error::Error;
+use crate::fault::Policy;
+use crate::folio::clear::Pace;
+use crate::phys::{CpuCache, Phys, SetupError, Slot};
+use crate::space::{Section, Space, View};
+use crate::stats::{Counters, Event, Totals};
+use crate::table::{Gather, Tables};
+
+/// What the embedder lends for as long as the memory manager lives.
+pub struct Parts<'m> {
+    /// The frame that the first slot describes.
+    pub first: Pfn,
+    /// One slot for each frame from `first` on.
+    pub slots: &'m mut [Slot],
+    /// One cache for each CPU.
+    pub caches: &'m mut [CpuCache],
+    /// Counters for each CPU.
+    pub counters: &'m [Counters],
+    /// The zones: later ones are preferred.
+    pub zones: &'m [FrameSpan],
+}
+
+/// A memory manager for one system: `A` is the page-table format, `H` the hardware.
+///
+/// All methods may be called by several CPUs at once.
+pub struct Mm<'m, A, H> {
+    pub(super) hw: &'m H,
+    pub(super) phys: Phys<'m>,
+    pub(super) counters: &'m [Counters],
+    pub(super) pace: Pace,
+    /// Which folio sizes are wanted where. May be changed at any time.
+    pub policy: Policy,
+    arch: PhantomData<A>,
+}
+
+impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
+    /// A memory manager without RAM; [`add`](Self::add) brings some.
+    ///
+    /// # Errors
+    /// See [`SetupError`].
+    pub fn new(hw: &'m H, parts: Parts<'m>) -> Result<Self, SetupError> {
+        Ok(Self {
+            hw,
+            phys: Phys::new(parts.first, parts.slots, parts.caches, parts.zones)?,
+            counters: parts.counters,
+            pace: Pace::of(hw, A::PAGE_SHIFT),
+            policy: Policy::new(A::block_order()),
+            arch: PhantomData,
+        })
+    }
+
+    /// Brings RAM under management.
+    ///
+    /// # Errors
+    /// See [`Phys::add`].
+    pub fn add(&self, run: FrameRun) -> Result<(), crate::phys::NotRam> {
+        self.phys.add(run)
+    }
+
+    /// The physical memory allocator.
+    pub fn phys(&self) -> &Phys<'m> {
+        &self.phys
+    }
+
+    /// The effects.
+    pub fn hardware(&self) -> &'m H {
+        self.hw
+    }
+
+    /// A space without areas. `asid` is its tag, which the embedder has found free; areas without
+    /// a fixed place go into `window`.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::Invalid`] when the window is not the program's to map.
+    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
+        let root = self.table_frame()?;
+        self.space_over(root, asid, window)
+    }
+
+    /// The same over a root table that the embedder has prepared: one frame, zero but for entries
+    /// beyond the user half, which are the embedder's.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the window is not the program's to map, or the run is not one
+    /// frame; the frame is free then.
+    pub fn space_over(
+        &self,
+        root: FrameRun,
+        asid: Asid,
+        window: PageSpan,
+    ) -> Result<Space<A>, Error> {
+        if root.count() != 1 || !Space::<A>::may_map(window) {
+            self.free(root);
+            return Err(Error::Invalid);
+        }
+        let tables = Tables::<A, H>::found(self.hw, self.phys.meta(), root);
+        Ok(Space::new(tables.root(), asid, window))
+    }
+
+    /// The space as seen through this memory manager.
+    #[inline]
+    pub(crate) fn view<'a>(&'a self, space: &'a Space<A>) -> View<'a, A, H> {
+        View { hw: self.hw, meta: self.phys.meta(), space }
+    }
+
+    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
+    /// One flush does for all of it, however much was mapped.
+    pub fn destroy(&self, space: Space<A>) {
+        let view = self.view(&space);
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let section = Section::begin(view);
+        let _ = section.writer().cut(all, |_| {});
+        while let Some(run) = section.writer().unstock() {
+            self.free(run);
+        }
+        self.finish(&space, section);
+        let tables = view.tables();
+        let mut gather = Gather::new();
+        let mut left = all;
+        while !left.is_empty() {
+            let took = tables.take(left, &mut gather);
+            self.count(Event::EntriesCleared, took.entries);
+            left = PageSpan::new(took.upto, left.end);
+            if !left.is_empty() {
+                self.settle(&space, core::mem::take(&mut gather));
+            }
+        }
+        tables.prune(all, &mut gather);
+        tables.fell(&mut gather);
+        self.settle(&space, gather);
+    }
+
+    /// All counters, summed over the CPUs.
+    pub fn totals(&self) -> Totals {
+        Totals::of(self.counters)
+    }
+
+    /// Counts for the CPU that runs this.
+    #[inline]
+    pub(super) fn count(&self, event: Event, count: u64) {
+        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+            own.add(event, count);
+        }
+    }
+
+    /// Flushes and frees what a change took out.
+    pub(super) fn settle(&self, space: &Space<A>, gather: Gather) {
+        if gather.is_empty() {
+            return;
+        }
+        let settled = gather.settle(&self.phys, self.hw, space.target());
+        self.count(Event::Flush, settled.flushes);
+        self.count(Event::FramesFreed, settled.frames);
+    }
+
+    /// One zeroed frame for a table.
+    pub(super) fn table_frame(&self) -> Result<FrameRun, Error> {
+        let run = self.frames(Order::ZERO, true)?;
+        if !run.is_zeroed() {
+            self.hw.clear(&run, 0..1, quire_hw::Reuse::Soon);
+        }
+        Ok(run)
+    }
+}

@@ -1,0 +1,22 @@
+//! The façade: one memory manager for a system.
+//!
+//! **Owns** the loop that every other room relies on: a step says what it lacks, the engine brings
+//! it and repeats the step, a bounded number of times. So faults are decided without an allocator,
+//! and nobody waits with a lock in hand. **Key types**: [`Mm`], [`Parts`].
+//!
+//! **Never** holds policy or data of its own. **Next room**: `check`.
+
+mod change;
+mod error;
+mod faults;
+mod memory;
+mod mm;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{Errno, Error};
+pub use faults::{Populated, Resolved};
+pub use mm::{Mm, Parts};
+pub use report::{FolioMap, SizeOf};

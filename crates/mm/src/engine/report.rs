@@ -1,0 +1,100 @@
+//! What a space looks like from outside: its areas, and the folios in them.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+
+use super::mm::Mm;
+use crate::folio::Folios;
+use crate::limits::ORDERS;
+use crate::space::{Area, Space};
+use crate::table::What;
+
+/// How much of an area is mapped by folios of one size, in base pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SizeOf {
+    /// Pages of folios that are mapped whole, at a virtual address aligned to their size.
+    pub aligned: u64,
+    /// Pages of folios that are mapped whole, at another address.
+    pub unaligned: u64,
+    /// Pages of folios that are mapped in part.
+    pub partial: u64,
+}
+
+impl SizeOf {
+    /// All of them.
+    pub fn pages(&self) -> u64 {
+        self.aligned + self.unaligned + self.partial
+    }
+}
+
+/// An area with what is resident in it, by folio size.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FolioMap {
+    /// The area.
+    pub area: Area,
+    /// By order of the folio.
+    pub sizes: [SizeOf; ORDERS],
+    /// Pages mapped by leaves larger than a base page.
+    pub by_blocks: u64,
+    /// Pages of frames that are no folios.
+    pub foreign: u64,
+}
+
+impl FolioMap {
+    /// Resident pages.
+    pub fn resident(&self) -> u64 {
+        self.sizes.iter().map(SizeOf::pages).sum::<u64>() + self.foreign
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Tells each area of `space` in ascending order, with what is resident in it.
+    pub fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        for area in self.view(space).areas().overlapping(all) {
+            let mut map =
+                FolioMap { area, sizes: [SizeOf::default(); ORDERS], by_blocks: 0, foreign: 0 };
+            self.view(space).tables().tell(area.span, |pages, level, what| {
+                if let What::Leaf { frame, .. } = what {
+                    if !level.is_last() {
+                        map.by_blocks += pages.count();
+                    }
+                    self.sort(&mut map, pages, FrameSpan::new(frame, pages.count()));
+                }
+            });
+            tell(&map);
+        }
+    }
+
+    /// Pages of `space` that are resident.
+    pub fn resident(&self, space: &Space<A>) -> u64 {
+        let mut pages = 0;
+        self.folio_map(space, |map| pages += map.resident());
+        pages
+    }
+
+    /// Adds a run's pages to the sizes of the folios they belong to.
+    fn sort(&self, map: &mut FolioMap, pages: PageSpan, frames: FrameSpan) {
+        let folios = Folios::new(self.phys.meta());
+        let mut page = pages.start;
+        let mut left = frames;
+        while left.count > 0 {
+            let Some(folio) = folios.of(left.start) else {
+                map.foreign += left.count;
+                return;
+            };
+            let piece = folio.part_of(left);
+            let size = &mut map.sizes[folio.order.index()];
+            if piece.count < folio.order.pages() {
+                size.partial += piece.count;
+            } else if page.is_aligned(Order::pages(folio.order)) {
+                size.aligned += piece.count;
+            } else {
+                size.unaligned += piece.count;
+            }
+            page = page.add(piece.count);
+            left = FrameSpan::new(piece.end(), left.count - piece.count);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Carrying a plan out: one table locked, one run written.
+
+use quire_arch::{Arch, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Order, PageSpan, Vpn};
+
+use super::Plan;
+use crate::folio::Folios;
+use crate::space::View;
+use crate::table::{Locked, What};
+
+/// What was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Installed {
+    /// The pages.
+    pub pages: PageSpan,
+    /// The size of each folio.
+    pub order: Order,
+    /// How many entries were written.
+    pub entries: u64,
+}
+
+/// The plan no longer holds; the frames come back. Plan again.
+#[derive(Debug)]
+pub struct Stale(pub FrameRun);
+
+impl Plan {
+    /// Where a run of `pages` pages goes, that is cut into folios of `order`: around the page that
+    /// faulted, from the first wanted page where more is wanted.
+    pub fn start(&self, pages: u64, order: Order) -> Vpn {
+        let block = PageSpan::block(self.page, order);
+        if pages == order.pages() { block.start } else { self.wanted.start }
+    }
+
+    /// Maps `run`, which is cleared, as folios of `order`, one of the plan's possible orders.
+    ///
+    /// # Errors
+    /// [`Stale`] when the areas have changed, or the place is not empty any more.
+    pub fn install<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        run: FrameRun,
+        order: Order,
+    ) -> Result<Installed, Stale> {
+        let start = self.start(run.count(), order);
+        let pages = PageSpan::new(start, start.add(run.count()));
+        let level = A::leaf_level(order);
+        let tables = view.tables();
+        let place = tables.walk(start, level);
+        if place.level != level {
+            return Err(Stale(run));
+        }
+        let Some(locked) = tables.lock(place.frame, level, start) else { return Err(Stale(run)) };
+        if !self.holds(view, &locked, pages, level) {
+            return Err(Stale(run));
+        }
+        let entries = (run.count() >> A::order(level).get()) as usize;
+        let frame = run.start();
+        Folios::new(view.meta).adopt_mapped(run, order);
+        locked.put(locked.index(start), entries, frame, self.attrs);
+        Ok(Installed { pages, order, entries: entries as u64 })
+    }
+
+    /// Whether what was planned still holds, under the table's lock: the areas did not change, so
+    /// that whoever changes them from now on finds what is installed; and the place is empty.
+    fn holds<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        locked: &Locked<'_, A, H>,
+        pages: PageSpan,
+        level: Level,
+    ) -> bool {
+        let count = (pages.count() >> A::order(level).get()) as usize;
+        let index = locked.index(pages.start);
+        debug_assert!(self.area.span.covers(pages));
+        view.space.areas.is_current(self.seq)
+            && index + count <= A::entries(level)
+            && matches!(locked.run(index, index + count), run if run.what == What::Absent && run.count == count)
+    }
+}

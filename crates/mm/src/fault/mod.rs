@@ -1,0 +1,32 @@
+//! The decision for one fault.
+//!
+//! **Owns** the answer to "what should be mapped here, and how large?". **Key types**: [`Plan`]
+//! (the decision, made without a lock), [`Policy`] (which sizes are wanted where), [`Choice`]
+//! (the sizes that are possible here).
+//!
+//! ```text
+//!   plan ──► Place ──► (the engine takes frames and clears them) ──► install ──► Done
+//!     │                                                                 │
+//!     │ Below: a lower table is missing                                 └─► Stale: plan again
+//!     └ Touch: a leaf is there already; Refuse: the program may not
+//! ```
+//!
+//! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
+//! table, how much around the page is empty. Frames are taken and cleared with no lock held.
+//! [`install`](Plan) then locks *one* table, asks it who it is, asks the area tree whether it is
+//! unchanged, looks whether the place is still empty, and writes one run.
+//!
+//! **Never** allocates, sleeps, or does I/O. **Next room**: `engine`.
+
+mod install;
+pub mod plan;
+pub mod policy;
+pub mod size;
+
+#[cfg(test)]
+mod tests;
+
+pub use install::{Installed, Stale};
+pub use plan::{Decision, Plan, Refusal, decide};
+pub use policy::{Defrag, Enabled, Policy, SizePolicy};
+pub use size::{Cause, Choice};

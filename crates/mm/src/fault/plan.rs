@@ -1,0 +1,173 @@
+//! Deciding what a fault needs, without a lock.
+
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Prot, Vpn};
+
+use super::policy::Policy;
+use super::size::{Choice, choose};
+use crate::limits::{ORDER_MAX, POPULATE_ORDER};
+use crate::space::{Advice, Area, AreaFlags, Seq, View};
+use crate::table::Place;
+
+/// What to do about a fault.
+#[derive(Clone, Copy, Debug)]
+pub enum Decision {
+    /// Frames are needed: take them, clear them, install them.
+    Fill(Plan),
+    /// A lower table is needed below this place first.
+    Below(Place),
+    /// A leaf is there: note the access in it.
+    Touch(Leaf),
+    /// A stack may grow down to the page: the area that would.
+    Grow(Area),
+    /// The program may not.
+    Refuse(Refusal),
+}
+
+/// Why a program may not have what it tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No area holds the page (Linux: `SEGV_MAPERR`).
+    NoArea,
+    /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
+    Denied(Prot),
+}
+
+/// Where frames are to be mapped, and in which sizes: all that is known without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The page that faulted.
+    pub page: Vpn,
+    /// The sizes that are possible here.
+    pub choice: Choice,
+    /// What the area was advised.
+    pub advice: Advice,
+    /// Empty pages from the block's start on that are wanted at once: one block for a fault, more
+    /// for populating. Never shorter than the largest block.
+    pub wanted: PageSpan,
+    pub(super) attrs: Attrs,
+    pub(super) area: Area,
+    pub(super) seq: Seq,
+}
+
+/// A leaf that should have allowed the access.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    prot: Prot,
+    seq: Seq,
+}
+
+impl Leaf {
+    /// Notes `access` to `page` in the leaf, and gives it its area's rights. Whether the areas are
+    /// unchanged and there is a leaf; otherwise decide again.
+    pub fn touch<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        access: Access,
+    ) -> bool {
+        let current = || view.space.areas.is_current(self.seq);
+        view.tables().touch(page, access, self.prot, current)
+    }
+}
+
+/// How much is wanted at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// The folio around the page.
+    Folio,
+    /// Everything up to this page that one table translates: populating.
+    Upto(Vpn),
+}
+
+/// Decides what `access` to `page` needs.
+pub fn decide<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    policy: &Policy,
+    page: Vpn,
+    access: Access,
+    reach: Reach,
+) -> Decision {
+    let (area, seq) = view.areas().next_at_or_after(page);
+    let Some(area) = area else { return Decision::Refuse(Refusal::NoArea) };
+    if !area.span.contains(page) {
+        let grows = area.flags.contains(AreaFlags::GROWS_DOWN) && area.prot.allows(access);
+        return if grows { Decision::Grow(area) } else { Decision::Refuse(Refusal::NoArea) };
+    }
+    if !area.prot.allows(access) {
+        return Decision::Refuse(Refusal::Denied(area.prot));
+    }
+    let place = view.tables().walk(page, Level::LAST);
+    match A::decode(place.word, place.level) {
+        Entry::Absent => {}
+        _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
+    }
+    let advice = Advice::of(area.flags);
+    let candidates = policy.candidates(advice, view.space.opt_out());
+    let empty = empty_order(view, place, page, candidates);
+    let choice = choose(area.span, page, candidates, empty, A::block_order());
+    let largest = choice.largest();
+    let level = A::leaf_level(largest);
+    if place.level.is_above(level) {
+        return Decision::Below(place);
+    }
+    let block = PageSpan::block(page, largest);
+    let wanted = match reach {
+        Reach::Folio => block,
+        Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
+    };
+    let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
+    // What may be written is mapped dirty at once: that saves the hardware a second visit.
+    attrs.set(Attrs::DIRTY, area.prot.contains(Prot::WRITE));
+    Decision::Fill(Plan { page, choice, advice, wanted, attrs, area, seq })
+}
+
+/// The largest order whose block around `page` is empty, as far as `candidates` make it worth
+/// looking. The entry at `place` is absent, and the lowest for the page.
+///
+/// Blocks around a page are nested: each is the one below and its sibling, so that growing block
+/// by block loads each word once.
+fn empty_order<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    place: Place,
+    page: Vpn,
+    candidates: u32,
+) -> Order {
+    let block = A::order(place.level);
+    // A block as large as the table would take the place of the entry that points at the table.
+    let table = block.get() + A::LEVELS[place.level.index()].index_bits;
+    let most = (candidates.checked_ilog2().unwrap_or(0) as u8).min(table - 1);
+    let mut empty = block;
+    while empty.get() < most {
+        let sibling = Vpn::new(page.get() ^ empty.pages()).align_down(empty.pages());
+        let index = A::index(sibling, place.level);
+        let count = (empty.pages() >> block.get()) as usize;
+        if (index..index + count).any(|at| view.hw.load(place.frame, at) != 0) {
+            break;
+        }
+        empty = empty.up();
+    }
+    empty.min(ORDER_MAX)
+}
+
+/// How far the emptiness that begins with `block` goes within one table and up to `end`, in whole
+/// blocks, as far as it pays to take frames at once.
+fn wanted<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    block: PageSpan,
+    order: Order,
+    end: Vpn,
+) -> PageSpan {
+    let level = A::leaf_level(order);
+    let place = view.tables().walk(block.start, level);
+    let reach = PageSpan::block(block.start, POPULATE_ORDER.max(order));
+    let end = end.min(reach.end);
+    let unit = A::order(level);
+    let index = A::index(block.start, level);
+    let limit = (end.get().saturating_sub(block.start.get()) >> unit.get()) as usize;
+    let limit = limit.min(A::entries(level) - index);
+    let empty = (index..index + limit).take_while(|&at| view.hw.load(place.frame, at) == 0).count();
+    let pages = (empty as u64) << unit.get() >> order.get() << order.get();
+    PageSpan::new(block.start, block.start.add(pages.max(order.pages())))
+}

@@ -1,0 +1,280 @@
+//! Which folio sizes are wanted where, in the grammar of Linux's
+//! `/sys/kernel/mm/transparent_hugepage` (row E4; `Documentation/admin-guide/mm/transhuge.rst` is
+//! the reference for its behaviour).
+//!
+//! There is a top-level choice (`enabled`), and one for each size that may defer to it
+//! (`inherit`). Reading a choice prints all words with the active one in brackets; writing takes
+//! one word. A process may opt out, and an area may be advised either way.
+
+use core::fmt;
+use core::str::FromStr;
+
+use quire_units::Order;
+
+use crate::limits::ORDERS;
+use crate::space::{Advice, OptOut};
+use crate::sync::{AtomicU32, Ordering};
+
+/// A word that is none of a choice's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownWord;
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not one of this setting's words")
+    }
+}
+
+impl core::error::Error for UnknownWord {}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// All choices, in the order in which they are printed.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The choice's word.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            /// Takes one word; a newline may follow.
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                let word = text.strip_suffix('\n').unwrap_or(text);
+                Self::ALL.iter().copied().find(|c| c.word() == word).ok_or(UnknownWord)
+            }
+        }
+
+        impl fmt::Display for $name {
+            /// All words, the active one in brackets.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for (at, choice) in Self::ALL.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { " " };
+                    match choice == self {
+                        true => write!(f, "{gap}[{}]", choice.word())?,
+                        false => write!(f, "{gap}{}", choice.word())?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+words! {
+    /// The top-level choice.
+    Enabled {
+        /// In every area.
+        Always = "always",
+        /// In areas advised so.
+        Madvise = "madvise",
+        /// Nowhere.
+        Never = "never",
+    }
+}
+
+words! {
+    /// The choice for one size.
+    SizePolicy {
+        /// In every area.
+        Always = "always",
+        /// As the top level says.
+        Inherit = "inherit",
+        /// In areas advised so.
+        Madvise = "madvise",
+        /// Nowhere.
+        Never = "never",
+    }
+}
+
+words! {
+    /// How hard to try for a large folio.
+    Defrag {
+        /// As hard as for a page.
+        Always = "always",
+        /// Take what is at hand; let the background make more.
+        Defer = "defer",
+        /// As `always` in areas advised so, as `defer` elsewhere.
+        DeferMadvise = "defer+madvise",
+        /// As `always` in areas advised so; elsewhere what is at hand.
+        Madvise = "madvise",
+        /// Take what is at hand.
+        Never = "never",
+    }
+}
+
+/// The system's policy. May be changed while it is in use.
+#[derive(Debug)]
+pub struct Policy {
+    enabled: AtomicU32,
+    defrag: AtomicU32,
+    always: AtomicU32,
+    inherit: AtomicU32,
+    madvise: AtomicU32,
+}
+
+/// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
+/// its folios of order 1 lack a list head.)
+pub const ORDERS_WITH_CHOICE: u32 = ((1 << ORDERS) - 1) & !1;
+
+impl Policy {
+    /// Linux's default: `madvise`, inherited by the one size `block` (2 MiB with 4 KiB pages), all
+    /// others never; `defrag` is `madvise`.
+    pub fn new(block: Order) -> Self {
+        Self {
+            enabled: AtomicU32::new(Enabled::Madvise as u32),
+            defrag: AtomicU32::new(Defrag::Madvise as u32),
+            always: AtomicU32::new(0),
+            inherit: AtomicU32::new(1 << block.get() & ORDERS_WITH_CHOICE),
+            madvise: AtomicU32::new(0),
+        }
+    }
+
+    /// The top-level choice.
+    pub fn enabled(&self) -> Enabled {
+        stored(Enabled::ALL, &self.enabled)
+    }
+
+    /// Sets the top-level choice.
+    pub fn set_enabled(&self, choice: Enabled) {
+        self.enabled.store(choice as u32, Ordering::Relaxed);
+    }
+
+    /// How hard to try.
+    pub fn defrag(&self) -> Defrag {
+        stored(Defrag::ALL, &self.defrag)
+    }
+
+    /// Sets how hard to try.
+    pub fn set_defrag(&self, choice: Defrag) {
+        self.defrag.store(choice as u32, Ordering::Relaxed);
+    }
+
+    /// The choice for `order`. `Never` where there is no choice.
+    pub fn size(&self, order: Order) -> SizePolicy {
+        let bit = 1_u32.checked_shl(order.get() as u32).unwrap_or(0);
+        if self.always.load(Ordering::Relaxed) & bit != 0 {
+            SizePolicy::Always
+        } else if self.inherit.load(Ordering::Relaxed) & bit != 0 {
+            SizePolicy::Inherit
+        } else if self.madvise.load(Ordering::Relaxed) & bit != 0 {
+            SizePolicy::Madvise
+        } else {
+            SizePolicy::Never
+        }
+    }
+
+    /// Sets the choice for `order`.
+    ///
+    /// # Errors
+    /// The order, when there is no choice for it: 0, or above the largest block.
+    pub fn set_size(&self, order: Order, choice: SizePolicy) -> Result<(), Order> {
+        let bit = 1_u32.checked_shl(order.get() as u32).unwrap_or(0) & ORDERS_WITH_CHOICE;
+        if bit == 0 {
+            return Err(order);
+        }
+        let sets = [
+            (&self.always, SizePolicy::Always),
+            (&self.inherit, SizePolicy::Inherit),
+            (&self.madvise, SizePolicy::Madvise),
+        ];
+        for (set, of) in sets {
+            if of == choice {
+                set.fetch_or(bit, Ordering::Relaxed);
+            } else {
+                set.fetch_and(!bit, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The orders above 0 that are allowed in an area, as a mask.
+    #[inline]
+    pub fn candidates(&self, advice: Advice, process: OptOut) -> u32 {
+        let advised = advice == Advice::Huge;
+        let refused = match process {
+            OptOut::No => false,
+            OptOut::All => true,
+            OptOut::ExceptAdvised => !advised,
+        };
+        if advice == Advice::NoHuge || refused {
+            return 0;
+        }
+        let inherits = match self.enabled() {
+            Enabled::Always => true,
+            Enabled::Madvise => advised,
+            Enabled::Never => false,
+        };
+        let mut mask = self.always.load(Ordering::Relaxed);
+        if advised {
+            mask |= self.madvise.load(Ordering::Relaxed);
+        }
+        if inherits {
+            mask |= self.inherit.load(Ordering::Relaxed);
+        }
+        mask
+    }
+
+    /// Whether a large folio in an area advised so is worth what a page is worth: emptying other
+    /// CPUs' caches for it. Otherwise it is taken only if it is at hand.
+    #[inline]
+    pub fn tries_hard(&self, advice: Advice) -> bool {
+        match self.defrag() {
+            Defrag::Always => true,
+            Defrag::DeferMadvise | Defrag::Madvise => advice == Advice::Huge,
+            Defrag::Defer | Defrag::Never => false,
+        }
+    }
+
+    /// Takes a boot parameter in Linux's grammar (`thp_anon=`): size ranges with their choice,
+    /// `16K,32K-64K:always;2M:inherit`. Sizes that are named more than once take the last choice;
+    /// sizes that are not named become `never`.
+    ///
+    /// # Errors
+    /// The part that is no such thing; nothing is changed then.
+    pub fn set_sizes<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
+        let mut choices = [SizePolicy::Never; ORDERS];
+        for part in text.split(';').filter(|part| !part.is_empty()) {
+            let (sizes, word) = part.split_once(':').ok_or(part)?;
+            let choice = word.parse().map_err(|_| part)?;
+            for range in sizes.split(',') {
+                let (low, high) = range.split_once('-').unwrap_or((range, range));
+                let low = size_order(low, page_shift).ok_or(range)?;
+                let high = size_order(high, page_shift).ok_or(range)?;
+                choices.get_mut(low..=high).ok_or(range)?.fill(choice);
+            }
+        }
+        for (order, choice) in choices.into_iter().enumerate().skip(1) {
+            let _ = self.set_size(Order::new(order as u8), choice);
+        }
+        Ok(())
+    }
+}
+
+/// The choice whose number is in `cell`.
+fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
+    all[cell.load(Ordering::Relaxed) as usize % all.len()]
+}
+
+/// The order of a size such as `64K`, `2M`, `1G`, if there is a choice for it.
+fn size_order(text: &str, page_shift: u32) -> Option<usize> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let shift = match unit {
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        _ => return None,
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    let order = Order::of_bytes(bytes, page_shift)?.index();
+    (1..ORDERS).contains(&order).then_some(order)
+}

@@ -1,0 +1,109 @@
+//! Which folio sizes are possible at a page (row E4).
+//!
+//! A size is a candidate if the policy allows it. It is possible if the naturally aligned block of
+//! that size around the page lies in the area and is empty. What is a candidate and not possible
+//! is told with its cause, so that the counters can say *why* a program gets small folios.
+//!
+//! Sets of orders are bit masks: bit `n` is order `n`.
+
+use quire_units::{Order, PageSpan, Vpn};
+
+use crate::limits::ORDER_MAX;
+
+/// Why a fault got less than the largest size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The block around the page reaches beyond the area.
+    Geometry,
+    /// Something is mapped in the block already.
+    Occupied,
+    /// No free block of that order.
+    Memory,
+    /// The size would fit the area, but the policy does not allow it.
+    Policy,
+}
+
+impl Cause {
+    /// All causes, in the order of their counters.
+    pub const ALL: [Cause; 4] = [Cause::Geometry, Cause::Occupied, Cause::Memory, Cause::Policy];
+
+    /// The name of its counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Geometry => "area_geometry",
+            Cause::Occupied => "occupied",
+            Cause::Memory => "allocation_failed",
+            Cause::Policy => "policy",
+        }
+    }
+}
+
+/// The sizes that are possible at a page, and the candidates that are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Possible orders; order 0 always is.
+    pub orders: u32,
+    /// Candidates that the area is too small or too crooked for.
+    pub geometry: u32,
+    /// Candidates whose block is not empty.
+    pub occupied: u32,
+    /// The largest order, up to the block of one table, that the area would have room for, where
+    /// the policy does not allow it.
+    pub policy: Option<Order>,
+}
+
+impl Choice {
+    /// The largest possible order.
+    #[inline]
+    pub fn largest(&self) -> Order {
+        highest(self.orders)
+    }
+
+    /// The largest possible order below `order`; `None` below order 0.
+    #[inline]
+    pub fn below(&self, order: Order) -> Option<Order> {
+        let rest = self.orders & ((1 << order.get()) - 1);
+        (rest != 0).then(|| highest(rest))
+    }
+}
+
+#[inline]
+fn highest(mask: u32) -> Order {
+    Order::new(mask.checked_ilog2().unwrap_or(0) as u8)
+}
+
+/// All orders up to and including `order`.
+#[inline]
+const fn up_to(order: Order) -> u32 {
+    (2 << order.get()) - 1
+}
+
+/// The largest order whose aligned block around `page` lies in `area`, which holds `page`.
+///
+/// The blocks around a page are nested, and the block of order `n` holds all pages that agree with
+/// it in the bits from `n` up. So the largest block without the page before the area is the one
+/// whose order is the highest bit in which the two differ; likewise at the other end.
+#[inline]
+pub fn fitting(area: PageSpan, page: Vpn) -> Order {
+    let highest_difference = |other: u64| (page.get() ^ other).ilog2() as u8;
+    let left = match area.start.get().checked_sub(1) {
+        Some(before) => highest_difference(before),
+        None => ORDER_MAX.get(),
+    };
+    let right = highest_difference(area.end.get());
+    Order::new(left.min(right).min(ORDER_MAX.get()))
+}
+
+/// What is possible at `page` of `area`: `candidates` are the orders that the policy allows,
+/// `empty` is the largest order whose block around the page is empty, and `block` is the order of
+/// a table's block (2 MiB with 4 KiB pages).
+#[inline]
+pub fn choose(area: PageSpan, page: Vpn, candidates: u32, empty: Order, block: Order) -> Choice {
+    let fits = fitting(area, page);
+    let geometry = candidates & !up_to(fits);
+    let occupied = candidates & !geometry & !up_to(empty);
+    let orders = candidates & !geometry & !occupied | 1;
+    let roomy = fits.min(block);
+    let refused = roomy > highest(orders) && candidates & 1 << roomy.get() == 0;
+    Choice { orders, geometry, occupied, policy: refused.then_some(roomy) }
+}

@@ -1,0 +1,93 @@
+//! Zeroing a folio around the page that faulted (rows A2 to A4).
+//!
+//! The program is about to use the page it faulted on, so that page and its neighbours are cleared
+//! last and through the caches; what lies far away is cleared before, as two extents as long as
+//! they come:
+//!
+//! ```text
+//!   page 0                     fault                              n
+//!   |------- 2nd: left ---------|··3rd··|-------- 1st: right ------|
+//!                               [f-2, f+2]
+//! ```
+//!
+//! An extent is handed to the hardware whole, since some CPUs skip reading the old lines only when
+//! one instruction covers more than the last-level cache. Where the kernel cannot be preempted, an
+//! extent is cut into units with a point between them at which another task may run; the units
+//! follow from a latency budget and may be large (32 MiB by default).
+
+use core::ops::Range;
+
+use quire_hw::{FrameRun, Hardware, Reuse};
+
+/// How many pages on each side of the faulting one belong to its neighbourhood.
+pub const NEIGHBOURHOOD: u64 = 2;
+
+/// The extents of a folio of `pages` pages in the order in which they are cleared: right of the
+/// neighbourhood of page `fault`, left of it, the neighbourhood. Disjoint, and together the whole
+/// folio; the first two may be empty (I1). `fault` beyond the folio counts as its last page.
+pub fn extents(pages: u64, fault: u64) -> [Range<u64>; 3] {
+    let fault = fault.min(pages.saturating_sub(1));
+    let start = fault.saturating_sub(NEIGHBOURHOOD);
+    let end = (fault + NEIGHBOURHOOD + 1).min(pages);
+    [end..pages, 0..start, start..end]
+}
+
+/// An extent cut into units of at most `unit` pages, ascending; the last may be shorter.
+pub fn units(extent: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> {
+    let unit = unit.max(1);
+    let Range { mut start, end } = extent;
+    core::iter::from_fn(move || {
+        let next = start.saturating_add(unit).min(end);
+        let piece = (start < end).then_some(start..next);
+        start = next;
+        piece
+    })
+}
+
+/// What the clearing of a folio is bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// How many pages may be cleared between two points at which another task may run.
+    pub unit_pages: u64,
+    /// How many pages fit the near caches: a larger folio bypasses them but for the
+    /// neighbourhood of the fault.
+    pub near_pages: u64,
+}
+
+impl Pace {
+    /// What `hw` says of itself, in pages of 2^`page_shift` bytes.
+    pub fn of<H: Hardware>(hw: &H, page_shift: u32) -> Self {
+        let profile = hw.profile();
+        Self {
+            unit_pages: (profile.clear_unit_bytes >> page_shift).max(1),
+            near_pages: profile.near_cache_bytes >> page_shift,
+        }
+    }
+}
+
+/// Zeroes every page of `run`, the neighbourhood of page `fault` (counted from its first) last.
+/// Calls `resched` between any two units, and never in the middle of one.
+///
+/// A run known to be zero is left alone (A5).
+pub fn zero<H: Hardware>(
+    hw: &H,
+    run: &FrameRun,
+    fault: u64,
+    pace: Pace,
+    mut resched: impl FnMut(),
+) {
+    if run.is_zeroed() {
+        return;
+    }
+    let far = if run.count() > pace.near_pages { Reuse::Later } else { Reuse::Soon };
+    let [right, left, near] = extents(run.count(), fault);
+    let mut first = true;
+    for (extent, reuse) in [(right, far), (left, far), (near, Reuse::Soon)] {
+        for unit in units(extent, pace.unit_pages) {
+            if !core::mem::take(&mut first) {
+                resched();
+            }
+            hw.clear(run, unit, reuse);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A folio's state: who holds it, and when it dies.
+
+use quire_hw::FrameRun;
+use quire_units::{FrameSpan, Order, Pfn};
+
+use crate::phys::{Kind, Meta, State};
+use crate::sync::Ordering;
+
+/// The name of a folio: its first frame and its order. Naming it gives no right to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Folio {
+    /// The first frame, aligned to the folio's size.
+    pub head: Pfn,
+    /// The base-two logarithm of its size in base pages.
+    pub order: Order,
+}
+
+impl Folio {
+    /// All its frames.
+    #[inline]
+    pub const fn span(self) -> FrameSpan {
+        FrameSpan::new(self.head, self.order.pages())
+    }
+
+    /// The part of `frames` that lies in this folio; `frames` begins in it.
+    #[inline]
+    pub(crate) fn part_of(self, frames: FrameSpan) -> FrameSpan {
+        let within = self.span().end().offset_from(frames.start);
+        FrameSpan::new(frames.start, frames.count.min(within))
+    }
+}
+
+/// Who holds a folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// References: holders that are not page-table entries.
+    pub refs: u32,
+    /// How many pages of it are mapped, over all page tables; a page mapped twice counts twice.
+    pub mapped: u32,
+}
+
+impl Counts {
+    const fn from_word(word: u64) -> Self {
+        Self { refs: word as u32, mapped: (word >> 32) as u32 }
+    }
+
+    const fn word(self) -> u64 {
+        self.refs as u64 | (self.mapped as u64) << 32
+    }
+}
+
+const ONE_MAPPED: u64 = 1 << 32;
+
+/// The folios of a system: operations on the slots of their first frames.
+#[derive(Clone, Copy)]
+pub struct Folios<'m> {
+    meta: Meta<'m>,
+}
+
+impl<'m> Folios<'m> {
+    /// The folios recorded in `meta`.
+    pub fn new(meta: Meta<'m>) -> Self {
+        Self { meta }
+    }
+
+    /// Makes `run` into folios of order `each`, every page of them mapped once. The caller maps
+    /// them under the table's lock; nobody else knows them before.
+    ///
+    /// # Panics
+    /// In debug builds when the run is not a whole number of naturally aligned folios.
+    #[inline]
+    pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order) {
+        let span = run.span();
+        debug_assert!(span.start.is_aligned(each.pages()) && span.count % each.pages() == 0);
+        let counts = Counts { refs: 0, mapped: each.pages() as u32 }.word();
+        let state = State::new(Kind::Folio, each.get());
+        let mut head = span.start;
+        while head < span.end() {
+            let slot = self.meta.at(head);
+            slot.counts.store(counts, Ordering::Relaxed);
+            slot.set_state(state);
+            head = head.add(each.pages());
+        }
+    }
+
+    /// The folio that holds `frame`. The caller sees to it that it lives: it holds a reference, or
+    /// the lock of a table that maps it.
+    #[inline]
+    pub fn of(&self, frame: Pfn) -> Option<Folio> {
+        let (head, state) = self.meta.head(frame)?;
+        (state.kind() == Kind::Folio).then(|| Folio { head, order: Order::new(state.order()) })
+    }
+
+    /// Who holds it now. Out of date at once unless the caller keeps others out.
+    #[inline]
+    pub fn counts(&self, folio: Folio) -> Counts {
+        Counts::from_word(self.meta.at(folio.head).counts.load(Ordering::Acquire))
+    }
+
+    /// Takes a reference. The caller sees to it that the folio lives meanwhile.
+    pub fn get(&self, folio: Folio) {
+        self.meta.at(folio.head).counts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives a reference back. The frames, when it was the last hold on the folio.
+    #[must_use = "the last reference returns the frames"]
+    pub fn put(&self, folio: Folio) -> Option<FrameRun> {
+        self.drop_counts(folio, 1)
+    }
+
+    /// Ends the mapping of `pages` of its pages, after the flush. The frames, when it was the last
+    /// hold on the folio.
+    #[must_use = "the last mapping returns the frames"]
+    pub(crate) fn unmap(&self, folio: Folio, pages: u32) -> Option<FrameRun> {
+        self.drop_counts(folio, pages as u64 * ONE_MAPPED)
+    }
+
+    /// Ends the mapping of `pages` of its pages *before* the flush, if that is the only hold on
+    /// the folio: then nobody else can free it, and the caller has its frames in custody until the
+    /// flush is over. Otherwise nothing changes.
+    #[inline]
+    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> bool {
+        let slot = self.meta.at(folio.head);
+        let sole = pages as u64 * ONE_MAPPED;
+        let last = slot
+            .counts
+            .compare_exchange(sole, 0, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        if last {
+            slot.set_state(State::new(Kind::None, 0));
+        }
+        last
+    }
+
+    fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
+        let slot = self.meta.at(folio.head);
+        let before = slot.counts.fetch_sub(less, Ordering::Release);
+        debug_assert!(Counts::from_word(before).refs >= less as u32);
+        debug_assert!(before >= less);
+        if before != less {
+            return None;
+        }
+        crate::sync::fence(Ordering::Acquire);
+        slot.set_state(State::new(Kind::None, 0));
+        Some(self.meta.mint(folio.span(), false))
+    }
+}

@@ -1,0 +1,18 @@
+//! Quire: large-folio memory management.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod sync;
+pub mod limits;
+pub mod stats;
+pub mod phys;
+pub mod folio;
+pub mod table;
+pub mod space;
+pub mod fault;
+pub mod engine;
+
+#[doc(no_inline)]
+pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

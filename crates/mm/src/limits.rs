@@ -1,0 +1,26 @@
+//! Every bound of the library in one place, with the relations between them checked here.
+
+use quire_units::Order;
+
+/// The largest block the allocator keeps: 1 GiB with 4 KiB pages.
+pub const ORDER_MAX: Order = Order::new(18);
+
+/// How many orders there are, 0 up to and including [`ORDER_MAX`].
+pub const ORDERS: usize = ORDER_MAX.index() + 1;
+
+/// The largest order that the per-CPU caches keep.
+pub const CACHED_ORDER_MAX: Order = Order::new(4);
+
+/// The most that populating takes, clears and maps at once: 2 MiB with 4 KiB pages.
+pub const POPULATE_ORDER: Order = Order::new(9);
+
+/// How often a fault is planned anew because something changed meanwhile, before it gives up.
+pub const FAULT_TRIES: usize = 1000;
+
+/// Pages kept free below a stack that grows down, so that it does not run into what lies there.
+pub const STACK_GUARD_PAGES: u64 = 256;
+
+/// How many zones of physical memory there may be.
+pub const ZONES_MAX: usize = 4;
+
+const _: () = assert!(CACHED_ORDER_MAX.get() < ORDER_MAX.get());

@@ -1,0 +1,383 @@
+//! The façade: taking frames and giving them back.
+
+use quire_hw::FrameRun;
+use quire_units::{CpuId, FrameSpan, Order, Pfn};
+
+use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
+use super::fail::{FailPlan, Plan};
+use super::meta::{Meta, Slot, State};
+use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
+use super::zone::{Block, Lists, Zone};
+use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
+
+/// All RAM that is managed, free or taken.
+///
+/// Every method may be called by several CPUs at once. `cpu` is the number of the caller's CPU; a
+/// wrong one costs time, not correctness, and a number for which there is no cache means that the
+/// zones serve the call.
+pub struct Phys<'m> {
+    meta: Meta<'m>,
+    caches: &'m [CpuCache],
+    plan: Plan,
+    zones: [Zone; ZONES_MAX],
+}
+
+impl<'m> Phys<'m> {
+    /// An allocator with no memory yet; [`add`](Self::add) brings it.
+    ///
+    /// `slots` are the metadata of the frames from `first` on, `caches` one for each CPU. Both are
+    /// borrowed exclusively, as two allocators over the same metadata would hand out each other's
+    /// frames. Of the `zones`, later ones are taken from first.
+    ///
+    /// # Errors
+    /// Each [`SetupError`], as its name says.
+    pub fn new(
+        first: Pfn,
+        slots: &'m mut [Slot],
+        caches: &'m mut [CpuCache],
+        zones: &[FrameSpan],
+    ) -> Result<Self, SetupError> {
+        validate(FrameSpan::new(first, slots.len() as u64), zones)?;
+        // What an earlier allocator left here would be taken for free blocks.
+        slots.iter().for_each(|slot| slot.set_state(State::new(super::Kind::None, 0)));
+        caches.iter_mut().for_each(|cache| *cache = CpuCache::new());
+        let zone = |at| zones.get(at).copied().unwrap_or(FrameSpan::new(first, 0));
+        Ok(Self {
+            meta: Meta::new(first, slots),
+            caches,
+            plan: Plan::new(),
+            zones: core::array::from_fn(|at| Zone::new(zone(at))),
+        })
+    }
+
+    /// The slots of all frames.
+    #[inline]
+    pub fn meta(&self) -> Meta<'m> {
+        self.meta
+    }
+
+    /// Brings `run` under management. It is free from now on.
+    ///
+    /// # Errors
+    /// [`NotRam`] when a frame of it belongs to no zone.
+    pub fn add(&self, run: FrameRun) -> Result<(), NotRam> {
+        let mut at = run.start();
+        while at < run.span().end() {
+            match self.zones.iter().find(|zone| zone.span.contains(at)) {
+                Some(zone) => at = zone.span.end(),
+                None => return Err(NotRam { frame: at, run }),
+            }
+        }
+        self.give(core::iter::once((run.span(), run.is_zeroed())));
+        Ok(())
+    }
+
+    /// Takes a block of `order`, naturally aligned: from the cache of `cpu`, from any zone, and
+    /// when there is none, from what all CPUs' caches hold. `None` when there is none even so, or
+    /// the order exceeds [`ORDER_MAX`].
+    #[inline]
+    pub fn alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
+        match self.alloc_cached(cpu, order) {
+            Some(run) => Some(run),
+            None => self.alloc_slow(cpu, order, Zones::ALL, true),
+        }
+    }
+
+    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for whoever would
+    /// rather have a smaller block than wait for theirs.
+    #[inline]
+    pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
+        match self.alloc_cached(cpu, order) {
+            Some(run) => Some(run),
+            None => self.alloc_slow(cpu, order, Zones::ALL, false),
+        }
+    }
+
+    /// As [`alloc`](Self::alloc), from one of `zones`, later ones first.
+    pub fn alloc_in(&self, cpu: CpuId, order: Order, zones: Zones) -> Option<FrameRun> {
+        if zones == Zones::ALL {
+            self.alloc(cpu, order)
+        } else {
+            self.alloc_slow(cpu, order, zones, true)
+        }
+    }
+
+    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as there
+    /// are in one place: for populating a range. The caller cuts it with
+    /// [`split_at`](FrameRun::split_at), and calls again for what is missing. `None` when
+    /// [`alloc`](Self::alloc) would give none, or for `most` = 0.
+    pub fn alloc_run(&self, cpu: CpuId, order: Order, most: u64) -> Option<FrameRun> {
+        if order > ORDER_MAX || most == 0 || self.plan.strikes() {
+            return None;
+        }
+        let frames = most.min(ORDER_MAX.pages() >> order.get()) << order.get();
+        let zones = self.zones.iter().rev();
+        let found = zones
+            .filter(|zone| zone.span.count > 0)
+            .find_map(|zone| zone.lists.lock().take_long(&self.meta, order, frames));
+        match found {
+            Some((span, zeroed)) => Some(self.meta.mint(span, zeroed)),
+            None => self.take(cpu, order, Zones::ALL, true),
+        }
+    }
+
+    /// Takes exactly the frames of `span`, in whatever blocks they are free.
+    ///
+    /// # Errors
+    /// [`Occupied`] when one of them is taken, or belongs to no zone. Nothing is taken then.
+    pub fn take_exact(&self, span: FrameSpan) -> Result<FrameRun, Occupied> {
+        let known = self.meta.span();
+        if span.start.checked_add(span.count).is_none() || !known.covers(span) {
+            let inside = known.contains(span.start);
+            return Err(Occupied { frame: if inside { known.end() } else { span.start } });
+        }
+        if self.plan.strikes() {
+            return Err(Occupied { frame: span.start });
+        }
+        self.carve(span).or_else(|_| {
+            self.drain();
+            self.carve(span)
+        })
+    }
+
+    /// Gives frames back: all of what was taken, or any part of it, or several neighbours joined.
+    ///
+    /// Frames that no zone of this allocator has are lost.
+    #[inline]
+    pub fn free(&self, cpu: CpuId, run: FrameRun) {
+        let span = run.span();
+        if let Some(order) = single(span)
+            && let Some(shelf) = self.shelf(cpu, order)
+            && let Some(entry) = self.entry(span, run.is_zeroed())
+            && shelf.0.lock().push(entry, limit(order.index()))
+        {
+            return;
+        }
+        self.free_slow(cpu, span, run.is_zeroed());
+    }
+
+    /// Gives everything that the caches of all CPUs hold back to the zones, where it merges.
+    pub fn drain(&self) {
+        for (order, shelf) in self.caches.iter().flat_map(CpuCache::shelves) {
+            self.drain_stack(&mut shelf.0.lock(), order, usize::MAX);
+        }
+    }
+
+    /// How many frames are free, those in caches included. Each lock is taken in turn, so the sum
+    /// is exact only while nobody else allocates.
+    pub fn free_frames(&self) -> u64 {
+        self.free_by_order().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
+    }
+
+    /// How many blocks of each order are free, those in caches included; see
+    /// [`free_frames`](Self::free_frames).
+    pub fn free_by_order(&self) -> [u64; ORDERS] {
+        let mut sum = [0; ORDERS];
+        for zone in &self.zones {
+            let lists = zone.lists.lock();
+            sum.iter_mut().zip(lists.blocks()).for_each(|(sum, blocks)| *sum += blocks);
+        }
+        for (order, shelf) in self.caches.iter().flat_map(CpuCache::shelves) {
+            sum[order.index()] += shelf.0.lock().entries().len() as u64;
+        }
+        sum
+    }
+
+    /// Makes allocations fail though there is memory, for tests. Each call of a method that takes
+    /// frames counts as one allocation.
+    pub fn set_fail_plan(&self, plan: FailPlan) {
+        self.plan.set(plan);
+    }
+
+    /// The plan as it is now: with what is left to count.
+    pub fn fail_plan(&self) -> FailPlan {
+        self.plan.get()
+    }
+
+    pub(super) fn caches(&self) -> &'m [CpuCache] {
+        self.caches
+    }
+
+    pub(super) fn zones(&self) -> &[Zone; ZONES_MAX] {
+        &self.zones
+    }
+
+    #[inline]
+    fn shelf(&self, cpu: CpuId, order: Order) -> Option<&'m Shelf> {
+        self.caches.get(cpu.index())?.shelf(order)
+    }
+
+    /// The fast path: a block that is at hand, and no plan to count for.
+    #[inline]
+    fn alloc_cached(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
+        let shelf = self.shelf(cpu, order)?;
+        if self.plan.is_set() {
+            return None;
+        }
+        let entry = shelf.0.lock().pop()?;
+        Some(self.mint(entry, order))
+    }
+
+    #[inline]
+    fn mint(&self, entry: Entry, order: Order) -> FrameRun {
+        let span = FrameSpan::new(self.meta.frame(entry.index()), order.pages());
+        self.meta.mint(span, entry.is_zeroed())
+    }
+
+    /// How a shelf names `span`; `None` when it lies outside the metadata.
+    #[inline]
+    fn entry(&self, span: FrameSpan, zeroed: bool) -> Option<Entry> {
+        self.meta.span().covers(span).then(|| Entry::new(self.meta.index(span.start), zeroed))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
+        if order > ORDER_MAX || self.plan.strikes() {
+            return None;
+        }
+        self.take(cpu, order, zones, drain)
+    }
+
+    /// Takes a block without asking the plan. With `drain`, what other CPUs keep is reached, too.
+    fn take(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
+        let once = || match self.shelf(cpu, order).filter(|_| zones == Zones::ALL) {
+            Some(shelf) => self.take_filling(shelf, order),
+            None => self.take_block(order, zones),
+        };
+        let found = once();
+        if found.is_some() || !drain {
+            return found;
+        }
+        self.drain();
+        once()
+    }
+
+    /// Takes a block from `shelf`, which is filled first if it is empty: with one large block, or
+    /// with the smaller ones that are there.
+    fn take_filling(&self, shelf: &Shelf, order: Order) -> Option<FrameRun> {
+        let mut stack = shelf.0.lock();
+        if let Some(entry) = stack.pop() {
+            return Some(self.mint(entry, order));
+        }
+        self.zones.iter().rev().filter(|zone| zone.span.count > 0).find_map(|zone| {
+            self.fill(&mut stack, &mut zone.lists.lock(), order);
+            stack.pop().map(|entry| self.mint(entry, order))
+        })
+    }
+
+    /// Fills an empty `stack` by half: with the pieces that are there, or else with one large
+    /// block. What is already in pieces goes first, so that large blocks stay whole.
+    fn fill(&self, stack: &mut Stack, lists: &mut Lists, order: Order) {
+        let most = Order::new(order.get() + batch(order));
+        let mut room = most.pages();
+        while let Some(fits) = Order::fitting(room)
+            && let Some(block) = lists.take_largest(&self.meta, order, fits)
+        {
+            self.stock(stack, block, order);
+            room -= block.order.pages();
+        }
+        if room == most.pages()
+            && let Some(block) = lists.take(&self.meta, most)
+        {
+            self.stock(stack, block, order);
+        }
+    }
+
+    /// Cuts `block` into blocks of `order` for `stack`, which has room for them.
+    fn stock(&self, stack: &mut Stack, block: Block, order: Order) {
+        let first = Entry::new(self.meta.index(block.at), block.zeroed);
+        let fits = stack.stock(first, order, (block.order.pages() >> order.get()) as usize);
+        debug_assert!(fits, "a batch is half a shelf");
+    }
+
+    /// Takes a block from the zones themselves.
+    pub(super) fn take_block(&self, order: Order, zones: Zones) -> Option<FrameRun> {
+        let wanted = self.zones.iter().enumerate().rev();
+        wanted.filter(|(at, zone)| zones.contains(*at) && zone.span.count > 0).find_map(
+            |(_, zone)| {
+                let block = zone.lists.lock().take(&self.meta, order)?;
+                Some(self.meta.mint(block.span(), block.zeroed))
+            },
+        )
+    }
+
+    /// Takes `span` from its zones, one after the other, or all of it back.
+    fn carve(&self, span: FrameSpan) -> Result<FrameRun, Occupied> {
+        let mut at = span.start;
+        let mut zeroed = true;
+        while at < span.end() {
+            let rest = FrameSpan::new(at, span.end().offset_from(at));
+            let zone = self.zones.iter().find(|zone| zone.span.contains(at));
+            let carved = zone.ok_or(at).and_then(|zone| {
+                let part = zone.part(rest);
+                zone.lists.lock().carve(&self.meta, part).map(|zero| (part.end(), zero))
+            });
+            match carved {
+                Ok((end, zero)) => (at, zeroed) = (end, zeroed & zero),
+                Err(frame) => {
+                    let taken = FrameSpan::new(span.start, at.offset_from(span.start));
+                    self.give(core::iter::once((taken, zeroed)));
+                    return Err(Occupied { frame });
+                }
+            }
+        }
+        Ok(self.meta.mint(span, zeroed))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, cpu: CpuId, span: FrameSpan, zeroed: bool) {
+        if span.count > CACHED_ORDER_MAX.pages() {
+            return self.give(core::iter::once((span, zeroed)));
+        }
+        for (at, order) in span.blocks(CACHED_ORDER_MAX) {
+            let block = FrameSpan::new(at, order.pages());
+            match (self.shelf(cpu, order), self.entry(block, zeroed)) {
+                (Some(shelf), Some(entry)) => self.shelve(shelf, order, entry),
+                _ => self.give(core::iter::once((block, zeroed))),
+            }
+        }
+    }
+
+    /// Puts a block on a shelf, whose older half makes room if it must.
+    fn shelve(&self, shelf: &Shelf, order: Order, entry: Entry) {
+        let limit = limit(order.index());
+        let mut stack = shelf.0.lock();
+        if !stack.push(entry, limit) {
+            self.drain_stack(&mut stack, order, limit / 2);
+            let fits = stack.push(entry, limit);
+            debug_assert!(fits, "half a shelf has just been drained");
+        }
+    }
+
+    fn drain_stack(&self, stack: &mut Stack, order: Order, count: usize) {
+        stack.drain(self.meta, order, count, |runs| self.give(runs));
+    }
+
+    /// Gives `run` to its zone, past the caches.
+    pub(super) fn give_back(&self, run: FrameRun) {
+        self.give(core::iter::once((run.span(), run.is_zeroed())));
+    }
+
+    /// Gives runs to their zones, each zone locked at most once.
+    fn give(&self, runs: impl Iterator<Item = (FrameSpan, bool)> + Clone) {
+        for zone in self.zones.iter().filter(|zone| zone.span.count > 0) {
+            let mut held = None;
+            for (span, zeroed) in runs.clone() {
+                for (at, order) in zone.part(span).blocks(ORDER_MAX) {
+                    let lists = held.get_or_insert_with(|| zone.lists.lock());
+                    lists.give(&self.meta, zone.span, Block { at, order, zeroed });
+                }
+            }
+        }
+    }
+}
+
+/// The order of `span`, if it is one naturally aligned block of a cached order.
+#[inline]
+fn single(span: FrameSpan) -> Option<Order> {
+    let block = span.count.is_power_of_two() && span.start.is_aligned(span.count);
+    (block && span.count <= CACHED_ORDER_MAX.pages())
+        .then(|| Order::new(span.count.trailing_zeros() as u8))
+}

@@ -1,0 +1,258 @@
+//! A walker that verifies every claim this room makes about its data.
+
+use core::fmt;
+
+use quire_units::{CpuId, FrameSpan, Order, Pfn};
+
+use super::alloc::Phys;
+use super::buddy::{free_block, free_buddy};
+use super::meta::{Kind, Meta, State};
+use super::zone::{Block, END, Lists, Zone, next, prev};
+use crate::limits::{ORDER_MAX, ORDERS};
+use crate::sync::Ordering;
+
+/// Where all frames are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Frames in the lists of the zones.
+    pub free: u64,
+    /// Frames in the caches of the CPUs.
+    pub cached: u64,
+    /// All other frames of the zones: handed out, or never added.
+    pub taken: u64,
+}
+
+/// A claim that does not hold, with the evidence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// The bitmap of a zone says other than its list.
+    Bitmap {
+        /// Which zone.
+        zone: usize,
+        /// Which list.
+        order: Order,
+    },
+    /// A block in a list does not name the one before it.
+    Link {
+        /// The block.
+        frame: Pfn,
+    },
+    /// A block in a list is not on record as free with the list's order.
+    Untruthful {
+        /// The block.
+        frame: Pfn,
+        /// The list.
+        order: Order,
+        /// What is on record.
+        state: State,
+    },
+    /// A free block is not aligned to its size, or reaches out of its zone.
+    Misplaced {
+        /// The block.
+        frame: Pfn,
+        /// Its order.
+        order: Order,
+    },
+    /// A zone counts other than what is in its list, or than what is on record as free.
+    Count {
+        /// Which zone.
+        zone: usize,
+        /// Which list.
+        order: Order,
+        /// How many the zone counts.
+        counted: u64,
+        /// How many were found.
+        found: u64,
+    },
+    /// Something is on record in the midst of a free block.
+    Inside {
+        /// The first frame of the free block.
+        block: Pfn,
+        /// The frame on record.
+        frame: Pfn,
+        /// As what.
+        state: State,
+    },
+    /// Two free buddies have not been merged.
+    Unmerged {
+        /// One of them.
+        frame: Pfn,
+        /// Their order.
+        order: Order,
+    },
+    /// A frame in a CPU's cache is on record as something, or free in a zone, or cached twice.
+    Cached {
+        /// Whose cache.
+        cpu: CpuId,
+        /// Which frame.
+        frame: Pfn,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Bitmap { zone, order } => {
+                write!(f, "zone {zone}: the bitmap is wrong about {order}")
+            }
+            Self::Link { frame } => write!(f, "{frame} does not link back"),
+            Self::Untruthful { frame, order, state } => {
+                write!(f, "{frame} is in the list of {order}, but on record as {state:?}")
+            }
+            Self::Misplaced { frame, order } => write!(f, "no block of {order} fits at {frame}"),
+            Self::Count { zone, order, counted, found } => {
+                write!(f, "zone {zone} counts {counted} blocks of {order}, but has {found}")
+            }
+            Self::Inside { block, frame, state } => {
+                write!(f, "{frame} inside the free block {block} is on record as {state:?}")
+            }
+            Self::Unmerged { frame, order } => {
+                write!(f, "{frame} and its buddy of {order} are both free")
+            }
+            Self::Cached { cpu, frame } => {
+                write!(f, "{frame} in the cache of CPU {} is not its alone", cpu.index())
+            }
+        }
+    }
+}
+
+impl core::error::Error for Violation {}
+
+impl Phys<'_> {
+    /// Verifies lists, bitmaps, records and caches, looking at every frame. Nobody else may use
+    /// the allocator meanwhile, or the walker may see a frame on its way.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check(&self) -> Result<Totals, Violation> {
+        let mut totals = Totals::default();
+        for (number, zone) in self.zones().iter().enumerate() {
+            totals.free += check_zone(&self.meta(), number, zone)?;
+            totals.taken += zone.span.count;
+        }
+        totals.cached = check_caches(self)?;
+        totals.taken -= totals.free + totals.cached;
+        Ok(totals)
+    }
+}
+
+fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violation> {
+    let lists = zone.lists.lock();
+    let recorded = check_records(meta, zone.span)?;
+    let mut free = 0;
+    for at in 0..ORDERS {
+        let order = Order::new(at as u8);
+        let counted = lists.blocks()[at];
+        if (lists.head(order) != END) != (lists.filled() >> at & 1 != 0) {
+            return Err(Violation::Bitmap { zone: number, order });
+        }
+        let listed = check_list(meta, zone.span, &lists, order, counted)?;
+        if let Some(&found) = [listed, recorded[at]].iter().find(|found| **found != counted) {
+            return Err(Violation::Count { zone: number, order, counted, found });
+        }
+        free += counted << at;
+    }
+    Ok(free)
+}
+
+/// Follows one list and counts its blocks. Stops one past `counted`, so that a ring ends, too.
+fn check_list(
+    meta: &Meta<'_>,
+    zone: FrameSpan,
+    lists: &Lists,
+    order: Order,
+    counted: u64,
+) -> Result<u64, Violation> {
+    let mut found = 0;
+    let mut before = END;
+    let mut at = lists.head(order);
+    while at != END && found <= counted {
+        let (frame, slot) = (meta.frame(at), meta.by_index(at));
+        match Block::recorded(frame, slot.state()) {
+            Some(block) if block.order == order => check_place(zone, block)?,
+            _ => return Err(Violation::Untruthful { frame, order, state: slot.state() }),
+        }
+        if prev(slot) != before {
+            return Err(Violation::Link { frame });
+        }
+        found += 1;
+        (before, at) = (at, next(slot));
+    }
+    Ok(found)
+}
+
+fn check_place(zone: FrameSpan, block: Block) -> Result<(), Violation> {
+    let sized = block.order <= ORDER_MAX && block.at.is_aligned(block.order.pages());
+    if sized && zone.covers(block.span()) {
+        return Ok(());
+    }
+    Err(Violation::Misplaced { frame: block.at, order: block.order })
+}
+
+/// Goes through the slots of a zone and counts the free blocks on record, by order.
+fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Violation> {
+    let mut found = [0; ORDERS];
+    let mut at = zone.start;
+    while at < zone.end() {
+        let Some(block) = meta.slot(at).and_then(|slot| Block::recorded(at, slot.state())) else {
+            at = at.add(1);
+            continue;
+        };
+        check_place(zone, block)?;
+        found[block.order.index()] += 1;
+        for frame in (1..block.order.pages()).map(|page| at.add(page)) {
+            match meta.slot(frame).map(|slot| slot.state()) {
+                Some(state) if state.kind() != Kind::None => {
+                    return Err(Violation::Inside { block: at, frame, state });
+                }
+                _ => {}
+            }
+        }
+        if block.order < ORDER_MAX && free_buddy(meta, zone, block).is_some() {
+            return Err(Violation::Unmerged { frame: at, order: block.order });
+        }
+        at = block.span().end();
+    }
+    Ok(found)
+}
+
+/// Counts the cached frames. Each is marked with a number of its own in its slot, which a second
+/// look finds again unless the frame is cached twice.
+fn check_caches(phys: &Phys<'_>) -> Result<u64, Violation> {
+    let meta = phys.meta();
+    let mut frames = 0;
+    each_cached(phys, |cpu, frame| {
+        let slot = meta.at(frame);
+        if slot.state().kind() != Kind::None || free_block(&meta, frame).is_some() {
+            return Err(Violation::Cached { cpu, frame });
+        }
+        frames += 1;
+        slot.counts.store(frames, Ordering::Relaxed);
+        Ok(())
+    })?;
+    let mut again = 0;
+    each_cached(phys, |cpu, frame| {
+        again += 1;
+        let mark = meta.at(frame).counts.swap(0, Ordering::Relaxed);
+        if mark == again { Ok(()) } else { Err(Violation::Cached { cpu, frame }) }
+    })?;
+    Ok(frames)
+}
+
+/// Calls `look` for each cached frame.
+fn each_cached(
+    phys: &Phys<'_>,
+    mut look: impl FnMut(CpuId, Pfn) -> Result<(), Violation>,
+) -> Result<(), Violation> {
+    for (number, cache) in phys.caches().iter().enumerate() {
+        for (order, shelf) in cache.shelves() {
+            for entry in shelf.0.lock().entries() {
+                let first = phys.meta().frame(entry.index());
+                for page in 0..order.pages() {
+                    look(CpuId::new(number), first.add(page))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

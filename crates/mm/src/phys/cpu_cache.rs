@@ -1,0 +1,204 @@
+//! Blocks that one CPU freed last, kept for it as they are.
+//!
+//! Each cached order has a *shelf*: a stack of frame indices under a small lock, which only its
+//! own CPU takes, but for a drain. The block freed last is taken first, as it is most likely still
+//! in the near caches. A block on a shelf is on record as [`Kind::None`](super::Kind::None): for
+//! the zone it is taken.
+//!
+//! ```text
+//!            oldest ────────────────────────────► newest
+//! shelf[0]  | 0x10 | 0x11 | 0x12 | 0x7f |  …  | 0x05 |          bit 31: known to be zero
+//!           '------ drained as runs ----'     '- taken next
+//! ```
+//!
+//! An empty shelf is filled with one block of [`batch`] times its order, cut into consecutive
+//! entries. A full one gives its older half back: sorted, so that neighbours become runs, and the
+//! zone merges one run where it would have merged many blocks.
+
+use quire_units::{FrameSpan, Order};
+
+use super::meta::Meta;
+use crate::limits::CACHED_ORDER_MAX;
+use crate::sync::Lock;
+
+/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: what
+/// a pair costs when thousands are taken at once hardly depends on it (21 ns with 32, 20 ns with
+/// 128 or 512), but below 128 the zone is visited even where a hundred are in use. Above it, a
+/// drain only gets longer under the lock, and more frames lie idle.
+pub(super) const CAPACITY: usize = 128;
+
+/// How many shelves a CPU has: orders 0 up to and including [`CACHED_ORDER_MAX`].
+pub(super) const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
+
+/// How many blocks the shelf of `order` holds: as many frames as that of order 0, but at least 16
+/// blocks.
+#[inline]
+pub(super) const fn limit(order: usize) -> usize {
+    if CAPACITY >> order > 16 { CAPACITY >> order } else { 16 }
+}
+
+/// By how many orders the block that fills a shelf exceeds the shelf's own: half the shelf.
+pub(super) const fn batch(order: Order) -> u8 {
+    (limit(order.index()) / 2).ilog2() as u8
+}
+
+/// Set in an entry whose frames are known to be zero.
+const ZEROED: u32 = 1 << 31;
+
+/// How many frames an entry can tell apart.
+pub(super) const FRAMES_MAX: u64 = ZEROED as u64 - 1;
+
+const _: () = assert!(limit(SHELVES - 1) <= CAPACITY && limit(SHELVES - 1) / 2 >= 2);
+
+/// The index of a block's first frame, and whether the block is known to be zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Entry(u32);
+
+impl Entry {
+    #[inline]
+    pub(super) fn new(index: u32, zeroed: bool) -> Self {
+        debug_assert!(index < ZEROED);
+        Self(index | (zeroed as u32 * ZEROED))
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> u32 {
+        self.0 & !ZEROED
+    }
+
+    #[inline]
+    pub(super) fn is_zeroed(self) -> bool {
+        self.0 & ZEROED != 0
+    }
+}
+
+/// Blocks of one order.
+pub(super) struct Stack {
+    count: usize,
+    entries: [Entry; CAPACITY],
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Self { count: 0, entries: [Entry(0); CAPACITY] }
+    }
+
+    /// Takes the block that came last.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let last = self.count.checked_sub(1)?;
+        let entry = *self.entries.get(last)?;
+        self.count = last;
+        Some(entry)
+    }
+
+    /// Adds a block; `false` when `limit` are here already.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry, limit: usize) -> bool {
+        if self.count >= limit {
+            return false;
+        }
+        let Some(place) = self.entries.get_mut(self.count) else { return false };
+        *place = entry;
+        self.count += 1;
+        true
+    }
+
+    /// Adds that many consecutive blocks of `order`, so that the first of them is taken first;
+    /// `false`, and none, when there is no room for all.
+    pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: usize) -> bool {
+        let places = self.entries.get_mut(self.count..self.count + blocks);
+        let Some(places) = places else { return false };
+        let step = 1 << order.get();
+        let mut next = first.0;
+        for place in places.iter_mut().rev() {
+            *place = Entry(next);
+            next += step;
+        }
+        self.count += blocks;
+        true
+    }
+
+    /// The blocks, oldest first.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries[..self.count]
+    }
+
+    /// Hands the oldest `count` blocks to `give`, as ascending runs, and forgets them.
+    pub(super) fn drain<'m>(
+        &mut self,
+        meta: Meta<'m>,
+        order: Order,
+        count: usize,
+        give: impl FnOnce(Runs<'_, 'm>),
+    ) {
+        let count = count.min(self.count);
+        self.entries[..count].sort_unstable();
+        give(Runs { meta, order, entries: &self.entries[..count] });
+        self.entries.copy_within(count..self.count, 0);
+        self.count -= count;
+    }
+}
+
+/// Sorted entries, as the longest runs of consecutive frames that are alike zero or not.
+#[derive(Clone)]
+pub(super) struct Runs<'a, 'm> {
+    meta: Meta<'m>,
+    order: Order,
+    entries: &'a [Entry],
+}
+
+impl Iterator for Runs<'_, '_> {
+    type Item = (FrameSpan, bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let first = *self.entries.first()?;
+        let step = 1 << self.order.get();
+        let joined = self.entries.windows(2).take_while(|two| two[0].0 + step == two[1].0).count();
+        self.entries = &self.entries[joined + 1..];
+        let frames = (joined as u64 + 1) << self.order.get();
+        Some((FrameSpan::new(self.meta.frame(first.index()), frames), first.is_zeroed()))
+    }
+}
+
+/// One order's blocks under their lock, on cache lines of their own.
+#[repr(align(64))]
+pub(super) struct Shelf(pub(super) Lock<Stack>);
+
+/// The blocks that one CPU keeps at hand. The embedder provides one for each CPU, and the
+/// allocator empties them into the zones when it runs out.
+#[repr(align(128))]
+pub struct CpuCache {
+    shelves: [Shelf; SHELVES],
+}
+
+impl CpuCache {
+    /// An empty cache.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { shelves: [const { Shelf(Lock::new(Stack::new())) }; SHELVES] }
+    }
+
+    /// An empty cache.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { shelves: core::array::from_fn(|_| Shelf(Lock::new(Stack::new()))) }
+    }
+
+    /// The shelf of `order`; `None` for an order that is not cached.
+    #[inline]
+    pub(super) fn shelf(&self, order: Order) -> Option<&Shelf> {
+        self.shelves.get(order.index())
+    }
+
+    /// All shelves, with their orders.
+    pub(super) fn shelves(&self) -> impl Iterator<Item = (Order, &Shelf)> {
+        self.shelves.iter().enumerate().map(|(order, shelf)| (Order::new(order as u8), shelf))
+    }
+}
+
+impl Default for CpuCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,67 @@
+//! Allocations that fail on demand, so that tests reach every path that handles a failure.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Which allocations fail though there is memory. Allocations are counted from 1, beginning when
+/// the plan is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailPlan {
+    /// None.
+    Never,
+    /// The n-th; then the plan is over and becomes [`Never`](Self::Never).
+    Nth(u64),
+    /// The n-th and all that follow.
+    From(u64),
+}
+
+/// Bit 63 tells `From` from `Nth`; below it, how many allocations are left up to the one that
+/// fails, and 0 for `Never`.
+pub(super) struct Plan(AtomicU64);
+
+const FROM: u64 = 1 << 63;
+
+impl Plan {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(super) fn set(&self, plan: FailPlan) {
+        let word = match plan {
+            FailPlan::Never => 0,
+            FailPlan::Nth(n) => n.clamp(1, FROM - 1),
+            FailPlan::From(n) => n.clamp(1, FROM - 1) | FROM,
+        };
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> FailPlan {
+        match self.0.load(Ordering::Relaxed) {
+            0 => FailPlan::Never,
+            word if word & FROM != 0 => FailPlan::From(word & !FROM),
+            word => FailPlan::Nth(word),
+        }
+    }
+
+    /// Whether there is a plan: all that the fast path pays.
+    #[inline]
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts one allocation and says whether it is to fail.
+    #[inline]
+    pub(super) fn strikes(&self) -> bool {
+        self.is_set() && self.count()
+    }
+
+    #[cold]
+    fn count(&self) -> bool {
+        let step = |word: u64| match word & !FROM {
+            0 => None,
+            1 if word & FROM != 0 => Some(word),
+            _ => Some(word - 1),
+        };
+        let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        counted.is_ok_and(|word| word & !FROM == 1)
+    }
+}

@@ -1,0 +1,335 @@
+//! One 32-byte slot for each frame, and the capabilities minted from it.
+//!
+//! ```text
+//!          0        4        8                16       20       24               32
+//!          +--------+--------+----------------+--------+--------+----------------+
+//!          | state  | lock   | counts         | links[0] [1]    | owner          |
+//!          +--------+--------+----------------+--------+--------+----------------+
+//! free     Free|ord          -                  prev     next     -
+//! folio    Folio|ord|flags   refs, mapcount     LRU prev, next    whose it is, and where
+//! table    Table|level       present entries    root     -        first page it translates
+//! stray    Stray|level       -                  next     -        -
+//! other    None              -                  -        -        -
+//! ```
+//!
+//! * `state` is truthful for the *first* frame of a block only; the slots of the frames behind it
+//!   are `None`. So the head of whatever holds a frame is found by probing the frame's aligned
+//!   ancestors, at most [`ORDERS`] loads and mostly one, and a block of any
+//!   order is taken and freed by writing one slot.
+//! * `lock` belongs to the frame whatever its state is, and no other use is ever made of the word.
+//!   A walker may therefore lock a frame that it was led to by a stale entry, look who it is, and
+//!   unlock it again: *lock, then ask*.
+#![allow(unsafe_code)]
+
+use quire_hw::{FrameRun, TableFrame};
+use quire_units::{FrameSpan, Order, Pfn};
+
+use crate::limits::ORDERS;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
+
+/// What the first frame of a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    /// Not the first frame of anything on record: inside a block, in a CPU's cache, or held by
+    /// the embedder as a [`FrameRun`].
+    None = 0,
+    /// First of a free block, in its zone's list.
+    Free = 1,
+    /// First of a folio.
+    Folio = 2,
+    /// A page table.
+    Table = 3,
+    /// A page table taken out of its tree, waiting for the flush.
+    Stray = 4,
+    /// A node of an area tree.
+    Node = 5,
+}
+
+/// The `state` word: kind in bits 0..4, order or level in bits 4..9, flags above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State(u32);
+
+impl State {
+    /// A block of `kind`, with its order (or a table's level).
+    #[inline]
+    pub(crate) const fn new(kind: Kind, order: u8) -> Self {
+        Self(kind as u32 | (order as u32) << 4)
+    }
+
+    /// What it is.
+    #[inline]
+    pub const fn kind(self) -> Kind {
+        match self.0 & 15 {
+            1 => Kind::Free,
+            2 => Kind::Folio,
+            3 => Kind::Table,
+            4 => Kind::Stray,
+            5 => Kind::Node,
+            _ => Kind::None,
+        }
+    }
+
+    /// The order of a free block or folio, the height of a table's level.
+    #[inline]
+    pub const fn order(self) -> u8 {
+        (self.0 >> 4 & 31) as u8
+    }
+
+    /// Bits 9 and up, whose meaning belongs to the kind.
+    #[inline]
+    pub(crate) const fn flags(self) -> u32 {
+        self.0 >> 9
+    }
+
+    /// The same with other flags.
+    #[inline]
+    pub(crate) const fn with_flags(self, flags: u32) -> Self {
+        Self(self.0 & 0x1ff | flags << 9)
+    }
+}
+
+/// The metadata of one frame; see the drawing above.
+#[repr(C, align(32))]
+pub struct Slot {
+    state: AtomicU32,
+    lock: AtomicU32,
+    /// Folio: references in the low, mapped pages in the high half. Table: present entries.
+    pub(crate) counts: AtomicU64,
+    /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
+    pub(crate) links: [AtomicU32; 2],
+    /// Folio: whose it is and where. Table: the first page it translates.
+    pub(crate) owner: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes a frame (E1)");
+
+impl Slot {
+    /// A slot on which nothing is recorded.
+    #[cfg(not(loom))]
+    pub const EMPTY: Slot = Slot {
+        state: AtomicU32::new(0),
+        lock: AtomicU32::new(0),
+        counts: AtomicU64::new(0),
+        links: [AtomicU32::new(0), AtomicU32::new(0)],
+        owner: AtomicU64::new(0),
+    };
+
+    /// What the frame is on record as.
+    #[inline]
+    pub fn state(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    /// Records `state`, after all that was written to the slot before.
+    #[inline]
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state.0, Ordering::Release);
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot {
+            state: AtomicU32::new(0),
+            lock: AtomicU32::new(0),
+            counts: AtomicU64::new(0),
+            links: [AtomicU32::new(0), AtomicU32::new(0)],
+            owner: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The slots of all frames, and the only place that mints capabilities.
+#[derive(Clone, Copy)]
+pub struct Meta<'m> {
+    first: Pfn,
+    slots: &'m [Slot],
+}
+
+impl<'m> Meta<'m> {
+    /// Slots for the frames from `first` on.
+    pub(crate) fn new(first: Pfn, slots: &'m [Slot]) -> Self {
+        Self { first, slots }
+    }
+
+    /// The frames on record.
+    #[inline]
+    pub fn span(&self) -> FrameSpan {
+        FrameSpan::new(self.first, self.slots.len() as u64)
+    }
+
+    /// The slot of `frame`; `None` for a frame that is not RAM of this system.
+    #[inline]
+    pub fn slot(&self, frame: Pfn) -> Option<&'m Slot> {
+        self.slots.get(frame.get().wrapping_sub(self.first.get()) as usize)
+    }
+
+    /// The number by which slots name `frame` to each other.
+    #[inline]
+    pub(crate) fn index(&self, frame: Pfn) -> u32 {
+        frame.offset_from(self.first) as u32
+    }
+
+    /// The frame a slot named; the inverse of [`index`](Self::index).
+    #[inline]
+    pub(crate) fn frame(&self, index: u32) -> Pfn {
+        self.first.add(index as u64)
+    }
+
+    /// The first frame and the state of the block of a known kind that holds `frame`. The caller
+    /// sees to it that the block does not change meanwhile (it holds a reference or a lock).
+    #[inline]
+    pub fn head(&self, frame: Pfn) -> Option<(Pfn, State)> {
+        let mut at = frame;
+        for order in 0..ORDERS as u8 {
+            let aligned = frame.align_down(1 << order);
+            if order > 0 && aligned == at {
+                continue;
+            }
+            at = aligned;
+            let state = self.slot(at)?.state();
+            if state.kind() != Kind::None {
+                let covers = at.add(1 << state.order()).get() > frame.get();
+                let sized = matches!(state.kind(), Kind::Free | Kind::Folio);
+                return (at == frame || sized && covers).then_some((at, state));
+            }
+        }
+        None
+    }
+
+    /// The right to frames that leave the free set, to a folio that died, or to a table whose
+    /// flush is over. `phys` and `folio` alone call it, where they have just changed the slot.
+    #[inline]
+    pub(crate) fn mint(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
+        debug_assert!(self.span().covers(span));
+        // SAFETY: 1. the callers (allocation out of a free list or CPU cache under its lock, the
+        // end of a `Fragmented`, the last reference to a folio, the end of a stray) have each just
+        // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM the
+        // embedder handed over. 3. the zeroed flag is set only from runs that carried it.
+        unsafe { FrameRun::mint(span, zeroed) }
+    }
+
+    /// The slot of a frame that is known to be on record.
+    #[inline]
+    pub(crate) fn at(&self, frame: Pfn) -> &'m Slot {
+        &self.slots[frame.offset_from(self.first) as usize]
+    }
+
+    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table of
+    /// `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's to write before.
+    #[inline]
+    pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
+        debug_assert!(run.count() == 1 && matches!(kind, Kind::Table | Kind::Node));
+        let slot = self.at(run.start());
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(kind, level));
+        run.start()
+    }
+
+    /// The inverse of [`adopt`](Self::adopt): the frame is no table or node any more. The caller
+    /// holds its lock, or is the only one who knows it.
+    #[inline]
+    pub(crate) fn disown(&self, frame: Pfn) -> FrameRun {
+        let slot = self.at(frame);
+        debug_assert!(matches!(slot.state().kind(), Kind::Table | Kind::Node | Kind::Stray));
+        slot.set_state(State::new(Kind::None, 0));
+        self.mint(FrameSpan::new(frame, 1), false)
+    }
+
+    /// The slot number `index`.
+    ///
+    /// # Panics
+    /// When there is none; indices come from [`index`](Self::index) and from links made of them.
+    #[inline]
+    pub(crate) fn by_index(&self, index: u32) -> &'m Slot {
+        &self.slots[index as usize]
+    }
+
+    /// Locks the frame, whatever it is, spinning while another CPU holds it.
+    #[inline]
+    pub(crate) fn lock(&self, frame: Pfn) -> Option<FrameLock<'m>> {
+        let slot = self.slot(frame)?;
+        while slot.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while slot.lock.load(Ordering::Relaxed) != 0 {
+                spin_loop();
+            }
+        }
+        // SAFETY: the frame's lock is held until the guard drops; `FrameLock::table` lends the
+        // capability only when the slot says, under the lock, that the frame holds words of ours.
+        let table = unsafe { TableFrame::mint(frame) };
+        Some(FrameLock { slot, table })
+    }
+}
+
+/// A locked frame. What it is does not change while the guard lives.
+#[must_use]
+pub(crate) struct FrameLock<'m> {
+    slot: &'m Slot,
+    table: TableFrame,
+}
+
+impl<'m> FrameLock<'m> {
+    /// Which frame.
+    #[inline]
+    pub(crate) fn frame(&self) -> Pfn {
+        self.table.frame()
+    }
+
+    /// Its slot.
+    #[inline]
+    pub(crate) fn slot(&self) -> &'m Slot {
+        self.slot
+    }
+
+    /// The right to write the frame's words, if it is a page table or a node.
+    #[inline]
+    pub(crate) fn table(&self) -> Option<&TableFrame> {
+        matches!(self.slot.state().kind(), Kind::Table | Kind::Node).then_some(&self.table)
+    }
+
+    /// The lock of a frame that is the library's own and stays it while the lock is held; the
+    /// frame is unlocked again if it is something else.
+    #[inline]
+    pub(crate) fn words(self) -> Option<WordsLock<'m>> {
+        self.table().is_some().then_some(WordsLock(self))
+    }
+}
+
+/// A locked page table or node.
+#[must_use]
+pub(crate) struct WordsLock<'m>(FrameLock<'m>);
+
+impl<'m> WordsLock<'m> {
+    /// Which frame.
+    #[inline]
+    pub(crate) fn frame(&self) -> Pfn {
+        self.0.frame()
+    }
+
+    /// Its slot.
+    #[inline]
+    pub(crate) fn slot(&self) -> &'m Slot {
+        self.0.slot
+    }
+
+    /// The right to write its words.
+    #[inline]
+    pub(crate) fn words(&self) -> &TableFrame {
+        &self.0.table
+    }
+}
+
+impl Drop for FrameLock<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.lock.store(0, Ordering::Release);
+    }
+}
+
+/// The order that `state` names, for a free block or a folio.
+#[inline]
+pub(crate) fn order_of(state: State) -> Order {
+    Order::new(state.order())
+}

@@ -1,0 +1,58 @@
+//! Which frames are free.
+//!
+//! This room owns all free RAM, and the metadata slot of every frame. [`Phys`] hands frames out
+//! as [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of
+//! what it handed out, in any order. It never knows why a frame was taken, never waits, never
+//! reclaims: an allocation that cannot be had is `None`. The next room, `folio`, makes objects out
+//! of runs.
+//!
+//! ```text
+//!   alloc(cpu, order)                                   free(cpu, run)
+//!        │  order ≤ 4                                          │
+//!        ▼                                                     ▼
+//!   cpu_cache   one stack per order and CPU, newest first   cpu_cache
+//!        │  empty: one larger block, cut                       │  full: the older half, as runs
+//!        ▼                                                     ▼
+//!   zone + buddy   lists of orders 0..=18, split and merged in place
+//!        │                                                     │
+//!        └──────────► meta: one slot of 32 bytes a frame ◄─────┘
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `meta` | the slot of each frame; the only place that mints capabilities |
+//! | `zone` | a span of frames with its lock and its lists of free blocks |
+//! | `buddy` | split, merge, and cut exact ranges out of the lists |
+//! | `cpu_cache` | blocks that one CPU keeps at hand |
+//! | `alloc` | the façade [`Phys`]: taking and giving back |
+//! | `setup` | how it is put together, and what can be wrong with that |
+//! | `fail`, `fragment` | allocations that fail, and memory that is in pieces, on demand |
+//! | `check` | the walker that verifies all of the above |
+//!
+//! Locks: that of a shelf, then that of a zone; never two of a kind at once. Neither is held
+//! across a call out of the room. All are spin locks: whoever allocates in an interrupt handler
+//! keeps interrupts off around every other call.
+
+mod alloc;
+mod buddy;
+mod check;
+mod cpu_cache;
+mod fail;
+mod fragment;
+mod meta;
+mod setup;
+mod zone;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use alloc::Phys;
+pub use check::{Totals, Violation};
+pub use cpu_cache::CpuCache;
+pub use fail::FailPlan;
+pub use fragment::{Fragment, Fragmented, fragment};
+pub(crate) use meta::WordsLock;
+pub use meta::{Kind, Meta, Slot, State};
+pub use setup::{NotRam, Occupied, SetupError, Zones};

@@ -1,0 +1,131 @@
+//! Zones as a caller names them, and what can be wrong with a call.
+
+use core::fmt;
+
+use quire_hw::FrameRun;
+use quire_units::{FrameSpan, Pfn};
+
+use super::cpu_cache::FRAMES_MAX;
+use crate::limits::ZONES_MAX;
+
+/// A set of zones by their number: their place in the slice given to
+/// [`Phys::new`](super::Phys::new).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zones(u32);
+
+impl Zones {
+    /// Every zone.
+    pub const ALL: Zones = Zones((1 << ZONES_MAX) - 1);
+
+    /// Zone `number` alone; the empty set for a number that no zone has.
+    pub const fn only(number: usize) -> Self {
+        if number < ZONES_MAX { Zones(1 << number) } else { Zones(0) }
+    }
+
+    /// Zone `number` and those before it: for devices that reach no further.
+    pub const fn up_to(number: usize) -> Self {
+        if number < ZONES_MAX { Zones((2 << number) - 1) } else { Self::ALL }
+    }
+
+    /// Whether zone `number` is in the set.
+    #[inline]
+    pub const fn contains(self, number: usize) -> bool {
+        self.0 >> number & 1 != 0
+    }
+}
+
+/// Why an allocator cannot be set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// More frames than entries of a CPU's cache tell apart, or past the end of the number space.
+    TooManyFrames {
+        /// How many slots were given.
+        frames: u64,
+    },
+    /// More zones than [`ZONES_MAX`], or none.
+    ZoneCount {
+        /// How many were given.
+        zones: usize,
+    },
+    /// A zone has frames for which there is no slot.
+    ZoneOutside {
+        /// Which zone.
+        zone: usize,
+    },
+    /// Two zones share a frame.
+    ZonesOverlap {
+        /// The zone with the lower number.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooManyFrames { frames } => write!(f, "{frames} frames are too many"),
+            Self::ZoneCount { zones } => {
+                write!(f, "{zones} zones, but there must be 1 to {ZONES_MAX}")
+            }
+            Self::ZoneOutside { zone } => write!(f, "zone {zone} has frames without metadata"),
+            Self::ZonesOverlap { first, second } => {
+                write!(f, "zones {first} and {second} overlap")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+/// Checks what [`Phys::new`](super::Phys::new) was given.
+pub(super) fn validate(slots: FrameSpan, zones: &[FrameSpan]) -> Result<(), SetupError> {
+    if slots.count > FRAMES_MAX || slots.start.checked_add(slots.count).is_none() {
+        return Err(SetupError::TooManyFrames { frames: slots.count });
+    }
+    if zones.is_empty() || zones.len() > ZONES_MAX {
+        return Err(SetupError::ZoneCount { zones: zones.len() });
+    }
+    for (second, zone) in zones.iter().enumerate() {
+        if zone.start.checked_add(zone.count).is_none() || !slots.covers(*zone) {
+            return Err(SetupError::ZoneOutside { zone: second });
+        }
+        let overlaps = |a: &FrameSpan| a.start.max(zone.start) < a.end().min(zone.end());
+        if let Some(first) = zones[..second].iter().position(overlaps) {
+            return Err(SetupError::ZonesOverlap { first, second });
+        }
+    }
+    Ok(())
+}
+
+/// A frame of the wanted range is not free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Occupied {
+    /// The first such frame: taken, or not RAM of any zone.
+    pub frame: Pfn,
+}
+
+impl fmt::Display for Occupied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {} is not free", self.frame)
+    }
+}
+
+impl core::error::Error for Occupied {}
+
+/// Frames that belong to no zone cannot be managed.
+#[derive(Debug)]
+pub struct NotRam {
+    /// The first such frame.
+    pub frame: Pfn,
+    /// All that was to be added; nothing of it was.
+    pub run: FrameRun,
+}
+
+impl fmt::Display for NotRam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {} of {:?} belongs to no zone", self.frame, self.run)
+    }
+}
+
+impl core::error::Error for NotRam {}

@@ -1,0 +1,202 @@
+//! A zone: a span of frames with a lock of its own and one list of free blocks for each order.
+//!
+//! The lists are threaded through the slots of the blocks' first frames, so that they need no
+//! memory beside the metadata, and a block in the middle leaves its list without a search:
+//!
+//! ```text
+//!  heads[3] ──► slot 0x40 ◄──► slot 0x08 ◄──► slot 0x90 ──► END
+//!  filled   0b…0_0000_1000      bit 3: the list of order 3 is not empty
+//! ```
+//!
+//! A block's state becomes `Free`, and stops being it, only under the lock of its zone. So
+//! whoever holds the lock and reads `Free` in a slot knows that the block is in a list of this
+//! zone; every other kind may change meanwhile and is of no interest here.
+
+use quire_units::{FrameSpan, Order, Pfn};
+
+use super::meta::{Kind, Meta, Slot, State};
+use crate::limits::ORDERS;
+use crate::sync::{Lock, Ordering};
+
+/// Ends a list; no frame has this index.
+pub(super) const END: u32 = u32::MAX;
+
+const PREV: usize = 0;
+const NEXT: usize = 1;
+
+/// Flag of a free block: every byte of it is zero.
+const ZEROED: u32 = 1;
+
+/// A naturally aligned block of frames that is free, or about to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Block {
+    pub(super) at: Pfn,
+    pub(super) order: Order,
+    pub(super) zeroed: bool,
+}
+
+impl Block {
+    #[inline]
+    pub(super) fn span(self) -> FrameSpan {
+        FrameSpan::new(self.at, self.order.pages())
+    }
+
+    /// The free block that `state` records for the frame `at`; `None` if it is something else.
+    #[inline]
+    pub(super) fn recorded(at: Pfn, state: State) -> Option<Self> {
+        let zeroed = state.flags() & ZEROED != 0;
+        (state.kind() == Kind::Free).then(|| Self { at, order: Order::new(state.order()), zeroed })
+    }
+
+    #[inline]
+    fn state(self) -> State {
+        State::new(Kind::Free, self.order.get()).with_flags(self.zeroed as u32 * ZEROED)
+    }
+}
+
+/// Frames of one kind of use, such as those that old devices reach, under one lock.
+#[repr(align(128))]
+pub(super) struct Zone {
+    pub(super) span: FrameSpan,
+    pub(super) lists: Lock<Lists>,
+}
+
+impl Zone {
+    pub(super) fn new(span: FrameSpan) -> Self {
+        Self { span, lists: Lock::new(Lists::default()) }
+    }
+
+    /// The frames of `span` that belong to this zone; an empty span when there are none.
+    #[inline]
+    pub(super) fn part(&self, span: FrameSpan) -> FrameSpan {
+        let start = self.span.start.max(span.start);
+        let end = self.span.end().min(span.end()).max(start);
+        FrameSpan::new(start, end.offset_from(start))
+    }
+}
+
+/// The free blocks of a zone.
+pub(super) struct Lists {
+    heads: [u32; ORDERS],
+    /// Bit `k` is set while the list of order `k` has a block.
+    filled: u32,
+    blocks: [u64; ORDERS],
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { heads: [END; ORDERS], filled: 0, blocks: [0; ORDERS] }
+    }
+}
+
+impl Lists {
+    /// How many blocks of each order are free.
+    pub(super) fn blocks(&self) -> &[u64; ORDERS] {
+        &self.blocks
+    }
+
+    /// The orders that have a block, as bits.
+    pub(super) fn filled(&self) -> u32 {
+        self.filled
+    }
+
+    /// The index of the first block of `order`, or [`END`].
+    pub(super) fn head(&self, order: Order) -> u32 {
+        self.heads[order.index()]
+    }
+
+    /// The smallest order, `least` or larger, that has a block.
+    #[inline]
+    pub(super) fn smallest_from(&self, least: Order) -> Option<Order> {
+        let fitting = self.filled >> least.get() << least.get();
+        (fitting != 0).then(|| Order::new(fitting.trailing_zeros() as u8))
+    }
+
+    /// The largest order from `least` to `most`, both inclusive, that has a block.
+    #[inline]
+    pub(super) fn largest_within(&self, least: Order, most: Order) -> Option<Order> {
+        let fitting = self.filled >> least.get() << least.get() & ((2 << most.get()) - 1);
+        (fitting != 0).then(|| Order::new(fitting.ilog2() as u8))
+    }
+
+    /// Adds `block` as it is, at the front of its list, and records it as free.
+    #[inline]
+    pub(super) fn push(&mut self, meta: &Meta<'_>, block: Block) {
+        let index = meta.index(block.at);
+        let slot = meta.by_index(index);
+        debug_assert!(slot.state().kind() == Kind::None, "{block:?} is {:?}", slot.state());
+        debug_assert!(block.at.is_aligned(block.order.pages()));
+        let order = block.order.index();
+        let next = self.heads[order];
+        link(slot, PREV, END);
+        link(slot, NEXT, next);
+        if next == END {
+            self.filled |= 1 << order;
+        } else {
+            link(meta.by_index(next), PREV, index);
+        }
+        self.heads[order] = index;
+        self.blocks[order] += 1;
+        slot.set_state(block.state());
+    }
+
+    /// Takes a free block out of its list, wherever it is in it; its first frame is then on record
+    /// as nothing.
+    #[inline]
+    pub(super) fn remove(&mut self, meta: &Meta<'_>, block: Block) {
+        let order = block.order.index();
+        let slot = meta.at(block.at);
+        debug_assert!(Block::recorded(block.at, slot.state()) == Some(block));
+        let (prev, next) = (linked(slot, PREV), next(slot));
+        if next != END {
+            link(meta.by_index(next), PREV, prev);
+        }
+        if prev != END {
+            link(meta.by_index(prev), NEXT, next);
+        } else {
+            self.heads[order] = next;
+            self.filled &= !(((next == END) as u32) << order);
+        }
+        self.blocks[order] -= 1;
+        slot.set_state(State::new(Kind::None, 0));
+    }
+
+    /// Takes the first block of `order`.
+    #[inline]
+    pub(super) fn pop(&mut self, meta: &Meta<'_>, order: Order) -> Option<Block> {
+        let index = self.heads[order.index()];
+        if index == END {
+            return None;
+        }
+        let block = Block::recorded(meta.frame(index), meta.by_index(index).state())?;
+        self.remove(meta, block);
+        Some(block)
+    }
+}
+
+/// The lock of the zone orders these accesses; they are atomic because slots are shared.
+#[inline]
+fn link(slot: &Slot, side: usize, index: u32) {
+    slot.links[side].store(index, Ordering::Relaxed);
+}
+
+#[inline]
+fn linked(slot: &Slot, side: usize) -> u32 {
+    slot.links[side].load(Ordering::Relaxed)
+}
+
+/// The index of the block behind this one in its list, or [`END`].
+#[inline]
+pub(super) fn next(slot: &Slot) -> u32 {
+    linked(slot, NEXT)
+}
+
+/// The index of the block before this one in its list, or [`END`].
+pub(super) fn prev(slot: &Slot) -> u32 {
+    linked(slot, PREV)
+}
+
+/// Names `index` as the block behind this one: for chains of frames that are not free.
+pub(super) fn set_next(slot: &Slot, index: u32) {
+    link(slot, NEXT, index);
+}

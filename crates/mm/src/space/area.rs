@@ -1,0 +1,195 @@
+//! An area: consecutive pages with the same rights, advice and backing (Linux: a VMA).
+//!
+//! An area is a plain value of four words, so that a tree node can hold it and a reader can take it
+//! out without a lock:
+//!
+//! ```text
+//! word 0   first page
+//! word 1   page after the last
+//! word 2   63           32 31              8 7   6      5..3   2..0
+//!          | object id    | flags           | 0 | kind | most | prot |      kind: 0 anon, 1 object
+//! word 3   page of the object at the first page of the area; 0 for anon
+//! ```
+//!
+//! Word 0 is the key of the tree, and no word names memory: whatever garbage a reader finds in a
+//! node that was reused under its hands, [`Area::unpack`] makes a harmless value or `None` of it.
+
+use bitflags::bitflags;
+use quire_units::{PageSpan, Prot, Vpn};
+
+bitflags! {
+    /// What an area is and was advised to be, besides its rights.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct AreaFlags: u32 {
+        /// Writes reach the object and everyone who maps it (`MAP_SHARED`); otherwise the area is
+        /// private and a write makes a copy.
+        const SHARED = 1 << 0;
+        /// Large folios are wanted (`MADV_HUGEPAGE`).
+        const HUGE = 1 << 1;
+        /// Large folios are not wanted (`MADV_NOHUGEPAGE`).
+        const NOHUGE = 1 << 2;
+        /// A fault just below extends the area down to it: a stack (`MAP_GROWSDOWN`).
+        const GROWS_DOWN = 1 << 3;
+        /// Its pages stay in memory (`mlock`).
+        const LOCKED = 1 << 4;
+        /// With `LOCKED`: pages become resident when touched, not ahead (`MLOCK_ONFAULT`).
+        const LOCK_ON_FAULT = 1 << 5;
+        /// A child does not inherit it (`MADV_DONTFORK`).
+        const DONTFORK = 1 << 6;
+        /// A child inherits it filled with zeroes (`MADV_WIPEONFORK`).
+        const WIPEONFORK = 1 << 7;
+        /// It is read in ascending order (`MADV_SEQUENTIAL`).
+        const SEQUENTIAL = 1 << 8;
+        /// It is read in no order, so reading ahead is wasted (`MADV_RANDOM`).
+        const RANDOM = 1 << 9;
+        /// It is left out of core dumps (`MADV_DONTDUMP`).
+        const DONTDUMP = 1 << 10;
+        /// It is not counted against the commit limit (`MAP_NORESERVE`).
+        const NORESERVE = 1 << 11;
+    }
+}
+
+/// What stands behind the pages of an area that nobody has written yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// Zeroes.
+    Anon,
+    /// Pages of a file-like object.
+    Object {
+        /// Which object.
+        id: u32,
+        /// Which page of the object the first page of the area shows.
+        page: u64,
+    },
+}
+
+impl Backing {
+    /// What stands behind the page `count` pages further on.
+    #[inline]
+    #[must_use]
+    pub const fn advanced(self, count: u64) -> Self {
+        match self {
+            Backing::Anon => Backing::Anon,
+            Backing::Object { id, page } => Backing::Object { id, page: page.wrapping_add(count) },
+        }
+    }
+}
+
+/// Consecutive pages with the same rights, advice and backing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Area {
+    /// Which pages; never empty in a tree.
+    pub span: PageSpan,
+    /// What a program may do to them now.
+    pub prot: Prot,
+    /// What it may ever be allowed to: the bound of a later change of `prot`.
+    pub most: Prot,
+    /// What the area is and was advised to be.
+    pub flags: AreaFlags,
+    /// What stands behind the pages.
+    pub backing: Backing,
+}
+
+const MOST_AT: u32 = 3;
+const OBJECT: u64 = 1 << 6;
+const FLAGS_AT: u32 = 8;
+const ID_AT: u32 = 32;
+const PROTS: u64 = Prot::all().bits() as u64;
+const KNOWN: u64 = PROTS
+    | PROTS << MOST_AT
+    | OBJECT
+    | (AreaFlags::all().bits() as u64) << FLAGS_AT
+    | (u32::MAX as u64) << ID_AT;
+
+const _: () = assert!(AreaFlags::all().bits() < 1 << (ID_AT - FLAGS_AT), "flags meet the id");
+const _: () = assert!(PROTS < 1 << MOST_AT, "rights meet the bound of rights");
+
+impl Area {
+    /// Whether a tree can hold it: it has a page, and its object has a page for each of them.
+    #[inline]
+    pub const fn is_well_formed(&self) -> bool {
+        let fits = match self.backing {
+            Backing::Anon => true,
+            Backing::Object { page, .. } => {
+                !self.span.is_empty() && page.checked_add(self.span.count()).is_some()
+            }
+        };
+        !self.span.is_empty() && fits
+    }
+
+    /// The area as four words, without loss if it is well formed and its flags are known.
+    #[inline]
+    pub const fn pack(&self) -> [u64; 4] {
+        let (kind, id, page) = match self.backing {
+            Backing::Anon => (0, 0, 0),
+            Backing::Object { id, page } => (OBJECT, id, page),
+        };
+        let flags = (self.flags.bits() & AreaFlags::all().bits()) as u64;
+        let rights = self.prot.bits() as u64 & PROTS | (self.most.bits() as u64 & PROTS) << MOST_AT;
+        let terms = rights | kind | flags << FLAGS_AT | (id as u64) << ID_AT;
+        [self.span.start.get(), self.span.end.get(), terms, page]
+    }
+
+    /// The area that four words spell; `None` if no well-formed area does.
+    #[inline]
+    pub const fn unpack(words: [u64; 4]) -> Option<Self> {
+        let [start, end, terms, page] = words;
+        let id = (terms >> ID_AT) as u32;
+        let backing = if terms & OBJECT != 0 {
+            Backing::Object { id, page }
+        } else if id == 0 && page == 0 {
+            Backing::Anon
+        } else {
+            return None;
+        };
+        if start >= end || terms & !KNOWN != 0 {
+            return None;
+        }
+        let area = Area {
+            span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
+            prot: Prot::from_bits_truncate(terms as u8),
+            most: Prot::from_bits_truncate((terms >> MOST_AT) as u8),
+            flags: AreaFlags::from_bits_truncate((terms >> FLAGS_AT) as u32),
+            backing,
+        };
+        if area.is_well_formed() { Some(area) } else { None }
+    }
+
+    /// Whether `self` and `next` are one area cut in two: `next` begins where `self` ends, all
+    /// attributes are equal, and the object's pages go on.
+    #[inline]
+    pub fn can_merge(&self, next: &Area) -> bool {
+        self.span.end == next.span.start
+            && self.prot == next.prot
+            && self.most == next.most
+            && self.flags == next.flags
+            && self.backing.advanced(self.span.count()) == next.backing
+    }
+
+    /// The part before `page` and the part from `page` on. One of them has an empty span when
+    /// `page` does not lie inside the area; `page` is moved to the nearer end then.
+    #[inline]
+    pub fn split_at(self, page: Vpn) -> (Area, Area) {
+        let at = page.clamp(self.span.start, self.span.end);
+        let head = Area { span: PageSpan::new(self.span.start, at), ..self };
+        let tail = Area {
+            span: PageSpan::new(at, self.span.end),
+            backing: self.backing.advanced(head.span.count()),
+            ..self
+        };
+        (head, tail)
+    }
+
+    /// The part of the area within `span`; its span is empty if there is none.
+    #[inline]
+    #[must_use]
+    pub fn clipped(self, span: PageSpan) -> Area {
+        self.split_at(span.end).0.split_at(span.start).1
+    }
+
+    /// What stands behind `page`, which lies in the area.
+    #[inline]
+    pub const fn backing_of(&self, page: Vpn) -> Backing {
+        self.backing.advanced(page.get().wrapping_sub(self.span.start.get()))
+    }
+}

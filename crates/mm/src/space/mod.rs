@@ -1,0 +1,34 @@
+//! Address spaces: which pages a program may touch, how, and what stands behind them.
+//!
+//! **Owns** the areas of each space and every change of them. **Key types**: [`Space`], [`Area`],
+//! [`View`] (a space with what is needed to work on it), [`Section`] (the right to change it).
+//!
+//! Faults read the areas without a lock and validate what they read by a sequence number; so
+//! faults in different areas, and in different parts of one, do not meet. Changes take turns.
+//!
+//! | concurrent pair | what resolves it |
+//! |---|---|
+//! | fault – fault, other tables | nothing shared |
+//! | fault – fault, same table | the table's lock; the second finds the place taken |
+//! | fault – change of areas | the fault asks, with the table locked, whether the areas are unchanged; a change alters the areas *before* it locks the table |
+//! | change – change | the tree's writer lock |
+//! | fault – split of a leaf for a change | the change *holds* the tree: no reading is current |
+//!
+//! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
+
+mod advice;
+pub mod area;
+mod place;
+mod section;
+pub mod tree;
+mod view;
+
+#[cfg(test)]
+mod tree_tests;
+
+pub use advice::{Advice, OptOut};
+pub use area::{Area, AreaFlags, Backing};
+pub use place::{At, MapError, Request};
+pub use section::{Ended, Need, Section};
+pub use tree::Seq;
+pub use view::{Space, View};

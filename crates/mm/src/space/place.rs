@@ -1,0 +1,129 @@
+//! Where a new area goes.
+
+use core::fmt;
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Prot, Vpn};
+
+use super::tree::Placement;
+use super::{Area, AreaFlags, Backing, Space, View};
+
+/// What a program asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// How many pages.
+    pub pages: u64,
+    /// Where.
+    pub at: At,
+    /// What it may do to them.
+    pub prot: Prot,
+    /// What it may ever be allowed to.
+    pub most: Prot,
+    /// What the area is, and was advised to be.
+    pub flags: AreaFlags,
+    /// What stands behind them.
+    pub backing: Backing,
+}
+
+impl Request {
+    /// `pages` zeroed pages for loads and stores, anywhere.
+    pub const fn anon(pages: u64) -> Self {
+        Self {
+            pages,
+            at: At::Anywhere,
+            prot: Prot::RW,
+            most: Prot::all(),
+            flags: AreaFlags::empty(),
+            backing: Backing::Anon,
+        }
+    }
+
+    /// The same at another place.
+    pub const fn at(self, at: At) -> Self {
+        Self { at, ..self }
+    }
+
+    /// The same with other rights.
+    pub const fn prot(self, prot: Prot) -> Self {
+        Self { prot, ..self }
+    }
+
+    /// The same with other flags.
+    pub const fn flags(self, flags: AreaFlags) -> Self {
+        Self { flags, ..self }
+    }
+}
+
+/// Where an area is to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Wherever there is room: as high as possible, aligned for the largest folio that is wanted
+    /// and fits.
+    Anywhere,
+    /// At this page if it is free, otherwise anywhere.
+    Hint(Vpn),
+    /// At this page; what is there is unmapped (`MAP_FIXED`).
+    Fixed(Vpn),
+    /// At this page, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    FixedNoReplace(Vpn),
+}
+
+/// Why an area cannot be mapped. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// No pages, more than there are, or beyond what a program may map.
+    Invalid,
+    /// This area is there already.
+    Exists(Area),
+    /// There is no free stretch of so many pages.
+    NoRoom(u64),
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::Invalid => f.write_str("these pages are not the program's to map"),
+            MapError::Exists(area) => write!(f, "{:?} is mapped already", area.span),
+            MapError::NoRoom(pages) => write!(f, "no {pages} free pages side by side"),
+        }
+    }
+}
+
+impl core::error::Error for MapError {}
+
+impl<A: Arch, H: Hardware> View<'_, A, H> {
+    /// Where `request` goes, for whoever holds the right to change the areas. `align` is the
+    /// order of the folio for which a place without an address is aligned, if it can be.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn place(&self, request: &Request, align: Order) -> Result<PageSpan, MapError> {
+        let fixed = |page| match PageSpan::at(page, request.pages) {
+            Some(span) if Space::<A>::may_map(span) => Ok(span),
+            _ => Err(MapError::Invalid),
+        };
+        let taken = |span| self.areas().overlapping(span).next();
+        match request.at {
+            At::Fixed(page) => fixed(page),
+            At::FixedNoReplace(page) => {
+                let span = fixed(page)?;
+                taken(span).map_or(Ok(span), |area| Err(MapError::Exists(area)))
+            }
+            At::Hint(page) => match fixed(page) {
+                Ok(span) if taken(span).is_none() => Ok(span),
+                _ => self.place_anywhere(request.pages, align),
+            },
+            At::Anywhere => self.place_anywhere(request.pages, align),
+        }
+    }
+
+    fn place_anywhere(&self, pages: u64, align: Order) -> Result<PageSpan, MapError> {
+        if pages == 0 {
+            return Err(MapError::Invalid);
+        }
+        let window = self.space.window();
+        let find = |align| self.areas().find_gap(pages, align, window, Placement::TopDown).0;
+        find(align).or_else(|| find(Order::ZERO)).ok_or(MapError::NoRoom(pages))
+    }
+}

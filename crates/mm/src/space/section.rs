@@ -1,0 +1,157 @@
+//! A change of an address space: one at a time, in steps that can fail and steps that cannot.
+//!
+//! ```text
+//!   begin ── prepare ── change the areas ── take or protect ── settle
+//!            │  may lack frames: nothing      └─ cannot fail: prepare split what reaches across
+//!            │  has changed yet                   an end, and stocked the tree
+//!            └─ faults wait from here to the end of the areas' change
+//! ```
+//!
+//! What a step lacks it *returns*; the engine brings it and repeats the step. A section that is
+//! dropped before the areas change has changed nothing that a program could see.
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::PageSpan;
+
+use super::tree::TreeWriter;
+use super::{Area, View};
+use crate::table::Gather;
+
+/// What a step lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// One frame, any content, for the area tree.
+    Node,
+    /// One zeroed frame, for a page table.
+    Table,
+    /// The gather is full: settle it.
+    Settle,
+}
+
+/// The right to change a space's areas, and what the change has in hand.
+pub struct Section<'a, A, H: Hardware> {
+    view: View<'a, A, H>,
+    writer: TreeWriter<'a, H>,
+    table: Option<FrameRun>,
+    gather: Gather,
+    entries: u64,
+    splits: u64,
+}
+
+impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
+    /// Begins a change; waits while another is under way.
+    pub fn begin(view: View<'a, A, H>) -> Self {
+        let writer = view.space.areas.writer(view.hw, view.meta);
+        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0 }
+    }
+
+    /// The areas.
+    pub fn writer(&self) -> &TreeWriter<'a, H> {
+        &self.writer
+    }
+
+    /// Entries zeroed or given other rights until now.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Makes everything ready for a change of `span` that inserts `insertions` areas at most: from
+    /// now on it cannot fail, and faults wait.
+    ///
+    /// # Errors
+    /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
+    pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Need> {
+        if self.writer.lacks(insertions) > 0 {
+            return Err(Need::Node);
+        }
+        self.writer.hold();
+        self.isolate(span)
+    }
+
+    /// Splits every leaf that reaches across an end of `span`.
+    ///
+    /// # Errors
+    /// [`Need::Table`]: bring one and repeat.
+    pub fn isolate(&mut self, span: PageSpan) -> Result<(), Need> {
+        let tables = self.view.tables();
+        for page in [span.start, span.end] {
+            let target = self.view.space.target();
+            match tables.isolate(page, &mut self.table, target, &mut self.gather) {
+                Ok(splits) => self.splits += splits,
+                Err(_) => return Err(Need::Table),
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what [`Need`] asked for. What is not wanted comes back.
+    pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
+        match need {
+            Need::Node => self.writer.stock(run),
+            Need::Table if self.table.is_none() => {
+                self.table = Some(run);
+                Ok(())
+            }
+            _ => Err(run),
+        }
+    }
+
+    /// Lets faults go on: the areas are as they shall be.
+    pub fn open(&self) {
+        self.writer.release();
+    }
+
+    /// Takes every page of `span` out of the tables, and tables that became empty as well if they
+    /// translate nothing outside `hole`.
+    ///
+    /// # Errors
+    /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
+    /// [`Need::Table`] only where the span was not prepared.
+    pub fn take(&mut self, span: &mut PageSpan, hole: PageSpan) -> Result<(), Need> {
+        let tables = self.view.tables();
+        let took = tables.take(*span, &mut self.gather);
+        self.entries += took.entries;
+        if took.emptied {
+            tables.prune(hole, &mut self.gather);
+        }
+        *span = PageSpan::new(took.upto, span.end);
+        match (span.is_empty(), took.straddles) {
+            (true, _) => Ok(()),
+            (false, true) => self.isolate(*span).and(Err(Need::Settle)),
+            (false, false) => Err(Need::Settle),
+        }
+    }
+
+    /// Gives the leaves of each area in `span` its area's rights.
+    pub fn protect(&mut self, area: &Area) {
+        self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
+    }
+
+    /// Hands the gather out, to be settled.
+    pub fn gathered(&mut self) -> Gather {
+        core::mem::take(&mut self.gather)
+    }
+
+    /// Ends the change: what is left to settle, a spare frame, leaves split. The
+    /// next change may begin.
+    pub fn end(self) -> Ended {
+        self.writer.release();
+        Ended {
+            gather: self.gather,
+            table: self.table,
+            splits: self.splits,
+        }
+    }
+}
+
+/// What a [`Section`] leaves behind.
+#[must_use]
+pub struct Ended {
+    /// To be settled.
+    pub gather: Gather,
+    /// A table that was brought and not needed.
+    pub table: Option<FrameRun>,
+    /// Leaves split.
+    pub splits: u64,
+}

@@ -1,0 +1,253 @@
+//! What callers do to a tree: cut, set, replace, update.
+
+use core::fmt;
+
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
+
+use super::node::Entry;
+use super::write::TreeWriter;
+use crate::space::area::Area;
+
+/// Why a change was refused. The tree is as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EditError {
+    /// The stock is this many frames short.
+    Lacks(usize),
+    /// This area has pages in the way.
+    Occupied(Area),
+    /// This area has no pages, or more than its object.
+    Malformed(Area),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EditError::Lacks(frames) => write!(f, "the area tree lacks {frames} frames"),
+            EditError::Occupied(area) => write!(f, "the area at {:?} is in the way", area.span),
+            EditError::Malformed(area) => {
+                write!(f, "{:?} of {:?} is no area", area.span, area.backing)
+            }
+        }
+    }
+}
+
+impl core::error::Error for EditError {}
+
+impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
+    /// Takes all pages of `span` out of their areas. What is taken, whole areas and the parts that
+    /// areas at the ends have within, is told to `taken` in ascending order. One insertion at
+    /// most, for an area that reaches beyond both ends.
+    ///
+    /// Readers wait while this runs; `taken` must not read the tree.
+    ///
+    /// # Errors
+    /// [`EditError::Lacks`].
+    pub fn cut(&self, span: PageSpan, taken: impl FnMut(Area)) -> Result<(), EditError> {
+        // Only a hole in the middle of an area leaves one more area than before.
+        let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
+        let hole = self.reader().overlapping(span).next().is_some_and(around);
+        self.provided(hole as usize)?;
+        if !span.is_empty() {
+            self.change(|| self.cut_all(span, taken));
+        }
+        Ok(())
+    }
+
+    /// Adds an area on free pages. Neighbours with the same attributes become one with it. One
+    /// insertion at most.
+    ///
+    /// # Errors
+    /// [`EditError::Malformed`], [`EditError::Occupied`], [`EditError::Lacks`], in this order.
+    pub fn set(&self, area: Area) -> Result<(), EditError> {
+        if !area.is_well_formed() {
+            return Err(EditError::Malformed(area));
+        }
+        if let Some(other) = self.reader().overlapping(area.span).next() {
+            return Err(EditError::Occupied(other));
+        }
+        self.provided(1)?;
+        self.change(|| self.join_in(area));
+        Ok(())
+    }
+
+    /// [`cut`](Self::cut)s out the pages of `area` and [`set`](Self::set)s it, as one change. Two
+    /// insertions at most.
+    ///
+    /// # Errors
+    /// [`EditError::Malformed`], [`EditError::Lacks`].
+    pub fn replace(&self, area: Area, taken: impl FnMut(Area)) -> Result<(), EditError> {
+        if !area.is_well_formed() {
+            return Err(EditError::Malformed(area));
+        }
+        self.provided(2)?;
+        self.change(|| {
+            self.cut_all(area.span, taken);
+            self.join_in(area);
+        });
+        Ok(())
+    }
+
+    /// Gives the areas in `span` other rights, bounds and flags: `update` gets each area's part
+    /// within `span`, in ascending order, and answers with `prot`, `most` and `flags` to have;
+    /// span and backing of the answer are not looked at. Areas at the ends are split where the
+    /// answer differs, and neighbours that became equal become one. Free pages stay free. Two
+    /// insertions at most.
+    ///
+    /// Readers wait while this runs; `update` must not read the tree.
+    ///
+    /// # Errors
+    /// [`EditError::Lacks`].
+    pub fn update(
+        &self,
+        span: PageSpan,
+        update: impl FnMut(Area) -> Area,
+    ) -> Result<(), EditError> {
+        self.provided(2)?;
+        if !span.is_empty() {
+            self.change(|| self.update_all(span, update));
+        }
+        Ok(())
+    }
+
+    fn provided(&self, insertions: usize) -> Result<(), EditError> {
+        match self.lacks(insertions) {
+            0 => Ok(()),
+            frames => Err(EditError::Lacks(frames)),
+        }
+    }
+
+    pub(in crate::space) fn cut_all(&self, span: PageSpan, mut taken: impl FnMut(Area)) {
+        while let Some((path, entry)) = self.seek(span.start.get()) {
+            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
+                return;
+            };
+            if span.covers(area.span) {
+                let count = self.tell_run(path.steps[0], span, &mut taken);
+                self.erase(&path, count);
+                continue;
+            }
+            taken(area.clipped(span));
+            let (head, _) = area.split_at(span.start);
+            let (_, tail) = area.split_at(span.end);
+            if head.span.is_empty() {
+                return self.put(&path, Entry(tail.pack()));
+            }
+            self.put(&path, Entry(head.pack()));
+            if !tail.span.is_empty() {
+                return self.add(Entry(tail.pack()));
+            }
+        }
+    }
+
+    /// Tells the areas of one leaf, from `step` on, that lie within `span`, and how many.
+    fn tell_run(
+        &self,
+        step: super::write::Step,
+        span: PageSpan,
+        taken: &mut impl FnMut(Area),
+    ) -> usize {
+        let Some(node) = self.nodes.node(step.frame) else { return 0 };
+        (step.at..node.count)
+            .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)))
+            .map(taken)
+            .count()
+    }
+
+    /// Puts `area` onto free pages, into one with the neighbours it continues.
+    fn join_in(&self, area: Area) {
+        let before = self.ending_at(area.span.start).filter(|left| left.can_merge(&area));
+        let after = self.starting_at(area.span.end).filter(|right| area.can_merge(right));
+        let Some(right) = after else {
+            return match before {
+                Some(left) => self.extend(left, area.span.end),
+                None => self.add(Entry(area.pack())),
+            };
+        };
+        if let Some(left) = before {
+            self.drop_at(right.span.start);
+            self.extend(left, right.span.end);
+        } else if let Some((path, _)) = self.seek(right.span.start.get()) {
+            let span = PageSpan::new(area.span.start, right.span.end);
+            self.put(&path, Entry(Area { span, ..area }.pack()));
+        }
+    }
+
+    fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
+        let mut at = span.start;
+        let mut changed = false;
+        while let Some(area) = self.area_from(at).filter(|area| area.span.overlaps(span)) {
+            let old = area.clipped(PageSpan::new(at, span.end));
+            let asked = update(old);
+            let new = Area { prot: asked.prot, most: asked.most, flags: asked.flags, ..old };
+            // Compared as stored, so that bits without a meaning change nothing.
+            let differs = new.pack() != old.pack();
+            if differs {
+                self.change_part(area, new);
+            }
+            if differs || changed {
+                self.merge_at(old.span.start);
+            }
+            changed = differs;
+            at = old.span.end;
+            if at >= span.end {
+                break;
+            }
+        }
+        if changed {
+            self.merge_at(at);
+        }
+    }
+
+    /// Puts `part`, which has other attributes, in place of its pages of `whole`.
+    fn change_part(&self, whole: Area, part: Area) {
+        let (head, _) = whole.split_at(part.span.start);
+        let (_, tail) = whole.split_at(part.span.end);
+        let Some((path, _)) = self.seek(whole.span.start.get()) else { return };
+        if head.span.is_empty() {
+            self.put(&path, Entry(part.pack()));
+        } else {
+            self.put(&path, Entry(head.pack()));
+            self.add(Entry(part.pack()));
+        }
+        if !tail.span.is_empty() {
+            self.add(Entry(tail.pack()));
+        }
+    }
+
+    /// Makes one area of those that meet at `page`, if they can merge.
+    fn merge_at(&self, page: Vpn) {
+        let Some(right) = self.starting_at(page) else { return };
+        let Some(left) = self.ending_at(page).filter(|left| left.can_merge(&right)) else { return };
+        self.drop_at(page);
+        self.extend(left, right.span.end);
+    }
+
+    fn area_from(&self, page: Vpn) -> Option<Area> {
+        Area::unpack(self.nodes.seek(self.tree.root(), page.get(), |_, _, _| ())?.0)
+    }
+
+    fn starting_at(&self, page: Vpn) -> Option<Area> {
+        self.area_from(page).filter(|area| area.span.start == page)
+    }
+
+    fn ending_at(&self, page: Vpn) -> Option<Area> {
+        let last = Vpn::new(page.get().checked_sub(1)?);
+        self.area_from(last).filter(|area| area.span.end == page)
+    }
+
+    /// Lets `area`, which is in the tree, end at `end`.
+    fn extend(&self, area: Area, end: Vpn) {
+        if let Some((path, _)) = self.seek(area.span.start.get()) {
+            let span = PageSpan::new(area.span.start, end);
+            self.put(&path, Entry(Area { span, ..area }.pack()));
+        }
+    }
+
+    /// Takes out the area that begins at `page`.
+    fn drop_at(&self, page: Vpn) {
+        if let Some((path, _)) = self.seek(page.get()) {
+            self.erase(&path, 1);
+        }
+    }
+}

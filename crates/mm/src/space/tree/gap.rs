@@ -1,0 +1,147 @@
+//! Searching for free pages.
+
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Pfn, Vpn};
+
+use super::node::{Node, Nodes};
+use super::{DEPTH_MAX, Root};
+
+/// Which of the places that fit is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Placement {
+    /// The highest: the usual one of `mmap`.
+    #[default]
+    TopDown,
+    /// The lowest.
+    BottomUp,
+}
+
+/// How many gaps are tried that may turn out to have no aligned place.
+const TRIES: usize = 32;
+
+/// A search for a gap: at least `pages` of it must lie in `low..high`.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    pages: u64,
+    low: u64,
+    high: u64,
+    placement: Placement,
+}
+
+impl Search {
+    /// The part of the gap `from..to` that counts, if it is long enough.
+    #[inline]
+    fn fit(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let (from, to) = (from.max(self.low), to.min(self.high));
+        (to.saturating_sub(from) >= self.pages).then_some((from, to))
+    }
+
+    /// Where in a gap an aligned place lies, if there is one.
+    fn place(&self, (from, to): (u64, u64), align: Order) -> Option<PageSpan> {
+        let start = match self.placement {
+            Placement::TopDown => Vpn::new(to - self.pages).align_down(align.pages()),
+            Placement::BottomUp => Vpn::new(from).align_up(align.pages())?,
+        };
+        let place = PageSpan::at(start, self.pages)?;
+        (start.get() >= from && place.end.get() <= to).then_some(place)
+    }
+
+    /// What is left to search once the gap has been tried.
+    fn beyond(self, (from, to): (u64, u64)) -> Self {
+        match self.placement {
+            Placement::TopDown => Self { high: from, ..self },
+            Placement::BottomUp => Self { low: to, ..self },
+        }
+    }
+}
+
+/// How many more nodes a descent may enter. Only children that hold an end of `low..high` can
+/// disappoint it, two on each level; in what is not a tree, anything could.
+struct Budget(usize);
+
+impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
+    /// See [`TreeReader::find_gap`](super::TreeReader::find_gap).
+    pub(super) fn find_gap(
+        &self,
+        root: Root,
+        pages: u64,
+        align: Order,
+        within: PageSpan,
+        placement: Placement,
+    ) -> Option<PageSpan> {
+        if pages == 0 {
+            return None;
+        }
+        let (low, high) = (within.start.get(), within.end.get());
+        let all = Search { pages, low, high, placement };
+        let mut left = all;
+        for _ in 0..TRIES {
+            let gap = self.gap(root, &left)?;
+            if let Some(place) = left.place(gap, align) {
+                return Some(place);
+            }
+            left = left.beyond(gap);
+        }
+        let sure = Search { pages: pages.checked_add(align.pages() - 1)?, ..left };
+        all.place(self.gap(root, &sure)?, align)
+    }
+
+    /// The first gap, in the order of the placement, that fits.
+    fn gap(&self, root: Root, search: &Search) -> Option<(u64, u64)> {
+        if root.depth == 0 {
+            return search.fit(0, u64::MAX);
+        }
+        let top = self.node(root.frame)?;
+        let last = top.count.checked_sub(1)?;
+        let below = || search.fit(0, top.key(0));
+        let above = || search.fit(top.end(last), u64::MAX);
+        let mut budget = Budget(3 * DEPTH_MAX);
+        let mut inside = || self.gap_inside(root.frame, root.depth - 1, search, &mut budget);
+        match search.placement {
+            Placement::TopDown => above().or_else(&mut inside).or_else(below),
+            Placement::BottomUp => below().or_else(&mut inside).or_else(above),
+        }
+    }
+
+    /// The same between the first and the last area below a node of `level`. Calls itself once a
+    /// level.
+    fn gap_inside(
+        &self,
+        frame: Pfn,
+        level: usize,
+        search: &Search,
+        budget: &mut Budget,
+    ) -> Option<(u64, u64)> {
+        budget.0 = budget.0.checked_sub(1)?;
+        let node = self.node(frame)?;
+        let first = node.rank(search.low).saturating_sub(1);
+        let last = node.rank(search.high);
+        let mut at = |at: usize| {
+            let inside = |budget: &mut Budget| {
+                let deep = level > 0 && node.gap(at) >= search.pages;
+                deep.then(|| self.gap_inside(node.child(at), level - 1, search, budget))?
+            };
+            match search.placement {
+                Placement::TopDown => after(&node, at, search).or_else(|| inside(budget)),
+                Placement::BottomUp => inside(budget).or_else(|| after(&node, at, search)),
+            }
+        };
+        match search.placement {
+            Placement::TopDown => (first..last).rev().find_map(&mut at),
+            Placement::BottomUp => (first..last).find_map(&mut at),
+        }
+    }
+}
+
+/// The gap between entry `at` and the next of the node, if there is a next and the gap fits.
+#[inline]
+fn after<H: Hardware, const CAP: usize>(
+    node: &Node<'_, H, CAP>,
+    at: usize,
+    search: &Search,
+) -> Option<(u64, u64)> {
+    if at + 1 == node.count {
+        return None;
+    }
+    search.fit(node.end(at), node.key(at + 1))
+}

@@ -1,0 +1,267 @@
+//! Nodes: their layout, searching them, and moving entries about.
+
+use core::hint::select_unpredictable;
+
+use quire_hw::Hardware;
+use quire_units::Pfn;
+
+use super::Root;
+use crate::phys::Meta;
+
+/// Where the nodes of a tree lie.
+pub(super) struct Nodes<'a, H, const CAP: usize> {
+    hw: &'a H,
+    meta: Meta<'a>,
+}
+
+impl<H, const CAP: usize> Clone for Nodes<'_, H, CAP> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H, const CAP: usize> Copy for Nodes<'_, H, CAP> {}
+
+/// One entry of a node, in words: an area (see `Area::pack`), or first page, end, frame and
+/// largest inner gap of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::space) struct Entry(pub(super) [u64; 4]);
+
+impl Entry {
+    #[inline]
+    pub(super) fn key(self) -> u64 {
+        self.0[0]
+    }
+
+    #[inline]
+    pub(super) fn end(self) -> u64 {
+        self.0[1]
+    }
+
+    #[inline]
+    pub(super) fn child(self) -> Pfn {
+        Pfn::new(self.0[2])
+    }
+
+    #[inline]
+    pub(super) fn gap(self) -> u64 {
+        self.0[3]
+    }
+}
+
+/// One node as a reader sees it. Every number in it may be garbage, but `count` is in bounds.
+pub(super) struct Node<'a, H, const CAP: usize> {
+    hw: &'a H,
+    pub(super) frame: Pfn,
+    pub(super) count: usize,
+}
+
+const KEYS: usize = 1;
+const RECORD: usize = 3;
+
+impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
+    #[inline]
+    pub(super) fn key(&self, at: usize) -> u64 {
+        self.hw.load(self.frame, KEYS + at)
+    }
+
+    /// Word 1 to 3 of entry `at`.
+    #[inline]
+    fn word(&self, at: usize, word: usize) -> u64 {
+        self.hw.load(self.frame, KEYS + CAP + RECORD * at + word - 1)
+    }
+
+    #[inline]
+    pub(super) fn end(&self, at: usize) -> u64 {
+        self.word(at, 1)
+    }
+
+    #[inline]
+    pub(super) fn child(&self, at: usize) -> Pfn {
+        Pfn::new(self.word(at, 2))
+    }
+
+    /// The largest gap inside child `at` of an inner node.
+    #[inline]
+    pub(super) fn gap(&self, at: usize) -> u64 {
+        self.word(at, 3)
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, at: usize) -> Entry {
+        Entry([self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)])
+    }
+
+    /// How many entries begin at `page` or before. No branch depends on a key, since none would be
+    /// predicted: each step is a load and a conditional move.
+    #[inline]
+    pub(super) fn rank(&self, page: u64) -> usize {
+        if self.count == 0 {
+            return 0;
+        }
+        let mut base = 0;
+        let mut size = self.count;
+        while size > 1 {
+            let half = size / 2;
+            base = select_unpredictable(self.key(base + half) <= page, base + half, base);
+            size -= half;
+        }
+        base + usize::from(self.key(base) <= page)
+    }
+
+    /// The first entry that ends after `page`, or `count`.
+    #[inline]
+    pub(super) fn seek(&self, page: u64) -> usize {
+        let rank = self.rank(page);
+        if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank }
+    }
+
+    /// What the parent says of a node that has entries. `leaf` tells that entries have no inside.
+    pub(super) fn summary(&self, leaf: bool) -> Entry {
+        let mut end = self.end(0);
+        let mut gap = if leaf { 0 } else { self.gap(0) };
+        for at in 1..self.count {
+            gap = gap.max(self.key(at).saturating_sub(end));
+            end = self.end(at);
+            if !leaf {
+                gap = gap.max(self.gap(at));
+            }
+        }
+        Entry([self.key(0), end, self.frame.get(), gap])
+    }
+}
+
+impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
+    #[inline]
+    pub(super) fn new(hw: &'a H, meta: Meta<'a>) -> Self {
+        Self { hw, meta }
+    }
+
+    #[inline]
+    pub(super) fn meta(&self) -> Meta<'a> {
+        self.meta
+    }
+
+    /// The node in `frame`; `None` if there is no such frame.
+    #[inline]
+    pub(super) fn node(&self, frame: Pfn) -> Option<Node<'a, H, CAP>> {
+        self.meta.slot(frame)?;
+        let count = (self.hw.load(frame, 0) as usize).min(CAP);
+        Some(Node { hw: self.hw, frame, count })
+    }
+
+    /// The last area that begins at `page` or before.
+    #[inline]
+    pub(super) fn find(&self, root: Root, page: u64) -> Option<Entry> {
+        let mut frame = root.frame;
+        let mut level = root.depth;
+        while level > 0 {
+            level -= 1;
+            let node = self.node(frame)?;
+            let at = node.rank(page).checked_sub(1)?;
+            if level == 0 {
+                return Some(node.entry(at));
+            }
+            frame = node.child(at);
+        }
+        None
+    }
+
+    /// The first area that ends after `page`. `step` is told level, frame and entry of each node
+    /// on the way.
+    #[inline]
+    pub(super) fn seek(
+        &self,
+        root: Root,
+        page: u64,
+        mut step: impl FnMut(usize, Pfn, usize),
+    ) -> Option<Entry> {
+        let mut frame = root.frame;
+        let mut level = root.depth;
+        while level > 0 {
+            level -= 1;
+            let node = self.node(frame)?;
+            let at = node.seek(page);
+            if at >= node.count {
+                return None;
+            }
+            step(level, frame, at);
+            if level == 0 {
+                return Some(node.entry(at));
+            }
+            frame = node.child(at);
+        }
+        None
+    }
+
+    /// How many entries the node in `frame` has.
+    #[inline]
+    pub(super) fn count(&self, frame: Pfn) -> usize {
+        self.node(frame).map_or(0, |node| node.count)
+    }
+
+    /// The same as it is written, not bounded.
+    pub(super) fn raw_count(&self, frame: Pfn) -> u64 {
+        self.hw.load(frame, 0)
+    }
+
+    /// Writes entry `at`.
+    pub(super) fn put(&self, frame: Pfn, at: usize, entry: Entry) {
+        self.write(frame, |put| put(at, entry));
+    }
+
+    /// Sets how many entries the node has.
+    pub(super) fn set_count(&self, frame: Pfn, count: usize) {
+        debug_assert!(count <= CAP);
+        let lock = self.meta.lock(frame);
+        if let Some(table) = lock.as_ref().and_then(|lock| lock.table()) {
+            self.hw.fill(table, 0, 1, count as u64, 0);
+        }
+    }
+
+    /// Copies `count` entries from one place to another, which may overlap.
+    pub(super) fn copy(&self, from: (Pfn, usize), to: (Pfn, usize), count: usize) {
+        let Some(source) = self.node(from.0) else { return };
+        let up = from.0 == to.0 && to.1 > from.1;
+        self.write(to.0, |put| {
+            for step in 0..count {
+                let at = if up { count - 1 - step } else { step };
+                put(to.1 + at, source.entry(from.1 + at));
+            }
+        });
+    }
+
+    /// Makes room for `entry` before entry `at` of a node that is not full.
+    pub(super) fn insert(&self, frame: Pfn, at: usize, entry: Entry) {
+        let count = self.count(frame);
+        self.copy((frame, at), (frame, at + 1), count - at);
+        self.put(frame, at, entry);
+        self.set_count(frame, count + 1);
+    }
+
+    /// Takes entries `from` up to but not including `to` out of the node.
+    pub(super) fn erase(&self, frame: Pfn, from: usize, to: usize) {
+        let count = self.count(frame);
+        self.copy((frame, to), (frame, from), count - to);
+        self.set_count(frame, count - (to - from));
+    }
+
+    /// Calls `write` with what writes an entry, under the frame's lock. Only frames on record as
+    /// nodes can be written: should the tree be damaged, nothing else is.
+    fn write(&self, frame: Pfn, write: impl FnOnce(&mut dyn FnMut(usize, Entry))) {
+        let lock = self.meta.lock(frame);
+        let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
+            debug_assert!(false, "{frame:?} is no node");
+            return;
+        };
+        write(&mut |at, entry: Entry| {
+            debug_assert!(at < CAP);
+            self.hw.fill(table, KEYS + at, 1, entry.key(), 0);
+            let record = KEYS + CAP + RECORD * at;
+            for (word, value) in entry.0[1..].iter().enumerate() {
+                self.hw.fill(table, record + word, 1, *value, 0);
+            }
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading a tree while it may be changing.
+
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Vpn};
+
+use super::node::Nodes;
+use super::{AreaTree, NODE_ENTRIES, Placement, Root, Seq};
+use crate::space::area::Area;
+use crate::sync::{Ordering, spin_loop};
+
+/// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`] names.
+pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
+    tree: &'a AreaTree<CAP>,
+    nodes: Nodes<'a, H, CAP>,
+}
+
+impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
+
+impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
+    #[inline]
+    pub(super) fn new(tree: &'a AreaTree<CAP>, nodes: Nodes<'a, H, CAP>) -> Self {
+        Self { tree, nodes }
+    }
+
+    /// The area that holds `page`.
+    #[inline]
+    pub fn lookup(&self, page: Vpn) -> (Option<Area>, Seq) {
+        self.validated(|root| {
+            let entry = self.nodes.find(root, page.get())?;
+            if entry.end() <= page.get() { None } else { Area::unpack(entry.0) }
+        })
+    }
+
+    /// The first area that ends after `page`: the one that holds it, or else the next.
+    #[inline]
+    pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
+        self.validated(|root| Area::unpack(self.nodes.seek(root, page.get(), |_, _, _| ())?.0))
+    }
+
+    /// The last area that begins before `page`.
+    #[inline]
+    pub fn last_before(&self, page: Vpn) -> (Option<Area>, Seq) {
+        self.validated(|root| {
+            let entry = self.nodes.find(root, page.get().checked_sub(1)?)?;
+            Area::unpack(entry.0)
+        })
+    }
+
+    /// The areas that have a page in `span`, ascending, whole. Each is looked up for itself: of a
+    /// tree that changes meanwhile, each is what the tree held at some moment, and a page that was
+    /// covered all the time is not left out.
+    #[inline]
+    pub fn overlapping(&self, span: PageSpan) -> Overlapping<'a, H, CAP> {
+        Overlapping { reader: *self, left: span }
+    }
+
+    /// `pages` free pages within `within`, beginning at a multiple of `align`: the lowest or the
+    /// highest such place, as `placement` says.
+    ///
+    /// With `align` 0 this is exact and costs O(log n). With alignment, a gap as long as `pages`
+    /// may have no aligned place, and one as long as `pages` plus all but one page of `align`
+    /// surely has. The first 32 gaps of the former kind are tried, then the first of the latter
+    /// kind is taken; so the cost stays bounded, and `None` means that there is no gap of the
+    /// latter kind. A caller that would rather have a worse place asks again for less alignment.
+    pub fn find_gap(
+        &self,
+        pages: u64,
+        align: Order,
+        within: PageSpan,
+        placement: Placement,
+    ) -> (Option<PageSpan>, Seq) {
+        self.validated(|root| self.nodes.find_gap(root, pages, align, within, placement))
+    }
+
+    /// Reads until nothing was changed meanwhile; the module's comment has the argument. `read`
+    /// is bounded whatever it finds. Changes are short and never wait, so retrying ends.
+    #[inline]
+    fn validated<T>(&self, read: impl Fn(Root) -> T) -> (T, Seq) {
+        loop {
+            let seq = self.tree.seq.load(Ordering::Acquire);
+            if seq & 1 == 0 {
+                let answer = read(self.tree.root());
+                if self.tree.seq.load(Ordering::Acquire) == seq {
+                    return (answer, Seq(seq));
+                }
+            }
+            spin_loop();
+        }
+    }
+}
+
+/// The areas that have a page in a span; see [`TreeReader::overlapping`].
+pub struct Overlapping<'a, H, const CAP: usize = NODE_ENTRIES> {
+    reader: TreeReader<'a, H, CAP>,
+    left: PageSpan,
+}
+
+impl<H: Hardware, const CAP: usize> Iterator for Overlapping<'_, H, CAP> {
+    type Item = Area;
+
+    fn next(&mut self) -> Option<Area> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let area = self.reader.next_at_or_after(self.left.start).0?;
+        if area.span.end <= self.left.start {
+            return None; // Only a damaged tree answers so; going on would not end.
+        }
+        self.left.start = area.span.end;
+        (area.span.start < self.left.end).then_some(area)
+    }
+}

@@ -1,0 +1,151 @@
+//! One address space, and the view through which it is worked on.
+
+use core::marker::PhantomData;
+
+use quire_arch::{Arch, Level};
+use quire_hw::Hardware;
+use quire_units::{Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
+
+use super::OptOut;
+use super::tree::{AreaTree, TreeReader};
+use crate::phys::Meta;
+use crate::stats::SpaceCounters;
+use crate::sync::{AtomicU32, Ordering};
+use crate::table::{Tables, Target, What};
+
+/// An address space: its areas, the root of its page tables, and who runs in it.
+///
+/// The embedder owns the value and gives it back to
+/// [`Mm::destroy`](crate::engine::Mm::destroy); dropping it instead leaks its memory.
+#[must_use = "a space that is dropped leaks its memory; destroy it"]
+pub struct Space<A> {
+    pub(crate) areas: AreaTree,
+    root: Pfn,
+    asid: Asid,
+    window: PageSpan,
+    cpus: CpuSet,
+    opt_out: AtomicU32,
+    pub(crate) counters: SpaceCounters,
+    arch: PhantomData<A>,
+}
+
+impl<A: Arch> Space<A> {
+    /// A space without areas, over the tables under `root`.
+    pub(crate) fn new(root: Pfn, asid: Asid, window: PageSpan) -> Self {
+        Self {
+            areas: AreaTree::new(),
+            root,
+            asid,
+            window,
+            cpus: CpuSet::new(),
+            opt_out: AtomicU32::new(0),
+            counters: SpaceCounters::default(),
+            arch: PhantomData,
+        }
+    }
+
+    /// The frame of the top-level table, for the CPU's root register.
+    #[inline]
+    pub fn root(&self) -> Pfn {
+        self.root
+    }
+
+    /// The tag of its translations.
+    #[inline]
+    pub fn asid(&self) -> Asid {
+        self.asid
+    }
+
+    /// The pages in which areas are placed where the program does not say.
+    #[inline]
+    pub fn window(&self) -> PageSpan {
+        self.window
+    }
+
+    /// Tells that `cpu` is about to use the space: call it before the root register is written.
+    /// From now on flushes reach that CPU.
+    #[inline]
+    pub fn enter(&self, cpu: CpuId) {
+        self.cpus.insert(cpu);
+    }
+
+    /// Tells that `cpu` holds no translation of the space any more: it has switched away *and*
+    /// flushed the space's tag.
+    #[inline]
+    pub fn leave(&self, cpu: CpuId) {
+        self.cpus.remove(cpu);
+    }
+
+    /// What the process chose about large folios.
+    #[inline]
+    pub fn opt_out(&self) -> OptOut {
+        OptOut::of_number(self.opt_out.load(Ordering::Relaxed))
+    }
+
+    /// Sets what the process chose about large folios.
+    pub fn set_opt_out(&self, choice: OptOut) {
+        self.opt_out.store(choice as u32, Ordering::Relaxed);
+    }
+
+    /// What faults in this space got, by size.
+    pub fn counters(&self) -> &SpaceCounters {
+        &self.counters
+    }
+
+    /// How many areas there are.
+    pub fn area_count(&self) -> u64 {
+        self.areas.count()
+    }
+
+    #[inline]
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target { asid: self.asid, root: self.root, cpus: &self.cpus }
+    }
+
+    /// Whether `span` lies in what a program may map at all.
+    pub(crate) fn may_map(span: PageSpan) -> bool {
+        !span.is_empty() && span.end <= Vpn::new(A::USER_PAGES)
+    }
+}
+
+/// A space with what is needed to work on it. Cheap to make and to copy.
+pub struct View<'a, A, H> {
+    /// The effects.
+    pub hw: &'a H,
+    /// The slots of all frames.
+    pub meta: Meta<'a>,
+    /// The space.
+    pub space: &'a Space<A>,
+}
+
+impl<A, H> Clone for View<'_, A, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, H> Copy for View<'_, A, H> {}
+
+impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
+    /// Its page tables.
+    #[inline]
+    pub fn tables(&self) -> Tables<'a, A, H> {
+        Tables::new(self.hw, self.meta, self.space.root)
+    }
+
+    /// Its areas, to read.
+    #[inline]
+    pub fn areas(&self) -> TreeReader<'a, H> {
+        self.space.areas.reader(self.hw, self.meta)
+    }
+
+    /// Where a stretch of mapped pages that begins at `page` ends, `end` at the latest; `None` when
+    /// `page` is not mapped.
+    pub fn mapped_until(&self, page: Vpn, end: Vpn) -> Option<Vpn> {
+        let locked = self.tables().lock_lowest(page, Level::LAST);
+        match locked.run_in(page, end) {
+            (run, upto) if matches!(run.what, What::Leaf { .. }) => Some(upto),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Counters (row E5): what was done, by size, with Linux's names where Linux has one.
+//!
+//! Each CPU has its own, which it alone changes, so that counting costs an addition and no
+//! shared cache line. A sum over CPUs is exact once they are quiet.
+
+use crate::limits::ORDERS;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What is counted once for the whole system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Event {
+    /// Faults that ended well.
+    Fault,
+    /// Faults for which a leaf was there already.
+    Spurious,
+    /// Faults refused: no area, or not its rights.
+    Refused,
+    /// Plans that no longer held when they were carried out.
+    Stale,
+    /// Entries written that were empty.
+    EntriesMade,
+    /// Entries of leaves given other rights.
+    EntriesChanged,
+    /// Entries of leaves zeroed.
+    EntriesCleared,
+    /// Flushes asked of the hardware.
+    Flush,
+    /// Bytes zeroed for folios.
+    BytesCleared,
+    /// Bytes not zeroed, since they were known to be.
+    BytesKnownZero,
+    /// Large leaves replaced by a table of smaller ones.
+    LeafSplit,
+    /// Page tables made.
+    TableMade,
+    /// Frames given back to the allocator after a flush.
+    FramesFreed,
+}
+
+impl Event {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Event; 13] = [
+        Event::Fault,
+        Event::Spurious,
+        Event::Refused,
+        Event::Stale,
+        Event::EntriesMade,
+        Event::EntriesChanged,
+        Event::EntriesCleared,
+        Event::Flush,
+        Event::BytesCleared,
+        Event::BytesKnownZero,
+        Event::LeafSplit,
+        Event::TableMade,
+        Event::FramesFreed,
+    ];
+
+    /// The counter's name; Linux's in `/proc/vmstat` where there is one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Event::Fault => "pgfault",
+            Event::Spurious => "fault_spurious",
+            Event::Refused => "fault_refused",
+            Event::Stale => "fault_replanned",
+            Event::EntriesMade => "entries_made",
+            Event::EntriesChanged => "entries_changed",
+            Event::EntriesCleared => "entries_cleared",
+            Event::Flush => "tlb_flushes",
+            Event::BytesCleared => "bytes_cleared",
+            Event::BytesKnownZero => "bytes_known_zero",
+            Event::LeafSplit => "thp_split_pmd",
+            Event::TableMade => "tables_made",
+            Event::FramesFreed => "pgfree",
+        }
+    }
+}
+
+/// How many causes a fallback may have.
+pub const CAUSES: usize = 4;
+
+/// One CPU's counters.
+#[repr(align(128))]
+pub struct Counters {
+    events: [AtomicU64; Event::ALL.len()],
+    /// `anon_fault_alloc` of each order: folios that faults mapped.
+    alloc: [AtomicU64; ORDERS],
+    /// `anon_fault_fallback` of each order, by cause.
+    fallback: [[AtomicU64; CAUSES]; ORDERS],
+}
+
+impl Counters {
+    /// All zero.
+    pub fn new() -> Self {
+        let zero = |_| AtomicU64::new(0);
+        Self {
+            events: core::array::from_fn(zero),
+            alloc: core::array::from_fn(zero),
+            fallback: core::array::from_fn(|_| core::array::from_fn(zero)),
+        }
+    }
+
+    /// Counts `count` more of `event`. Only the CPU whose counters these are calls it.
+    #[inline]
+    pub(crate) fn add(&self, event: Event, count: u64) {
+        bump(&self.events[event as usize], count);
+    }
+
+    /// Counts `folios` of `order` that a fault mapped.
+    #[inline]
+    pub(crate) fn alloc(&self, order: usize, folios: u64) {
+        bump(&self.alloc[order], folios);
+    }
+
+    /// Counts a fault that wanted `order` and got less, for cause number `cause`.
+    #[inline]
+    pub(crate) fn fallback(&self, order: usize, cause: usize) {
+        bump(&self.fallback[order][cause], 1);
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An addition by the only writer: no need for an atomic one.
+#[inline]
+fn bump(cell: &AtomicU64, count: u64) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+/// The sum of all CPUs' counters at about one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Totals {
+    events: [u64; Event::ALL.len()],
+    /// Folios that faults mapped, by order (`anon_fault_alloc`).
+    pub alloc: [u64; ORDERS],
+    /// Faults that wanted an order and got less, by order and cause (`anon_fault_fallback` is the
+    /// sum over causes).
+    pub fallback: [[u64; CAUSES]; ORDERS],
+}
+
+impl Totals {
+    /// The sum over `cpus`.
+    pub fn of(cpus: &[Counters]) -> Self {
+        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let sum = |pick: &dyn Fn(&Counters) -> u64| cpus.iter().map(pick).sum();
+        Self {
+            events: core::array::from_fn(|at| sum(&|c| read(&c.events[at]))),
+            alloc: core::array::from_fn(|at| sum(&|c| read(&c.alloc[at]))),
+            fallback: core::array::from_fn(|order| {
+                core::array::from_fn(|cause| sum(&|c| read(&c.fallback[order][cause])))
+            }),
+        }
+    }
+
+    /// How often `event` happened.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+}
+
+/// How many shards a space's counters have.
+const SHARDS: usize = 4;
+
+/// What one space counts, in shards so that its threads do not share a cache line.
+#[derive(Default)]
+pub struct SpaceCounters([Shard; SHARDS]);
+
+#[repr(align(128))]
+struct Shard {
+    alloc: [AtomicU64; ORDERS],
+    fallback: [AtomicU64; ORDERS],
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        let zero = |_| AtomicU64::new(0);
+        Self { alloc: core::array::from_fn(zero), fallback: core::array::from_fn(zero) }
+    }
+}
+
+impl SpaceCounters {
+    #[inline]
+    pub(crate) fn alloc(&self, cpu: usize, order: usize, folios: u64) {
+        self.0[cpu % SHARDS].alloc[order].fetch_add(folios, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn fallback(&self, cpu: usize, order: usize) {
+        self.0[cpu % SHARDS].fallback[order].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Folios that faults in this space mapped, by order.
+    pub fn allocs(&self) -> [u64; ORDERS] {
+        core::array::from_fn(|at| self.0.iter().map(|s| s.alloc[at].load(Ordering::Relaxed)).sum())
+    }
+
+    /// Faults in this space that wanted an order and got less.
+    pub fn fallbacks(&self) -> [u64; ORDERS] {
+        core::array::from_fn(|at| {
+            self.0.iter().map(|s| s.fallback[at].load(Ordering::Relaxed)).sum()
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! What was taken out of a tree and may not be freed before the flush.
+
+use quire_hw::{Flush, Hardware};
+use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
+
+use crate::folio::{Folio, Folios};
+use crate::phys::{Kind, Meta, Phys, State};
+use crate::sync::Ordering;
+
+/// Whose translations to flush.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The space's tag.
+    pub asid: Asid,
+    /// Its top-level table.
+    pub root: Pfn,
+    /// The CPUs that may hold translations of it.
+    pub cpus: &'a CpuSet,
+}
+
+/// How many folios that others hold, too, a gather takes before it must be settled.
+const SHARED_MAX: usize = 32;
+
+/// The end of the chain.
+const NONE: u32 = u32::MAX;
+
+/// What a change took out of a tree: frames in custody, and the translations to flush before they
+/// are let go. Settle it; dropping it leaks the frames (which is safe, and a bug).
+///
+/// Frames that nobody else holds are chained through their own slots, as runs, so that there is no
+/// bound on how much one gather takes, and one flush does for all of it. Only folios that others
+/// hold as well need a record here, since the count may not be dropped before the flush: the other
+/// holder could then free the frames first.
+#[must_use = "settle the gather: its frames are in custody until the flush"]
+#[derive(Debug)]
+pub struct Gather {
+    pages: Option<PageSpan>,
+    stride: Order,
+    tables: bool,
+    first: u32,
+    last: u32,
+    shared: [(Folio, u32); SHARED_MAX],
+    shared_len: usize,
+}
+
+impl Gather {
+    /// Nothing taken yet.
+    pub const fn new() -> Self {
+        let nobody = Folio { head: Pfn::new(0), order: Order::ZERO };
+        Self {
+            pages: None,
+            stride: Order::new(63),
+            tables: false,
+            first: NONE,
+            last: NONE,
+            shared: [(nobody, 0); SHARED_MAX],
+            shared_len: 0,
+        }
+    }
+
+    /// Whether there is nothing to flush and nothing to free.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_none() && !self.tables && self.first == NONE && self.shared_len == 0
+    }
+
+    /// Whether it must be settled before it takes a mapping of a folio that others hold.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.shared_len == SHARED_MAX
+    }
+
+    /// Notes that the translations of `pages`, mapped by blocks of `stride`, are to be flushed.
+    #[inline]
+    pub(super) fn flush(&mut self, pages: PageSpan, stride: Order) {
+        let all = match self.pages {
+            Some(had) => PageSpan::new(had.start.min(pages.start), had.end.max(pages.end)),
+            None => pages,
+        };
+        self.pages = Some(all);
+        self.stride = self.stride.min(stride);
+    }
+
+    /// Takes the mapping of `frames`, all of one folio, whose entries are zero already.
+    ///
+    /// The caller has made sure that it is not full.
+    #[inline]
+    pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
+        let pages = frames.count as u32;
+        if Folios::new(meta).retire(folio, pages) {
+            return self.dead(meta, folio.span());
+        }
+        match self.shared[..self.shared_len].last_mut() {
+            Some((last, count)) if *last == folio => *count += pages,
+            _ => {
+                self.shared[self.shared_len] = (folio, pages);
+                self.shared_len += 1;
+            }
+        }
+    }
+
+    /// Takes a table that has left its tree.
+    pub(super) fn table(&mut self, meta: Meta<'_>, frame: Pfn) {
+        self.tables = true;
+        self.dead(meta, FrameSpan::new(frame, 1));
+    }
+
+    /// Chains frames that nobody else holds, as part of the last run where they follow it.
+    ///
+    /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
+    /// the next run.
+    fn dead(&mut self, meta: Meta<'_>, span: FrameSpan) {
+        if self.last != NONE {
+            let last = meta.at(meta.frame(self.last));
+            let count = last.counts.load(Ordering::Relaxed);
+            if meta.frame(self.last).add(count) == span.start {
+                last.counts.store(count + span.count, Ordering::Relaxed);
+                meta.at(span.start).set_state(State::new(Kind::None, 0));
+                return;
+            }
+        }
+        let slot = meta.at(span.start);
+        slot.counts.store(span.count, Ordering::Relaxed);
+        slot.links[0].store(NONE, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Stray, 0));
+        let index = meta.index(span.start);
+        if self.last == NONE {
+            self.first = index;
+        } else {
+            meta.at(meta.frame(self.last)).links[0].store(index, Ordering::Relaxed);
+        }
+        self.last = index;
+    }
+
+    /// Flushes, then frees what was in custody. Holds no lock and is called with none held.
+    pub fn settle<H: Hardware>(self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
+        let flushed = self.pages.is_some() || self.tables;
+        if flushed {
+            hw.flush(&Flush {
+                asid: target.asid,
+                root: target.root,
+                pages: self.pages,
+                stride: self.stride,
+                tables: self.tables,
+                cpus: target.cpus,
+            });
+        }
+        Settled { flushes: flushed as u64, frames: self.release(phys, hw) }
+    }
+
+    /// Frees what was in custody. The flush is over.
+    fn release<H: Hardware>(self, phys: &Phys<'_>, hw: &H) -> u64 {
+        let meta = phys.meta();
+        let cpu = hw.cpu();
+        let mut freed = 0;
+        let mut next = self.first;
+        while next != NONE {
+            let start = meta.frame(next);
+            let slot = meta.at(start);
+            let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
+            next = slot.links[0].load(Ordering::Relaxed);
+            slot.set_state(State::new(Kind::None, 0));
+            hw.freed(span);
+            freed += span.count;
+            phys.free(cpu, meta.mint(span, false));
+        }
+        for &(folio, pages) in &self.shared[..self.shared_len] {
+            if let Some(run) = Folios::new(meta).unmap(folio, pages) {
+                hw.freed(run.span());
+                freed += run.count();
+                phys.free(cpu, run);
+            }
+        }
+        freed
+    }
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What settling a gather came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settled {
+    /// Flushes asked of the hardware: 0 or 1.
+    pub flushes: u64,
+    /// Frames that became free.
+    pub frames: u64,
+}

@@ -1,0 +1,133 @@
+//! Putting tables and leaves where nothing was.
+
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Order, PageSpan, Pfn, Vpn};
+
+use super::walk::Step;
+use super::{Locked, Place, Tables, What};
+
+/// Marks a leaf whose frames are not folios.
+pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
+
+/// What stopped a change of the tables. What was done before it stays done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// One zeroed frame, to become a table.
+    Table,
+    /// An empty place: something is mapped at this page already.
+    Room(Vpn),
+}
+
+impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
+    /// Makes `run` the lower table that translates `page` below `place`, which a walk returned.
+    ///
+    /// # Errors
+    /// The run, when something else is at that place by now; walk again.
+    pub fn link(&self, place: Place, page: Vpn, run: FrameRun) -> Result<(), FrameRun> {
+        let Some(lower) = place.level.child() else { return Err(run) };
+        let Some(locked) = self.lock(place.frame, place.level, page) else { return Err(run) };
+        let index = locked.index(page);
+        if locked.word(index) != 0 {
+            return Err(run);
+        }
+        let frame = self.adopt(run, lower, Self::base(page, lower));
+        locked.make(index, 1, A::table(frame), 0);
+        Ok(())
+    }
+
+    /// Maps the pages of `span` to as many frames from `frame` on, in leaves as large as both
+    /// numbers' alignment allows. The frames are foreign: not folios and not counted. Device
+    /// memory, a guest's RAM, or whatever else the embedder owns by itself.
+    ///
+    /// `span` shrinks from below by what has been mapped, so that the call can be repeated with
+    /// the missing table in `spare`.
+    ///
+    /// # Errors
+    /// [`Lack::Table`] when a lower table is needed and `spare` is empty; [`Lack::Room`] when a
+    /// page of the span is mapped already.
+    pub fn map(
+        &self,
+        span: &mut PageSpan,
+        frame: &mut Pfn,
+        attrs: Attrs,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<(), Lack> {
+        while !span.is_empty() {
+            let level = self.fitting(*span, *frame);
+            let place = self.walk(span.start, level);
+            if place.level != level {
+                if matches!(A::decode(place.word, place.level), Entry::Leaf { .. }) {
+                    return Err(Lack::Room(span.start));
+                }
+                let run = spare.take().ok_or(Lack::Table)?;
+                *spare = self.link(place, span.start, run).err();
+                continue;
+            }
+            let Some(locked) = self.lock(place.frame, level, span.start) else { continue };
+            let count = locked.extend(*span, *frame, attrs | FOREIGN)?;
+            *span = PageSpan::new(span.start.add(count), span.end);
+            *frame = frame.add(count);
+        }
+        Ok(())
+    }
+
+    /// The level of the largest leaf that `span` and `frame` can begin with.
+    fn fitting(&self, span: PageSpan, frame: Pfn) -> Level {
+        let aligned = (span.start.get() | frame.get()).trailing_zeros().min(63) as u8;
+        let longest = Order::fitting(span.count()).unwrap_or_default();
+        A::leaf_level(Order::new(aligned.min(longest.get())))
+    }
+
+    /// Everything mapped in `span`, run by run, each with its pages: what a table says under its
+    /// lock, one table after the other. Absent stretches are not told.
+    pub fn tell(&self, span: PageSpan, mut hear: impl FnMut(PageSpan, Level, What)) {
+        self.each(span, |locked, part| -> Step<()> {
+            let mut at = part.start;
+            while at < part.end {
+                let (run, end) = locked.run_in(at, part.end);
+                match run.what {
+                    What::Table(_) => return Step::To(at),
+                    What::Absent => {}
+                    what => hear(PageSpan::new(at, end), locked.level(), what),
+                }
+                at = end;
+            }
+            Step::To(at)
+        });
+    }
+}
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Maps as much of `span` to the frames from `frame` on as this table takes, in leaves of its
+    /// level. How many pages that are.
+    fn extend(&self, span: PageSpan, frame: Pfn, attrs: Attrs) -> Result<u64, Lack> {
+        let index = self.index(span.start);
+        let block = A::order(self.level());
+        let within = span.intersect(self.reach()).count() >> block.get();
+        let run = self.run(index, index + within as usize);
+        if run.what != What::Absent {
+            return Err(Lack::Room(self.page(index)));
+        }
+        self.put(index, run.count, frame, attrs);
+        Ok((run.count as u64) << block.get())
+    }
+
+    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on.
+    #[inline]
+    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
+        let level = self.level();
+        self.make(index, count, A::leaf(frame, level, attrs), A::step(level));
+    }
+
+    /// The run at `page`, and the page after it or `end`, whichever comes first.
+    #[inline]
+    pub fn run_in(&self, page: Vpn, end: Vpn) -> (super::Run, Vpn) {
+        let block = A::order(self.level());
+        let entries = A::entries(self.level());
+        let left = end.get().div_ceil(block.pages()) - (page.get() >> block.get());
+        let index = self.index(page);
+        let run = self.run(index, entries.min(index + left as usize));
+        (run, self.page(run.index + run.count).min(end))
+    }
+}

@@ -1,0 +1,48 @@
+//! Page tables: walk, lock, and change them by runs.
+//!
+//! **Owns** table frames and the words in them. **Key types**: [`Tables`] (one space's tree, a
+//! view), [`Locked`] (one table, locked), [`Run`] (consecutive entries in one state), [`Gather`]
+//! (what was taken out and may not be freed before a flush).
+//!
+//! ## Lock, then ask
+//! A walk takes no lock and holds nothing: it loads words, and the table it arrives at may have
+//! been freed, or be another space's by now. That is harmless, since nothing is decided on the
+//! way: whoever wants to act locks the frame it arrived at, *whatever that frame is now*, and asks
+//! its slot who it is: a page table? of this root? of this level? translating this page? Only if
+//! all four hold is the lock kept; else the walk begins anew. A table leaves its tree only with
+//! its own lock held, so what is asked under the lock stays true.
+//!
+//! ```text
+//!   root ──► … ──► [ table, level L, base B ]      walk: loads only
+//!                          │ lock the frame
+//!                          ▼
+//!            kind = Table, root = R, level = L, base = B ?   ── no ─► walk again
+//!                          │ yes
+//!                          ▼
+//!                    change a run of its words
+//! ```
+//!
+//! Locks are taken top-down, a parent before its child. No flush happens under a lock, but for
+//! break-before-make, which only ISAs demand that flush without the help of other CPUs.
+//!
+//! **Never** knows areas or policy; never frees what it took out before the flush.
+//! **Next room**: `space`.
+
+mod change;
+mod gather;
+mod lock;
+mod map;
+mod run;
+mod split;
+mod take;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use gather::{Gather, Target};
+pub use lock::Locked;
+pub use map::Lack;
+pub use run::{Run, What};
+pub use take::Took;
+pub use walk::{Place, Tables};

@@ -1,0 +1,176 @@
+//! Taking leaves and tables out of a tree.
+
+use quire_arch::{Arch, Level};
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+
+use super::walk::Step;
+use super::map::FOREIGN;
+use super::{Gather, Locked, Tables, What};
+use crate::folio::Folios;
+
+/// How far a [`take`](Tables::take) came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Took {
+    /// All before this page is taken. Short of the span's end, the gather is full: settle it and
+    /// go on from here with another.
+    pub upto: Vpn,
+    /// Entries that were zeroed.
+    pub entries: u64,
+    /// Whether it stopped since a leaf reaches across the end of the span, or across this page:
+    /// [`isolate`](Tables::isolate) first.
+    pub straddles: bool,
+    /// Whether a table became empty, so that [`prune`](Tables::prune) finds something.
+    pub emptied: bool,
+}
+
+impl<A: Arch, H: Hardware> Tables<'_, A, H> {
+    /// Takes every leaf of `span` out of the tree and into `gather`, up to one that reaches across
+    /// an end of the span.
+    pub fn take(&self, span: PageSpan, gather: &mut Gather) -> Took {
+        let mut took = Took { upto: span.end, entries: 0, straddles: false, emptied: false };
+        let stopped = self.each(span, |locked, part| {
+            let step = self.take_part(locked, part, gather, &mut took);
+            took.emptied |= locked.present() == 0;
+            step
+        });
+        took.upto = stopped.unwrap_or(span.end);
+        took
+    }
+
+    fn take_part(
+        &self,
+        locked: &Locked<'_, A, H>,
+        part: PageSpan,
+        gather: &mut Gather,
+        took: &mut Took,
+    ) -> Step<Vpn> {
+        let mut at = part.start;
+        while at < part.end {
+            let (run, end) = locked.run_in(at, part.end);
+            match run.what {
+                What::Absent => {}
+                What::Table(_) => return Step::To(at),
+                What::Marker(_) => {
+                    locked.clear(run.index, run.count);
+                    took.entries += run.count as u64;
+                }
+                What::Leaf { frame, attrs, .. } => {
+                    let pages = locked.pages(&run);
+                    if pages != PageSpan::new(at, end) {
+                        took.straddles = true;
+                        return Step::Stop(at);
+                    }
+                    let taken = if attrs.contains(FOREIGN) {
+                        locked.clear(run.index, run.count);
+                        pages.count()
+                    } else {
+                        self.take_folios(locked, pages, frame, gather)
+                    };
+                    gather.flush(PageSpan::new(at, at.add(taken)), A::order(locked.level()));
+                    took.entries += taken >> A::order(locked.level()).get();
+                    if taken < pages.count() {
+                        return Step::Stop(at.add(taken));
+                    }
+                }
+            }
+            at = end;
+        }
+        Step::To(at)
+    }
+
+    /// Takes a run of leaves, folio by folio; how many pages until the gather was full.
+    fn take_folios(
+        &self,
+        locked: &Locked<'_, A, H>,
+        pages: PageSpan,
+        frame: Pfn,
+        gather: &mut Gather,
+    ) -> u64 {
+        let folios = Folios::new(self.meta);
+        let block = A::order(locked.level());
+        let mut left = FrameSpan::new(frame, pages.count());
+        let mut index = locked.index(pages.start);
+        while left.count > 0 && !gather.is_full() {
+            let Some(folio) = folios.of(left.start) else {
+                debug_assert!(false, "only foreign leaves map frames that are no folio's");
+                break;
+            };
+            let piece = folio.part_of(left);
+            let entries = (piece.count >> block.get()) as usize;
+            locked.clear(index, entries);
+            gather.mapping(self.meta, folio, piece);
+            index += entries;
+            left = FrameSpan::new(piece.end(), left.count - piece.count);
+        }
+        pages.count() - left.count
+    }
+
+    /// Takes out of the tree, and into `gather`, every table that is empty and translates nothing
+    /// outside `span`.
+    pub fn prune(&self, span: PageSpan, gather: &mut Gather) {
+        let mut lower = Level::LAST;
+        while lower != A::ROOT {
+            let upper = lower.parent();
+            let mut at = span.start;
+            let mut found = false;
+            while at < span.end {
+                let place = self.walk(at, upper);
+                let end = Self::reach(at, place.level).end.min(span.end);
+                if place.level == upper
+                    && let Some(locked) = self.lock(place.frame, upper, at)
+                {
+                    found |= self.prune_part(&locked, PageSpan::new(at, end), gather);
+                    at = end;
+                } else if place.level.is_above(upper) {
+                    let block = A::order(place.level).pages();
+                    at = at.align_down(block).add(block);
+                }
+            }
+            if !found {
+                return;
+            }
+            lower = upper;
+        }
+    }
+
+    /// Unlinks the empty tables that entries of `part` point at.
+    fn prune_part(
+        &self,
+        locked: &Locked<'_, A, H>,
+        part: PageSpan,
+        gather: &mut Gather,
+    ) -> bool {
+        let Some(lower) = locked.level().child() else { return false };
+        let block = A::order(locked.level()).pages();
+        let mut found = false;
+        let mut at = match part.start.align_up(block) {
+            Some(page) => page,
+            None => return false,
+        };
+        while at.get() + block <= part.end.get() {
+            let index = locked.index(at);
+            if let What::Table(frame) = locked.run(index, index + 1).what
+                && let Some(child) = self.lock(frame, lower, at)
+                && child.present() == 0
+            {
+                locked.clear(index, 1);
+                gather.flush(PageSpan::new(at, at.add(block)), A::order(locked.level()));
+                let lock = child.into_stray();
+                gather.table(self.meta, lock.frame());
+                found = true;
+            }
+            at = at.add(block);
+        }
+        found
+    }
+
+    /// Ends the tree, which is empty: no CPU uses it any more. Its root goes into `gather`.
+    pub fn fell(self, gather: &mut Gather) {
+        if let Some(locked) = self.lock(self.root, A::ROOT, Vpn::new(0)) {
+            debug_assert_eq!(locked.present(), 0);
+            let lock = locked.into_stray();
+            gather.table(self.meta, lock.frame());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Walking down a tree of tables without a lock.
+
+use core::marker::PhantomData;
+
+use quire_arch::{Arch, Entry, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{PageSpan, Pfn, Vpn};
+
+use super::Locked;
+use crate::phys::{Kind, Meta};
+use crate::sync::Ordering;
+
+/// One tree of page tables: a view that is cheap to make and to copy.
+pub struct Tables<'a, A, H> {
+    pub(super) hw: &'a H,
+    pub(super) meta: Meta<'a>,
+    pub(super) root: Pfn,
+    arch: PhantomData<A>,
+}
+
+impl<A, H> Clone for Tables<'_, A, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, H> Copy for Tables<'_, A, H> {}
+
+/// Where a walk ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The table.
+    pub frame: Pfn,
+    /// Its level.
+    pub level: Level,
+    /// The word found in it.
+    pub word: u64,
+}
+
+impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
+    /// The tree under `root`, which [`found`](Self::found) has made.
+    #[inline]
+    pub(crate) fn new(hw: &'a H, meta: Meta<'a>, root: Pfn) -> Self {
+        Self { hw, meta, root, arch: PhantomData }
+    }
+
+    /// Makes the one frame of `run` the root of a new tree. Its words are zero, but for those
+    /// beyond the user half of the address space, which belong to the embedder.
+    pub fn found(hw: &'a H, meta: Meta<'a>, run: FrameRun) -> Self {
+        let tables = Self::new(hw, meta, run.start());
+        tables.adopt(run, A::ROOT, Vpn::new(0));
+        tables
+    }
+
+    /// The frame of the top-level table.
+    #[inline]
+    pub fn root(&self) -> Pfn {
+        self.root
+    }
+
+    /// Records the one frame of `run` as a table of this tree.
+    pub(super) fn adopt(&self, run: FrameRun, level: Level, base: Vpn) -> Pfn {
+        let slot = self.meta.at(run.start());
+        slot.owner.store(base.get(), Ordering::Relaxed);
+        slot.links[0].store(self.meta.index(self.root), Ordering::Relaxed);
+        self.meta.adopt(run, Kind::Table, level.index() as u8)
+    }
+
+    /// The first page that the table of `level` which translates `page` translates.
+    #[inline]
+    pub(super) fn base(page: Vpn, level: Level) -> Vpn {
+        page.align_down(A::order(level).pages() * A::entries(level) as u64)
+    }
+
+    /// The pages that the table of `level` which translates `page` translates.
+    #[inline]
+    pub(super) fn reach(page: Vpn, level: Level) -> PageSpan {
+        let start = Self::base(page, level);
+        PageSpan::new(start, start.add(A::order(level).pages() * A::entries(level) as u64))
+    }
+
+    /// The lowest table that translates `page`, but not below `least`, and its word for the page.
+    /// A hint: it may be out of date, so lock the table and ask before acting.
+    #[inline]
+    pub fn walk(&self, page: Vpn, least: Level) -> Place {
+        let mut frame = self.root;
+        let mut level = A::ROOT;
+        loop {
+            let word = self.hw.load(frame, A::index(page, level));
+            let place = Place { frame, level, word };
+            if level == least {
+                return place;
+            }
+            match (A::decode(word, level), level.child()) {
+                (Entry::Table(lower), Some(child)) => (frame, level) = (lower, child),
+                _ => return place,
+            }
+        }
+    }
+
+    /// Locks the table at `frame` if it is this tree's table of `level` which translates `page`.
+    #[inline]
+    pub fn lock(&self, frame: Pfn, level: Level, page: Vpn) -> Option<Locked<'a, A, H>> {
+        let base = Self::base(page, level);
+        let lock = self.meta.lock(frame)?.words()?;
+        let slot = lock.slot();
+        let state = slot.state();
+        let is_it = state.kind() == Kind::Table
+            && state.order() as usize == level.index()
+            && slot.owner.load(Ordering::Relaxed) == base.get()
+            && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root);
+        is_it.then(|| Locked::new(self.hw, lock, level, base))
+    }
+
+    /// Locks the lowest table that translates `page`, but not below `least`.
+    pub fn lock_lowest(&self, page: Vpn, least: Level) -> Locked<'a, A, H> {
+        loop {
+            let place = self.walk(page, least);
+            if let Some(locked) = self.lock(place.frame, place.level, page) {
+                // The word may have become a lower table before the lock was taken.
+                let word = locked.word(locked.index(page));
+                let deeper = matches!(A::decode(word, place.level), Entry::Table(_));
+                if place.level == least || !deeper {
+                    return locked;
+                }
+            }
+        }
+    }
+
+    /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that
+    /// part. `act` answers how far it came: a table's own entries that point at lower tables are
+    /// not its business, and it stops there; the lower table comes next. Ascending; ends where
+    /// `act` breaks off.
+    pub fn each<R>(
+        &self,
+        span: PageSpan,
+        mut act: impl FnMut(&Locked<'a, A, H>, PageSpan) -> Step<R>,
+    ) -> Option<R> {
+        let mut at = span.start;
+        while at < span.end {
+            let locked = self.lock_lowest(at, Level::LAST);
+            let part = PageSpan::new(at, span.end).intersect(locked.reach());
+            match act(&locked, part) {
+                Step::To(page) => at = page,
+                Step::Stop(result) => return Some(result),
+            }
+        }
+        None
+    }
+}
+
+/// What a visit to a table came to.
+pub enum Step<R> {
+    /// All before this page is done.
+    To(Vpn),
+    /// Break off.
+    Stop(R),
+}

@@ -1,0 +1,116 @@
+//! The areas of an address space as one would write them down without thinking of speed: a map
+//! from each page to an area of that one page. There are no nodes, no splits and no merges; what
+//! belongs together is put together when it is asked for.
+
+use std::collections::BTreeMap;
+
+use quire::space::area::Area;
+use quire::space::tree::Placement;
+use quire_units::{Order, PageSpan, Vpn};
+
+/// Areas, a page at a time.
+#[derive(Clone, Debug, Default)]
+pub struct NaiveAreas {
+    pages: BTreeMap<u64, Area>,
+}
+
+fn pages_of(span: PageSpan) -> impl Iterator<Item = u64> {
+    span.start.get()..span.end.get()
+}
+
+fn one_page(area: Area, page: u64) -> Area {
+    let page = Vpn::new(page);
+    area.clipped(PageSpan::new(page, page.add(1)))
+}
+
+/// The longest areas that the pages in ascending order make.
+fn merged(pages: impl Iterator<Item = Area>) -> Vec<Area> {
+    let mut areas: Vec<Area> = Vec::new();
+    for page in pages {
+        match areas.last_mut() {
+            Some(last) if last.can_merge(&page) => last.span.end = page.span.end,
+            _ => areas.push(page),
+        }
+    }
+    areas
+}
+
+impl NaiveAreas {
+    /// No areas.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Maps the pages of `area`; `false`, and nothing is mapped, if one of them is taken.
+    pub fn set(&mut self, area: Area) -> bool {
+        let free = pages_of(area.span).all(|page| !self.pages.contains_key(&page));
+        if free {
+            self.pages.extend(pages_of(area.span).map(|page| (page, one_page(area, page))));
+        }
+        free
+    }
+
+    /// Unmaps the pages of `span`; what they were.
+    pub fn cut(&mut self, span: PageSpan) -> Vec<Area> {
+        merged(pages_of(span).filter_map(|page| self.pages.remove(&page)))
+    }
+
+    /// Maps the pages of `area`, whatever was there; what was there.
+    pub fn replace(&mut self, area: Area) -> Vec<Area> {
+        let taken = self.cut(area.span);
+        self.set(area);
+        taken
+    }
+
+    /// Gives each mapped page of `span` the rights and flags that `update` answers with.
+    pub fn update(&mut self, span: PageSpan, update: impl Fn(Area) -> Area) {
+        for (_, page) in self.pages.range_mut(span.start.get()..span.end.get()) {
+            let Area { prot, most, flags, .. } = update(*page);
+            *page = Area { prot, most, flags, ..*page };
+        }
+    }
+
+    /// The area of one page that holds `page`.
+    pub fn page(&self, page: Vpn) -> Option<Area> {
+        self.pages.get(&page.get()).copied()
+    }
+
+    /// All areas, ascending, as long as they can be.
+    pub fn areas(&self) -> Vec<Area> {
+        merged(self.pages.values().copied())
+    }
+
+    /// The stretches of free pages in `within`, ascending, as long as they can be.
+    pub fn gaps(&self, within: PageSpan) -> Vec<PageSpan> {
+        let mut gaps: Vec<PageSpan> = Vec::new();
+        for page in pages_of(within).filter(|page| !self.pages.contains_key(page)).map(Vpn::new) {
+            match gaps.last_mut() {
+                Some(last) if last.end == page => last.end = page.add(1),
+                _ => gaps.push(PageSpan::new(page, page.add(1))),
+            }
+        }
+        gaps
+    }
+
+    /// The lowest or highest `pages` free pages in `within` that begin at a multiple of `align`.
+    pub fn find_gap(
+        &self,
+        pages: u64,
+        align: Order,
+        within: PageSpan,
+        placement: Placement,
+    ) -> Option<PageSpan> {
+        let free = |start: &u64| {
+            let place = start.is_multiple_of(align.pages())
+                && pages_of(PageSpan::at(Vpn::new(*start), pages)?)
+                    .all(|page| !self.pages.contains_key(&page));
+            place.then_some(PageSpan::at(Vpn::new(*start), pages)?)
+        };
+        let last = within.end.get().checked_sub(pages)?;
+        let mut starts = within.start.get()..last + 1;
+        match placement {
+            Placement::BottomUp => starts.find_map(|start| free(&start)),
+            Placement::TopDown => starts.rev().find_map(|start| free(&start)),
+        }
+    }
+}

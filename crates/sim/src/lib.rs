@@ -1,0 +1,4 @@
+//! Naive models and operation sequences.
+pub mod areas;
+pub mod phys;
+pub mod system;

@@ -1,0 +1,108 @@
+//! All checks, in the order in which a failure is cheapest to learn of. `make test` runs this.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::setup::{self, BARE_TARGETS};
+use crate::steps::{Missing, Steps};
+use crate::tidy;
+
+/// The crates that are built without an operating system.
+const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire"];
+
+/// Runs every check in the workspace at `root`; returns whether all that ran passed.
+pub fn run(root: &Path) -> bool {
+    let mut steps = Steps::new(root);
+    house_rules(root, &mut steps);
+    style(&mut steps);
+    host(root, &mut steps);
+    models(root, &mut steps);
+    bare(root, &mut steps);
+    emulated(root, &mut steps);
+    steps.finish()
+}
+
+fn house_rules(root: &Path, steps: &mut Steps) {
+    let start = Instant::now();
+    let findings = match tidy::check(root) {
+        Ok(findings) => findings.iter().map(ToString::to_string).collect(),
+        Err(error) => vec![error],
+    };
+    steps.note("tidy", start, &findings);
+}
+
+fn style(steps: &mut Steps) {
+    match setup::component("fmt", "rustfmt") {
+        Ok(()) => drop(steps.run("format", cargo(&["fmt", "--all", "--check", "--", "--color=never"]))),
+        Err(missing) => steps.skip("format", &missing),
+    }
+    match setup::component("clippy", "clippy") {
+        Ok(()) => {
+            let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+            steps.run("clippy", cargo(&words));
+        }
+        Err(missing) => steps.skip("clippy", &missing),
+    }
+}
+
+fn host(root: &Path, steps: &mut Steps) {
+    steps.run("tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    if root.join("crates/mm/examples/embed.rs").is_file() {
+        steps.run("example", cargo(&["run", "--package", "quire", "--example", "embed"]));
+    }
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    steps.run("documentation", doc);
+}
+
+/// The tests that run under a model checker, in every order of the threads' steps.
+fn models(root: &Path, steps: &mut Steps) {
+    let mut test = cargo(&["test", "--release", "--package", "quire", "--lib", "loom"]);
+    test.env("RUSTFLAGS", "--cfg loom");
+    test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("loom"));
+    // Three switches away from a running thread find what is found in practice; all orders of
+    // longer models would take hours.
+    test.env("LOOM_MAX_PREEMPTIONS", "3");
+    steps.run("models", test);
+}
+
+fn bare(root: &Path, steps: &mut Steps) {
+    let compiler = match setup::bare(root) {
+        Ok(compiler) => compiler,
+        Err(missing) => {
+            for target in BARE_TARGETS {
+                steps.skip(&format!("build {target}"), &missing);
+            }
+            return;
+        }
+    };
+    for target in BARE_TARGETS {
+        let mut build = compiler.cargo(root);
+        build.args(["build", "--locked", "--target", target]);
+        for package in NO_STD {
+            build.args(["--package", package]);
+        }
+        steps.run(&format!("build {target}"), build);
+    }
+}
+
+fn emulated(root: &Path, steps: &mut Steps) {
+    let script = root.join("scripts/emulate.sh");
+    if !script.is_file() {
+        let sentence = "scripts/emulate.sh is not in this tree.".to_owned();
+        return steps.skip("emulated", &Missing { sentence, attempted: false });
+    }
+    if let Err(missing) = setup::emulators() {
+        return steps.skip("emulated", &missing);
+    }
+    let mut command = Command::new("bash");
+    command.arg(script);
+    steps.run("emulated", command);
+}
+
+fn cargo(words: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(words);
+    cargo
+}

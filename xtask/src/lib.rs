@@ -1,0 +1,13 @@
+//! House rules, setup and continuous integration of the Quire workspace.
+//!
+//! * [`tidy`] reads every source file and every document and reports what breaks a house rule.
+//! * [`setup`] finds the tools that the other parts need, and installs what it can.
+//! * [`ci`] runs all checks, one step after the other, and sums them up (`make test`).
+//! * [`job`] runs the benches and writes the report (`make run`).
+//! * [`steps`] is how a step is run, timed and told.
+
+pub mod tidy;
+pub mod setup;
+pub mod steps;
+pub mod ci;
+pub mod job;

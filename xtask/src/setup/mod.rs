@@ -1,0 +1,15 @@
+//! Finds the tools that tests and benches need, and installs what this machine lets us install.
+//!
+//! Nothing here is needed to use the library. What cannot be had is skipped with one sentence that
+//! says how to get it. `QUIRE_INSTALL=no` in the environment keeps the machine as it is.
+
+mod apt;
+mod bare;
+mod emulator;
+mod rustup;
+mod show;
+
+pub use bare::{BARE_TARGETS, Compiler, bare};
+pub use emulator::{Emulators, emulators};
+pub use rustup::component;
+pub use show::run;

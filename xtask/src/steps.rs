@@ -1,0 +1,218 @@
+//! Steps: run, timed, told in one line each, summed up at the end.
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Why something cannot be had on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// The reason, as one sentence that says how to get it.
+    pub sentence: String,
+    /// An attempt to install it was possible and failed. On CI that is an error.
+    pub attempted: bool,
+}
+
+/// How many checks passed and failed in a step. A step that is no test suite counts as one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Checks that passed.
+    pub passed: u64,
+    /// Checks that failed.
+    pub failed: u64,
+    /// Checks that could not be run here.
+    pub skipped: u64,
+}
+
+/// The steps of one run.
+#[derive(Debug)]
+pub struct Steps {
+    root: PathBuf,
+    logs: PathBuf,
+    on_ci: bool,
+    total: Tally,
+}
+
+/// How much of a failed step's output is shown; all of it is in the log.
+const TAIL_LINES: usize = 120;
+
+/// How a script says in its last line that it cannot run here; the reason follows.
+const SKIPPED: &str = "skipped: ";
+
+impl Steps {
+    /// No steps yet. Logs go to the build directory of the workspace at `root`.
+    pub fn new(root: &Path) -> Self {
+        let logs = build_dir(root).join("steps");
+        let on_ci = std::env::var("CI").is_ok_and(|value| !matches!(&*value, "" | "false" | "0"));
+        Self { root: root.to_path_buf(), logs, on_ci, total: Tally::default() }
+    }
+
+    /// Runs `command` as the step `name`, and says how it went. Returns whether it passed.
+    pub fn run(&mut self, name: &str, mut command: Command) -> bool {
+        announce(name);
+        let start = Instant::now();
+        let log = self.logs.join(format!("{}.log", name.replace(|c: char| !is_plain(c), "-")));
+        command.current_dir(&self.root).stdin(Stdio::null());
+        let status =
+            fs::create_dir_all(&self.logs).and_then(|()| File::create(&log)).and_then(|file| {
+                let copy = file.try_clone()?;
+                command.stdout(file).stderr(copy).status()
+            });
+        let seconds = start.elapsed().as_secs_f64();
+        let output = fs::read(&log).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        match status {
+            Ok(status) => {
+                let reason = output.lines().last().and_then(|line| line.strip_prefix(SKIPPED));
+                if let (true, Some(reason)) = (status.success(), reason) {
+                    self.total.skipped += 1;
+                    tell(name, "skipped", Some(seconds), reason);
+                    return true;
+                }
+                let tally = tally(&output, status.success());
+                self.add(name, tally, seconds);
+                if tally.failed > 0 {
+                    show(&output, &log);
+                }
+                tally.failed == 0
+            }
+            Err(error) => {
+                let program = command.get_program().to_string_lossy().into_owned();
+                self.total.failed += 1;
+                tell(name, "FAILED", Some(seconds), &format!("{program}: {error}"));
+                false
+            }
+        }
+    }
+
+    /// A step that was done here and not by another program.
+    pub fn note(&mut self, name: &str, start: Instant, failures: &[String]) {
+        let tally = match failures.is_empty() {
+            true => Tally { passed: 1, ..Tally::default() },
+            false => Tally { failed: 1, ..Tally::default() },
+        };
+        self.add(name, tally, start.elapsed().as_secs_f64());
+        for failure in failures {
+            println!("    {failure}");
+        }
+    }
+
+    /// A step that cannot run here. On CI it fails if what it needs should have been installed.
+    pub fn skip(&mut self, name: &str, missing: &Missing) {
+        let fails = self.on_ci && missing.attempted;
+        let word = if fails { "FAILED" } else { "skipped" };
+        self.total.failed += u64::from(fails);
+        self.total.skipped += u64::from(!fails);
+        tell(name, word, None, &missing.sentence);
+    }
+
+    /// Prints the sum. Returns whether nothing failed.
+    pub fn finish(&self) -> bool {
+        let Tally { passed, failed, skipped } = self.total;
+        println!();
+        match skipped {
+            0 => println!("{passed} passed, {failed} failed"),
+            _ => println!("{passed} passed, {failed} failed, {skipped} skipped"),
+        }
+        failed == 0
+    }
+
+    fn add(&mut self, name: &str, tally: Tally, seconds: f64) {
+        self.total.passed += tally.passed;
+        self.total.failed += tally.failed;
+        self.total.skipped += tally.skipped;
+        let word = if tally.failed == 0 { "passed" } else { "FAILED" };
+        let count = match tally.passed + tally.failed {
+            0 | 1 => String::new(),
+            _ if tally.failed == 0 => format!("{} tests", tally.passed),
+            count => format!("{} of {count} tests failed", tally.failed),
+        };
+        tell(name, word, Some(seconds), &count);
+    }
+}
+
+/// What a step's output says about its tests: the sums of all `test result:` lines, or one check
+/// that went as the exit status says.
+pub fn tally(output: &str, success: bool) -> Tally {
+    let mut sum = Tally::default();
+    for line in output.lines().filter(|line| line.starts_with("test result:")) {
+        let mut before = "";
+        for word in line.split([' ', ';', '.']).filter(|word| !word.is_empty()) {
+            let count = before.parse().unwrap_or(0);
+            match word {
+                "passed" => sum.passed += count,
+                "failed" => sum.failed += count,
+                _ => {}
+            }
+            before = word;
+        }
+    }
+    match success {
+        true if sum.passed == 0 => sum.passed = 1,
+        false if sum.failed == 0 => sum.failed = 1,
+        _ => {}
+    }
+    sum
+}
+
+/// Where cargo builds the workspace at `root`.
+pub fn build_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// Says on a terminal what is running now; the line is written over by the result.
+fn announce(name: &str) {
+    if std::io::stdout().is_terminal() {
+        print!("{name} ...\r");
+        // A terminal that does not take the line will not take the result either.
+        let _ = std::io::stdout().flush();
+    }
+}
+
+fn tell(name: &str, word: &str, seconds: Option<f64>, note: &str) {
+    let time = seconds.map_or_else(String::new, |seconds| format!("{seconds:.1} s"));
+    println!("{}", format!("{name:<32} {word:<8} {time:>8}  {note}").trim_end());
+}
+
+fn show(output: &str, log: &Path) {
+    let lines: Vec<&str> = output.lines().collect();
+    let from = lines.len().saturating_sub(TAIL_LINES);
+    if from > 0 {
+        println!("    (the first {from} lines are in {})", log.display());
+    }
+    for line in &lines[from..] {
+        println!("    {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_all_suites_add_up() {
+        let output = "\
+            test a ... ok\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; finished in 0.10s\n\
+            test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out\n";
+        assert_eq!(tally(output, false), Tally { passed: 15, failed: 2, skipped: 0 });
+    }
+
+    #[test]
+    fn a_step_without_tests_counts_as_one() {
+        assert_eq!(tally("", true), Tally { passed: 1, ..Tally::default() });
+        assert_eq!(tally("error: no", false), Tally { failed: 1, ..Tally::default() });
+    }
+
+    #[test]
+    fn a_suite_that_does_not_compile_fails_although_others_passed() {
+        let output = "test result: ok. 5 passed; 0 failed\nerror: could not compile";
+        assert_eq!(tally(output, false), Tally { passed: 5, failed: 1, skipped: 0 });
+    }
+}
