@@ -34,7 +34,9 @@ oldest=$(printf '%s\n%s\n' "$needed" "${have:-0}" | sort -V | head -n 1)
 command -v cc >/dev/null || install gcc libc6-dev ||
     die "Quire needs a C linker called cc: install gcc or clang, then run this again."
 
+# Without a network, what this machine's own builds need may still be in the cache.
+host=$(rustc -vV | sed -n 's/^host: //p')
 cargo fetch --quiet --locked 2>/dev/null </dev/null ||
-    cargo fetch --quiet --locked --offline 2>/dev/null </dev/null ||
+    cargo fetch --quiet --locked --offline --target "$host" 2>/dev/null </dev/null ||
     cargo fetch --locked </dev/null ||
     die "The crates that Quire depends on are neither in cargo's cache nor to be fetched."

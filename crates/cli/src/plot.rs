@@ -144,6 +144,7 @@ fn mesh(chart: &mut Chart<'_>, y_label: &str, x_labels: usize) -> Result<()> {
         .x_labels(x_labels)
         .x_label_formatter(&size_label)
         .y_labels(7)
+        .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
         .draw()
         .map_err(failed)
 }
@@ -177,8 +178,8 @@ fn draw_line(chart: &mut Chart<'_>, line: &Line, color: RGBColor) -> Result<()> 
 pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<String> {
     let height = |bar: &Bar| bar.parts.iter().map(|p| p.0).sum::<f64>();
     let top = groups.iter().flat_map(|g| &g.1).map(height).fold(0.0, f64::max) * 1.12;
-    // A group is as wide as its bars and one more for the gap.
-    let width = |bars: &[Bar]| bars.len() as f64 + 1.0;
+    // A group is as wide as its bars and one more for the gap; single bars are not stretched.
+    let width = |bars: &[Bar]| bars.len().max(3) as f64 + 1.0;
     let total: f64 = groups.iter().map(|(_, bars)| width(bars)).sum();
     if top <= 0.0 {
         return Err(anyhow!("no bars"));
@@ -193,14 +194,15 @@ pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<Strin
             .build_cartesian_2d(0.0..total, 0.0..top)
             .map_err(failed)?;
         bar_mesh(&mut chart, y_label)?;
-        let mut left = 0.5;
+        let mut edge = 0.0;
         for (name, bars) in groups {
+            let left = edge + (width(bars) - bars.len() as f64) / 2.0;
             for (at, bar) in bars.iter().enumerate() {
                 draw_bar(&mut chart, &area, bar, left + at as f64, top)?;
             }
             let middle = chart.backend_coord(&(left + bars.len() as f64 / 2.0, 0.0));
             text(&area, name, (middle.0, middle.1 + 32), 15)?;
-            left += width(bars);
+            edge += width(bars);
         }
         area.present().map_err(failed)?;
     }
@@ -218,6 +220,7 @@ fn bar_mesh(chart: &mut Chart<'_>, y_label: &str) -> Result<()> {
         .label_style((FONT, 13).into_font().color(&INK))
         .y_desc(y_label)
         .y_labels(7)
+        .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
         .draw()
         .map_err(failed)
 }

@@ -16,6 +16,9 @@ use crate::{FrameRun, TableFrame};
 ///   barrier after a `fill` or exchange that makes an entry valid).
 /// * After [`flush`](Self::flush) returns, no CPU uses a translation it was asked to drop, and no
 ///   CPU still walks a table through an entry that was changed before the call.
+/// * A flush may be asked for with a page table locked (in the middle of a break-before-make). So
+///   a CPU that spins for a lock of the library still obeys flushes: where they are interrupts,
+///   the library is called with them on.
 pub trait Hardware: Sync {
     /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
     /// to free or reuse: readers validate afterwards what they read.

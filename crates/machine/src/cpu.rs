@@ -55,7 +55,11 @@ impl Bank {
             walks: WalkCache::new(config.tlb.walks),
             spaces: HashMap::new(),
         };
-        Self { core: Mutex::new(core), counters: Counters::default(), taken: AtomicBool::new(false) }
+        Self {
+            core: Mutex::new(core),
+            counters: Counters::default(),
+            taken: AtomicBool::new(false),
+        }
     }
 }
 
@@ -79,12 +83,8 @@ impl<'m, 'r> Cpu<'m, 'r> {
         let bank = &machine.banks[number];
         let taken = bank.taken.swap(true, Ordering::Acquire);
         assert!(!taken, "CPU {number} already has a handle");
-        let cpu = Self {
-            machine,
-            number: CpuId::new(number),
-            before: CURRENT.get(),
-            here: PhantomData,
-        };
+        let cpu =
+            Self { machine, number: CpuId::new(number), before: CURRENT.get(), here: PhantomData };
         cpu.bind();
         cpu
     }

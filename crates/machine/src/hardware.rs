@@ -167,8 +167,7 @@ impl Machine<'_> {
             held.asid == flush.asid && !held.global && reaches(flush, held.pages())
         });
         core.walks.drop_if(|held| {
-            held.asid == flush.asid
-                && reaches_tables(flush, PageSpan::block(held.page, held.order))
+            held.asid == flush.asid && reaches_tables(flush, PageSpan::block(held.page, held.order))
         });
         if let Some(mut ledger) = self.ledger() {
             ledger.flushed(cpu, flush);

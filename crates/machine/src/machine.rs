@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
 use quire_hw::{Chosen, DirectMap, FrameRun, Hardware, SetupError};
-use quire_units::{CpuId, FrameSpan, PhysAddr, Pfn};
+use quire_units::{CpuId, FrameSpan, Pfn, PhysAddr};
 
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Examine};

@@ -193,9 +193,7 @@ impl WalkCache {
 
     /// The pointer nearest to the last level on the way to `page`.
     pub(crate) fn lookup(&self, asid: Asid, page: Vpn) -> Option<TablePointer> {
-        let fits = |p: &&TablePointer| {
-            p.asid == asid && page.align_down(p.order.pages()) == p.page
-        };
+        let fits = |p: &&TablePointer| p.asid == asid && page.align_down(p.order.pages()) == p.page;
         self.pointers.iter().filter(fits).min_by_key(|p| p.level).copied()
     }
 

@@ -197,9 +197,11 @@ impl Machine<'_> {
         }
         let block = survey(self.config.isa, &self.ram, (at.table, index, at.level), leaf);
         // riscv64 and FEAT_BBM level 2 let blocks be joined and parted entry by entry.
-        let step_by_step =
-            !self.config.isa.breaks_before_make() || self.config.relaxed();
-        if block == Block::Torn && !step_by_step && let Some(ledger) = ledger {
+        let step_by_step = !self.config.isa.breaks_before_make() || self.config.relaxed();
+        if block == Block::Torn
+            && !step_by_step
+            && let Some(ledger) = ledger
+        {
             let place = Place { table: at.table, index, level: at.level, page: at.page };
             ledger.met_malformed(at.cpu, place, word, Flaw::BlockTorn);
         }
@@ -222,15 +224,7 @@ impl Machine<'_> {
 
     /// Tells the examiner what may be cached from here on: the entry itself, and all entries of a
     /// block that is cached as one.
-    fn hold(
-        &self,
-        ledger: &mut Ledger,
-        core: &Core,
-        at: At,
-        index: usize,
-        word: u64,
-        step: &Step,
-    ) {
+    fn hold(&self, ledger: &mut Ledger, core: &Core, at: At, index: usize, word: u64, step: &Step) {
         let order = self.geometry.order(at.level);
         let own = PageSpan::block(at.page, order);
         let (pages, prot, dirty, global) = match step {

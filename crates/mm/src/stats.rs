@@ -24,6 +24,8 @@ pub enum Event {
     EntriesChanged,
     /// Entries of leaves zeroed.
     EntriesCleared,
+    /// Entries of leaves moved to other pages.
+    EntriesMoved,
     /// Flushes asked of the hardware.
     Flush,
     /// Bytes zeroed for folios.
@@ -40,7 +42,7 @@ pub enum Event {
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 13] = [
+    pub const ALL: [Event; 14] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -48,6 +50,7 @@ impl Event {
         Event::EntriesMade,
         Event::EntriesChanged,
         Event::EntriesCleared,
+        Event::EntriesMoved,
         Event::Flush,
         Event::BytesCleared,
         Event::BytesKnownZero,
@@ -66,6 +69,7 @@ impl Event {
             Event::EntriesMade => "entries_made",
             Event::EntriesChanged => "entries_changed",
             Event::EntriesCleared => "entries_cleared",
+            Event::EntriesMoved => "entries_moved",
             Event::Flush => "tlb_flushes",
             Event::BytesCleared => "bytes_cleared",
             Event::BytesKnownZero => "bytes_known_zero",

@@ -138,27 +138,25 @@ struct Pair<'a, const CAP: usize> {
 }
 
 impl<const CAP: usize> Pair<'_, CAP> {
-    /// Runs an operation of at most `insertions`, with no more nodes than it asks for beforehand.
-    /// The attempt without them must be refused and change nothing.
+    /// Runs an operation of at most `insertions`. Nothing is in stock at first: if it is refused
+    /// for that, it has changed nothing, and succeeds with exactly what it asked for.
     fn stocked<T: std::fmt::Debug>(
         &self,
         insertions: usize,
         run: impl Fn() -> Result<T, EditError>,
     ) -> Result<T, EditError> {
         let lacks = self.writer.lacks(insertions);
-        if lacks > 0 {
-            let before = self.areas();
-            match run() {
-                Err(EditError::Lacks(frames)) => assert_eq!(frames, lacks),
-                other => return other,
-            }
+        let before = self.areas();
+        let mut answer = run();
+        if let Err(EditError::Lacks(frames)) = answer {
+            assert_eq!(frames, lacks);
             assert_eq!(self.areas(), before);
+            for _ in 0..lacks {
+                let run = self.phys.alloc(CPU, Order::ZERO).expect("there are frames enough");
+                self.writer.stock(run).expect("the frame is on record");
+            }
+            answer = run();
         }
-        for _ in 0..lacks {
-            let run = self.phys.alloc(CPU, Order::ZERO).expect("there are frames enough");
-            self.writer.stock(run).expect("the frame is on record");
-        }
-        let answer = run();
         while let Some(run) = self.writer.unstock() {
             self.phys.free(CPU, run);
         }

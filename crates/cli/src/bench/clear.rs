@@ -96,9 +96,11 @@ pub(crate) fn raw_name(backend: Backend) -> String {
 
 /// Clears `extent` page after page, in the order in which Linux does after a fault on its first.
 pub(crate) fn clear_as_linux(backend: Backend, extent: &mut [u8]) {
-    let turned = extent.len() as u64 <= LINUX_TURNS;
-    let way = if turned { Way::PagesBack(backend) } else { Way::Pages(backend) };
-    way.clear(&Chosen::always(backend), Reuse::Later, extent);
+    if extent.len() as u64 <= LINUX_TURNS {
+        extent.rchunks_mut(GRAIN).for_each(|page| backend.clear(page));
+    } else {
+        extent.chunks_mut(GRAIN).for_each(|page| backend.clear(page));
+    }
 }
 
 /// The backend with which Linux clears one page: the first of these that the CPU has.

@@ -101,13 +101,15 @@ pub(crate) fn run(args: &FaultArgs, host: &Host) -> Result<Run> {
     let mut lanes = Lanes::new(host, &run.machine, largest, 1)?;
     let guard = Guard::new(host, &mut run.settings);
     let subjects = subjects(&mut run, &mut lanes, &filter, host, (&sizes, &region));
+    // Found once: finding it asks the CPU, which takes longer than clearing a page.
+    let page = page_backend();
     let values = rounds("faulting", &subjects, shared.loops.unwrap_or(LOOPS), |subject| {
         Ok(match *subject {
             Subject::Linux(form, size) => {
                 sample(host, &guard, (form, size), region(size), shared.threads)?
             }
             Subject::Pages(size) => {
-                Some(clear_cost(&mut lanes, size, |extent| clear_as_linux(page_backend(), extent))?)
+                Some(clear_cost(&mut lanes, size, |extent| clear_as_linux(page, extent))?)
             }
             Subject::Raw(backend, size) => {
                 Some(clear_cost(&mut lanes, size, |extent| backend.clear(extent))?)

@@ -44,16 +44,7 @@ pub(crate) fn audit(
 }
 
 fn violation(rule: Rule, why: Why, cpu: CpuId) -> Violation {
-    Violation {
-        rule,
-        why,
-        operation: None,
-        cpu,
-        holder: None,
-        place: None,
-        old: 0,
-        new: 0,
-    }
+    Violation { rule, why, operation: None, cpu, holder: None, place: None, old: 0, new: 0 }
 }
 
 fn left_behind(cpu: CpuId, why: Why) -> Violation {
@@ -71,8 +62,7 @@ fn audit_tables(isa: Isa, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Vi
             for (place, word, meaning) in live.entries(ram, table) {
                 if let Some(flaw) = flaw(isa, ram, place, meaning, &mut whole) {
                     let place = Some(place);
-                    let found =
-                        violation(Rule::Malformed, Why::Flaw(flaw), CpuId::new(number));
+                    let found = violation(Rule::Malformed, Why::Flaw(flaw), CpuId::new(number));
                     return Err(Violation { place, old: word, new: word, ..found });
                 }
             }
@@ -106,12 +96,7 @@ fn flaw(
 }
 
 /// What a cached translation allows that the tables do not.
-fn surplus(
-    isa: Isa,
-    ram: &DirectMap<'_>,
-    root: Pfn,
-    held: &Translation,
-) -> Option<Why> {
+fn surplus(isa: Isa, ram: &DirectMap<'_>, root: Pfn, held: &Translation) -> Option<Why> {
     let pages = held.pages();
     let mut page = pages.start;
     while page < pages.end {
@@ -171,4 +156,3 @@ fn audit_holding(
     }
     Err(found)
 }
-

@@ -199,12 +199,12 @@ impl Ledger {
 
     fn drop_key(&mut self, key: &Key) {
         let Some(holding) = self.held.remove(key) else { return };
-        if let Some(target) = self.target(key, holding.word) {
-            if let Some(count) = self.targets.get_mut(&target) {
-                *count -= 1;
-                if *count == 0 {
-                    self.targets.remove(&target);
-                }
+        if let Some(target) = self.target(key, holding.word)
+            && let Some(count) = self.targets.get_mut(&target)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.targets.remove(&target);
             }
         }
         let Some(entries) = self.words.get_mut(&key.table) else { return };

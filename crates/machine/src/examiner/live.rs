@@ -111,9 +111,7 @@ impl LiveTables {
             _ => return Vec::new(),
         }
         let down = |(place, _, meaning)| match meaning {
-            Meaning::Table(lower) if ram.span().contains(lower.frame) => {
-                Some((place, lower.frame))
-            }
+            Meaning::Table(lower) if ram.span().contains(lower.frame) => Some((place, lower.frame)),
             _ => None,
         };
         self.entries(ram, table).filter_map(down).collect()

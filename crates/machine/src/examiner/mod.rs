@@ -35,9 +35,6 @@ mod stores;
 mod freed;
 mod audit;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use audit::audit;
 pub(crate) use ledger::{Holding, Key, Ledger};
 pub use violation::{Place, Rule, Violation, Why};

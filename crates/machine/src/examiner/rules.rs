@@ -79,11 +79,7 @@ pub(super) fn must_break(
             (old.frame != new.frame).then_some(Why::Retargeted)
         }
         (Meaning::Leaf(_), Meaning::Table(_)) | (Meaning::Table(_), Meaning::Leaf(_)) => {
-            if !relaxed {
-                Some(Why::Resized)
-            } else {
-                (!same_memory()).then_some(Why::Retargeted)
-            }
+            if !relaxed { Some(Why::Resized) } else { (!same_memory()).then_some(Why::Retargeted) }
         }
         _ => None,
     }

@@ -32,10 +32,8 @@ impl Ledger {
 
     /// Rules 2 and 3 for a store into a live table, and the tables that it links and unlinks.
     fn stored_live(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, old: u64, new: u64) {
-        let (was, now) = (
-            self.isa.decode(old, at.level, at.index),
-            self.isa.decode(new, at.level, at.index),
-        );
+        let (was, now) =
+            (self.isa.decode(old, at.level, at.index), self.isa.decode(new, at.level, at.index));
         if let Meaning::Malformed(flaw) = now {
             self.report(Rule::Malformed, Why::Flaw(flaw), cpu, None, Some(at), (old, new));
         }
@@ -77,7 +75,11 @@ impl Ledger {
     pub(super) fn inspect(&mut self, ram: &DirectMap<'_>, cpu: CpuId, fresh: &[Pfn]) {
         for &table in fresh {
             let bad = self.live.entries(ram, table).find_map(|(place, word, meaning)| {
-                if let Meaning::Malformed(flaw) = meaning { Some((place, word, flaw)) } else { None }
+                if let Meaning::Malformed(flaw) = meaning {
+                    Some((place, word, flaw))
+                } else {
+                    None
+                }
             });
             if let Some((place, word, flaw)) = bad {
                 self.met_malformed(cpu, place, word, flaw);

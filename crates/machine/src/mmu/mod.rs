@@ -21,6 +21,6 @@ mod fresh;
 mod tests;
 
 pub(crate) use block::{Block, survey};
-pub(crate) use fresh::fresh;
 pub use entry::{Flaw, Leaf, Meaning, Table};
+pub(crate) use fresh::fresh;
 pub use isa::{Geometry, Granule, Isa, Sv};

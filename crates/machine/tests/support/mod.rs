@@ -1,6 +1,9 @@
 //! Building tables for tests: an encoder of its own, spelled in bits, and a bump allocator.
 #![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(unsafe_code, reason = "minting the right to a table, for which the library has its own way")]
+#![allow(
+    unsafe_code,
+    reason = "minting the right to a table, for which the library has its own way"
+)]
 
 use std::cell::Cell;
 
@@ -8,34 +11,34 @@ use quire_hw::{Flush, FrameRun, Hardware, TableFrame};
 use quire_machine::{Config, Cpu, Granule, Isa, Machine, Ram};
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 
-pub const ASID: Asid = Asid(1);
+pub(crate) const ASID: Asid = Asid(1);
 
-pub fn ram() -> Ram {
+pub(crate) fn ram() -> Ram {
     Ram::new(32 << 20).expect("the host has 32 MiB")
 }
 
 /// A leaf to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
-    pub frame: Pfn,
-    pub level: u8,
-    pub prot: Prot,
-    pub accessed: bool,
-    pub dirty: bool,
-    pub contiguous: bool,
+pub(crate) struct Want {
+    pub(crate) frame: Pfn,
+    pub(crate) level: u8,
+    pub(crate) prot: Prot,
+    pub(crate) accessed: bool,
+    pub(crate) dirty: bool,
+    pub(crate) contiguous: bool,
 }
 
 /// Old, clean, for a program, at the last level.
-pub fn page(frame: Pfn, prot: Prot) -> Want {
+pub(crate) fn page(frame: Pfn, prot: Prot) -> Want {
     Want { frame, level: 0, prot, accessed: false, dirty: false, contiguous: false }
 }
 
 /// The same, used and written.
-pub fn used(frame: Pfn, prot: Prot) -> Want {
+pub(crate) fn used(frame: Pfn, prot: Prot) -> Want {
     Want { accessed: true, dirty: true, ..page(frame, prot) }
 }
 
-pub fn table_word(isa: Isa, frame: Pfn) -> u64 {
+pub(crate) fn table_word(isa: Isa, frame: Pfn) -> u64 {
     match isa {
         Isa::X86_64 { .. } => frame.get() << 12 | 7,
         Isa::Arm64 { granule, .. } => frame.get() << shift_of(granule) | 3,
@@ -51,7 +54,7 @@ fn shift_of(granule: Granule) -> u32 {
     }
 }
 
-pub fn leaf_word(isa: Isa, want: Want) -> u64 {
+pub(crate) fn leaf_word(isa: Isa, want: Want) -> u64 {
     let bit = |set: bool, bit: u32| (set as u64) << bit;
     let (write, exec) = (want.prot.contains(Prot::WRITE), want.prot.contains(Prot::EXEC));
     match isa {
@@ -76,49 +79,49 @@ pub fn leaf_word(isa: Isa, want: Want) -> u64 {
 }
 
 /// A small library: tables in one space, taken from a machine's frames in order.
-pub struct Space<'m, 'r> {
-    pub machine: &'m Machine<'r>,
-    pub isa: Isa,
-    pub root: Pfn,
-    pub cpus: CpuSet,
+pub(crate) struct Space<'m, 'r> {
+    pub(crate) machine: &'m Machine<'r>,
+    pub(crate) isa: Isa,
+    pub(crate) root: Pfn,
+    pub(crate) cpus: CpuSet,
     next: Cell<u64>,
     _frames: FrameRun,
 }
 
 impl<'m, 'r> Space<'m, 'r> {
-    pub fn new(machine: &'m Machine<'r>, frames: FrameRun) -> Self {
+    pub(crate) fn new(machine: &'m Machine<'r>, frames: FrameRun) -> Self {
         let (root, isa) = (frames.start(), machine.config().isa);
         let next = Cell::new(root.get() + 1);
         Self { machine, isa, root, cpus: CpuSet::new(), next, _frames: frames }
     }
 
     /// Installs the space on `cpu`.
-    pub fn run(&self, cpu: &Cpu<'_, '_>) {
+    pub(crate) fn run(&self, cpu: &Cpu<'_, '_>) {
         self.cpus.insert(cpu.number());
         cpu.switch(self.root, ASID);
     }
 
     /// A zeroed frame that nothing else uses.
-    pub fn frame(&self) -> Pfn {
+    pub(crate) fn frame(&self) -> Pfn {
         self.block(0)
     }
 
     /// The first of 2^order frames, aligned, that nothing else uses.
-    pub fn block(&self, order: u8) -> Pfn {
+    pub(crate) fn block(&self, order: u8) -> Pfn {
         let frame = Pfn::new(self.next.get()).align_up(1 << order).unwrap();
         self.next.set(frame.get() + (1 << order));
         assert!(self.machine.frames().contains(Pfn::new(self.next.get() - 1)), "out of RAM");
         frame
     }
 
-    pub fn tables(&self, frame: Pfn) -> TableFrame {
+    pub(crate) fn tables(&self, frame: Pfn) -> TableFrame {
         // SAFETY: 1. the frame comes from the run that this space owns and gives away as tables
         // only; 2. the value lives for one call.
         unsafe { TableFrame::mint(frame) }
     }
 
     /// The table of `level` on the way to `page`; missing ones are made.
-    pub fn table_at(&self, page: Vpn, level: u8) -> Pfn {
+    pub(crate) fn table_at(&self, page: Vpn, level: u8) -> Pfn {
         let geometry = self.machine.geometry();
         let mut table = self.root;
         for at in (level + 1..geometry.levels).rev() {
@@ -143,47 +146,47 @@ impl<'m, 'r> Space<'m, 'r> {
         })
     }
 
-    pub fn slot(&self, page: Vpn, level: u8) -> (Pfn, usize) {
+    pub(crate) fn slot(&self, page: Vpn, level: u8) -> (Pfn, usize) {
         (self.table_at(page, level), self.machine.geometry().index(page, level))
     }
 
     /// Stores one word the way the library does.
-    pub fn write(&self, table: Pfn, index: usize, word: u64) {
+    pub(crate) fn write(&self, table: Pfn, index: usize, word: u64) {
         self.machine.fill(&self.tables(table), index, 1, word, 0);
     }
 
     /// Stores the entry of `page` at `level`.
-    pub fn set(&self, page: Vpn, level: u8, word: u64) {
+    pub(crate) fn set(&self, page: Vpn, level: u8, word: u64) {
         let (table, index) = self.slot(page, level);
         self.write(table, index, word);
     }
 
-    pub fn get(&self, page: Vpn, level: u8) -> u64 {
+    pub(crate) fn get(&self, page: Vpn, level: u8) -> u64 {
         let (table, index) = self.slot(page, level);
         self.machine.load(table, index)
     }
 
-    pub fn map(&self, page: Vpn, want: Want) {
+    pub(crate) fn map(&self, page: Vpn, want: Want) {
         self.set(page, want.level, leaf_word(self.isa, want));
     }
 
     /// Flushes `count` pages from `page` on all CPUs of the space.
-    pub fn flush(&self, page: Vpn, count: u64) {
+    pub(crate) fn flush(&self, page: Vpn, count: u64) {
         self.flush_by(page, count, Order::ZERO, false);
     }
 
-    pub fn flush_by(&self, page: Vpn, count: u64, stride: Order, tables: bool) {
+    pub(crate) fn flush_by(&self, page: Vpn, count: u64, stride: Order, tables: bool) {
         let pages = PageSpan::at(page, count);
         let (root, cpus) = (self.root, &self.cpus);
         self.machine.flush(&Flush { asid: ASID, root, pages, stride, tables, cpus });
     }
 
-    pub fn addr(&self, page: Vpn) -> VirtAddr {
+    pub(crate) fn addr(&self, page: Vpn) -> VirtAddr {
         page.addr(self.machine.geometry().page_shift)
     }
 
     /// How many entries form a contiguous block of base pages.
-    pub fn contiguous(&self) -> u64 {
+    pub(crate) fn contiguous(&self) -> u64 {
         match self.isa {
             Isa::X86_64 { .. } => 1,
             Isa::Arm64 { granule: Granule::K4, .. } | Isa::Riscv64(_) => 16,
@@ -193,7 +196,7 @@ impl<'m, 'r> Space<'m, 'r> {
     }
 
     /// Maps a contiguous block of base pages at `page`.
-    pub fn map_contiguous(&self, page: Vpn, first: Pfn, want: Want) {
+    pub(crate) fn map_contiguous(&self, page: Vpn, first: Pfn, want: Want) {
         for at in 0..self.contiguous() {
             let frame = first.add(at);
             self.map(page.add(at), Want { frame, contiguous: true, ..want });
@@ -202,14 +205,14 @@ impl<'m, 'r> Space<'m, 'r> {
 }
 
 /// Runs `test` on a machine of one CPU for each ISA.
-pub fn on_each(test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) {
+pub(crate) fn on_each(test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) {
     for isa in Isa::ALL {
         on(Config::new(isa), &test);
     }
 }
 
 /// Runs `test` on one machine, with handles of all its CPUs, each of which runs the space.
-pub fn on(config: Config, test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) {
+pub(crate) fn on(config: Config, test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) {
     let mut ram = ram();
     let (machine, frames) = Machine::new(config, &mut ram).expect("a valid configuration");
     let space = Space::new(&machine, frames);

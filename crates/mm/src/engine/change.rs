@@ -244,7 +244,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// The free pages around `span`, which is free: tables that translate nothing else may go.
-    fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
+    pub(super) fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
         let areas = self.view(space).areas();
         let first = Vpn::new(0);
         let last = Vpn::new(A::USER_PAGES);
@@ -255,7 +255,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// The order for which a new area's place is aligned: the largest folio that is wanted in it
     /// and fits.
-    fn align(&self, space: &Space<A>, request: &Request) -> Order {
+    pub(super) fn align(&self, space: &Space<A>, request: &Request) -> Order {
         let wanted = self.policy.candidates(Advice::of(request.flags), space.opt_out());
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
@@ -263,7 +263,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Ends a change that cannot be made.
-    fn give_up<T>(
+    pub(super) fn give_up<T>(
         &self,
         space: &Space<A>,
         section: Section<'_, A, H>,

@@ -11,6 +11,7 @@ mod error;
 mod faults;
 mod memory;
 mod mm;
+mod remap;
 mod report;
 
 #[cfg(test)]
@@ -19,4 +20,5 @@ mod tests;
 pub use error::{Errno, Error};
 pub use faults::{Populated, Resolved};
 pub use mm::{Mm, Parts};
+pub use remap::Move;
 pub use report::{FolioMap, SizeOf};

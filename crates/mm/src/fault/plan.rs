@@ -92,7 +92,8 @@ pub fn decide<A: Arch, H: Hardware>(
     let (area, seq) = view.areas().next_at_or_after(page);
     let Some(area) = area else { return Decision::Refuse(Refusal::NoArea) };
     if !area.span.contains(page) {
-        let grows = area.flags.contains(AreaFlags::GROWS_DOWN) && area.prot.allows(access);
+        let stack = reach == Reach::Folio && area.flags.contains(AreaFlags::GROWS_DOWN);
+        let grows = stack && area.prot.allows(access);
         return if grows { Decision::Grow(area) } else { Decision::Refuse(Refusal::NoArea) };
     }
     if !area.prot.allows(access) {

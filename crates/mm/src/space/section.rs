@@ -12,7 +12,7 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::PageSpan;
+use quire_units::{PageSpan, Vpn};
 
 use super::tree::TreeWriter;
 use super::{Area, View};
@@ -83,6 +83,26 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             }
         }
         Ok(())
+    }
+
+    /// Makes the tables ready to move the leaves of `from` to `to`; faults wait from now on.
+    ///
+    /// # Errors
+    /// [`Need::Table`]: bring one and repeat.
+    pub fn pave(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
+        let tables = self.view.tables();
+        let target = self.view.space.target();
+        match tables.pave(from, to, &mut self.table, target, &mut self.gather) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Need::Table),
+        }
+    }
+
+    /// Moves the leaves of `from` to `to`, which was paved for them.
+    pub fn shift(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
+        let tables = self.view.tables();
+        self.entries += tables.shift(from, to, &mut self.gather);
+        tables.prune(hole, &mut self.gather);
     }
 
     /// Brings what [`Need`] asked for. What is not wanted comes back.

@@ -33,6 +33,7 @@ mod gather;
 mod lock;
 mod map;
 mod run;
+mod shift;
 mod split;
 mod take;
 mod walk;

@@ -1,0 +1,176 @@
+//! The smallest embedder: a board with one CPU and 32 MiB of RAM.
+//!
+//! Whoever embeds Quire does three things, and this file shows all of them:
+//!
+//! 1. say what the hardware can do: implement [`Hardware`] for a type of one's own (`Board`);
+//! 2. lend memory for the metadata, and hand the RAM over ([`Parts`], [`Mm::add`]);
+//! 3. call the manager for what programs do (`tour`).
+//!
+//! The board's RAM is a slice of ordinary memory, so that this runs anywhere, without privileges:
+//!
+//! ```text
+//! cargo run -p quire --example embed
+//! ```
+
+use std::error::Error;
+use std::ops::Range;
+use std::time::Instant;
+
+use quire::arch::{Arch, X86_64};
+use quire::engine::{FolioMap, Mm, Parts};
+use quire::fault::SizePolicy;
+use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
+use quire::hw::{TableFrame, Transitions};
+use quire::phys::{CpuCache, Slot};
+use quire::space::Request;
+use quire::stats::{Counters, Event};
+use quire::units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+
+/// 32 MiB of RAM, its first frame at 1 MiB, as on a PC.
+const RAM_BYTES: usize = 32 << 20;
+const FIRST: Pfn = Pfn::new(0x100);
+const PAGE_BYTES: usize = 1 << X86_64::PAGE_SHIFT;
+
+/// The board. RAM is all at one place, so that a [`DirectMap`] does most of the work.
+struct Board<'r> {
+    ram: DirectMap<'r>,
+    /// Which instructions clear how much: a guess for this CPU; `quire::hw::calibrate` measures.
+    clears: Chosen,
+    start: Instant,
+}
+
+impl Hardware for Board<'_> {
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.ram.load(frame, index)
+    }
+
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        self.ram.fill(table, index, count, first, step);
+    }
+
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.ram.compare_exchange(table, index, current, new)
+    }
+
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        self.ram.clear(frames, pages, &self.clears, reuse);
+    }
+
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
+    }
+
+    /// A kernel executes INVLPG here, and asks the other CPUs in `flush.cpus` to do the same and
+    /// waits for them. This board has no MMU and therefore no translations: it tells the tale.
+    fn flush(&self, flush: &Flush<'_>) {
+        println!("  flush    {:?} on CPUs {:?}", flush.pages, flush.cpus);
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId::new(0)
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            transitions: Transitions::Base,
+            sets_accessed: true,
+            sets_dirty: true,
+            near_cache_bytes: 1 << 20,
+            clear_unit_bytes: u64::MAX,
+        }
+    }
+}
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let mut memory = vec![0; RAM_BYTES + PAGE_BYTES];
+    let start = memory.as_ptr().align_offset(PAGE_BYTES);
+    // `frames` is the right to all of RAM. It exists once, and without it nobody can touch a frame.
+    let ram = &mut memory[start..start + RAM_BYTES];
+    let (ram, frames) = DirectMap::new_zeroed(ram, FIRST, X86_64::PAGE_SHIFT)?;
+    tour(Board { ram, clears: Chosen::default_with_vectors(), start: Instant::now() }, frames)
+}
+
+fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
+    // README: from here
+    // The library has no heap: it borrows 32 bytes for each frame, and a little for each CPU.
+    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::EMPTY).collect();
+    let mut caches = [CpuCache::new()];
+    let counters = [Counters::new()];
+    let zones = [frames.span()];
+    let parts = Parts {
+        first: frames.start(),
+        slots: &mut slots,
+        caches: &mut caches,
+        counters: &counters,
+        zones: &zones,
+    };
+    let mm = Mm::<X86_64, Board>::new(&board, parts)?;
+    mm.add(frames)?;
+    let free = mm.phys().free_frames();
+
+    // Folios of 64 KiB, which is order 4 in pages of 4 KiB, are wanted wherever they fit.
+    mm.policy.set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
+    assert_eq!(mm.policy.size(Order::new(4)), SizePolicy::Always);
+
+    // A process. Its areas go where the window is; `space.root()` is for CR3.
+    let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
+    let space = mm.space(Asid(1), window)?;
+    space.enter(CpuId::new(0));
+
+    // mmap: 256 KiB to read and write. This only notes the area; no memory is taken.
+    let area = mm.map(&space, &Request::anon(64))?;
+    assert_eq!(mm.resident(&space), 0);
+
+    // The program touches page 5 of it, and the trap handler calls `fault`: one folio comes in,
+    // zeroed around that page, and the program goes on. One fault instead of sixteen.
+    let got = mm.fault(&space, area.start.add(5), Access::Write)?;
+    println!("  fault    {got:?}");
+    assert_eq!(mm.resident(&space), 16);
+
+    // What will be needed anyway comes in at once, without a fault for each folio.
+    println!("  populate {:?}", mm.populate(&space, area)?);
+
+    // When `protect` returns, no CPU can write these pages any more: the flush is over.
+    let middle = PageSpan::new(area.start.add(20), area.start.add(28));
+    mm.protect(&space, middle, Prot::READ)?;
+    let refused = mm.fault(&space, middle.start, Access::Write);
+    println!("  fault    {}", refused.expect_err("a store to what may only be read"));
+
+    // When `unmap` returns, its pages are gone. Their folio lives as long as other pages of it do.
+    mm.unmap(&space, PageSpan::new(area.start.add(8), area.start.add(24)))?;
+    assert_eq!(mm.resident(&space), 48);
+
+    // Who has how much, in folios of which size; and what was done to get there.
+    mm.folio_map(&space, report);
+    let totals = mm.totals();
+    for event in [Event::Fault, Event::EntriesMade, Event::EntriesCleared, Event::Flush] {
+        println!("  {:<16} {:>4}", event.name(), totals.event(event));
+    }
+
+    // The process ends: all comes back, after one flush, and nothing is lost.
+    mm.destroy(space);
+    assert_eq!(mm.phys().free_frames(), free);
+    // README: to here
+    Ok(())
+}
+
+/// One line for each area: its pages and rights, and how many of them are in folios of which size.
+fn report(map: &FolioMap) {
+    print!("  area     {:?} {:?}:", map.area.span, map.area.prot);
+    for (order, size) in map.sizes.iter().enumerate().filter(|(_, size)| size.pages() > 0) {
+        let kib = Order::new(order as u8).bytes(X86_64::PAGE_SHIFT) >> 10;
+        let (whole, part) = (size.aligned + size.unaligned, size.partial);
+        print!(" {kib} KiB folios: {whole} pages in whole ones, {part} in parts;");
+    }
+    println!(" {} resident", map.resident());
+}

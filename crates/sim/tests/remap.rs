@@ -1,0 +1,129 @@
+//! Moving and resizing areas keeps what was in them, on every format (E3).
+
+use proptest::prelude::*;
+use quire::engine::{Error, Mm, Move};
+use quire::fault::SizePolicy;
+use quire::space::{At, Request, Space};
+use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, X86_64};
+use quire_machine::{Config, Cpu, Machine};
+use quire_sim::system;
+use quire_units::{Access, Asid, Order, PageSpan, VirtAddr, Vpn};
+
+/// The program's view: writes and reads that fault until they succeed.
+struct Program<'a, 'm, 'r, A: Arch> {
+    cpu: &'a Cpu<'m, 'r>,
+    mm: &'a Mm<'a, A, Machine<'r>>,
+    space: &'a Space<A>,
+}
+
+impl<A: Arch> Program<'_, '_, '_, A> {
+    fn addr(page: Vpn) -> VirtAddr {
+        page.addr(A::PAGE_SHIFT)
+    }
+
+    fn write(&self, page: Vpn, value: u64) {
+        while self.cpu.write(Self::addr(page), value).is_err() {
+            let _op = self.cpu.operation("fault");
+            self.mm.fault(self.space, page, Access::Write).unwrap();
+        }
+    }
+
+    fn read(&self, page: Vpn) -> u64 {
+        loop {
+            match self.cpu.read(Self::addr(page)) {
+                Ok(value) => return value,
+                Err(_) => {
+                    let _op = self.cpu.operation("fault");
+                    self.mm.fault(self.space, page, Access::Read).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Maps `pages`, writes every `stride`-th, moves them to an address `skew` pages off alignment and
+/// makes them `resized` pages, and reads everything back.
+fn moves<A: Arch>(config: Config, (pages, stride, skew, resized): (u64, u64, u64, u64)) {
+    let mut ram = system::ram(64 << 20 << (A::PAGE_SHIFT - 12)).unwrap();
+    system::with::<A, _>(config, &mut ram, |machine, mm| {
+        let before = mm.phys().free_frames();
+        for order in [2, 4, A::block_order().get().min(10)] {
+            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+        }
+        let window = PageSpan::new(Vpn::new(1 << 14), Vpn::new(1 << 20));
+        let space = mm.space(Asid(7), window).unwrap();
+        let cpu = machine.cpu(0);
+        cpu.bind();
+        space.enter(cpu.number());
+        cpu.switch(space.root(), space.asid());
+        let program = Program { cpu: &cpu, mm, space: &space };
+        let old = mm.map(&space, &Request::anon(pages)).unwrap();
+        for page in (0..pages).step_by(stride as usize) {
+            program.write(old.start.add(page), page + 1);
+        }
+        let target = Vpn::new((1 << 12) + skew);
+        let new = {
+            let _op = cpu.operation("remap");
+            mm.remap(&space, old, resized, Move::To(target)).unwrap()
+        };
+        assert_eq!(new, PageSpan::at(target, resized).unwrap());
+        assert!(cpu.read(program_addr::<A>(old.start)).is_err(), "the old place is free");
+        assert_eq!(mm.fault(&space, old.start, Access::Read), Err(Error::NoArea(old.start)));
+        for page in 0..resized {
+            let written = page < pages && page % stride == 0;
+            assert_eq!(program.read(new.start.add(page)), if written { page + 1 } else { 0 });
+        }
+        cpu.leave();
+        mm.destroy(space);
+        machine.verdict().unwrap();
+        machine.audit().unwrap();
+        assert_eq!(mm.phys().free_frames(), before, "nothing lost");
+    })
+    .unwrap();
+}
+
+fn program_addr<A: Arch>(page: Vpn) -> VirtAddr {
+    page.addr(A::PAGE_SHIFT)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn e3_moved_pages_keep_their_contents(
+        pages in 1u64..1500,
+        stride in 1u64..40,
+        skew in prop_oneof![Just(0u64), Just(512), 0u64..1024],
+        resized in 1u64..1600,
+    ) {
+        let case = (pages, stride, skew, resized);
+        moves::<X86_64>(Config::x86_64(), case);
+        moves::<Arm4k>(Config::arm64_4k(), case);
+        moves::<Arm16k>(Config::arm64_16k(), case);
+        moves::<Arm64k>(Config::arm64_64k(), case);
+        moves::<Sv39>(Config::riscv64_sv39(), case);
+        moves::<Sv48>(Config { sets_accessed: false, sets_dirty: false, ..Config::riscv64_sv48() }, case);
+    }
+}
+
+#[test]
+fn e3_an_area_grows_in_place_or_moves_if_it_may() {
+    let mut ram = system::ram(16 << 20).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
+        let window = PageSpan::new(Vpn::new(1000), Vpn::new(2000));
+        let space = mm.space(Asid(1), window).unwrap();
+        let at = |page| Request::anon(10).at(At::Fixed(Vpn::new(page)));
+        let area = mm.map(&space, &at(1100)).unwrap();
+        let grown = mm.remap(&space, area, 20, Move::Never).unwrap();
+        assert_eq!(grown, PageSpan::at(Vpn::new(1100), 20).unwrap());
+        assert_eq!(space.area_count(), 1, "one area, not two");
+        mm.map(&space, &at(1120).flags(quire::space::AreaFlags::NOHUGE)).unwrap();
+        assert_eq!(mm.remap(&space, grown, 21, Move::Never), Err(Error::NoRoom(1)));
+        let moved = mm.remap(&space, grown, 30, Move::Allowed).unwrap();
+        assert_eq!((moved.count(), moved.overlaps(grown)), (30, false));
+        assert_eq!(mm.remap(&space, moved, 5, Move::Never).unwrap().count(), 5);
+        assert_eq!(mm.remap(&space, moved, 5, Move::Never), Err(Error::NoArea(moved.start.add(5))));
+        mm.destroy(space);
+    })
+    .unwrap();
+}
