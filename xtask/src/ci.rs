@@ -34,7 +34,9 @@ fn house_rules(root: &Path, steps: &mut Steps) {
 
 fn style(steps: &mut Steps) {
     match setup::component("fmt", "rustfmt") {
-        Ok(()) => drop(steps.run("format", cargo(&["fmt", "--all", "--check", "--", "--color=never"]))),
+        Ok(()) => {
+            steps.run("format", cargo(&["fmt", "--all", "--check", "--", "--color=never"]));
+        }
         Err(missing) => steps.skip("format", &missing),
     }
     match setup::component("clippy", "clippy") {
@@ -51,7 +53,8 @@ fn host(root: &Path, steps: &mut Steps) {
     if root.join("crates/mm/examples/embed.rs").is_file() {
         steps.run("example", cargo(&["run", "--package", "quire", "--example", "embed"]));
     }
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    // The command and the library are both called quire, and rustdoc would mix their pages up.
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     steps.run("documentation", doc);
 }

@@ -139,6 +139,7 @@ impl Machine<'_> {
                 }
             };
             if marked != word {
+                self.faults.opportunity();
                 let addr = at.table.addr(self.geometry.page_shift).add(index as u64 * 8);
                 if self.ram.exchange_word(addr, word, marked) != Some(Ok(())) {
                     continue;

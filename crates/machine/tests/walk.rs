@@ -283,7 +283,7 @@ fn race(
 ) {
     let mut ram = support::ram();
     let (machine, frames) = Machine::new(config.with_cpus(2), &mut ram).unwrap();
-    machine.faults().delay(100, 7);
+    machine.faults().delay(300, 7);
     let space = Space::new(&machine, frames);
     let (frame, root) = (space.frame(), space.root);
     space.map(AT, page(frame, Prot::RW));
@@ -332,7 +332,7 @@ fn a_walker_that_sets_flags_never_brings_back_a_word_that_was_removed() {
             let _ = cpu.write(quire_units::VirtAddr::new(addr), 1);
         };
         race(config, write, |machine, table, index, clean| {
-            for _ in 0..1000 {
+            for turn in 0..1000 {
                 let _op = machine.operation("unmap and map");
                 let mut seen = machine.load(table.frame(), index);
                 while let Err(now) = machine.compare_exchange(table, index, seen, 0) {
@@ -342,6 +342,10 @@ fn a_walker_that_sets_flags_never_brings_back_a_word_that_was_removed() {
                 flush_page(machine);
                 assert_eq!(machine.load(table.frame(), index), 0, "a walker brought it back");
                 machine.fill(table, index, 1, clean, 0);
+                // Now and then the program gets to walk, to be caught in the middle.
+                for _ in 0..turn % 8 {
+                    std::thread::yield_now();
+                }
             }
         });
     }
@@ -358,7 +362,15 @@ fn flags_set_meanwhile_are_not_lost_by_a_careful_library() {
         race(config, write, |machine, table, index, clean| {
             let flags = 3 << 5;
             let mut dirty = false;
+            let wait_for_store = || {
+                while machine.load(table.frame(), index) & 1 << 6 == 0 {
+                    std::thread::yield_now();
+                }
+            };
             for turn in 0..1000 {
+                if turn % 100 == 0 {
+                    wait_for_store(); // so that there surely is a flag to be kept
+                }
                 let mut seen = machine.load(table.frame(), index);
                 while let Err(now) =
                     machine.compare_exchange(table, index, seen, (seen ^ soft) & !flags)
@@ -371,9 +383,7 @@ fn flags_set_meanwhile_are_not_lost_by_a_careful_library() {
                 flush_page(machine);
             }
             // After the last flush the program must note its next store again.
-            while machine.load(table.frame(), index) & 1 << 6 == 0 {
-                std::thread::yield_now();
-            }
+            wait_for_store();
             assert!(dirty);
             assert_eq!(machine.load(table.frame(), index) & !flags, clean & !flags);
         });

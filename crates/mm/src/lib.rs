@@ -13,6 +13,7 @@ pub mod table;
 pub mod space;
 pub mod fault;
 pub mod engine;
+pub mod check;
 
 #[doc(no_inline)]
 pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

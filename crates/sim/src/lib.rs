@@ -2,3 +2,4 @@
 pub mod areas;
 pub mod phys;
 pub mod system;
+pub mod tables;

@@ -335,8 +335,8 @@ fn links_that_lead_nowhere_are_found() {
 
 #[test]
 fn tables_are_read_where_they_are_marked() {
-    let text = "| not | this |\n|---|---|\n| `x` | y |\n\n<!-- tidy: t -->\n\n| a | b |\n|---|---|\n\
-        | `p` `q` | r |\n| s |\n\n| no | more |\n";
+    let text = "| not | this |\n|---|---|\n| `x` | y |\n\n<!-- tidy: t -->\n\n| a | b |\n\
+        |---|---|\n| `p` `q` | r |\n| s |\n\n| no | more |\n";
     let rows = table::rows(text, "t").expect("the table is marked");
     assert_eq!(rows.len(), 2);
     assert_eq!(

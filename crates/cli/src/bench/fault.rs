@@ -198,16 +198,20 @@ fn split(run: &mut Run) {
         let Some(clear) = clears.iter().find(|c| c.case().size == fault.case().size) else {
             continue;
         };
-        let part = |metric: &str, value: fn(f64, f64) -> f64| Record {
-            metric: metric.to_owned(),
-            median: value(fault.median, clear.median),
-            min: value(fault.min, clear.min),
-            max: value(fault.max, clear.max),
-            n: fault.n.min(clear.n),
-            ..fault.clone()
+        let n = fault.n.min(clear.n);
+        let less = |all: f64, clear: f64| (all - clear).max(0.0);
+        // The two were not measured together, so that the bounds of the rest are the widest.
+        let rest = Summary {
+            median: less(fault.median, clear.median),
+            min: less(fault.min, clear.max),
+            max: less(fault.max, clear.min),
+            n,
         };
-        let parts =
-            [part("clear", |_, clear| clear), part("rest", |all, clear| (all - clear).max(0.0))];
+        let clear = Summary { median: clear.median, min: clear.min, max: clear.max, n };
+        let part = |metric: &str, part: Summary| {
+            Record::new(NAME, &fault.case(), &fault.variant, (metric, "ns"), part)
+        };
+        let parts = [part("clear", clear), part("rest", rest)];
         run.records.extend(parts);
     }
 }
@@ -246,7 +250,7 @@ mod tests {
             |metric: &str| run.records.iter().find(|r| r.metric == metric && r.variant == LINUX);
         let (clear, rest) = (of("clear").unwrap(), of("rest").unwrap());
         assert_eq!((clear.median, clear.min, clear.max), (200.0, 100.0, 300.0));
-        assert_eq!((rest.median, rest.n), (1000.0, 3));
+        assert_eq!((rest.median, rest.min, rest.max, rest.n), (1000.0, 700.0, 1300.0, 3));
         assert_eq!(rest.case, "demand 4K (MADV_NOHUGEPAGE)");
     }
 

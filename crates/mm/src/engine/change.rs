@@ -114,9 +114,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when not all could be brought
     /// in, with those that could be resident and all of the span locked.
     pub fn lock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.alter(space, span, |area| {
-            Ok(Area { flags: area.flags | AreaFlags::LOCKED, ..area })
-        })?;
+        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::LOCKED, ..area }))?;
         self.populate(space, span).map(|_| ())
     }
 

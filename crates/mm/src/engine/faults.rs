@@ -86,14 +86,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         while at < span.end {
             at = match self.view(space).mapped_until(at, span.end) {
                 Some(end) => end,
-                None => match self.resolve(space, at, Access::Read, Reach::Upto(span.end), resched)? {
-                    Resolved::Mapped(installed) => {
-                        done.pages += installed.pages.count();
-                        done.folios += installed.pages.count() >> installed.order.get();
-                        installed.pages.end
+                None => {
+                    match self.resolve(space, at, Access::Read, Reach::Upto(span.end), resched)? {
+                        Resolved::Mapped(installed) => {
+                            done.pages += installed.pages.count();
+                            done.folios += installed.pages.count() >> installed.order.get();
+                            installed.pages.end
+                        }
+                        Resolved::Noted | Resolved::Again => at,
                     }
-                    Resolved::Noted | Resolved::Again => at,
-                },
+                }
             };
         }
         Ok(done)
@@ -176,11 +178,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// The largest run that is wanted and to be had, and the order of the folios to make of it.
-    fn take_for(
-        &self,
-        view: &View<'_, A, H>,
-        plan: &Plan,
-    ) -> Result<(FrameRun, Order), Error> {
+    fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         let hard = self.policy.tries_hard(plan.advice);
         loop {
@@ -268,7 +266,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             own.add(Event::EntriesMade, installed.entries);
         }
         space.counters.alloc(cpu, order.index(), folios);
-        for (mask, cause) in [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
+        for (mask, cause) in
+            [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
         {
             let mut left = mask;
             while left != 0 {

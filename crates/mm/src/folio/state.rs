@@ -122,10 +122,8 @@ impl<'m> Folios<'m> {
     pub(crate) fn retire(&self, folio: Folio, pages: u32) -> bool {
         let slot = self.meta.at(folio.head);
         let sole = pages as u64 * ONE_MAPPED;
-        let last = slot
-            .counts
-            .compare_exchange(sole, 0, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
+        let last =
+            slot.counts.compare_exchange(sole, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if last {
             slot.set_state(State::new(Kind::None, 0));
         }

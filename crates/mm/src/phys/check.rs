@@ -240,7 +240,7 @@ fn check_caches(phys: &Phys<'_>) -> Result<u64, Violation> {
 }
 
 /// Calls `look` for each cached frame.
-fn each_cached(
+pub(crate) fn each_cached(
     phys: &Phys<'_>,
     mut look: impl FnMut(CpuId, Pfn) -> Result<(), Violation>,
 ) -> Result<(), Violation> {

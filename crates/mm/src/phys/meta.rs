@@ -8,7 +8,8 @@
 //! free     Free|ord          -                  prev     next     -
 //! folio    Folio|ord|flags   refs, mapcount     LRU prev, next    whose it is, and where
 //! table    Table|level       present entries    root     -        first page it translates
-//! stray    Stray|level       -                  next     -        -
+//! node     Node              -                  next spare -      -
+//! stray    Stray             frames in the run  next run -        -
 //! other    None              -                  -        -        -
 //! ```
 //!
@@ -22,7 +23,7 @@
 #![allow(unsafe_code)]
 
 use quire_hw::{FrameRun, TableFrame};
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{FrameSpan, Pfn};
 
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
@@ -40,7 +41,7 @@ pub enum Kind {
     Folio = 2,
     /// A page table.
     Table = 3,
-    /// A page table taken out of its tree, waiting for the flush.
+    /// First of a run of frames taken out of use, waiting for the flush.
     Stray = 4,
     /// A node of an area tree.
     Node = 5,
@@ -277,12 +278,6 @@ impl<'m> FrameLock<'m> {
         self.table.frame()
     }
 
-    /// Its slot.
-    #[inline]
-    pub(crate) fn slot(&self) -> &'m Slot {
-        self.slot
-    }
-
     /// The right to write the frame's words, if it is a page table or a node.
     #[inline]
     pub(crate) fn table(&self) -> Option<&TableFrame> {
@@ -326,10 +321,4 @@ impl Drop for FrameLock<'_> {
     fn drop(&mut self) {
         self.slot.lock.store(0, Ordering::Release);
     }
-}
-
-/// The order that `state` names, for a free block or a folio.
-#[inline]
-pub(crate) fn order_of(state: State) -> Order {
-    Order::new(state.order())
 }

@@ -49,6 +49,7 @@ mod loom_tests;
 mod tests;
 
 pub use alloc::Phys;
+pub(crate) use check::each_cached;
 pub use check::{Totals, Violation};
 pub use cpu_cache::CpuCache;
 pub use fail::FailPlan;

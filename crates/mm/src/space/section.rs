@@ -157,11 +157,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// next change may begin.
     pub fn end(self) -> Ended {
         self.writer.release();
-        Ended {
-            gather: self.gather,
-            table: self.table,
-            splits: self.splits,
-        }
+        Ended { gather: self.gather, table: self.table, splits: self.splits }
     }
 }
 

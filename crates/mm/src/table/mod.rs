@@ -43,6 +43,7 @@ mod tests;
 
 pub use gather::{Gather, Target};
 pub use lock::Locked;
+pub(crate) use map::FOREIGN;
 pub use map::Lack;
 pub use run::{Run, What};
 pub use take::Took;

@@ -63,16 +63,14 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let table = self.adopt(run, lower, Self::base(page, lower));
         let new = A::table(table);
         let relaxed = self.hw.profile().transitions == Transitions::BbmLevel2;
-        let broken = A::transition(old, new, locked.level(), relaxed) == Transition::BreakBeforeMake;
+        let broken =
+            A::transition(old, new, locked.level(), relaxed) == Transition::BreakBeforeMake;
         loop {
             // The hardware may note an access in the old leaf until it is gone; what is written
             // into the new table is what the old leaf said last.
             self.fill_split(table, old, lower, locked);
-            let swapped = if broken {
-                locked.unmake(index, old)
-            } else {
-                locked.exchange(index, old, new)
-            };
+            let swapped =
+                if broken { locked.unmake(index, old) } else { locked.exchange(index, old, new) };
             match swapped {
                 Ok(()) => break,
                 Err(now) => old = now,
@@ -95,13 +93,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 
     /// Fills `table`, which nobody else knows yet, with what the leaf `old` of the level above
     /// says.
-    fn fill_split(
-        &self,
-        table: Pfn,
-        old: u64,
-        lower: Level,
-        upper: &Locked<'_, A, H>,
-    ) {
+    fn fill_split(&self, table: Pfn, old: u64, lower: Level, upper: &Locked<'_, A, H>) {
         let Entry::Leaf { frame, attrs } = A::decode(old, upper.level()) else { return };
         let Some(words) = self.meta.lock(table).and_then(|lock| lock.words()) else { return };
         let count = A::entries(lower);

@@ -204,7 +204,8 @@ fn restore_on_signals(loan: Weak<Mutex<Loan>>) -> io::Result<()> {
             // Held until the process is gone, so that nobody changes a setting after this.
             let mut held = loan.as_ref().map(|loan| lock(loan));
             if let Some(loan) = &mut held {
-                }
+                loan.give_back();
+            }
             process::exit(128 + signal);
         }
     };

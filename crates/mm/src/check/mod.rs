@@ -1,0 +1,40 @@
+//! Walkers of the whole state: is everything what it claims to be?
+//!
+//! **Owns** nothing and changes nothing; every other room works without it. **Key functions**:
+//! [`space`] (one address space: areas, tables, leaves), [`system`] (all spaces and all of RAM
+//! against each other), [`leaves`] (every leaf, one by one), [`extents`] (the ranges in which a
+//! folio is cleared).
+//!
+//! ```text
+//!   areas ◄── every leaf lies in one, and grants no more ──┐
+//!                                                          │
+//!   root ─► table ─► table ─► leaf ────────────────────────┤
+//!    who is it? entries counted right?                     │
+//!                                                          ▼
+//!   slots: free | cached | folio | table | node | held    folio: mapped as often as it counts
+//!          each frame is exactly one of these
+//! ```
+//!
+//! They go entry by entry and frame by frame, share no loop with what they check, and need no
+//! memory. They are for tests, for fuzzing, and for an embedder who suspects something: while they
+//! run, nobody else may use the memory manager.
+//!
+//! | invariant | where |
+//! |---|---|
+//! | I1: clearing covers each page once, the neighbourhood last | [`extents`] |
+//! | I7: a leaf lies in one area, grants no more, and maps one folio | [`space`] |
+//! | I12: mapped pages counted = entries found | [`system`] |
+//! | no frame lost, none owned twice | [`system`] |
+
+mod extents;
+mod space;
+mod system;
+mod violation;
+
+#[cfg(test)]
+mod tests;
+
+pub use extents::{ExtentViolation, extents};
+pub use space::{Leaf, SpaceReport, leaves, space};
+pub use system::{Totals, system};
+pub use violation::Violation;

@@ -1,0 +1,211 @@
+//! One address space: its areas, its tables, its leaves.
+
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
+
+use super::Violation;
+use crate::engine::Mm;
+use crate::folio::Folios;
+use crate::phys::Kind;
+use crate::space::{Area, Space, View};
+use crate::sync::Ordering;
+use crate::table::FOREIGN;
+
+/// What a space is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceReport {
+    /// Areas.
+    pub areas: u64,
+    /// Nodes of the area tree, spare ones included.
+    pub nodes: u64,
+    /// Page tables, the root included.
+    pub tables: u64,
+    /// Leaves of all sizes.
+    pub leaves: u64,
+    /// Pages that they map.
+    pub pages: u64,
+    /// Pages among them whose frames are not folios.
+    pub foreign: u64,
+    /// Pages among them that are mapped with less than their area's rights.
+    pub lesser: u64,
+    /// Entries that are neither absent nor seen by the hardware.
+    pub markers: u64,
+}
+
+/// One leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// The pages it maps.
+    pub pages: PageSpan,
+    /// The first of as many frames.
+    pub frame: Pfn,
+    /// What it grants and remembers.
+    pub attrs: Attrs,
+    /// The level it is at.
+    pub level: Level,
+}
+
+/// Verifies one space: the area tree, with neighbours merged that can be; who each table is and
+/// how many entries it counts; and that each leaf lies in one area, grants no more than it, and
+/// maps frames of one live folio.
+///
+/// A table cannot be linked twice: it is on record with its root, its level and the first page it
+/// translates, and no two entries of a space ask for the same.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn space<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    space: &Space<A>,
+) -> Result<SpaceReport, Violation> {
+    let view = mm.view(space);
+    let tree = {
+        let writer = space.areas.writer(view.hw, view.meta);
+        let stats = writer.check_merged().map_err(Violation::Tree)?;
+        (stats, writer.spares() as u64)
+    };
+    let mut report =
+        SpaceReport { areas: tree.0.areas, nodes: tree.0.nodes + tree.1, ..Default::default() };
+    let mut known = None;
+    let mut hear = |report: &mut SpaceReport, leaf: &Leaf| {
+        let area = area_of(&view, known, leaf)?;
+        known = Some(area);
+        check_leaf(&view, report, leaf, &area)
+    };
+    walk(&view, &mut report, &mut hear)?;
+    Ok(report)
+}
+
+/// Tells every leaf of a space, ascending.
+///
+/// # Errors
+/// A [`Violation`] of the tables themselves; leaves before it have been told.
+pub fn leaves<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    space: &Space<A>,
+    mut hear: impl FnMut(&Leaf),
+) -> Result<(), Violation> {
+    let mut report = SpaceReport::default();
+    walk(&mm.view(space), &mut report, &mut |_, leaf| {
+        hear(leaf);
+        Ok(())
+    })
+}
+
+type Hear<'h> = &'h mut dyn FnMut(&mut SpaceReport, &Leaf) -> Result<(), Violation>;
+
+fn walk<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    report: &mut SpaceReport,
+    hear: Hear<'_>,
+) -> Result<(), Violation> {
+    walk_table(view, report, hear, view.space.root(), A::ROOT, Vpn::new(0))
+}
+
+/// Goes through one table and all below it. Calls itself once a level.
+fn walk_table<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    report: &mut SpaceReport,
+    hear: Hear<'_>,
+    table: Pfn,
+    level: Level,
+    base: Vpn,
+) -> Result<(), Violation> {
+    let counted = present(view, table, level, base)?;
+    report.tables += 1;
+    let mut found = 0;
+    let block = A::order(level);
+    // What lies beyond the programs' half is the embedder's, and not counted.
+    let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
+    for index in 0..A::entries(level).min(user as usize) {
+        let word = view.hw.load(table, index);
+        found += (word != 0) as u64;
+        let page = base.add((index as u64) << block.get());
+        match (A::decode(word, level), level.child()) {
+            (Entry::Absent, _) => {}
+            (Entry::Marker(_), _) => report.markers += 1,
+            (Entry::Leaf { frame, attrs }, _) => {
+                let leaf = Leaf { pages: PageSpan::block(page, block), frame, attrs, level };
+                hear(report, &leaf)?;
+            }
+            (Entry::Table(lower), Some(child)) => {
+                walk_table(view, report, hear, lower, child, page)?;
+            }
+            (Entry::Table(_), None) | (Entry::Malformed, _) => {
+                return Err(Violation::Malformed { table, index, word });
+            }
+        }
+    }
+    if found == counted { Ok(()) } else { Err(Violation::Present { table, counted, found }) }
+}
+
+/// Whether `frame` is on record as the table that it is used as, and how many entries it counts.
+fn present<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    frame: Pfn,
+    level: Level,
+    base: Vpn,
+) -> Result<u64, Violation> {
+    let stranger = Violation::NotTheTable { frame, level, base };
+    let slot = view.meta.slot(frame).ok_or(stranger)?;
+    let state = slot.state();
+    let is_it = state.kind() == Kind::Table
+        && state.order() as usize == level.index()
+        && slot.owner.load(Ordering::Relaxed) == base.get()
+        && slot.links[0].load(Ordering::Relaxed) == view.meta.index(view.space.root());
+    if is_it { Ok(slot.counts.load(Ordering::Relaxed)) } else { Err(stranger) }
+}
+
+/// The one area that holds the pages of `leaf`; most often the one `known` from the last leaf.
+fn area_of<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    known: Option<Area>,
+    leaf: &Leaf,
+) -> Result<Area, Violation> {
+    let holds = |area: &Area| area.span.covers(leaf.pages);
+    known
+        .filter(holds)
+        .or_else(|| view.areas().lookup(leaf.pages.start).0.filter(holds))
+        .ok_or(Violation::Area { pages: leaf.pages })
+}
+
+fn check_leaf<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    report: &mut SpaceReport,
+    leaf: &Leaf,
+    area: &Area,
+) -> Result<(), Violation> {
+    let pages = leaf.pages.count();
+    report.leaves += 1;
+    report.pages += pages;
+    let allowed = granted::<A>(area.prot, leaf);
+    let user = leaf.attrs.contains(Attrs::USER) || leaf.attrs.contains(FOREIGN);
+    if !allowed.contains(leaf.attrs.prot()) || !user {
+        return Err(Violation::Rights {
+            page: leaf.pages.start,
+            granted: leaf.attrs,
+            prot: area.prot,
+        });
+    }
+    if allowed != leaf.attrs.prot() {
+        report.lesser += pages;
+    }
+    if leaf.attrs.contains(FOREIGN) {
+        report.foreign += pages;
+        return Ok(());
+    }
+    let frames = FrameSpan::new(leaf.frame, pages);
+    match Folios::new(view.meta).of(leaf.frame) {
+        Some(folio) if folio.span().covers(frames) => Ok(()),
+        _ => Err(Violation::NotAFolio { pages: leaf.pages, frame: leaf.frame }),
+    }
+}
+
+/// The rights that `prot` comes to where the ISA ties some together.
+fn granted<A: Arch>(prot: Prot, leaf: &Leaf) -> Prot {
+    match A::decode(A::leaf(leaf.frame, leaf.level, Attrs::user(prot)), leaf.level) {
+        Entry::Leaf { attrs, .. } => attrs.prot(),
+        _ => prot,
+    }
+}

@@ -1,0 +1,182 @@
+//! All spaces and all of RAM against each other.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, Order, Pfn};
+
+use super::{Violation, leaves, space};
+use crate::engine::Mm;
+use crate::folio::{Folio, Folios};
+use crate::phys::{self, Kind, Meta};
+use crate::space::Space;
+use crate::sync::Ordering;
+use crate::table::FOREIGN;
+
+/// Where all frames are: each in exactly one of the first six.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Frames that are free in the zones.
+    pub free: u64,
+    /// Frames that are free in the caches of the CPUs.
+    pub cached: u64,
+    /// Frames of folios.
+    pub folio: u64,
+    /// Frames of page tables.
+    pub table: u64,
+    /// Frames of area-tree nodes, used or spare.
+    pub node: u64,
+    /// All others: taken by somebody outside, never added, or lost.
+    pub held: u64,
+    /// Folios.
+    pub folios: u64,
+    /// Folios that somebody refers to, besides mapping them.
+    pub pinned: u64,
+    /// Pages that are mapped to folios, over all spaces.
+    pub mapped: u64,
+}
+
+/// Verifies each of `spaces`, which are all there are, and then everything against everything: the
+/// tables and nodes on record are those that the spaces have, each folio is mapped as often as it
+/// counts (I12), and no frame is two things at once. Whether one is lost the caller knows: it is
+/// [`held`](Totals::held) by nobody then.
+///
+/// Nobody else may use the memory manager meanwhile; not even reading is safe from a false alarm.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn system<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<Totals, Violation> {
+    let free = mm.phys().check().map_err(Violation::Phys)?;
+    let mut found = Totals::default();
+    for one in spaces {
+        let report = space(mm, one)?;
+        found.table += report.tables;
+        found.node += report.nodes;
+        found.mapped += report.pages - report.foreign;
+    }
+    let meta = mm.phys().meta();
+    let totals = records(meta)?;
+    if totals.table != found.table {
+        return Err(Violation::Tables { recorded: totals.table, found: found.table });
+    }
+    if totals.node != found.node {
+        return Err(Violation::Nodes { recorded: totals.node, found: found.node });
+    }
+    let recorded = totals.folio + totals.table + totals.node;
+    let too_many = Violation::TooMany { taken: free.taken, recorded };
+    let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
+    check_cached(mm)?;
+    check_mapped(mm, spaces)?;
+    Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
+}
+
+/// Goes through all slots, and counts what they record.
+fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
+    let mut totals = Totals::default();
+    let all = meta.span();
+    let mut at = all.start;
+    while let Some(slot) = meta.slot(at) {
+        let state = slot.state();
+        let mut pages = 1;
+        match state.kind() {
+            Kind::None => {}
+            // The allocator's walker has looked at these.
+            Kind::Free => pages = 1 << state.order(),
+            Kind::Table => totals.table += 1,
+            Kind::Node => totals.node += 1,
+            Kind::Stray => return Err(Violation::Stray(at)),
+            Kind::Folio => {
+                let folio = Folio { head: at, order: Order::new(state.order()) };
+                check_folio(meta, folio)?;
+                pages = folio.order.pages();
+                totals.folio += pages;
+                totals.folios += 1;
+                totals.pinned += (Folios::new(meta).counts(folio).refs > 0) as u64;
+            }
+        }
+        at = at.add(pages);
+    }
+    Ok(totals)
+}
+
+fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
+    if !folio.head.is_aligned(folio.order.pages()) || !meta.span().covers(folio.span()) {
+        return Err(Violation::Misplaced(folio));
+    }
+    let counts = Folios::new(meta).counts(folio);
+    if counts.refs == 0 && counts.mapped == 0 {
+        return Err(Violation::Unheld(folio));
+    }
+    for frame in (1..folio.order.pages()).map(|page| folio.head.add(page)) {
+        match meta.slot(frame).map(|slot| slot.state().kind()) {
+            None | Some(Kind::None) => {}
+            Some(kind) => return Err(Violation::Inside { folio, frame, kind }),
+        }
+    }
+    Ok(())
+}
+
+/// That no cached frame is a folio's. Those on record as anything the allocator's walker finds.
+fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
+    let folios = Folios::new(mm.phys().meta());
+    let mut bad = None;
+    let walked = phys::each_cached(mm.phys(), |_, frame| {
+        bad = bad.or(folios.of(frame).map(|_| frame));
+        Ok(())
+    });
+    walked.map_err(Violation::Phys)?;
+    bad.map_or(Ok(()), |frame| Err(Violation::Cached(frame)))
+}
+
+/// I12, without memory to add up in: takes away from each folio's count what the tables have of
+/// it, looks what is left, and puts it back.
+fn check_mapped<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<(), Violation> {
+    let meta = mm.phys().meta();
+    let folios = Folios::new(meta);
+    each_mapping(mm, spaces, |head, pages| {
+        meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
+    })?;
+    let mut first = None;
+    for frame in frames(meta.span()) {
+        let is_head = meta.at(frame).state().kind() == Kind::Folio;
+        if is_head && first.is_none() {
+            let folio = Folio { head: frame, order: Order::new(meta.at(frame).state().order()) };
+            let left = folios.counts(folio).mapped;
+            first = (left != 0).then_some((folio, left));
+        }
+    }
+    each_mapping(mm, spaces, |head, pages| {
+        meta.at(head).counts.fetch_add(pages << 32, Ordering::Relaxed);
+    })?;
+    first.map_or(Ok(()), |(folio, left)| {
+        let counted = folios.counts(folio).mapped;
+        Err(Violation::Mapped { folio, counted, found: counted.wrapping_sub(left) })
+    })
+}
+
+/// Calls `each` with the head of the folio that a leaf maps, and how many pages of it.
+fn each_mapping<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+    mut each: impl FnMut(Pfn, u64),
+) -> Result<(), Violation> {
+    let folios = Folios::new(mm.phys().meta());
+    for space in spaces {
+        leaves(mm, space, |leaf| {
+            let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));
+            if let Some(folio) = folio {
+                each(folio.head, leaf.pages.count());
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn frames(span: FrameSpan) -> impl Iterator<Item = Pfn> {
+    (0..span.count).map(move |at| span.start.add(at))
+}

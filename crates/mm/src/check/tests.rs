@@ -1,0 +1,1 @@
+//! The walkers must find what is broken.

@@ -1,0 +1,161 @@
+//! What a walker can find, with its evidence.
+
+use core::fmt;
+
+use quire_arch::{Attrs, Level};
+use quire_units::{PageSpan, Pfn, Prot, Vpn};
+
+use crate::folio::Folio;
+use crate::phys::{self, Kind};
+use crate::space::tree::TreeViolation;
+
+/// A claim that does not hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// The allocator's walker found this.
+    Phys(phys::Violation),
+    /// The area tree's walker found this.
+    Tree(TreeViolation),
+    /// A frame that is used as a table is not on record as this space's table of this level that
+    /// translates from this page on.
+    NotTheTable {
+        /// The frame.
+        frame: Pfn,
+        /// The level it is used at.
+        level: Level,
+        /// The first page it translates there.
+        base: Vpn,
+    },
+    /// A table has another number of words that are not zero than its slot counts.
+    Present {
+        /// The table.
+        table: Pfn,
+        /// How many are counted.
+        counted: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// A word that means nothing.
+    Malformed {
+        /// The table.
+        table: Pfn,
+        /// Which word.
+        index: usize,
+        /// The word.
+        word: u64,
+    },
+    /// A leaf maps pages that no area holds, or that lie in several.
+    Area {
+        /// The leaf's pages.
+        pages: PageSpan,
+    },
+    /// A leaf grants more than its area, or not to programs.
+    Rights {
+        /// The leaf's first page.
+        page: Vpn,
+        /// What the leaf grants.
+        granted: Attrs,
+        /// What the area allows.
+        prot: Prot,
+    },
+    /// A leaf maps frames that are not all of one folio.
+    NotAFolio {
+        /// The leaf's pages.
+        pages: PageSpan,
+        /// Its first frame.
+        frame: Pfn,
+    },
+    /// A folio counts another number of mapped pages than the tables have (I12).
+    Mapped {
+        /// The folio.
+        folio: Folio,
+        /// What it counts.
+        counted: u32,
+        /// What the tables have.
+        found: u32,
+    },
+    /// Nobody holds this folio, and yet it is one.
+    Unheld(Folio),
+    /// A folio is not aligned to its size, or goes beyond RAM.
+    Misplaced(Folio),
+    /// Something is on record in the midst of a folio.
+    Inside {
+        /// The folio.
+        folio: Folio,
+        /// The frame on record.
+        frame: Pfn,
+        /// As what.
+        kind: Kind,
+    },
+    /// A frame of a folio is in a CPU's cache of free frames.
+    Cached(Pfn),
+    /// A frame is on record as waiting for a flush, though no change is under way.
+    Stray(Pfn),
+    /// Another number of tables is on record than the spaces have.
+    Tables {
+        /// On record.
+        recorded: u64,
+        /// Found in the spaces.
+        found: u64,
+    },
+    /// Another number of area-tree nodes is on record than the spaces have.
+    Nodes {
+        /// On record.
+        recorded: u64,
+        /// Found in the spaces.
+        found: u64,
+    },
+    /// More frames are on record as somebody's than have been taken.
+    TooMany {
+        /// Frames that are neither free nor cached.
+        taken: u64,
+        /// Frames on record as a folio's, a table or a node.
+        recorded: u64,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Phys(violation) => violation.fmt(f),
+            Self::Tree(violation) => violation.fmt(f),
+            Self::NotTheTable { frame, level, base } => {
+                write!(f, "{frame} is not the table of {level:?} that begins with {base}")
+            }
+            Self::Present { table, counted, found } => {
+                write!(f, "table {table} counts {counted} words, but has {found}")
+            }
+            Self::Malformed { table, index, word } => {
+                write!(f, "word {index} of table {table} is {word:#018x}, which means nothing")
+            }
+            Self::Area { pages } => write!(f, "no one area holds the leaf that maps {pages:?}"),
+            Self::Rights { page, granted, prot } => {
+                write!(f, "{page} is mapped with {granted:?} where {prot:?} is allowed")
+            }
+            Self::NotAFolio { pages, frame } => {
+                write!(f, "{pages:?} map {frame} and so on, which is not of one folio")
+            }
+            Self::Mapped { folio, counted, found } => {
+                write!(f, "{folio:?} counts {counted} mapped pages, but {found} are")
+            }
+            Self::Unheld(folio) => write!(f, "nobody holds {folio:?}"),
+            Self::Misplaced(folio) => write!(f, "{folio:?} cannot be where it is"),
+            Self::Inside { folio, frame, kind } => {
+                write!(f, "{frame} inside {folio:?} is on record as {kind:?}")
+            }
+            Self::Cached(frame) => write!(f, "{frame} is free in a cache and a folio's"),
+            Self::Stray(frame) => write!(f, "{frame} was taken out of a tree and never freed"),
+            Self::Tables { recorded, found } => {
+                write!(f, "{recorded} tables are on record, and {found} in use")
+            }
+            Self::Nodes { recorded, found } => {
+                write!(f, "{recorded} nodes are on record, and {found} in use")
+            }
+            Self::TooMany { taken, recorded } => {
+                write!(f, "{taken} frames are taken, and {recorded} on record as somebody's")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Violation {}

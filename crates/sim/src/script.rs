@@ -1,0 +1,229 @@
+//! Sequences of calls on a few address spaces, for property tests.
+//!
+//! Pages are named by coarse and fine steps from the start of a small window, so that calls meet
+//! at the boundaries of tables and folios far more often than chance would have it.
+
+use proptest::prelude::*;
+use quire::fault::{Defrag, Enabled, SizePolicy};
+use quire::space::{Advice, AreaFlags, OptOut};
+use quire_units::{Access, PageSpan, Prot, Vpn};
+
+/// How many coarse steps a window has.
+pub const STEPS: u64 = 24;
+
+/// The window in which everything happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its first page.
+    pub base: Vpn,
+    /// How many pages a coarse step has.
+    pub step_pages: u64,
+}
+
+impl Field {
+    /// All of it.
+    pub fn span(&self) -> PageSpan {
+        PageSpan::new(self.base, self.base.add(STEPS * self.step_pages))
+    }
+}
+
+/// A number of pages, or the distance of a page from the start of the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    /// Coarse steps.
+    pub steps: u64,
+    /// Pages besides.
+    pub pages: u64,
+}
+
+impl Pages {
+    /// How many pages that are.
+    pub fn count(self, field: &Field) -> u64 {
+        self.steps * field.step_pages + self.pages
+    }
+
+    /// The page so far from the start of the window.
+    pub fn page(self, field: &Field) -> Vpn {
+        field.base.add(self.count(field))
+    }
+}
+
+/// A page and a length.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// From where.
+    pub from: Pages,
+    /// How long.
+    pub len: Pages,
+}
+
+impl Stretch {
+    /// The span it names.
+    pub fn span(self, field: &Field) -> PageSpan {
+        let start = self.from.page(field);
+        PageSpan::new(start, start.add(self.len.count(field)))
+    }
+}
+
+/// How a new area's place is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// Anywhere.
+    Anywhere,
+    /// As a hint.
+    Hint,
+    /// Exactly there, instead of what is there.
+    Fixed,
+    /// Exactly there, if it is free.
+    NoReplace,
+}
+
+/// One call, or a few that belong together.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// `map`.
+    Map {
+        /// Which pages, if it may say.
+        stretch: Stretch,
+        /// Whether it may.
+        place: Place,
+        /// The rights.
+        prot: Prot,
+        /// The rights it may ever have, besides.
+        most: Prot,
+        /// What it is.
+        flags: AreaFlags,
+    },
+    /// `unmap`.
+    Unmap(Stretch),
+    /// `protect`.
+    Protect(Stretch, Prot),
+    /// `advise`.
+    Advise(Stretch, Advice),
+    /// `discard`.
+    Discard(Stretch),
+    /// `lock`.
+    Lock(Stretch),
+    /// `unlock`.
+    Unlock(Stretch),
+    /// `populate`.
+    Populate(Stretch),
+    /// A program's access to each of some pages, so many apart.
+    Touch {
+        /// Which pages.
+        stretch: Stretch,
+        /// How far apart; at most a few of them are touched.
+        apart: u64,
+        /// How.
+        access: Access,
+    },
+    /// The policy of the size of so many orders above 0; taken modulo what makes sense.
+    Size(u8, SizePolicy),
+    /// The top-level policy.
+    Enabled(Enabled),
+    /// How hard to try.
+    Defrag(Defrag),
+    /// The process's own choice.
+    OptOut(OptOut),
+    /// `destroy`, and a new space in its place.
+    Renew,
+}
+
+/// A call on one of the spaces.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Which space.
+    pub space: usize,
+    /// What is done.
+    pub op: Op,
+    /// Which allocation of the call fails, counted from 1; 0 for none.
+    pub fails: u64,
+}
+
+fn pages(steps: u64) -> impl Strategy<Value = Pages> {
+    let fine = prop_oneof![3 => Just(0u64), 3 => 0..20u64, 1 => 0..70u64];
+    (0..steps, fine).prop_map(|(steps, pages)| Pages { steps, pages })
+}
+
+fn stretch() -> impl Strategy<Value = Stretch> {
+    let len = prop_oneof![
+        3 => pages(1),
+        3 => pages(6),
+        1 => pages(STEPS),
+        4 => (1..10u64).prop_map(|pages| Pages { steps: 0, pages }),
+    ];
+    (pages(STEPS - 1), len).prop_map(|(from, len)| Stretch { from, len })
+}
+
+fn prot() -> impl Strategy<Value = Prot> {
+    prop_oneof![
+        6 => Just(Prot::RW),
+        2 => Just(Prot::READ),
+        2 => (0..8u8).prop_map(Prot::from_bits_truncate),
+    ]
+}
+
+fn flags() -> impl Strategy<Value = AreaFlags> {
+    let some = AreaFlags::HUGE.bits()
+        | AreaFlags::GROWS_DOWN.bits()
+        | AreaFlags::LOCKED.bits()
+        | AreaFlags::LOCK_ON_FAULT.bits();
+    prop_oneof![
+        6 => Just(AreaFlags::empty()),
+        3 => Just(AreaFlags::HUGE),
+        1 => Just(AreaFlags::NOHUGE),
+        2 => Just(AreaFlags::GROWS_DOWN),
+        1 => any::<u32>().prop_map(move |bits| AreaFlags::from_bits_truncate(bits & some)),
+    ]
+}
+
+fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+    prop::sample::select(all)
+}
+
+fn policy() -> impl Strategy<Value = Op> {
+    let size = (0..20u8, one_of(SizePolicy::ALL));
+    prop_oneof![
+        4 => (0..20u8).prop_map(|order| Op::Size(order, SizePolicy::Always)),
+        2 => size.prop_map(|(order, choice)| Op::Size(order, choice)),
+        1 => one_of(Enabled::ALL).prop_map(Op::Enabled),
+        1 => one_of(Defrag::ALL).prop_map(Op::Defrag),
+        1 => one_of(&[OptOut::No, OptOut::No, OptOut::All, OptOut::ExceptAdvised])
+            .prop_map(Op::OptOut),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
+    let most = prop_oneof![4 => Just(Prot::all()), 1 => Just(Prot::empty())];
+    let map = (stretch(), one_of(places), prot(), most, flags());
+    let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
+    let access = &[Access::Write, Access::Write, Access::Read, Access::Execute];
+    prop_oneof![
+        8 => map.prop_map(|(stretch, place, prot, most, flags)| Op::Map {
+            stretch, place, prot, most, flags
+        }),
+        6 => stretch().prop_map(Op::Unmap),
+        6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
+        3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
+        3 => stretch().prop_map(Op::Discard),
+        2 => stretch().prop_map(Op::Lock),
+        1 => stretch().prop_map(Op::Unlock),
+        3 => stretch().prop_map(Op::Populate),
+        12 => (stretch(), prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
+            .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access }),
+        3 => policy(),
+        1 => Just(Op::Renew),
+    ]
+}
+
+/// At most `length` calls on `spaces` spaces; the policy is set up first.
+pub fn script(spaces: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
+    let fails = prop_oneof![8 => Just(0u64), 1 => 1..6u64];
+    let step =
+        (0..spaces, op(), fails).prop_map(|(space, op, fails)| Step { space, op, fails });
+    let setup = (0..spaces, policy()).prop_map(|(space, op)| Step { space, op, fails: 0 });
+    let setup = prop::collection::vec(setup, 0..5);
+    let steps = prop::collection::vec(step, 1..length);
+    (setup, steps).prop_map(|(setup, steps)| setup.into_iter().chain(steps).collect())
+}

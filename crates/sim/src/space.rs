@@ -1,0 +1,287 @@
+//! An address space as one would write it down without thinking of speed: for each page its
+//! attributes, the frame behind it, and the word a program left there. No tables, no runs, no
+//! sizes of leaves.
+//!
+//! The model says what each call must answer, error and evidence included, and what the space must
+//! look like afterwards. Only two things it does not foretell and takes from the real one after
+//! judging them: which frame a page gets, and which of the allowed folio sizes a fault chose where
+//! memory was short.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use quire::engine::Error;
+use quire::space::{Advice, Area, AreaFlags, At, OptOut, Request};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
+
+use crate::areas::NaiveAreas;
+
+/// Free pages that a stack leaves below itself.
+const GUARD: u64 = 256;
+
+/// The model of one space.
+#[derive(Clone)]
+pub struct NaiveSpace {
+    /// The attributes of each page.
+    pub areas: NaiveAreas,
+    /// The frames of pages that are resident.
+    pub resident: BTreeMap<u64, Pfn>,
+    /// What programs wrote; all else is zero.
+    pub words: BTreeMap<u64, u64>,
+    /// What the process chose about large folios.
+    pub opt_out: OptOut,
+    window: PageSpan,
+    limit: u64,
+}
+
+/// What a fault must come to, if there is memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The page is there already.
+    Noted,
+    /// A folio of an order between these two; the stack has grown first, if it is one.
+    Mapped {
+        /// What must be possible.
+        least: Order,
+        /// What more cannot be.
+        most: Order,
+    },
+}
+
+impl NaiveSpace {
+    /// No areas; those without a place of their own go into `window`. Programs may map the pages
+    /// below `limit`.
+    pub fn new(window: PageSpan, limit: u64) -> Self {
+        Self {
+            areas: NaiveAreas::new(),
+            resident: BTreeMap::new(),
+            words: BTreeMap::new(),
+            opt_out: OptOut::No,
+            window,
+            limit,
+        }
+    }
+
+    /// Where `request` goes; `candidates` are the orders that the policy wants there.
+    ///
+    /// # Errors
+    /// Those of [`Mm::map`](quire::engine::Mm::map), but for memory.
+    pub fn place(&self, request: &Request, candidates: u32) -> Result<PageSpan, Error> {
+        let pages = request.pages;
+        let fixed = |page| PageSpan::at(page, pages).ok_or(Error::Invalid).and_then(|s| self.may(s));
+        let taken = |span| self.areas_in(span).first().copied();
+        match request.at {
+            At::Fixed(page) => fixed(page),
+            At::FixedNoReplace(page) => {
+                let span = fixed(page)?;
+                taken(span).map_or(Ok(span), |area| Err(Error::Exists(area)))
+            }
+            At::Hint(page) => match fixed(page) {
+                Ok(span) if taken(span).is_none() => Ok(span),
+                _ => self.place_anywhere(pages, candidates),
+            },
+            At::Anywhere => self.place_anywhere(pages, candidates),
+        }
+    }
+
+    fn place_anywhere(&self, pages: u64, candidates: u32) -> Result<PageSpan, Error> {
+        if pages == 0 {
+            return Err(Error::Invalid);
+        }
+        let wanted = |order: &u8| candidates >> order & 1 != 0 && 1 << order <= pages;
+        let align = (0..32).rev().find(wanted).map_or(0, u32::from);
+        let gaps = self.areas.gaps(self.window);
+        let highest = |align: u64| {
+            gaps.iter().rev().find_map(|gap| {
+                let start = gap.end.get().checked_sub(pages)? / align * align;
+                (start >= gap.start.get()).then_some(PageSpan::at(Vpn::new(start), pages)?)
+            })
+        };
+        highest(1 << align).or_else(|| highest(1)).ok_or(Error::NoRoom(pages))
+    }
+
+    /// How `map` goes on once there is a place and memory.
+    pub fn map(&mut self, request: &Request, span: PageSpan) {
+        self.forget(span);
+        self.areas.replace(Area {
+            span,
+            prot: request.prot,
+            most: request.most,
+            flags: request.flags,
+            backing: request.backing,
+        });
+    }
+
+    /// `unmap`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn unmap(&mut self, span: PageSpan) -> Result<(), Error> {
+        self.may(span)?;
+        self.areas.cut(span);
+        self.forget(span);
+        Ok(())
+    }
+
+    /// `discard`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn discard(&mut self, span: PageSpan) -> Result<(), Error> {
+        self.may(span)?;
+        self.forget(span);
+        Ok(())
+    }
+
+    /// `protect`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoArea`], [`Error::Forbidden`].
+    pub fn protect(&mut self, span: PageSpan, prot: Prot) -> Result<(), Error> {
+        self.alter(span, |area| match area.most.contains(prot) {
+            true => Ok(Area { prot, ..area }),
+            false => Err(Error::Forbidden(area.span.start, prot)),
+        })
+    }
+
+    /// `advise`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoArea`].
+    pub fn advise(&mut self, span: PageSpan, advice: Advice) -> Result<(), Error> {
+        self.alter(span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
+    }
+
+    /// `lock`, without the populating, or `unlock`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoArea`].
+    pub fn lock(&mut self, span: PageSpan, locked: bool) -> Result<(), Error> {
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        self.alter(span, |area| {
+            let flags = if locked { area.flags | AreaFlags::LOCKED } else { area.flags - locks };
+            Ok(Area { flags, ..area })
+        })
+    }
+
+    /// The pages from the start of `span` on that populating makes resident, and why no more.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn populated(&self, span: PageSpan) -> Result<(PageSpan, Option<Error>), Error> {
+        if span.is_empty() {
+            return Ok((span, None));
+        }
+        self.may(span)?;
+        for page in numbers(span).filter(|page| !self.resident.contains_key(page)).map(Vpn::new) {
+            let before = PageSpan::new(span.start, page);
+            match self.areas.page(page) {
+                None => return Ok((before, Some(Error::NoArea(page)))),
+                Some(area) if !area.prot.allows(Access::Read) => {
+                    let denied = Error::Denied(page, Access::Read, area.prot);
+                    return Ok((before, Some(denied)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok((span, None))
+    }
+
+    /// What `access` to `page` must come to. A stack that grows has grown afterwards.
+    /// `candidates` tells the orders that the policy wants where so much was advised; `block` is
+    /// the order from which on a table that is empty, but there, may be in the way.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`], [`Error::Denied`].
+    pub fn fault(
+        &mut self,
+        page: Vpn,
+        access: Access,
+        block: Order,
+        candidates: impl Fn(Advice) -> u32,
+    ) -> Result<Fault, Error> {
+        let area = match self.areas.page(page) {
+            Some(area) => area,
+            None => self.grow(page, access).ok_or(Error::NoArea(page))?,
+        };
+        if !area.prot.allows(access) {
+            return Err(Error::Denied(page, access, area.prot));
+        }
+        if self.resident.contains_key(&page.get()) {
+            return Ok(Fault::Noted);
+        }
+        let candidates = candidates(Advice::of(area.flags));
+        let possible = |order: &u8| candidates >> order & 1 != 0 && self.is_possible(page, *order);
+        let largest = |below: u8| Order::new((1..below).rev().find(possible).unwrap_or(0));
+        Ok(Fault::Mapped { least: largest(block.get()), most: largest(32) })
+    }
+
+    /// Whether a folio of `order` around `page` would lie in its area and meet nothing.
+    fn is_possible(&self, page: Vpn, order: u8) -> bool {
+        let block = PageSpan::block(page, Order::new(order));
+        let occupied = self.resident.range(range(block)).next().is_some();
+        let mut pages = numbers(block).map(|page| self.areas.page(Vpn::new(page)));
+        let Some(Some(mut last)) = pages.next() else { return false };
+        !occupied
+            && pages.all(|page| match page {
+                Some(next) if last.can_merge(&next) => {
+                    last = next;
+                    true
+                }
+                _ => false,
+            })
+    }
+
+    /// Lets the stack above `page` grow down to it, if there is one with room; its area.
+    fn grow(&mut self, page: Vpn, access: Access) -> Option<Area> {
+        let end = Vpn::new(self.limit);
+        let above = *self.areas_in(PageSpan::new(page, end)).first()?;
+        if !above.flags.contains(AreaFlags::GROWS_DOWN) || !above.prot.allows(access) {
+            return None;
+        }
+        let guard = Vpn::new(page.get().saturating_sub(GUARD));
+        if !self.areas_in(PageSpan::new(guard, above.span.start)).is_empty() {
+            return None;
+        }
+        self.areas.set(Area { span: PageSpan::new(page, above.span.start), ..above });
+        Some(above)
+    }
+
+    fn may(&self, span: PageSpan) -> Result<PageSpan, Error> {
+        let fits = !span.is_empty() && span.end.get() <= self.limit;
+        if fits { Ok(span) } else { Err(Error::Invalid) }
+    }
+
+    /// The areas that have a page in `span`, ascending, whole.
+    fn areas_in(&self, span: PageSpan) -> Vec<Area> {
+        self.areas.areas().into_iter().filter(|area| area.span.overlaps(span)).collect()
+    }
+
+    /// Changes every page of `span`, or none if one has no area or `change` objects to one.
+    fn alter(
+        &mut self,
+        span: PageSpan,
+        change: impl Fn(Area) -> Result<Area, Error>,
+    ) -> Result<(), Error> {
+        self.may(span)?;
+        for page in numbers(span).map(Vpn::new) {
+            change(self.areas.page(page).ok_or(Error::NoArea(page))?)?;
+        }
+        self.areas.update(span, |area| change(area).unwrap_or(area));
+        Ok(())
+    }
+
+    /// The memory of `span` is gone, and reads as zero.
+    fn forget(&mut self, span: PageSpan) {
+        self.resident.retain(|page, _| !span.contains(Vpn::new(*page)));
+        self.words.retain(|page, _| !span.contains(Vpn::new(*page)));
+    }
+}
+
+fn range(span: PageSpan) -> Range<u64> {
+    span.start.get()..span.end.get()
+}
+
+fn numbers(span: PageSpan) -> impl Iterator<Item = u64> {
+    range(span)
+}

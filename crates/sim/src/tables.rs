@@ -1,0 +1,166 @@
+//! Page tables as one would write them down without thinking of speed: a map from each page to its
+//! frame, and a set of the tables that there are. There are no words and no runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
+
+/// What is known of a mapped page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NaivePage {
+    /// Its frame.
+    pub frame: Pfn,
+    /// What its leaf grants and remembers.
+    pub attrs: Attrs,
+    /// The level of its leaf.
+    pub level: Level,
+}
+
+/// Page tables of format `A`, a page at a time.
+#[derive(Clone, Debug)]
+pub struct NaiveTables<A> {
+    pages: BTreeMap<u64, NaivePage>,
+    /// Tables below the root, by level and first page.
+    tables: BTreeSet<(usize, u64)>,
+    arch: PhantomData<A>,
+}
+
+impl<A: Arch> Default for NaiveTables<A> {
+    fn default() -> Self {
+        Self { pages: BTreeMap::new(), tables: BTreeSet::new(), arch: PhantomData }
+    }
+}
+
+fn pages_of(span: PageSpan) -> impl Iterator<Item = u64> {
+    span.start.get()..span.end.get()
+}
+
+impl<A: Arch> NaiveTables<A> {
+    /// A root and nothing else.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The attributes that the format makes of `attrs`.
+    pub fn normal(attrs: Attrs) -> Attrs {
+        match A::decode(A::leaf(Pfn::new(0), Level::LAST, attrs), Level::LAST) {
+            Entry::Leaf { attrs, .. } => attrs,
+            other => unreachable!("a leaf is decoded as {other:?}"),
+        }
+    }
+
+    /// What `page` is mapped to.
+    pub fn page(&self, page: Vpn) -> Option<NaivePage> {
+        self.pages.get(&page.get()).copied()
+    }
+
+    /// All mapped pages, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = (Vpn, NaivePage)> + '_ {
+        self.pages.iter().map(|(page, what)| (Vpn::new(*page), *what))
+    }
+
+    /// How many tables there are below the root.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// The pages of the leaf at `page`.
+    pub fn leaf(&self, page: Vpn) -> Option<PageSpan> {
+        self.page(page).map(|found| PageSpan::block(page, A::order(found.level)))
+    }
+
+    fn base(page: u64, level: usize) -> u64 {
+        let level = Level::new(level as u8);
+        page & !(A::order(level).pages() * A::entries(level) as u64 - 1)
+    }
+
+    /// Maps the pages of `span` to the frames from `frame` on, in the largest leaves that are
+    /// aligned, fit, and have no table in their place. The first page that is mapped already, if
+    /// one is; those before it are mapped then.
+    pub fn map(&mut self, span: PageSpan, frame: Pfn, attrs: Attrs) -> Result<(), Vpn> {
+        let mut at = span.start.get();
+        while at < span.end.get() {
+            if self.pages.contains_key(&at) {
+                return Err(Vpn::new(at));
+            }
+            let to = frame.get() + (at - span.start.get());
+            let fits = |&level: &usize| {
+                let pages = A::order(Level::new(level as u8)).pages();
+                let aligned = at.is_multiple_of(pages) && to.is_multiple_of(pages);
+                let free = level == 0 || !self.tables.contains(&(level - 1, at));
+                let legal = A::is_leaf_level(Level::new(level as u8));
+                legal && aligned && free && at + pages <= span.end.get()
+            };
+            let best = (0..A::LEVELS.len()).rev().find(fits).unwrap_or(0);
+            let level = Level::new(best as u8);
+            for page in at..at + A::order(level).pages() {
+                let frame = Pfn::new(to + (page - at));
+                self.pages.insert(page, NaivePage { frame, attrs: Self::normal(attrs), level });
+            }
+            for level in best..A::ROOT.index() {
+                self.tables.insert((level, Self::base(at, level)));
+            }
+            at += A::order(level).pages();
+        }
+        Ok(())
+    }
+
+    /// Unmaps the pages of `span`, across whose ends no leaf reaches.
+    pub fn take(&mut self, span: PageSpan) {
+        for page in pages_of(span) {
+            self.pages.remove(&page);
+        }
+    }
+
+    /// Gives the pages of `span` other rights.
+    pub fn protect(&mut self, span: PageSpan, prot: Prot) {
+        for (_, page) in self.pages.range_mut(span.start.get()..span.end.get()) {
+            page.attrs = Self::normal(page.attrs.with_prot(prot));
+        }
+    }
+
+    /// Splits what reaches across the boundary before `page`; how many leaves that were.
+    pub fn isolate(&mut self, page: Vpn) -> u64 {
+        let mut splits = 0;
+        while let Some(leaf) = self.leaf(page).filter(|leaf| leaf.start < page) {
+            for inner in pages_of(leaf) {
+                let Some(found) = self.pages.get_mut(&inner) else { continue };
+                if let Some(lower) = found.level.child() {
+                    found.level = lower;
+                    self.tables.insert((lower.index(), Self::base(page.get(), lower.index())));
+                }
+            }
+            splits += 1;
+        }
+        splits
+    }
+
+    /// Removes the tables that translate no page, and nothing outside `span`.
+    pub fn prune(&mut self, span: PageSpan) {
+        let pages = &self.pages;
+        self.tables.retain(|&(level, base)| {
+            let level = Level::new(level as u8);
+            let end = base + A::order(level).pages() * A::entries(level) as u64;
+            let inside = span.covers(PageSpan::new(Vpn::new(base), Vpn::new(end)));
+            !inside || pages.range(base..end).next().is_some()
+        });
+    }
+
+    /// Whether a program may do `access` to `page`; if so, that is noted in the page's leaf.
+    pub fn access(&mut self, page: Vpn, access: Access) -> bool {
+        let Some(leaf) = self.leaf(page) else { return false };
+        let allowed = self.page(page).is_some_and(|found| found.attrs.prot().allows(access));
+        if allowed {
+            let noted = match access {
+                Access::Write => Attrs::YOUNG | Attrs::DIRTY,
+                Access::Read | Access::Execute => Attrs::YOUNG,
+            };
+            for (_, found) in self.pages.range_mut(leaf.start.get()..leaf.end.get()) {
+                found.attrs |= noted;
+            }
+        }
+        allowed
+    }
+}
