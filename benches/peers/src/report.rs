@@ -61,11 +61,13 @@ impl Report {
         let n = sorted.len();
         match self.format {
             Format::Table => println!(
-                "{bench:<7} {case:<26} {variant:<30} {middle:>8.1}ns {least:>8.1}ns {most:>8.1}ns {times:>8.2}"
+                "{bench:<7} {case:<26} {variant:<30} \
+                 {middle:>8.1}ns {least:>8.1}ns {most:>8.1}ns {times:>8.2}"
             ),
             Format::Json => println!(
-                "{{\"bench\":\"{bench}\",\"case\":\"{case}\",\"variant\":\"{variant}\",\"metric\":\"time-per-pair\",\
-                 \"unit\":\"ns\",\"median\":{middle:.2},\"min\":{least:.2},\"max\":{most:.2},\"n\":{n}}}"
+                "{{\"bench\":\"{bench}\",\"case\":\"{case}\",\"variant\":\"{variant}\",\
+                 \"metric\":\"time-per-pair\",\"unit\":\"ns\",\"median\":{middle:.2},\
+                 \"min\":{least:.2},\"max\":{most:.2},\"n\":{n}}}"
             ),
         }
     }

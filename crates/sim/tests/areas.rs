@@ -124,7 +124,8 @@ fn op(pages: u64) -> impl Strategy<Value = Op> {
         3 => (span(pages), prot()).prop_map(|(span, prot)| Op::Protect(span, prot)),
         2 => (span(pages), flags()).prop_map(|(span, flags)| Op::Advise(span, flags)),
         3 => (1..12u64, 0..4u8, 0..pages, 0..pages, placement).prop_map(|(count, align, a, b, p)| {
-            Op::Find(count, Order::new(align), PageSpan::new(Vpn::new(a.min(b)), Vpn::new(a.max(b))), p)
+            let span = PageSpan::new(Vpn::new(a.min(b)), Vpn::new(a.max(b)));
+            Op::Find(count, Order::new(align), span, p)
         }),
     ]
 }
@@ -286,7 +287,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn e3_smallest_nodes_do_what_the_naive_model_does(ops in prop::collection::vec(op(160), 1..120)) {
+    fn e3_smallest_nodes_do_what_the_naive_model_does(
+        ops in prop::collection::vec(op(160), 1..120),
+    ) {
         run_all::<3>(160, &ops);
     }
 

@@ -53,7 +53,11 @@ fn beside(memory: (u64, u64), zones: &[FrameSpan], ops: &[Op]) -> Result<(), Str
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn e1_one_zone_agrees_with_the_naive_model(ops in ops(3, 150)) {

@@ -102,7 +102,8 @@ proptest! {
         moves::<Arm16k>(Config::arm64_16k(), case);
         moves::<Arm64k>(Config::arm64_64k(), case);
         moves::<Sv39>(Config::riscv64_sv39(), case);
-        moves::<Sv48>(Config { sets_accessed: false, sets_dirty: false, ..Config::riscv64_sv48() }, case);
+        let by_hand = Config { sets_accessed: false, sets_dirty: false, ..Config::riscv64_sv48() };
+        moves::<Sv48>(by_hand, case);
     }
 }
 

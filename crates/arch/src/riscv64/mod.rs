@@ -29,8 +29,8 @@
 //!   why a hidden leaf has V clear, with which the CPU ignores all other bits. Execute-only exists.
 //! * **U** (4): `USER`. The kernel cannot execute such pages and reaches them with `sstatus.SUM`
 //!   only. **G** (5): `GLOBAL`.
-//! * **A, D** (6, 7): `YOUNG`, `DIRTY`. The CPU sets them (Svadu) or faults (Svade). D, A, U must be
-//!   0 in a pointer to a table.
+//! * **A, D** (6, 7): `YOUNG`, `DIRTY`. The CPU sets them (Svadu) or faults (Svade). D, A, U must
+//!   be 0 in a pointer to a table.
 //! * **SW** (8): `SOFT`. Bit 9 marks hidden leaves. These are the two bits of RSW, for software.
 //! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (what the PMA says). Needs Svpbmt, enabled by
 //!   `menvcfg.PBMTE`: without it the bits are reserved and such a leaf faults, so that an embedder

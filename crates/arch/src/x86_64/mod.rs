@@ -70,8 +70,9 @@
 //!   the same argument at stake for a hint only (both SDM §4.10.4.3).
 //! * *Another size: break.* SDM §4.10.2.3 asks software not to change size and frame, rights or
 //!   attributes in one write, and prescribes the way through P = 0. The words do not show what a
-//!   table says, and there are CPUs that do not bear both sizes (AMD family 10h erratum 383; Intel's
-//!   CVE-2018-12207), so only an embedder that vouches for the CPU (`relaxed`) gets by with a flush.
+//!   table says, and there are CPUs that do not bear both sizes (AMD family 10h erratum 383;
+//!   Intel's CVE-2018-12207), so only an embedder that vouches for the CPU (`relaxed`) gets by
+//!   with a flush.
 //! * *Another memory type: break*: the order "unmap, flush, map, flush caches" of SDM §12.12.4
 //!   (*Programming the PAT*). Flushing the caches is the embedder's.
 //! * *Another frame with write permission: break.* No manual asks for it; coherence between the

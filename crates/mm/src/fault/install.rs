@@ -73,8 +73,10 @@ impl Plan {
         let count = (pages.count() >> A::order(level).get()) as usize;
         let index = locked.index(pages.start);
         debug_assert!(self.area.span.covers(pages));
-        view.space.areas.is_current(self.seq)
-            && index + count <= A::entries(level)
-            && matches!(locked.run(index, index + count), run if run.what == What::Absent && run.count == count)
+        if !view.space.areas.is_current(self.seq) || index + count > A::entries(level) {
+            return false;
+        }
+        let run = locked.run(index, index + count);
+        run.what == What::Absent && run.count == count
     }
 }

@@ -154,7 +154,10 @@ mod plain {
         }
 
         #[test]
-        fn e3_words_that_unpack_are_the_area_that_packs_to_them(words in any::<[u64; 4]>(), few in any::<[u8; 4]>()) {
+        fn e3_words_that_unpack_are_the_area_that_packs_to_them(
+            words in any::<[u64; 4]>(),
+            few in any::<[u8; 4]>(),
+        ) {
             for words in [words, few.map(u64::from)] {
                 if let Some(area) = Area::unpack(words) {
                     prop_assert!(area.is_well_formed());
@@ -164,7 +167,11 @@ mod plain {
         }
 
         #[test]
-        fn e3_parts_of_an_area_merge_back(area in any_area(), at in any::<u64>(), far in any::<u64>()) {
+        fn e3_parts_of_an_area_merge_back(
+            area in any_area(),
+            at in any::<u64>(),
+            far in any::<u64>(),
+        ) {
             let page = Vpn::new(area.span.start.get() + at % area.span.count());
             let (head, tail) = area.split_at(page);
             prop_assert_eq!(tail.backing, area.backing_of(page));
@@ -180,7 +187,9 @@ mod plain {
         /// Nodes of random words: whatever a reader asks, it returns.
         #[test]
         fn e3_reading_garbage_terminates(
-            seed in any::<u64>(), small in any::<bool>(), pages in prop::collection::vec(any::<u64>(), 8),
+            seed in any::<u64>(),
+            small in any::<bool>(),
+            pages in prop::collection::vec(any::<u64>(), 8),
         ) {
             let ram = Ram::new(64, 512);
             let tree = AreaTree::<3>::new();
