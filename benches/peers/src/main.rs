@@ -10,6 +10,7 @@
 
 mod buddy;
 mod report;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ use report::{Format, Report};
 /// A comparison: its name, and what runs it.
 type Comparison = (&'static str, fn(&mut Report));
 
-const COMPARISONS: &[Comparison] = &[("buddy", buddy::compare)];
+const COMPARISONS: &[Comparison] = &[("buddy", buddy::compare), ("tables", tables::compare)];
 
 /// Fewer rounds than this make no median worth the name.
 const ROUNDS_MIN: usize = 15;

@@ -48,11 +48,23 @@ impl Report {
                 }
             }
         }
+        let named = variants.iter().map(|(name, _)| *name).zip(samples).collect();
+        self.samples(bench, case, named);
+    }
+
+    /// How often each case is to be measured.
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Prints what was measured elsewhere, in nanoseconds for each operation, as
+    /// [`case`](Self::case) does.
+    pub(crate) fn samples(&self, bench: &str, case: &str, variants: Vec<(&str, Vec<f64>)>) {
         let mut first = None;
-        for ((variant, _), samples) in variants.iter().zip(&mut samples) {
+        for (variant, mut samples) in variants {
             samples.sort_by(f64::total_cmp);
-            let first = *first.get_or_insert(median(samples));
-            self.line(bench, case, variant, samples, median(samples) / first);
+            let first = *first.get_or_insert(median(&samples));
+            self.line(bench, case, variant, &samples, median(&samples) / first);
         }
     }
 

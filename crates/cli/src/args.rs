@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::isa::Isa;
 use crate::size::Size;
 
 /// Large-folio memory management, measured and explained.
@@ -24,6 +25,9 @@ pub(crate) enum Command {
     /// Measure how fast memory is cleared and faulted in
     #[command(subcommand)]
     Bench(Bench),
+    /// Tell how something works by doing it
+    #[command(subcommand)]
+    Explain(Explain),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
 }
@@ -82,9 +86,30 @@ pub(crate) struct ClearArgs {
 pub(crate) struct FaultArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How much memory each thread faults in per measurement
-    #[arg(long, default_value = "128M")]
-    pub(crate) region: Size,
+    /// How much memory each thread faults in per measurement [default: four last-level caches]
+    #[arg(long)]
+    pub(crate) region: Option<Size>,
+    /// The page-table format in which Quire faults
+    #[arg(long, value_enum, default_value_t = Isa::X86_64)]
+    pub(crate) isa: Isa,
+}
+
+/// What can be explained.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Explain {
+    /// One page fault, step by step through the rooms, with the files it passes
+    Fault(ExplainArgs),
+}
+
+/// Options of `explain fault`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// The size of the folio that the program gets
+    #[arg(long, default_value = "64K", value_parser = folio_size)]
+    pub(crate) size: Size,
+    /// The page-table format
+    #[arg(long, value_enum, default_value_t = Isa::X86_64)]
+    pub(crate) isa: Isa,
 }
 
 /// Options of `report`.

@@ -5,7 +5,9 @@
 
 mod args;
 mod bench;
+mod explain;
 mod host;
+mod isa;
 mod plot;
 mod record;
 mod report;
@@ -48,6 +50,7 @@ fn run(cli: &Cli) -> Result<()> {
     let host = Host::new(&cli.host_root);
     match &cli.command {
         Command::Bench(bench) => bench::run(bench, &host),
+        Command::Explain(explain) => explain::run(explain, &host),
         Command::Report(report) => report::run(report),
     }
 }

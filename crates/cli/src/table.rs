@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::bench::clear::LAST_FIRST;
+use crate::bench::fault::ONE_AREA;
 use crate::record::{Record, Run};
 use crate::size::Size;
 
@@ -53,6 +54,9 @@ fn title(record: &Record) -> String {
         (form, "cost") => (form, "time per folio or extent, less is better"),
         (form, "clear") => (form, "time per folio, of it clearing (estimate for linux)"),
         (form, "rest") => (form, "time per folio, of it all but clearing"),
+        (form, "rest-cpu") => (form, "CPU time per folio, of it all but clearing"),
+        (form, "speed-up") => (form, "how many times as fast as one thread, by the clock"),
+        (form, "speed-up-cpu") => (form, "how many times as fast as one thread, by CPU time"),
         (form, "of-best") => (form, "ratio of the rate to the best backend's"),
         (form, "over-pages") => (form, "ratio of the rate to page-at-a-time"),
         (form, other) => (form, other),
@@ -111,13 +115,14 @@ fn matrix(records: &[&Record], notes_matter: bool) -> Table {
 /// What a row is called: the variant, and its circumstances where they tell rows apart.
 fn label(record: &Record, notes_matter: bool) -> String {
     let case = record.case();
-    match case.form.strip_prefix("trap ") {
-        Some(trap) => trap.to_owned(),
-        None if notes_matter || case.notes.starts_with(LAST_FIRST) => {
-            format!("{}, {}", record.variant, case.notes)
-        }
-        None => record.variant.clone(),
+    if let Some(trap) = case.form.strip_prefix("trap ") {
+        return trap.to_owned();
     }
+    let tells = |note: &&str| {
+        notes_matter || *note == LAST_FIRST || *note == ONE_AREA || note.ends_with(" threads")
+    };
+    let notes = case.notes.split(", ").filter(tells);
+    [record.variant.as_str()].into_iter().chain(notes).collect::<Vec<_>>().join(", ")
 }
 
 /// A median with its unit, three digits long.

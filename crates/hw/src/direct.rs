@@ -217,6 +217,45 @@ impl<'r> DirectMap<'r> {
         }
     }
 
+    /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …
+    /// (wrapping). None where there is no such frame, or not so many words.
+    ///
+    /// One fence orders all loads, so that they need not be ordered among themselves, and nothing
+    /// but the words is loaded between them.
+    #[inline]
+    pub fn count_run(
+        &self,
+        frame: Pfn,
+        index: usize,
+        most: usize,
+        first: u64,
+        step: u64,
+    ) -> usize {
+        let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
+        let words = words.get(index..).and_then(|words| words.get(..most)).unwrap_or_default();
+        let mut next: [u64; 4] =
+            core::array::from_fn(|at| first.wrapping_add(step.wrapping_mul(at as u64)));
+        let (fours, _) = words.as_chunks::<4>();
+        let differs = |four: &[AtomicU64; 4]| {
+            let pairs = four.iter().zip(&mut next);
+            pairs.fold(0, |differs, (word, next)| {
+                let expected = core::mem::replace(next, next.wrapping_add(step.wrapping_mul(4)));
+                differs | word.load(Ordering::Relaxed) ^ expected
+            }) != 0
+        };
+        let mut count = 4 * fours.iter().position(differs).unwrap_or(fours.len());
+        let expected = |count: usize| first.wrapping_add(step.wrapping_mul(count as u64));
+        let is_next = |count| {
+            let word = words.get(count).map(|word: &AtomicU64| word.load(Ordering::Relaxed));
+            word == Some(expected(count))
+        };
+        while is_next(count) {
+            count += 1;
+        }
+        fence(Ordering::Acquire);
+        count
+    }
+
     /// Writes `count` words from `index` on: `first`, `first + step`, … (wrapping), each with
     /// release ordering towards what was written before the call.
     ///

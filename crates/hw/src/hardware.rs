@@ -24,6 +24,21 @@ pub trait Hardware: Sync {
     /// to free or reuse: readers validate afterwards what they read.
     fn load(&self, frame: Pfn, index: usize) -> u64;
 
+    /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, … :
+    /// what [`fill`](Self::fill) would have written. Ordered as a `load` of each.
+    ///
+    /// Scans of tables spend their time here, so it pays to do better than word by word;
+    /// [`DirectMap::count_run`](crate::DirectMap::count_run) does.
+    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
+        let mut expected = first;
+        let same = |at: &usize| {
+            let same = self.load(frame, *at) == expected;
+            expected = expected.wrapping_add(step);
+            same
+        };
+        (index..index + most).take_while(same).count()
+    }
+
     /// Writes `count` words from `index` on: `first`, `first + step`, `first + 2·step`, …
     /// (wrapping).
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64);

@@ -21,6 +21,11 @@ impl Hardware for Machine<'_> {
     }
 
     #[inline]
+    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
+        self.ram.count_run(frame, index, most, first, step)
+    }
+
+    #[inline]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
         if self.watched {
             self.watched_fill(table, index, count, first, step);

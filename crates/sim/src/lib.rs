@@ -1,5 +1,8 @@
 //! Naive models and operation sequences.
 pub mod areas;
 pub mod phys;
+pub mod beside;
+pub mod script;
+pub mod space;
 pub mod system;
 pub mod tables;

@@ -220,8 +220,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// At most `length` calls on `spaces` spaces; the policy is set up first.
 pub fn script(spaces: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
     let fails = prop_oneof![8 => Just(0u64), 1 => 1..6u64];
-    let step =
-        (0..spaces, op(), fails).prop_map(|(space, op, fails)| Step { space, op, fails });
+    let step = (0..spaces, op(), fails).prop_map(|(space, op, fails)| Step { space, op, fails });
     let setup = (0..spaces, policy()).prop_map(|(space, op)| Step { space, op, fails: 0 });
     let setup = prop::collection::vec(setup, 0..5);
     let steps = prop::collection::vec(step, 1..length);

@@ -68,7 +68,8 @@ impl NaiveSpace {
     /// Those of [`Mm::map`](quire::engine::Mm::map), but for memory.
     pub fn place(&self, request: &Request, candidates: u32) -> Result<PageSpan, Error> {
         let pages = request.pages;
-        let fixed = |page| PageSpan::at(page, pages).ok_or(Error::Invalid).and_then(|s| self.may(s));
+        let fixed =
+            |page| PageSpan::at(page, pages).ok_or(Error::Invalid).and_then(|s| self.may(s));
         let taken = |span| self.areas_in(span).first().copied();
         match request.at {
             At::Fixed(page) => fixed(page),

@@ -109,9 +109,7 @@ impl<A: Arch> NaiveTables<A> {
 
     /// Unmaps the pages of `span`, across whose ends no leaf reaches.
     pub fn take(&mut self, span: PageSpan) {
-        for page in pages_of(span) {
-            self.pages.remove(&page);
-        }
+        self.pages.retain(|page, _| !span.contains(Vpn::new(*page)));
     }
 
     /// Gives the pages of `span` other rights.
@@ -137,14 +135,14 @@ impl<A: Arch> NaiveTables<A> {
         splits
     }
 
-    /// Removes the tables that translate no page, and nothing outside `span`.
-    pub fn prune(&mut self, span: PageSpan) {
+    /// Removes the empty tables that translate a page of `span` and nothing outside `hole`.
+    pub fn prune(&mut self, span: PageSpan, hole: PageSpan) {
         let pages = &self.pages;
         self.tables.retain(|&(level, base)| {
             let level = Level::new(level as u8);
             let end = base + A::order(level).pages() * A::entries(level) as u64;
-            let inside = span.covers(PageSpan::new(Vpn::new(base), Vpn::new(end)));
-            !inside || pages.range(base..end).next().is_some()
+            let reach = PageSpan::new(Vpn::new(base), Vpn::new(end));
+            !span.overlaps(reach) || !hole.covers(reach) || pages.range(base..end).next().is_some()
         });
     }
 

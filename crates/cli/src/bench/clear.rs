@@ -9,14 +9,12 @@
 //! kernel also clears the page that faulted last and the farthest first; for a fault on the first
 //! page that is the last page first, measured as a row of its own, because some CPUs mind.
 
-use std::time::Instant;
-
 use anyhow::{Result, bail};
 use quire_hw::extent::{Backend, GRAIN};
 use quire_hw::{Calibration, Chosen, Reuse, calibrate, read_through};
 
 use super::lanes::Lanes;
-use super::{Filter, empty_run, measured, rounds, sizes};
+use super::{Filter, empty_run, measured, rounds, sizes, thread_ns};
 use crate::Refused;
 use crate::args::Shared;
 use crate::host::Host;
@@ -50,7 +48,7 @@ const SIZES: [u64; 10] = [
 const LOOPS: u32 = 9;
 /// Up to this size, in bytes, Linux clears the pages of a folio from the far ends to the one that
 /// faulted; larger folios from the first to the last.
-const LINUX_TURNS: u64 = 4 << 20;
+pub(crate) const LINUX_TURNS: u64 = 4 << 20;
 
 /// One way to clear an extent.
 #[derive(Clone, Copy, Debug)]
@@ -94,25 +92,16 @@ pub(crate) fn raw_name(backend: Backend) -> String {
     format!("raw-{backend}")
 }
 
-/// Clears `extent` page after page, in the order in which Linux does after a fault on its first.
-pub(crate) fn clear_as_linux(backend: Backend, extent: &mut [u8]) {
-    if extent.len() as u64 <= LINUX_TURNS {
-        extent.rchunks_mut(GRAIN).for_each(|page| backend.clear(page));
-    } else {
-        extent.chunks_mut(GRAIN).for_each(|page| backend.clear(page));
-    }
-}
-
 /// The backend with which Linux clears one page: the first of these that the CPU has.
 pub(crate) fn page_backend() -> Backend {
     let usual = ["rep-stosb", "rep-stosq", "zva", "zicboz"];
     usual.iter().find_map(|name| Backend::by_name(name)).unwrap_or(Backend::PORTABLE)
 }
 
-/// Calibrates all backends of this CPU in the lanes' memory.
+/// Calibrates all backends of this CPU in the lanes' memory, by the CPU time of this thread, so
+/// that what else the host runs does not count against whoever was being measured.
 pub(crate) fn calibrated(lanes: &mut Lanes) -> Chosen {
-    let start = Instant::now();
-    let clock = || start.elapsed().as_nanos() as u64;
+    let clock = || thread_ns() as u64;
     let all: Vec<Backend> = Backend::available().collect();
     calibrate(lanes.scratch(), clock, &all, Calibration::THOROUGH, |_| ())
 }

@@ -21,6 +21,9 @@ const CACHES_PER_SAMPLE: u64 = 4;
 /// an extent only long after it has left the caches.
 const CACHES_PER_BUFFER: u64 = 8;
 
+/// Caches larger than this are not outgrown: the memory that would take is not always there.
+const CACHE_MOST: u64 = 128 << 20;
+
 /// The threads' memory.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
@@ -39,7 +42,7 @@ struct Lane {
 
 /// How much memory `threads` threads need for extents of up to `largest`.
 fn needed(machine: &Machine, largest: Size, threads: u32) -> (u64, u64) {
-    let cache = machine.last_level_cache;
+    let cache = machine.last_level_cache.min(CACHE_MOST);
     let buffer = largest.bytes().max(CACHES_PER_BUFFER * cache).next_multiple_of(1 << 21);
     let clean = (2 * cache / u64::from(threads)).next_multiple_of(1 << 21);
     (buffer, clean)
@@ -66,7 +69,8 @@ impl Lanes {
             })
         };
         let lanes = (0..threads).map(lane).collect::<Result<_>>()?;
-        let sample = (CACHES_PER_SAMPLE * machine.last_level_cache).min(buffer) as usize;
+        let cache = machine.last_level_cache.min(CACHE_MOST);
+        let sample = (CACHES_PER_SAMPLE * cache).min(buffer) as usize;
         Ok(Lanes { lanes, sample })
     }
 

@@ -22,6 +22,9 @@ pub(crate) struct Machine {
     pub(crate) caches: Vec<String>,
     /// Bytes in the last-level cache.
     pub(crate) last_level_cache: u64,
+    /// Bytes in the cache before it, which one CPU has to itself: the L2 cache.
+    #[serde(default = "usual_near_cache")]
+    pub(crate) near_cache: u64,
     /// The kernel's release.
     pub(crate) kernel: String,
     /// Whether a hypervisor is below.
@@ -44,6 +47,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
             features: CLEARING.iter().filter(has).map(|f| (*f).to_owned()).collect(),
             last_level_cache: caches.iter().map(|(_, size)| size.bytes()).max().unwrap_or(32 << 20),
+            near_cache: near_cache(&caches),
             caches: caches.into_iter().map(|(name, size)| format!("{name} {size}")).collect(),
             kernel: host.read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             virtual_machine: flags.contains(&"hypervisor"),
@@ -91,6 +95,16 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then_some(value.trim())
     })
+}
+
+/// The size of the L2 cache, or what it usually is.
+fn near_cache(caches: &[(String, Size)]) -> u64 {
+    let second = caches.iter().find(|(name, _)| name.starts_with("L2"));
+    second.map_or_else(usual_near_cache, |(_, size)| size.bytes())
+}
+
+fn usual_near_cache() -> u64 {
+    1 << 20
 }
 
 /// The first CPU's caches by name, the nearest first.

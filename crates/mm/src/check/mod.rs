@@ -31,7 +31,7 @@ mod space;
 mod system;
 mod violation;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use extents::{ExtentViolation, extents};

@@ -47,7 +47,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if set.is_err() {
             return self.give_up(space, section, Error::Invalid);
         }
-        section.open();
+        // What is replaced makes faults wait until it is flushed; see `Section::hold`.
         let done = if replaces { self.take(space, &mut section, span, span) } else { Ok(()) };
         self.finish(space, section);
         done?;
@@ -137,6 +137,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut section = Section::begin(self.view(space));
+        section.hold();
         let nothing = PageSpan::new(span.start, span.start);
         let done = self.take(space, &mut section, span, nothing);
         self.finish(space, section);
@@ -177,18 +178,24 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         let view = self.view(space);
         let mut section = Section::begin(view);
-        let mut rights = false;
+        let (mut differs, mut rights) = (false, false);
         let agreed = self.agree(space, span, |area| {
             let new = change(area)?;
+            differs |= new != area;
             rights |= new.prot != area.prot;
             Ok(())
         });
+        // Also where only advice changes: no leaf may lie in two areas afterwards.
         let ready = agreed.and_then(|()| {
-            self.complete(space, &mut section, |section| match rights {
+            self.complete(space, &mut section, |section| match differs {
                 true => section.prepare(span, 2),
-                false => section.stocked(2),
+                false => Ok(()),
             })
         });
+        if ready == Ok(()) && !differs {
+            self.finish(space, section);
+            return Ok(());
+        }
         if let Err(error) = ready {
             return self.give_up(space, section, error);
         }

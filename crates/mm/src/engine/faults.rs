@@ -1,6 +1,6 @@
 //! Faults, and populating ahead of them.
 
-use quire_arch::Arch;
+use quire_arch::{Arch, Entry};
 use quire_hw::{Flush, FrameRun, Hardware};
 use quire_units::{Access, CpuSet, Order, PageSpan, Vpn};
 
@@ -66,7 +66,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// As for [`fault`](Self::fault), at the first page that could not be had; those before it are
-    /// mapped then.
+    /// mapped then. [`Error::Invalid`] for pages that are not the program's to map.
     pub fn populate(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
         self.populate_with(space, span, &mut || {})
     }
@@ -81,6 +81,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         span: PageSpan,
         resched: &mut dyn FnMut(),
     ) -> Result<Populated, Error> {
+        if !span.is_empty() && !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
         let mut done = Populated::default();
         let mut at = span.start;
         while at < span.end {
@@ -144,10 +147,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Option<Resolved>, Error> {
         let fits = |order: Order, run: &FrameRun| {
             plan.choice.orders >> order.get() & 1 != 0
-                && PageSpan::new(plan.wanted.start, plan.wanted.end).covers(PageSpan::new(
-                    plan.start(run.count(), order),
-                    plan.start(run.count(), order).add(run.count()),
-                ))
+                && plan.start(order).add(run.count()) <= plan.wanted.end
         };
         let (run, order) = match taken.take() {
             Some((run, order)) if fits(order, &run) => (run, order),
@@ -156,11 +156,15 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                     self.free(run);
                 }
                 let (run, order) = self.take_for(view, plan)?;
-                let start = plan.start(run.count(), order);
+                let start = plan.start(order);
                 self.clear(&run, plan.page.get().saturating_sub(start.get()), resched);
                 (run, order)
             }
         };
+        if let Err(error) = self.deepen_to(view, plan.start(order), order) {
+            *taken = Some((run, order));
+            return Err(error);
+        }
         match plan.install(view, run, order) {
             Ok(installed) => {
                 self.tally(view.space, &plan.choice, &installed);
@@ -199,12 +203,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Several folios of `order` at once, side by side, where more than one is wanted: one block
     /// that is aligned as its pages are, so that it can be cleared and mapped as one run.
     fn take_several(&self, plan: &Plan, order: Order) -> Option<FrameRun> {
-        let wanted = plan.wanted.count();
-        if wanted <= order.pages() {
+        // A fault wants one folio, also where it has to be a smaller one.
+        if plan.wanted.count() <= plan.choice.largest().pages() {
             return None;
         }
-        let aligned = plan.wanted.start.get().trailing_zeros() as u8;
-        let fitting = Order::fitting(wanted)?;
+        let start = plan.start(order);
+        let aligned = start.get().trailing_zeros() as u8;
+        let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
         let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
         while block > order {
             if let Ok(run) = self.frames(block, false) {
@@ -213,6 +218,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             block = block.down()?;
         }
         None
+    }
+
+    /// Makes the tables that are missing for folios of `order` at `page`: those of a smaller folio
+    /// than was planned for may be lower.
+    fn deepen_to(&self, view: &View<'_, A, H>, page: Vpn, order: Order) -> Result<(), Error> {
+        let level = A::leaf_level(order);
+        loop {
+            let place = view.tables().walk(page, level);
+            let absent = matches!(A::decode(place.word, place.level), Entry::Absent);
+            if place.level == level || !absent {
+                return Ok(());
+            }
+            self.deepen(view, place, page)?;
+        }
     }
 
     /// Makes the lower table that is missing at `place`.

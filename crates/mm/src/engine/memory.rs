@@ -63,9 +63,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Ends a change: settles what is left, frees what was not needed, counts.
-    pub(super) fn finish(&self, space: &Space<A>, section: Section<'_, A, H>) {
+    ///
+    /// The flush comes before the next change may begin: what this one took out the next would not
+    /// find, and return before the flush that makes its own promise true. And a place that is free
+    /// again must not be given away while a CPU still reaches the old memory there.
+    pub(super) fn finish(&self, space: &Space<A>, mut section: Section<'_, A, H>) {
+        self.settle(space, section.gathered());
         let ended = section.end();
-        self.settle(space, ended.gather);
         if let Some(run) = ended.table {
             self.free(run);
         }

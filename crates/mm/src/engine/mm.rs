@@ -133,7 +133,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
                 self.settle(&space, core::mem::take(&mut gather));
             }
         }
-        tables.prune(all, &mut gather);
+        tables.prune(all, all, &mut gather);
         tables.fell(&mut gather);
         self.settle(&space, gather);
     }

@@ -14,7 +14,7 @@ mod mm;
 mod remap;
 mod report;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use error::{Errno, Error};

@@ -25,11 +25,10 @@ pub struct Installed {
 pub struct Stale(pub FrameRun);
 
 impl Plan {
-    /// Where a run of `pages` pages goes, that is cut into folios of `order`: around the page that
-    /// faulted, from the first wanted page where more is wanted.
-    pub fn start(&self, pages: u64, order: Order) -> Vpn {
-        let block = PageSpan::block(self.page, order);
-        if pages == order.pages() { block.start } else { self.wanted.start }
+    /// Where a run that is cut into folios of `order` goes: its first folio lies around the page
+    /// that faulted.
+    pub fn start(&self, order: Order) -> Vpn {
+        PageSpan::block(self.page, order).start
     }
 
     /// Maps `run`, which is cleared, as folios of `order`, one of the plan's possible orders.
@@ -42,7 +41,7 @@ impl Plan {
         run: FrameRun,
         order: Order,
     ) -> Result<Installed, Stale> {
-        let start = self.start(run.count(), order);
+        let start = self.start(order);
         let pages = PageSpan::new(start, start.add(run.count()));
         let level = A::leaf_level(order);
         let tables = view.tables();

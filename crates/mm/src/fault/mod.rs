@@ -23,7 +23,7 @@ pub mod plan;
 pub mod policy;
 pub mod size;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use install::{Installed, Stale};

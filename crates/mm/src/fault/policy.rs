@@ -250,7 +250,10 @@ impl Policy {
                 let (low, high) = range.split_once('-').unwrap_or((range, range));
                 let low = size_order(low, page_shift).ok_or(range)?;
                 let high = size_order(high, page_shift).ok_or(range)?;
-                choices.get_mut(low..=high).ok_or(range)?.fill(choice);
+                if low > high {
+                    return Err(range);
+                }
+                choices[low..=high].fill(choice);
             }
         }
         for (order, choice) in choices.into_iter().enumerate().skip(1) {

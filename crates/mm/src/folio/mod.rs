@@ -23,7 +23,7 @@
 pub mod clear;
 mod state;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use state::{Counts, Folio, Folios};

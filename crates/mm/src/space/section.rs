@@ -102,7 +102,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn shift(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
         let tables = self.view.tables();
         self.entries += tables.shift(from, to, &mut self.gather);
-        tables.prune(hole, &mut self.gather);
+        tables.prune(from, hole, &mut self.gather);
     }
 
     /// Brings what [`Need`] asked for. What is not wanted comes back.
@@ -115,6 +115,12 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             }
             _ => Err(run),
         }
+    }
+
+    /// Makes faults wait from now on: what is taken out where an area stays must be flushed before
+    /// anything else is mapped in its place, lest two CPUs see different memory there.
+    pub fn hold(&self) {
+        self.writer.hold();
     }
 
     /// Lets faults go on: the areas are as they shall be.
@@ -133,7 +139,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         let took = tables.take(*span, &mut self.gather);
         self.entries += took.entries;
         if took.emptied {
-            tables.prune(hole, &mut self.gather);
+            tables.prune(PageSpan::new(span.start, took.upto), hole, &mut self.gather);
         }
         *span = PageSpan::new(took.upto, span.end);
         match (span.is_empty(), took.straddles) {
@@ -153,19 +159,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         core::mem::take(&mut self.gather)
     }
 
-    /// Ends the change: what is left to settle, a spare frame, leaves split. The
+    /// Ends the change, whose gather is settled: a spare frame, leaves split. The
     /// next change may begin.
     pub fn end(self) -> Ended {
         self.writer.release();
-        Ended { gather: self.gather, table: self.table, splits: self.splits }
+        debug_assert!(self.gather.is_empty(), "what was taken out is settled before the end");
+        Ended { table: self.table, splits: self.splits }
     }
 }
 
 /// What a [`Section`] leaves behind.
 #[must_use]
 pub struct Ended {
-    /// To be settled.
-    pub gather: Gather,
     /// A table that was brought and not needed.
     pub table: Option<FrameRun>,
     /// Leaves split.

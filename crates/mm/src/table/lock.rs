@@ -62,6 +62,13 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.hw.load(self.lock.frame(), index)
     }
 
+    /// How many words from `index` on, ended by word `end` at the latest, are `first`,
+    /// `first + step`, …
+    #[inline]
+    pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {
+        self.hw.count_run(self.lock.frame(), index, end - index, first, step)
+    }
+
     /// How many of its words are not zero.
     #[inline]
     pub fn present(&self) -> u64 {

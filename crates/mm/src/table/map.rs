@@ -55,8 +55,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     ) -> Result<(), Lack> {
         while !span.is_empty() {
             let level = self.fitting(*span, *frame);
-            let place = self.walk(span.start, level);
-            if place.level != level {
+            let place = self.walk(span.start, Level::LAST);
+            if place.level.is_above(level) {
                 if matches!(A::decode(place.word, place.level), Entry::Leaf { .. }) {
                     return Err(Lack::Room(span.start));
                 }
@@ -64,7 +64,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                 *spare = self.link(place, span.start, run).err();
                 continue;
             }
-            let Some(locked) = self.lock(place.frame, level, span.start) else { continue };
+            // Where a lower table is already, though it may be empty, its smaller leaves do.
+            let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
             let count = locked.extend(*span, *frame, attrs | FOREIGN)?;
             *span = PageSpan::new(span.start.add(count), span.end);
             *frame = frame.add(count);
@@ -80,7 +81,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 
     /// Everything mapped in `span`, run by run, each with its pages: what a table says under its
-    /// lock, one table after the other. Absent stretches are not told.
+    /// lock, one table after the other. Absent stretches are not told; of a leaf that reaches
+    /// across an end of the span, what lies within is.
     pub fn tell(&self, span: PageSpan, mut hear: impl FnMut(PageSpan, Level, What)) {
         self.each(span, |locked, part| -> Step<()> {
             let mut at = part.start;
@@ -89,6 +91,11 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Absent => {}
+                    What::Leaf { frame, attrs, settled } => {
+                        let frame = frame.add(at.offset_from(locked.page(run.index)));
+                        let what = What::Leaf { frame, attrs, settled };
+                        hear(PageSpan::new(at, end), locked.level(), what);
+                    }
                     what => hear(PageSpan::new(at, end), locked.level(), what),
                 }
                 at = end;
@@ -106,8 +113,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let block = A::order(self.level());
         let within = span.intersect(self.reach()).count() >> block.get();
         let run = self.run(index, index + within as usize);
-        if run.what != What::Absent {
-            return Err(Lack::Room(self.page(index)));
+        match run.what {
+            What::Absent => {}
+            // A lower table has been put here since the walk: the caller walks again.
+            What::Table(_) => return Ok(0),
+            What::Leaf { .. } | What::Marker(_) => return Err(Lack::Room(self.page(index))),
         }
         self.put(index, run.count, frame, attrs);
         Ok((run.count as u64) << block.get())

@@ -38,7 +38,9 @@ mod split;
 mod take;
 mod walk;
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use gather::{Gather, Target};

@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     #[inline]
     fn absent(&self, index: usize, end: usize) -> usize {
-        (index..end).take_while(|&at| self.word(at) == 0).count()
+        self.count_run(index, end, 0, 0)
     }
 
     #[inline]
@@ -75,23 +75,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let pages = A::order(level).pages();
         let fixed = attrs.difference(NOTED);
         let mut exact = true;
-        let mut count = 1;
-        let mut expected = first;
+        let mut count = 1 + self.count_run(index + 1, end, first.wrapping_add(step), step);
+        // From here on the words differ in what the hardware notes, if the run goes on at all.
         while index + count < end {
-            expected = expected.wrapping_add(step);
-            let word = self.word(index + count);
-            if word != expected || !exact {
-                let next = frame.add(pages * count as u64);
-                match A::decode(word, level) {
-                    Entry::Leaf { frame, attrs: also }
-                        if frame == next && also.difference(NOTED) == fixed =>
-                    {
-                        attrs |= also;
-                        exact &= word == expected;
-                    }
-                    _ => break,
+            let next = frame.add(pages * count as u64);
+            match A::decode(self.word(index + count), level) {
+                Entry::Leaf { frame, attrs: also }
+                    if frame == next && also.difference(NOTED) == fixed =>
+                {
+                    attrs |= also;
                 }
+                _ => break,
             }
+            exact = false;
             count += 1;
         }
         let quiet = attrs.contains(Attrs::YOUNG)

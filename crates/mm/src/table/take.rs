@@ -1,6 +1,6 @@
 //! Taking leaves and tables out of a tree.
 
-use quire_arch::{Arch, Level};
+use quire_arch::{Arch, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
@@ -106,63 +106,53 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         pages.count() - left.count
     }
 
-    /// Takes out of the tree, and into `gather`, every table that is empty and translates nothing
-    /// outside `span`.
-    pub fn prune(&self, span: PageSpan, gather: &mut Gather) {
+    /// Takes out of the tree, and into `gather`, every empty table that translates a page of
+    /// `span` and nothing outside `hole`, which is at least as large.
+    pub fn prune(&self, span: PageSpan, hole: PageSpan, gather: &mut Gather) {
         let mut lower = Level::LAST;
         while lower != A::ROOT {
             let upper = lower.parent();
             let mut at = span.start;
-            let mut found = false;
             while at < span.end {
                 let place = self.walk(at, upper);
-                let end = Self::reach(at, place.level).end.min(span.end);
-                if place.level == upper
-                    && let Some(locked) = self.lock(place.frame, upper, at)
-                {
-                    found |= self.prune_part(&locked, PageSpan::new(at, end), gather);
-                    at = end;
-                } else if place.level.is_above(upper) {
+                if place.level != upper {
                     let block = A::order(place.level).pages();
                     at = at.align_down(block).add(block);
+                } else if let Some(locked) = self.lock(place.frame, upper, at) {
+                    let end = locked.reach().end.min(span.end);
+                    self.prune_part(&locked, PageSpan::new(at, end), hole, gather);
+                    at = end;
                 }
-            }
-            if !found {
-                return;
             }
             lower = upper;
         }
     }
 
-    /// Unlinks the empty tables that entries of `part` point at.
+    /// Unlinks the empty tables that the entries of `part` point at.
     fn prune_part(
         &self,
         locked: &Locked<'_, A, H>,
         part: PageSpan,
+        hole: PageSpan,
         gather: &mut Gather,
-    ) -> bool {
-        let Some(lower) = locked.level().child() else { return false };
-        let block = A::order(locked.level()).pages();
-        let mut found = false;
-        let mut at = match part.start.align_up(block) {
-            Some(page) => page,
-            None => return false,
-        };
-        while at.get() + block <= part.end.get() {
-            let index = locked.index(at);
-            if let What::Table(frame) = locked.run(index, index + 1).what
-                && let Some(child) = self.lock(frame, lower, at)
+    ) {
+        let Some(lower) = locked.level().child() else { return };
+        let order = A::order(locked.level());
+        let mut block = PageSpan::block(part.start, order);
+        while block.start < part.end {
+            let index = locked.index(block.start);
+            if hole.covers(block)
+                && let Entry::Table(frame) = A::decode(locked.word(index), locked.level())
+                && let Some(child) = self.lock(frame, lower, block.start)
                 && child.present() == 0
             {
                 locked.clear(index, 1);
-                gather.flush(PageSpan::new(at, at.add(block)), A::order(locked.level()));
+                gather.flush(block, order);
                 let lock = child.into_stray();
                 gather.table(self.meta, lock.frame());
-                found = true;
             }
-            at = at.add(block);
+            block = PageSpan::new(block.end, block.end.add(order.pages()));
         }
-        found
     }
 
     /// Ends the tree, which is empty: no CPU uses it any more. Its root goes into `gather`.

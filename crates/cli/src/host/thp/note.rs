@@ -5,7 +5,8 @@ use std::{fs, process};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, note_path};
+use super::guard::note_path;
+use crate::host::Host;
 
 /// One setting: a file and its word.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]

@@ -1,0 +1,224 @@
+//! Page tables: Quire's `table` beside the crate page_table_multiarch, on x86-64 tables.
+//!
+//! A round maps 1 GiB by 4 KiB leaves into an empty tree, takes the right to write away from all
+//! of it, and unmaps it; each of the three is a case, in nanoseconds of the thread's CPU time for
+//! each page. Both sides make the 513 tables they need while they map. Quire also takes them out
+//! again while it unmaps; the other keeps them until the whole tree is dropped, outside of the
+//! time taken. Neither flushes: on a host the other's flush does nothing, and so does this one's.
+//!
+//! What the comparison leaves out: Quire locks each table it changes and counts its entries, so
+//! that several CPUs can share it; the other's tree belongs to one.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::Range;
+
+use memory_addr::{PhysAddr, VirtAddr};
+use page_table_multiarch::x86_64::X64PageTable;
+use page_table_multiarch::{MappingFlags, PagingHandler};
+use quire::arch::{Arch, Attrs, X86_64};
+use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
+use quire::hw::{TableFrame, Transitions};
+use quire::phys::{CpuCache, Phys, Slot};
+use quire::table::{Gather, Tables, Target};
+use quire::units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::report::Report;
+
+/// 1 GiB.
+const PAGES: u64 = 1 << 18;
+const START: Vpn = Vpn::new(1 << 20);
+/// What is mapped: memory that nobody touches. One frame off, so that no larger leaf fits.
+const FRAME: Pfn = Pfn::new((1 << 24) + 1);
+/// RAM for tables.
+const RAM_BYTES: usize = 8 << 20;
+const PAGE_BYTES: usize = 4096;
+const CPU: CpuId = CpuId::new(0);
+
+/// What one round took: mapping, protecting, unmapping.
+type Times = [u64; 3];
+
+/// Nanoseconds that this thread has run.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Runs the three and times each.
+fn timed(steps: [&mut dyn FnMut(); 3]) -> Times {
+    steps.map(|step| {
+        let began = now();
+        step();
+        now() - began
+    })
+}
+
+/// Hardware that is memory and nothing else.
+struct Board<'r> {
+    ram: DirectMap<'r>,
+    clears: Chosen,
+}
+
+impl Hardware for Board<'_> {
+    #[inline]
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.ram.load(frame, index)
+    }
+
+    #[inline]
+    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
+        self.ram.count_run(frame, index, most, first, step)
+    }
+
+    #[inline]
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        self.ram.fill(table, index, count, first, step);
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.ram.compare_exchange(table, index, current, new)
+    }
+
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        self.ram.clear(frames, pages, &self.clears, reuse);
+    }
+
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
+    }
+
+    fn flush(&self, _: &Flush<'_>) {}
+
+    fn cpu(&self) -> CpuId {
+        CPU
+    }
+
+    fn now(&self) -> u64 {
+        now()
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            transitions: Transitions::Base,
+            sets_accessed: true,
+            sets_dirty: true,
+            near_cache_bytes: 1 << 20,
+            clear_unit_bytes: u64::MAX,
+        }
+    }
+}
+
+/// A round of Quire's. The leaves are young and dirty, or the hardware could change them.
+fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
+    let frame = || {
+        let run = phys.alloc(CPU, Order::ZERO).expect("RAM for the tables");
+        board.clear(&run, 0..1, Reuse::Soon);
+        run
+    };
+    let tables = Tables::<X86_64, _>::found(board, phys.meta(), frame());
+    let span = PageSpan::new(START, START.add(PAGES));
+    let cpus = CpuSet::new();
+    let target = Target { asid: Asid(1), root: tables.root(), cpus: &cpus };
+    let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG | Attrs::DIRTY;
+    let mut map = || {
+        let (mut left, mut next, mut spare) = (span, FRAME, None);
+        while tables.map(&mut left, &mut next, attrs, &mut spare).is_err() {
+            spare = Some(frame());
+        }
+    };
+    let mut protect = || {
+        let mut gather = Gather::new();
+        tables.protect(span, Prot::READ, &mut gather);
+        gather.settle(phys, board, target);
+    };
+    let mut unmap = || {
+        let mut gather = Gather::new();
+        tables.take(span, &mut gather);
+        tables.prune(span, PageSpan::new(Vpn::new(0), Vpn::new(X86_64::USER_PAGES)), &mut gather);
+        gather.settle(phys, board, target);
+    };
+    let times = timed([&mut map, &mut protect, &mut unmap]);
+    let mut gather = Gather::new();
+    tables.fell(&mut gather);
+    gather.settle(phys, board, target);
+    times
+}
+
+/// Frames from the heap; a physical address is the address.
+struct Heap;
+
+#[allow(unsafe_code)]
+impl PagingHandler for Heap {
+    fn alloc_frames(count: usize, align: usize) -> Option<PhysAddr> {
+        let layout = Layout::from_size_align(count * PAGE_BYTES, align).ok()?;
+        // SAFETY: the layout is not empty: nobody asks for no frames.
+        let memory = unsafe { alloc_zeroed(layout) };
+        (!memory.is_null()).then(|| PhysAddr::from(memory.expose_provenance()))
+    }
+
+    fn dealloc_frames(frame: PhysAddr, count: usize) {
+        let layout = Layout::from_size_align(count * PAGE_BYTES, PAGE_BYTES);
+        let memory = std::ptr::with_exposed_provenance_mut(frame.as_usize());
+        // SAFETY: the frames came from `alloc_frames`, as many, aligned to a page.
+        unsafe { dealloc(memory, layout.expect("a page is a power of two")) };
+    }
+
+    fn phys_to_virt(frame: PhysAddr) -> VirtAddr {
+        VirtAddr::from(frame.as_usize())
+    }
+}
+
+/// A round of the other's.
+fn multiarch() -> Times {
+    let mut table = X64PageTable::<Heap>::try_new().expect("memory for the root");
+    let start = VirtAddr::from(START.addr(X86_64::PAGE_SHIFT).get() as usize);
+    let bytes = (PAGES as usize) * PAGE_BYTES;
+    let frame = FRAME.addr(X86_64::PAGE_SHIFT).get() as usize;
+    let to = |page: VirtAddr| PhysAddr::from(page.as_usize() - start.as_usize() + frame);
+    let mut cursor = table.cursor();
+    let rw = MappingFlags::USER | MappingFlags::READ | MappingFlags::WRITE;
+    let read = MappingFlags::USER | MappingFlags::READ;
+    let began = now();
+    cursor.map_region(start, to, bytes, rw, false).expect("nothing is mapped yet");
+    let mapped = now();
+    cursor.protect_region(start, bytes, read).expect("all is mapped");
+    let protected = now();
+    cursor.unmap_region(start, bytes).expect("all is mapped");
+    [mapped - began, protected - mapped, now() - protected]
+}
+
+/// Runs the comparison.
+pub(crate) fn compare(report: &mut Report) {
+    let mut memory = vec![1; RAM_BYTES + PAGE_BYTES];
+    let start = memory.as_ptr().align_offset(PAGE_BYTES);
+    let ram = &mut memory[start..start + RAM_BYTES];
+    let (ram, frames) =
+        DirectMap::new(ram, Pfn::new(0x100), X86_64::PAGE_SHIFT).expect("whole pages");
+    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::EMPTY).collect();
+    let mut caches = [CpuCache::new()];
+    let zones = [frames.span()];
+    let phys = Phys::new(frames.start(), &mut slots, &mut caches, &zones).expect("sound");
+    phys.add(frames).expect("the zone has all frames");
+    let board = Board { ram, clears: Chosen::default_with_vectors() };
+    let mut taken = [(); 3].map(|()| [Vec::new(), Vec::new()]);
+    for round in 0..=report.rounds() {
+        let both = [quire(&board, &phys), multiarch()];
+        // The first round finds cold caches and untouched memory.
+        for (case, samples) in taken.iter_mut().enumerate().filter(|_| round > 0) {
+            for (times, samples) in both.iter().zip(samples) {
+                samples.push(times[case] as f64 / PAGES as f64);
+            }
+        }
+    }
+    for (case, [ours, theirs]) in ["map", "protect", "unmap"].iter().zip(taken) {
+        let variants = vec![("quire", ours), ("page_table_multiarch", theirs)];
+        report.samples("tables", &format!("{case}-1GiB-by-4KiB"), variants);
+    }
+}

@@ -1,0 +1,193 @@
+//! Every interleaving of two CPUs on one table: `RUSTFLAGS="--cfg loom" cargo test -p quire --lib
+//! --release loom_`.
+
+use std::boxed::Box;
+use std::ops::Range;
+use std::vec::Vec;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use quire_arch::{Arch, Attrs, Level, X86_64};
+use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
+use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+
+use super::{Gather, Tables};
+use crate::folio::{Folio, Folios};
+use crate::phys::{Kind, Meta, Slot};
+
+/// Tables of one tree, one for each level from the root on, and the root of another tree.
+const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
+const OTHER_ROOT: Pfn = Pfn::new(4);
+const FRAMES: usize = 5;
+
+/// The first two words of each frame; all others are zero for ever. More would only take time.
+struct Board([[AtomicU64; 2]; FRAMES]);
+
+impl Board {
+    fn new() -> Self {
+        Self(core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))))
+    }
+
+    fn word(&self, frame: Pfn, index: usize) -> Option<&AtomicU64> {
+        self.0.get(frame.get() as usize)?.get(index)
+    }
+}
+
+impl Hardware for Board {
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.word(frame, index).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        for at in 0..count {
+            let word = self.word(table.frame(), index + at).expect("the models use two words");
+            word.store(first + at as u64 * step, Ordering::Release);
+        }
+    }
+
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        let word = self.word(table.frame(), index).expect("the models use two words");
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+    }
+
+    fn clear(&self, _: &FrameRun, _: Range<u64>, _: Reuse) {}
+
+    fn copy(&self, _: &FrameRun, _: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        Err(Poisoned { frame: from.start })
+    }
+
+    fn flush(&self, _: &Flush<'_>) {}
+
+    fn cpu(&self) -> CpuId {
+        CpuId::new(0)
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            transitions: Transitions::Base,
+            sets_accessed: true,
+            sets_dirty: true,
+            near_cache_bytes: 0,
+            clear_unit_bytes: 0,
+        }
+    }
+}
+
+/// A board and its slots, leaked: the model's threads ask for what lives for ever.
+fn leaked() -> (&'static Board, Meta<'static>) {
+    let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+    (Box::leak(Box::new(Board::new())), Meta::new(Pfn::new(0), slots.leak()))
+}
+
+fn frame(meta: Meta<'_>, frame: Pfn) -> FrameRun {
+    meta.mint(FrameSpan::new(frame, 1), true)
+}
+
+/// A tree whose only table of the last level is empty.
+fn chain(hw: &'static Board, meta: Meta<'static>) -> Tables<'static, X86_64, Board> {
+    let tables = Tables::<X86_64, _>::found(hw, meta, frame(meta, CHAIN[0]));
+    for lower in &CHAIN[1..] {
+        let place = tables.walk(Vpn::new(0), Level::LAST);
+        tables.link(place, Vpn::new(0), frame(meta, *lower)).expect("nothing is there");
+    }
+    tables
+}
+
+#[test]
+fn loom_e2_who_locks_a_table_finds_that_it_is_another_by_now() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let other = Tables::<X86_64, _>::found(hw, meta, frame(meta, OTHER_ROOT));
+        let pruner = thread::spawn(move || {
+            let span = PageSpan::new(Vpn::new(0), Vpn::new(512));
+            let mut gather = Gather::new();
+            tables.prune(span, span, &mut gather);
+            if !gather.is_empty() {
+                // The flush is over, the frame was free, and is a table of another space now: of
+                // the same level, and of the same pages there.
+                drop(meta.disown(CHAIN[3]));
+                other.adopt(frame(meta, CHAIN[3]), Level::LAST, Vpn::new(0));
+            }
+            !gather.is_empty()
+        });
+        let page = Vpn::new(1);
+        let place = tables.walk(page, Level::LAST);
+        let mapped = tables.lock(place.frame, place.level, page).is_some_and(|locked| {
+            let lowest = locked.level() == Level::LAST;
+            if lowest {
+                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW));
+            }
+            lowest
+        });
+        let pruned = pruner.join().expect("no thread panics");
+        assert!(!(mapped && pruned), "a table with an entry was pruned, or written after");
+        assert_eq!(hw.load(CHAIN[3], 1) != 0, mapped);
+        let state = meta.at(CHAIN[3]).state();
+        assert_eq!((state.kind(), state.order()), (Kind::Table, 0));
+        assert_eq!(tables.walk(page, Level::LAST).level.is_last(), !pruned);
+    });
+}
+
+#[test]
+fn loom_e2_two_who_link_the_same_table_agree_on_one() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = Tables::<X86_64, _>::found(hw, meta, frame(meta, CHAIN[0]));
+        let link = move |lower| {
+            let place = tables.walk(Vpn::new(0), Level::LAST);
+            tables.link(place, Vpn::new(0), frame(meta, lower)).is_ok()
+        };
+        let other = thread::spawn(move || link(CHAIN[1]));
+        let (first, second) = (link(CHAIN[2]), other.join().expect("no thread panics"));
+        // The second may have walked after the first linked, and then goes one level down.
+        let root = tables.lock(CHAIN[0], X86_64::ROOT, Vpn::new(0)).expect("it is the root");
+        assert_eq!(root.present(), 1);
+        assert!(first || second);
+    });
+}
+
+#[test]
+fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
+    loom::model(|| {
+        let (_, meta) = leaked();
+        let folio = Folio { head: Pfn::new(2), order: Order::new(1) };
+        let folios = Folios::new(meta);
+        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order);
+        meta.at(folio.head).counts.fetch_add(2 << 32, Ordering::Relaxed);
+        let flushed: &'static [AtomicU64; 2] =
+            Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
+        // Whether this one freed the folio.
+        let drops = move |own: usize| {
+            // Relaxed: that the other's flush is seen must follow from the folio's counts.
+            let flush = || flushed[own].store(1, Ordering::Relaxed);
+            let frees = match Folios::new(meta).retire(folio, 2) {
+                true => {
+                    flush();
+                    true
+                }
+                false => {
+                    flush();
+                    Folios::new(meta).unmap(folio, 2).is_some()
+                }
+            };
+            let all = || flushed.iter().all(|flag| flag.load(Ordering::Relaxed) == 1);
+            assert!(!frees || all(), "free before the other's flush");
+            frees
+        };
+        let other = thread::spawn(move || drops(1));
+        let freed = [drops(0), other.join().expect("no thread panics")];
+        assert_eq!(freed.iter().filter(|freed| **freed).count(), 1);
+        assert_eq!(meta.at(folio.head).state().kind(), Kind::None);
+    });
+}
