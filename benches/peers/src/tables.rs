@@ -9,7 +9,7 @@
 //! What the comparison leaves out: Quire locks each table it changes and counts its entries, so
 //! that several CPUs can share it; the other's tree belongs to one.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
 use std::ops::Range;
 
 use memory_addr::{PhysAddr, VirtAddr};
@@ -100,10 +100,6 @@ impl Hardware for Board<'_> {
         CPU
     }
 
-    fn now(&self) -> u64 {
-        now()
-    }
-
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
@@ -151,23 +147,33 @@ fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
     times
 }
 
-/// Frames from the heap; a physical address is the address.
+/// A frame's memory.
+#[repr(align(4096))]
+struct Page {
+    _bytes: [u8; PAGE_BYTES],
+}
+
+thread_local! {
+    /// Frames that were given back.
+    static FREE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Frames from the heap, which are kept when they come back; a physical address is the address.
 struct Heap;
 
-#[allow(unsafe_code)]
 impl PagingHandler for Heap {
-    fn alloc_frames(count: usize, align: usize) -> Option<PhysAddr> {
-        let layout = Layout::from_size_align(count * PAGE_BYTES, align).ok()?;
-        // SAFETY: the layout is not empty: nobody asks for no frames.
-        let memory = unsafe { alloc_zeroed(layout) };
-        (!memory.is_null()).then(|| PhysAddr::from(memory.expose_provenance()))
+    fn alloc_frames(count: usize, _: usize) -> Option<PhysAddr> {
+        assert_eq!(count, 1, "tables of this format are one frame each");
+        let fresh = || {
+            let page: *mut Page = Box::leak(Box::new(Page { _bytes: [0; PAGE_BYTES] }));
+            page.expose_provenance()
+        };
+        let frame = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(fresh);
+        Some(PhysAddr::from(frame))
     }
 
-    fn dealloc_frames(frame: PhysAddr, count: usize) {
-        let layout = Layout::from_size_align(count * PAGE_BYTES, PAGE_BYTES);
-        let memory = std::ptr::with_exposed_provenance_mut(frame.as_usize());
-        // SAFETY: the frames came from `alloc_frames`, as many, aligned to a page.
-        unsafe { dealloc(memory, layout.expect("a page is a power of two")) };
+    fn dealloc_frames(frame: PhysAddr, _: usize) {
+        FREE.with_borrow_mut(|free| free.push(frame.as_usize()));
     }
 
     fn phys_to_virt(frame: PhysAddr) -> VirtAddr {

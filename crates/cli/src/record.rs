@@ -64,7 +64,8 @@ impl Record {
     }
 }
 
-/// What was done, to how much, under which circumstances: `demand 64K (2 threads, thp 64kB=always)`.
+/// What was done, to how much, under which circumstances:
+/// `demand 64K (2 threads, thp 64kB=always)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Case {
     /// The form: `cold`, `then-read`, `demand`, `populate`, …
@@ -263,7 +264,10 @@ mod tests {
         let record = Record::new("clear", &case, "chosen", ("rate", "GB/s"), summary);
         assert_eq!(
             serde_json::to_string(&record).unwrap(),
-            r#"{"bench":"clear","case":"cold 4K","variant":"chosen","metric":"rate","unit":"GB/s","median":2.0,"min":1.0,"max":3.0,"n":3}"#
+            concat!(
+                r#"{"bench":"clear","case":"cold 4K","variant":"chosen","metric":"rate","#,
+                r#""unit":"GB/s","median":2.0,"min":1.0,"max":3.0,"n":3}"#
+            )
         );
     }
 }

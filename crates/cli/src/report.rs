@@ -155,12 +155,14 @@ fn fault_plots(run: &Run) -> Result<String> {
         sizes.dedup();
         let group = |size: &Size| {
             let here = clears.iter().filter(|(case, _)| case.size == Some(*size));
-            let bar = |(case, clear): &(Case, &Record)| {
-                let same = |(c, r): &&(Case, &Record)| c == case && r.variant == clear.variant;
+            let bar = |(case, cleared): &(Case, &Record)| {
+                let same = |(c, r): &&(Case, &Record)| c == case && r.variant == cleared.variant;
                 let rest = rests.iter().find(same)?.1;
                 let per_page = 4096.0 / size.bytes() as f64;
-                let parts = vec![(clear.median * per_page, 0), (rest.median * per_page, 1)];
-                Some(Bar { name: clear.variant.clone(), parts })
+                let parts = vec![(cleared.median * per_page, 0), (rest.median * per_page, 1)];
+                // Its whole name is wider than a bar.
+                let name = if cleared.variant == clear::PAGES { "pages" } else { &cleared.variant };
+                Some(Bar { name: name.to_owned(), parts })
             };
             (size.to_string(), here.filter_map(bar).collect::<Vec<_>>())
         };

@@ -71,6 +71,10 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("bench clear --sweep --variants linux", &["linux", "raw-portable"]),
         ("bench fault --variants raw-nosuch", &["raw-nosuch", "linux"]),
         ("report", &["no run"]),
+        ("explain", &["command"]),
+        ("explain fault --size 3K", &["3K", "powers of two"]),
+        ("explain fault --isa vax", &["vax", "x86_64", "riscv64_sv57"]),
+        ("bench fault --isa vax", &["vax", "arm64_16k"]),
     ] {
         assert_refused(&place.run(line), words);
     }
@@ -140,6 +144,16 @@ fn benches_print_one_record_per_line_save_them_and_the_report_shows_them() {
     let records = assert_records(&bench("fault", "4K --region 1M"), "fault");
     assert!(records.iter().any(|r| r["case"] == "trap getppid"));
     assert!(records.iter().any(|r| r["case"] == "populate 4K (MADV_NOHUGEPAGE)"));
+    for variant in ["chosen", "page-at-a-time", "linux"] {
+        for metric in ["cost", "rate", "clear", "rest"] {
+            let is = |r: &&serde_json::Value| r["variant"] == variant && r["metric"] == metric;
+            let case = |r: &serde_json::Value| r["case"].as_str().unwrap().starts_with("demand 4K");
+            assert!(records.iter().filter(is).any(case), "{variant} {metric}");
+        }
+    }
+    for case in ["demand 4K (2 threads)", "demand 4K (2 threads, one area)"] {
+        assert!(records.iter().any(|r| r["case"] == case && r["metric"] == "speed-up"), "{case}");
+    }
 
     let output = place.run("report");
     let path = String::from_utf8(output.stdout).unwrap();
@@ -147,6 +161,44 @@ fn benches_print_one_record_per_line_save_them_and_the_report_shows_them() {
     let page = fs::read_to_string(path.trim()).unwrap();
     assert_eq!(page.matches("<section>").count(), 3);
     assert!(page.matches("<svg").count() >= 4 && page.contains("Not in these figures"));
+}
+
+#[test]
+fn a_bench_of_another_format_says_which_sizes_it_has() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let line = "bench fault --isa arm64_16k --loops 1 --sizes 4K --region 1M --variants chosen";
+    let output = place.run(&format!("--host-root {root} {line}"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["arm64_16k has no folios of 4K: 16K instead.", "leave out exception entry"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_left_out_unless_they_were_named() {
+    let place = Place::new();
+    let root = place.fake_host(600 << 10);
+    let line = "bench fault --loops 1 --region 1M --variants chosen";
+    let output = place.run(&format!("--host-root {root} {line}"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("Memory does not suffice for folios of 1G; left out."), "{text}");
+    let output = place.run(&format!("--host-root {root} {line} --sizes 4K,1G"));
+    assert_refused(&output, &["1G", "is available"]);
+    let output = place.run(&format!("--host-root {root} explain fault --size 1G"));
+    assert_refused(&output, &["1G", "is available"]);
+}
+
+#[test]
+fn explain_tells_a_fault_and_colours_only_terminals() {
+    let place = Place::new();
+    for line in ["explain fault", "explain fault --size 2M --isa riscv64_sv39"] {
+        let output = place.run(line);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty());
+        assert!(text.contains("crates/mm/src/fault/plan.rs") && !text.contains('\x1b'), "{text}");
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@
 //! within each round, the lower quartile over the rounds counts (a disturbance only ever adds
 //! time, so more than half of the rounds may be disturbed; the minimum would trust a single lucky
 //! one), and the incumbent, which is the choice for the next smaller extent, gives way only to a
-//! candidate that is better by 3 % in its lower quartile and in its best round. After three rounds a candidate that always took half as long
-//! again as the best is out, which keeps the whole run short.
+//! candidate that is better by 3 % in its lower quartile and in its best round. After three rounds
+//! a candidate that always took half as long again as the best is out, which keeps the whole run
+//! short.
 //!
 //! The scratch memory should be several times the last-level cache, so that each extent is cold
 //! again when the walk returns to it. With less, the results describe the cache.
@@ -67,8 +68,9 @@ type Speeds = [u32; BACKENDS_MAX];
 /// The clock of a hosted program on a busy machine had better tell the thread's CPU time.
 ///
 /// `scratch` should be larger than the last-level cache, touched before, aligned and backed like
-/// the memory that will be cleared (for a kernel: its direct map). Sizes beyond it inherit the choice of the
-/// largest size that fits; a scratch below 4 KiB leaves the choice to the CPU's features.
+/// the memory that will be cleared (for a kernel: its direct map). Sizes beyond it inherit the
+/// choice of the largest size that fits; a scratch below 4 KiB leaves the choice to the CPU's
+/// features.
 pub fn calibrate(
     scratch: &mut [u8],
     clock: impl Fn() -> u64,

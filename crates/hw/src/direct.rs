@@ -223,14 +223,7 @@ impl<'r> DirectMap<'r> {
     /// One fence orders all loads, so that they need not be ordered among themselves, and nothing
     /// but the words is loaded between them.
     #[inline]
-    pub fn count_run(
-        &self,
-        frame: Pfn,
-        index: usize,
-        most: usize,
-        first: u64,
-        step: u64,
-    ) -> usize {
+    pub fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
         let words = words.get(index..).and_then(|words| words.get(..most)).unwrap_or_default();
         let mut next: [u64; 4] =

@@ -17,8 +17,8 @@ use crate::{FrameRun, TableFrame};
 /// * After [`flush`](Self::flush) returns, no CPU uses a translation it was asked to drop, and no
 ///   CPU still walks a table through an entry that was changed before the call.
 /// * A flush may be asked for with a page table locked (in the middle of a break-before-make). So
-///   a CPU that spins for a lock of the library still obeys flushes: where they are interrupts,
-///   the library is called with them on.
+///   a CPU that spins for a lock of the library, or in a fault for the end of a change, still
+///   obeys flushes: where they are interrupts, the library is called with them on.
 pub trait Hardware: Sync {
     /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
     /// to free or reuse: readers validate afterwards what they read.
@@ -77,9 +77,6 @@ pub trait Hardware: Sync {
     /// The CPU that runs the caller. The caller stays on it while it uses the answer, or accepts
     /// the wrong CPU's cache: an answer that is out of date costs time, not correctness.
     fn cpu(&self) -> CpuId;
-
-    /// Nanoseconds since some fixed moment; never goes back.
-    fn now(&self) -> u64;
 
     /// What the CPUs can do. Constant while the system runs.
     fn profile(&self) -> Profile;

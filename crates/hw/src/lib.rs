@@ -4,8 +4,8 @@
 //! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
 //! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
 //! primitives of each ISA, [`DirectMap`] lends both to an implementation that sees all of RAM at
-//! one place, as kernels and the hosted machine do. [`calibrate`] measures which primitive is best for
-//! which extent, and [`Chosen`] is the table it makes.
+//! one place, as kernels and the hosted machine do. [`calibrate`] measures which primitive is best
+//! for which extent, and [`Chosen`] is the table it makes.
 #![no_std]
 
 #[cfg(test)]

@@ -215,8 +215,8 @@ pub enum TrapKind {
     /// No translation; also for addresses that the tables do not cover, for which x86-64 has a trap
     /// of its own.
     NotPresent,
-    /// The translation does not grant it, or, where the CPU does not set the dirty flag, the page is
-    /// clean.
+    /// The translation does not grant it, or, where the CPU does not set the dirty flag, the page
+    /// is clean.
     Permission,
     /// The page is old, and the CPU does not set the accessed flag.
     AccessFlag,

@@ -23,9 +23,9 @@ impl Faults {
     }
 
     /// From now on `of_1024` of 1024 opportunities to let other CPUs run first are taken: before
-    /// each CPU acknowledges a flush, before a walk reads an entry or sets a flag, and, where the machine is
-    /// watched, before a word is stored. The seed decides which, as far as the host's own
-    /// scheduling lets it.
+    /// each CPU acknowledges a flush, before a walk reads an entry or sets a flag, and, where the
+    /// machine is watched, before a word is stored. The seed decides which, as far as the host's
+    /// own scheduling lets it.
     pub fn delay(&self, of_1024: u32, seed: u64) {
         self.random.store(seed | 1, Ordering::Relaxed);
         self.delays.store(of_1024, Ordering::Relaxed);

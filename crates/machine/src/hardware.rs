@@ -101,10 +101,6 @@ impl Hardware for Machine<'_> {
         CpuId::new(if number < self.banks.len() { number } else { 0 })
     }
 
-    fn now(&self) -> u64 {
-        self.clock.now()
-    }
-
     fn profile(&self) -> Profile {
         Profile {
             transitions: self.config.transitions,

@@ -40,9 +40,9 @@
 //!   measurements of the library do not go through them.
 //! * **Weak memory.** Words have the host's ordering, and a flush is a lock. A missing barrier on
 //!   arm64 or riscv64 does not show.
-//! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode only,
-//!   and pages without user rights simply trap. No protection keys, no shadow stacks, no pointer
-//!   tags, no second stage, no devices.
+//! * **The kernel's own addresses.** The library reads RAM directly; programs run in user mode
+//!   only, and pages without user rights simply trap. No protection keys, no shadow stacks, no
+//!   pointer tags, no second stage, no devices.
 //! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
 //!   that making an entry valid never needs a fence here.
 //! * **Speculation.** Only accesses walk. The examiner makes up for it where rules ask what *could*

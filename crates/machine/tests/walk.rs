@@ -73,10 +73,17 @@ fn find(naive: &Naive, at: Vpn) -> Option<(Pfn, Want)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn a_walk_is_the_naive_interpretation(plans in plans(), tries in prop::collection::vec((0..6u64, 0..4u64, 0..512u64), 24)) {
+    fn a_walk_is_the_naive_interpretation(
+        plans in plans(),
+        tries in prop::collection::vec((0..6u64, 0..4u64, 0..512u64), 24),
+    ) {
         on_each(|space, cpus| {
             let geometry = space.machine.geometry();
             let naive = build(space, &plans);

@@ -14,7 +14,6 @@
 
 use std::error::Error;
 use std::ops::Range;
-use std::time::Instant;
 
 use quire::arch::{Arch, X86_64};
 use quire::engine::{FolioMap, Mm, Parts};
@@ -36,7 +35,6 @@ struct Board<'r> {
     ram: DirectMap<'r>,
     /// Which instructions clear how much: a guess for this CPU; `quire::hw::calibrate` measures.
     clears: Chosen,
-    start: Instant,
 }
 
 impl Hardware for Board<'_> {
@@ -76,10 +74,6 @@ impl Hardware for Board<'_> {
         CpuId::new(0)
     }
 
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
@@ -97,7 +91,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // `frames` is the right to all of RAM. It exists once, and without it nobody can touch a frame.
     let ram = &mut memory[start..start + RAM_BYTES];
     let (ram, frames) = DirectMap::new_zeroed(ram, FIRST, X86_64::PAGE_SHIFT)?;
-    tour(Board { ram, clears: Chosen::default_with_vectors(), start: Instant::now() }, frames)
+    tour(Board { ram, clears: Chosen::default_with_vectors() }, frames)
 }
 
 fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {

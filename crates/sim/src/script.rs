@@ -78,6 +78,17 @@ pub enum Place {
     NoReplace,
 }
 
+/// Where an area that is resized may go.
+#[derive(Clone, Copy, Debug)]
+pub enum Going {
+    /// Nowhere.
+    Never,
+    /// Anywhere.
+    Anywhere,
+    /// There.
+    To(Pages),
+}
+
 /// One call, or a few that belong together.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -108,6 +119,15 @@ pub enum Op {
     Unlock(Stretch),
     /// `populate`.
     Populate(Stretch),
+    /// `remap`.
+    Remap {
+        /// Which pages.
+        stretch: Stretch,
+        /// How many there are to be.
+        len: Pages,
+        /// Where.
+        going: Going,
+    },
     /// A program's access to each of some pages, so many apart.
     Touch {
         /// Which pages.
@@ -127,6 +147,21 @@ pub enum Op {
     OptOut(OptOut),
     /// `destroy`, and a new space in its place.
     Renew,
+}
+
+impl Op {
+    /// The pages that it is about.
+    pub fn stretch(&self) -> Option<Stretch> {
+        match *self {
+            Op::Map { stretch, .. } | Op::Remap { stretch, .. } | Op::Touch { stretch, .. } => {
+                Some(stretch)
+            }
+            Op::Unmap(stretch) | Op::Protect(stretch, _) | Op::Advise(stretch, _) => Some(stretch),
+            Op::Discard(stretch) | Op::Lock(stretch) | Op::Unlock(stretch) => Some(stretch),
+            Op::Populate(stretch) => Some(stretch),
+            _ => None,
+        }
+    }
 }
 
 /// A call on one of the spaces.
@@ -197,6 +232,9 @@ fn op() -> impl Strategy<Value = Op> {
     let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
     let most = prop_oneof![4 => Just(Prot::all()), 1 => Just(Prot::empty())];
     let map = (stretch(), one_of(places), prot(), most, flags());
+    let to = pages(STEPS - 1).prop_map(Going::To);
+    let going = prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to];
+    let remap = (stretch(), prop_oneof![pages(2), pages(8)], going);
     let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
     let access = &[Access::Write, Access::Write, Access::Read, Access::Execute];
     prop_oneof![
@@ -210,6 +248,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
         3 => stretch().prop_map(Op::Populate),
+        4 => remap.prop_map(|(stretch, len, going)| Op::Remap { stretch, len, going }),
         12 => (stretch(), prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
             .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access }),
         3 => policy(),

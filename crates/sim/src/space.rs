@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use quire::engine::Error;
+use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, OptOut, Request};
 use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
@@ -163,6 +163,87 @@ impl NaiveSpace {
             let flags = if locked { area.flags | AreaFlags::LOCKED } else { area.flags - locks };
             Ok(Area { flags, ..area })
         })
+    }
+
+    /// `remap`, and each state in which it may leave off when memory is short, from the first on.
+    /// `candidates` are the orders that the policy wants where the area so flagged goes.
+    ///
+    /// # Errors
+    /// Those of [`Mm::remap`](quire::engine::Mm::remap), but for memory.
+    pub fn remap(
+        &mut self,
+        old: PageSpan,
+        pages: u64,
+        how: Move,
+        candidates: impl Fn(AreaFlags) -> u32,
+    ) -> (Result<PageSpan, Error>, Vec<Self>) {
+        let mut stages = vec![self.clone()];
+        let done = self.remap_by_stages(old, pages, how, candidates, &mut stages);
+        (done, stages)
+    }
+
+    fn remap_by_stages(
+        &mut self,
+        old: PageSpan,
+        pages: u64,
+        how: Move,
+        candidates: impl Fn(AreaFlags) -> u32,
+        stages: &mut Vec<Self>,
+    ) -> Result<PageSpan, Error> {
+        let new = PageSpan::at(old.start, pages).ok_or(Error::Invalid)?;
+        self.may(old)?;
+        self.may(new)?;
+        let area = *self.areas_in(old).first().ok_or(Error::NoArea(old.start))?;
+        if !area.span.contains(old.start) {
+            return Err(Error::NoArea(old.start));
+        }
+        if !area.span.covers(old) {
+            return Err(Error::NoArea(area.span.end));
+        }
+        let mut target = None;
+        if let Move::To(page) = how {
+            let span = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+            if self.may(span)?.overlaps(old) {
+                return Err(Error::Invalid);
+            }
+            self.unmap(span)?;
+            stages.push(self.clone());
+            target = Some(span);
+        }
+        let kept = PageSpan::new(old.start, old.end.min(new.end));
+        if kept.end < old.end {
+            self.unmap(PageSpan::new(kept.end, old.end))?;
+            stages.push(self.clone());
+        }
+        let more = Area { span: PageSpan::new(kept.end, new.end), ..area };
+        if target.is_none() && more.span.is_empty() {
+            return Ok(new);
+        }
+        if target.is_none() && area.span.end == old.end && self.areas.set(more) {
+            return Ok(new);
+        }
+        if how == Move::Never {
+            return Err(Error::NoRoom(more.span.count()));
+        }
+        let wants = candidates(area.flags);
+        let target = target.map_or_else(|| self.place_anywhere(pages, wants), Ok)?;
+        self.shift(kept, Area { span: target, ..area });
+        Ok(target)
+    }
+
+    /// Moves the memory of `old` to `new`, and makes that an area in its place.
+    fn shift(&mut self, old: PageSpan, new: Area) {
+        let moved = |page: &u64| page - old.start.get() + new.span.start.get();
+        for page in numbers(old) {
+            if let Some(frame) = self.resident.remove(&page) {
+                self.resident.insert(moved(&page), frame);
+            }
+            if let Some(word) = self.words.remove(&page) {
+                self.words.insert(moved(&page), word);
+            }
+        }
+        self.areas.cut(old);
+        self.areas.set(new);
     }
 
     /// The pages from the start of `span` on that populating makes resident, and why no more.

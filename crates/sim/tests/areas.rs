@@ -58,10 +58,6 @@ impl Hardware for Words {
         CPU
     }
 
-    fn now(&self) -> u64 {
-        0
-    }
-
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,

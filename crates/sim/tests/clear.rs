@@ -71,9 +71,6 @@ impl Hardware for Recorder {
     fn cpu(&self) -> CpuId {
         CpuId::new(0)
     }
-    fn now(&self) -> u64 {
-        0
-    }
     fn profile(&self) -> Profile {
         self.profile
     }
@@ -134,7 +131,9 @@ proptest! {
     }
 
     #[test]
-    fn a3_units_cover_an_extent_in_order(start in 0..5000u64, len in 0..5000u64, unit in 0..600u64) {
+    fn a3_units_cover_an_extent_in_order(
+        start in 0..5000u64, len in 0..5000u64, unit in 0..600u64,
+    ) {
         let mut next = start;
         for piece in units(start..start + len, unit) {
             prop_assert_eq!(piece.start, next);

@@ -3,13 +3,14 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestCaseError, TestRunner};
+use quire::space::AreaFlags;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
 use quire_hw::Transitions;
 use quire_machine::{Config, Ram};
 use quire_sim::beside::Beside;
-use quire_sim::script::{Field, STEPS, Step, script};
+use quire_sim::script::{Field, Op, Pages, Place, STEPS, Step, Stretch, script};
 use quire_sim::system;
-use quire_units::Vpn;
+use quire_units::{Access, Prot, Vpn};
 
 /// How many steps a script has at most.
 const LENGTH: usize = 40;
@@ -125,4 +126,40 @@ fn e3_riscv64_sv48_with_software_flags_agrees_with_the_naive_model() {
 #[test]
 fn e3_riscv64_sv57_agrees_with_the_naive_model() {
     agrees::<Sv57>(Config::riscv64_sv57(), 64, 4096);
+}
+
+/// Rights are granted without a flush; the CPU may go on denying by what it has cached, and the
+/// fault that follows must make it forget.
+fn granted_late<A: Arch>(config: Config) {
+    let field = field::<A>(64);
+    let few = Pages { steps: 0, pages: 3 };
+    let stretch = Stretch { from: Pages { steps: 1, pages: 0 }, len: few };
+    let map = Op::Map {
+        stretch,
+        place: Place::Fixed,
+        prot: Prot::READ,
+        most: Prot::all(),
+        flags: AreaFlags::empty(),
+    };
+    let touch = |access| Op::Touch { stretch, apart: 1, access };
+    let ops = [
+        map,
+        touch(Access::Read),
+        Op::Protect(stretch, Prot::RW),
+        touch(Access::Write),
+        Op::Protect(stretch, Prot::READ),
+        Op::Protect(stretch, Prot::all()),
+        touch(Access::Execute),
+    ];
+    let steps: Vec<_> = ops.into_iter().map(|op| Step { space: 0, op, fails: 0 }).collect();
+    let mut ram = system::ram(1024 << A::PAGE_SHIFT).unwrap();
+    run::<A>(config, field, &mut ram, &steps).unwrap();
+}
+
+#[test]
+fn e3_a_right_that_was_granted_arrives_where_the_cpu_still_denies_it() {
+    granted_late::<Arm4k>(software_flags(Config::arm64_4k()));
+    granted_late::<Arm16k>(software_flags(Config::arm64_16k()));
+    granted_late::<Sv48>(software_flags(Config::riscv64_sv48()));
+    granted_late::<X86_64>(Config::x86_64());
 }

@@ -101,6 +101,10 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
         cpu.switch(space.root(), space.asid());
         (scene.prepare)(mm, &space).unwrap();
         let before = state(mm, &space);
+        // The TLB holds what the call is to make it forget.
+        for (page, ..) in &before.pages {
+            cpu.read(page.addr(A::PAGE_SHIFT)).unwrap();
+        }
         mm.phys().set_fail_plan(plan);
         let result = {
             let _op = cpu.operation(scene.name);

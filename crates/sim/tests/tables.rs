@@ -67,7 +67,8 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn zeroed(&self) -> FrameRun {
-        let run = self.phys.alloc(self.cpu.number(), Order::ZERO).expect("the machine has RAM enough");
+        let run =
+            self.phys.alloc(self.cpu.number(), Order::ZERO).expect("the machine has RAM enough");
         self.machine.clear(&run, 0..1, Reuse::Soon);
         run
     }
@@ -311,9 +312,8 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     /// I7: a run stays within a table and agrees in rights, and it is as long as it can be.
     fn check_runs(&self, told: &[(PageSpan, Level, What)]) {
         let fixed = |attrs: Attrs| attrs - (Attrs::YOUNG | Attrs::DIRTY);
-        let table = |page: Vpn, level| {
-            page.get() / (A::order(level).pages() * A::entries(level) as u64)
-        };
+        let table =
+            |page: Vpn, level| page.get() / (A::order(level).pages() * A::entries(level) as u64);
         let mut before: Option<(PageSpan, Level, Pfn, Attrs)> = None;
         for &(run, level, what) in told {
             let What::Leaf { frame, attrs, settled } = what else { panic!("told {what:?}") };
@@ -325,8 +325,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
                 assert_eq!(fixed(found.attrs), fixed(attrs), "{page} in {run:?}");
                 noted |= found.attrs;
                 let dirty = Attrs::DIRTY | Attrs::WRITE;
-                quiet &= found.attrs.contains(Attrs::YOUNG)
-                    && found.attrs & dirty != Attrs::WRITE;
+                quiet &= found.attrs.contains(Attrs::YOUNG) && found.attrs & dirty != Attrs::WRITE;
             }
             assert_eq!(noted, attrs, "{run:?}");
             assert!(quiet || !settled, "{run:?} is called settled");

@@ -102,7 +102,8 @@ impl Lanes {
             None => "the kernel does not tell its page size".to_owned(),
         };
         format!(
-            "Memory: {} of anonymous memory per thread, MADV_HUGEPAGE, {huge}; one thread is timed by its own CPU time, several by the clock.",
+            "Memory: {} of anonymous memory per thread, MADV_HUGEPAGE, {huge}; one thread is timed \
+             by its own CPU time, several by the clock.",
             rounded(len)
         )
     }

@@ -130,7 +130,11 @@ pub(crate) fn run(shared: &Shared, host: &Host) -> Result<Run> {
         rates.push((cell.clone(), summary.median));
     }
     run.findings = answers(&rates);
-    run.limits.push("The flag is never set and no other task waits: the cost of the check itself, not of what it may lead to.".to_owned());
+    run.limits.push(
+        "The flag is never set and no other task waits: the cost of the check itself, not of what \
+         it may lead to."
+            .to_owned(),
+    );
     Ok(run)
 }
 
@@ -180,7 +184,9 @@ fn answer(rates: &[(Cell, f64)], variant: &str) -> Option<String> {
         (false, false) => "neither costs more than noise",
     };
     Some(format!(
-        "{variant}, {extent}: units of {unit} without any check cost {:.1} % of the rate of one extent ({whole:.1} to {cut:.1} GB/s), and checks after each unit at most another {:.1} %: {verdict}.",
+        "{variant}, {extent}: units of {unit} without any check cost {:.1} % of the rate of one \
+         extent ({whole:.1} to {cut:.1} GB/s), and checks after each unit at most another {:.1} %: \
+         {verdict}.",
         lost_to_unit.max(0.0) * 100.0,
         lost_to_checks * 100.0
     ))

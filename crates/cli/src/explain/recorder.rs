@@ -103,10 +103,6 @@ impl Hardware for Recorder<'_, '_> {
         Hardware::cpu(self.machine)
     }
 
-    fn now(&self) -> u64 {
-        self.machine.now()
-    }
-
     fn profile(&self) -> Profile {
         self.machine.profile()
     }

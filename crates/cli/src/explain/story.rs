@@ -126,10 +126,9 @@ pub(super) fn tell(evidence: &Evidence, (asked, size): (Size, Size)) -> Story {
             again(evidence),
         ],
         tail: vec![
-            "Next: crates/mm/src/lib.rs lists the rooms in the order of this story; ARCHITECTURE.md \
-             says"
+            "Next: crates/mm/src/lib.rs lists the rooms in the order of this story. ARCHITECTURE.md"
                 .to_owned(),
-            "what must not happen between them; `quire bench fault` says how long it takes."
+            "says what must not happen between them, and `quire bench fault` how long it takes."
                 .to_owned(),
         ],
     }
@@ -141,11 +140,10 @@ fn touch(evidence: &Evidence) -> Chapter {
         title: format!("The program stores a word at {}", evidence.addr),
         files: &["crates/machine/src/cpu.rs", "crates/machine/src/walk.rs"],
         lines: vec![
+            "The CPU needs a translation. Its TLB has none: the MMU walks the tables, and reads"
+                .to_owned(),
             format!(
-                "The CPU needs a translation. Its TLB has none, so its MMU walks the page tables and"
-            ),
-            format!(
-                "reads {}. The last one says: nothing here. The CPU stops the program with",
+                "{}. The last one says: nothing here. The CPU stops the program with",
                 words(missed.words_walked)
             ),
             format!("a trap: \"{}\".", evidence.trap),
@@ -283,7 +281,7 @@ fn block(evidence: &Evidence) -> Chapter {
     let [had, has] = evidence.cached;
     let files: &[&str] = if has + pages == had {
         lines.push(format!(
-            "CPU 0 keeps {had} free frames for itself and has such a block among them: a few cycles."
+            "CPU 0 keeps {had} free frames for itself, such a block among them: a few cycles."
         ));
         &["crates/mm/src/phys/alloc.rs", "crates/mm/src/phys/cpu_cache.rs"]
     } else {
@@ -434,9 +432,8 @@ fn again(evidence: &Evidence) -> Chapter {
         title: "The program goes on".to_owned(),
         files: &["crates/machine/src/walk.rs", "crates/machine/src/mmu/entry.rs"],
         lines: vec![
-            format!(
-                "It repeats the store. The MMU, with a decoder that shares no code with Quire's, reads"
-            ),
+            "It repeats the store. The MMU, whose decoder shares no code with Quire, reads"
+                .to_owned(),
             format!(
                 "{} and finds the frame; the TLB keeps it. Then the program loads the word: {}.",
                 words(hit.words_walked),

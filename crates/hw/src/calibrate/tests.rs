@@ -1,3 +1,5 @@
+//! Calibration by a scripted clock: no test here measures anything.
+
 use core::cell::Cell;
 use std::vec;
 use std::vec::Vec;

@@ -1,3 +1,5 @@
+//! The TLB's replacement, its levels, and what a flush reaches.
+
 use quire_hw::Flush;
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, Vpn};
 

@@ -137,7 +137,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut section = Section::begin(self.view(space));
-        section.hold();
+        section.hold(span);
         let nothing = PageSpan::new(span.start, span.start);
         let done = self.take(space, &mut section, span, nothing);
         self.finish(space, section);

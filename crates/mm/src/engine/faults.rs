@@ -172,7 +172,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             Err(Stale(run)) => {
                 self.count(Event::Stale, 1);
-                while view.space.areas.is_held() {
+                while view.space.areas.is_held(plan.wanted) {
                     core::hint::spin_loop();
                 }
                 *taken = Some((run, order));

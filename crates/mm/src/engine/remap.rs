@@ -124,6 +124,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         };
         let ready = self.complete(space, &mut section, |section| {
             section.prepare(old, 2)?;
+            // The new place as well: nothing may be mapped there before the pages have moved.
+            let (first, last) = (old.start.min(span.start), old.end.max(span.end));
+            section.hold(PageSpan::new(first, last));
             section.pave(old, span.start)
         });
         if let Err(error) = ready {

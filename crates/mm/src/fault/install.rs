@@ -72,7 +72,7 @@ impl Plan {
         let count = (pages.count() >> A::order(level).get()) as usize;
         let index = locked.index(pages.start);
         debug_assert!(self.area.span.covers(pages));
-        if !view.space.areas.is_current(self.seq) || index + count > A::entries(level) {
+        if !view.space.areas.is_current(self.seq, pages) || index + count > A::entries(level) {
             return false;
         }
         let run = locked.run(index, index + count);

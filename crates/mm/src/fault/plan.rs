@@ -67,7 +67,8 @@ impl Leaf {
         page: Vpn,
         access: Access,
     ) -> bool {
-        let current = || view.space.areas.is_current(self.seq);
+        let pages = PageSpan::block(page, Order::ZERO);
+        let current = || view.space.areas.is_current(self.seq, pages);
         view.tables().touch(page, access, self.prot, current)
     }
 }

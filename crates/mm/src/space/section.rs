@@ -65,7 +65,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         if self.writer.lacks(insertions) > 0 {
             return Err(Need::Node);
         }
-        self.writer.hold();
+        self.writer.hold(span);
         self.isolate(span)
     }
 
@@ -117,10 +117,11 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
     }
 
-    /// Makes faults wait from now on: what is taken out where an area stays must be flushed before
-    /// anything else is mapped in its place, lest two CPUs see different memory there.
-    pub fn hold(&self) {
-        self.writer.hold();
+    /// Makes faults in `pages` wait from now on: what is taken out where an area stays must be
+    /// flushed before anything else is mapped in its place, lest two CPUs see different memory
+    /// there.
+    pub fn hold(&self, pages: PageSpan) {
+        self.writer.hold(pages);
     }
 
     /// Lets faults go on: the areas are as they shall be.

@@ -59,10 +59,6 @@ impl Hardware for Words {
         CpuId::new(0)
     }
 
-    fn now(&self) -> u64 {
-        0
-    }
-
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
@@ -304,10 +300,15 @@ mod plain {
         assert_eq!(writer.update(span(3, 4), |_| panic!("asked")), Err(EditError::Lacks(5)));
         assert_eq!(writer.set(area(8, 10, 1)), Err(EditError::Occupied(area(0, 9, 0))));
         assert_eq!(writer.set(area(9, 9, 1)), Err(EditError::Malformed(area(9, 9, 1))));
-        assert!(tree.is_current(seq));
+        assert!(tree.is_current(seq, all()));
         assert!(writer.stock(rest).is_ok());
         writer.cut(span(3, 4), |_| ()).expect("stocked");
-        assert!(!tree.is_current(seq));
+        assert!(!tree.is_current(seq, all()));
+    }
+
+    /// Every page.
+    fn all() -> PageSpan {
+        PageSpan::new(Vpn::new(0), Vpn::new(u64::MAX))
     }
 
     #[test]
@@ -316,14 +317,20 @@ mod plain {
         let tree = AreaTree::<4>::new();
         let writer = rich_writer(&tree, &ram);
         let seq = writer.reader().lookup(Vpn::new(0)).1;
-        assert!(tree.is_current(seq));
-        writer.hold();
-        assert!(!tree.is_current(seq) && !tree.is_current(writer.reader().lookup(Vpn::new(0)).1));
+        assert!(tree.is_current(seq, all()));
+        writer.hold(all());
+        let later = writer.reader().lookup(Vpn::new(0)).1;
+        assert!(!tree.is_current(seq, all()) && !tree.is_current(later, all()));
         writer.release();
-        assert!(tree.is_current(seq), "nothing changed meanwhile");
-        writer.hold();
+        writer.hold(span(10, 20));
+        for (pages, free) in [(span(0, 10), true), (span(20, 30), true), (span(19, 30), false)] {
+            assert_eq!(tree.is_current(seq, pages), free, "{pages:?}");
+        }
+        writer.release();
+        assert!(tree.is_current(seq, all()), "nothing changed meanwhile");
+        writer.hold(all());
         drop(writer);
-        assert!(tree.is_current(seq), "the end of the writer ends the hold");
+        assert!(tree.is_current(seq, all()), "the end of the writer ends the hold");
     }
 
     #[test]
@@ -475,7 +482,7 @@ mod plain {
                 span(first.span.start.get(), 400),
                 Placement::BottomUp,
             );
-            if seq == later && later == last && tree.is_current(seq) {
+            if seq == later && later == last && tree.is_current(seq, all()) {
                 checked += 1;
                 if let Some(next) = next {
                     assert_eq!(first.flags, next.flags);

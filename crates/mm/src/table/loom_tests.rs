@@ -11,17 +11,23 @@ use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{Gather, Tables};
+use super::{FOREIGN, Gather, Tables};
 use crate::folio::{Folio, Folios};
 use crate::phys::{Kind, Meta, Slot};
+use crate::space::tree::AreaTree;
+use crate::space::{Area, AreaFlags, Backing};
 
 /// Tables of one tree, one for each level from the root on, and the root of another tree.
+/// Every page.
+const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
 const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
 const OTHER_ROOT: Pfn = Pfn::new(4);
 const FRAMES: usize = 5;
+/// As many as a node of three areas has.
+const WORDS: usize = 16;
 
-/// The first two words of each frame; all others are zero for ever. More would only take time.
-struct Board([[AtomicU64; 2]; FRAMES]);
+/// The first words of each frame; all others are zero for ever. More would only take time.
+struct Board([[AtomicU64; WORDS]; FRAMES]);
 
 impl Board {
     fn new() -> Self {
@@ -40,7 +46,7 @@ impl Hardware for Board {
 
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
         for at in 0..count {
-            let word = self.word(table.frame(), index + at).expect("the models use two words");
+            let word = self.word(table.frame(), index + at).expect("the models use no more words");
             word.store(first + at as u64 * step, Ordering::Release);
         }
     }
@@ -52,7 +58,7 @@ impl Hardware for Board {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
-        let word = self.word(table.frame(), index).expect("the models use two words");
+        let word = self.word(table.frame(), index).expect("the models use no more words");
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 
@@ -66,10 +72,6 @@ impl Hardware for Board {
 
     fn cpu(&self) -> CpuId {
         CpuId::new(0)
-    }
-
-    fn now(&self) -> u64 {
-        0
     }
 
     fn profile(&self) -> Profile {
@@ -189,5 +191,44 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
         let freed = [drops(0), other.join().expect("no thread panics")];
         assert_eq!(freed.iter().filter(|freed| **freed).count(), 1);
         assert_eq!(meta.at(folio.head).state().kind(), Kind::None);
+    });
+}
+
+#[test]
+fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
+    loom::model(|| {
+        let (hw, meta) = leaked();
+        let tables = chain(hw, meta);
+        let areas: &'static AreaTree<3> = Box::leak(Box::new(AreaTree::new()));
+        let span = PageSpan::new(Vpn::new(0), Vpn::new(2));
+        let area = Area {
+            span,
+            prot: Prot::RW,
+            most: Prot::RW,
+            flags: AreaFlags::empty(),
+            backing: Backing::Anon,
+        };
+        let writer = areas.writer(hw, meta);
+        writer.stock(frame(meta, OTHER_ROOT)).expect("there is room for a spare");
+        writer.set(area).expect("the place is free");
+        drop(writer);
+        let unmap = thread::spawn(move || {
+            let writer = areas.writer(hw, meta);
+            writer.hold(ALL);
+            writer.cut(span, |_| {}).expect("nothing has to be split");
+            writer.release();
+            let mut gather = Gather::new();
+            tables.take(span, &mut gather);
+        });
+        let page = Vpn::new(1);
+        if let (Some(_), seq) = areas.reader(hw, meta).next_at_or_after(page) {
+            let place = tables.walk(page, Level::LAST);
+            let locked = tables.lock(place.frame, place.level, page).expect("nobody prunes");
+            if areas.is_current(seq, ALL) {
+                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW) | FOREIGN);
+            }
+        }
+        unmap.join().expect("no thread panics");
+        assert_eq!(hw.load(CHAIN[3], 1), 0, "mapped where no area is");
     });
 }

@@ -4,8 +4,8 @@ use quire_arch::{Arch, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
-use super::walk::Step;
 use super::map::FOREIGN;
+use super::walk::Step;
 use super::{Gather, Locked, Tables, What};
 use crate::folio::Folios;
 

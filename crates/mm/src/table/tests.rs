@@ -1,1 +1,183 @@
-//! Tests of the room.
+//! The gather and its custody. The tables themselves are tested against a naive model in
+//! `quire-sim`, which sees only what is public.
+
+use std::vec::Vec;
+
+use quire_arch::{Arch, Attrs, Level, X86_64};
+use quire_hw::{FrameRun, Hardware, Reuse};
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, Prot, Vpn};
+
+use super::{Gather, Lack, Tables, Target, What};
+use crate::folio::{Counts, Folio, Folios};
+use crate::phys::{CpuCache, Phys, Slot};
+use crate::sync::Ordering;
+
+const CPU: CpuId = CpuId::new(0);
+const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(X86_64::USER_PAGES) };
+
+type Tree<'a, 'r> = Tables<'a, X86_64, Machine<'r>>;
+
+/// Runs `work` on a machine of 8 MiB; nothing is lost in the end.
+fn with(work: impl FnOnce(&Machine<'_>, &Phys<'_>)) {
+    let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
+    let (machine, all) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::EMPTY).collect();
+    let (mut caches, zones) = ([CpuCache::new()], [all.span()]);
+    let phys = Phys::new(all.start(), &mut slots, &mut caches, &zones).expect("sound");
+    phys.add(all).expect("the zone has all frames");
+    let before = phys.free_frames();
+    work(&machine, &phys);
+    machine.verdict().unwrap();
+    phys.check().expect("every frame has one state");
+    assert_eq!(phys.free_frames(), before, "nothing is lost");
+}
+
+fn frame(machine: &Machine<'_>, phys: &Phys<'_>) -> FrameRun {
+    let run = phys.alloc(CPU, Order::ZERO).expect("RAM is left");
+    machine.clear(&run, 0..1, Reuse::Soon);
+    run
+}
+
+fn tree<'a, 'r>(machine: &'a Machine<'r>, phys: &'a Phys<'_>) -> Tree<'a, 'r> {
+    Tables::found(machine, phys.meta(), frame(machine, phys))
+}
+
+/// The table of the last level for `page`, made where it is missing.
+fn deepen(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, page: Vpn) {
+    while !tables.walk(page, Level::LAST).level.is_last() {
+        let place = tables.walk(page, Level::LAST);
+        tables.link(place, page, frame(machine, phys)).expect("nobody else links");
+    }
+}
+
+/// Maps a folio at `page`; the first mapping makes it one, each other adds to its count.
+fn map(tables: Tree<'_, '_>, phys: &Phys<'_>, page: Vpn, folio: Folio, run: Option<FrameRun>) {
+    match run {
+        Some(run) => Folios::new(phys.meta()).adopt_mapped(run, folio.order),
+        None => {
+            let counts = &phys.meta().at(folio.head).counts;
+            counts.fetch_add(folio.order.pages() << 32, Ordering::Relaxed);
+        }
+    }
+    let locked = tables.lock_lowest(page, Level::LAST);
+    let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG | Attrs::DIRTY;
+    locked.put(locked.index(page), folio.order.pages() as usize, folio.head, attrs);
+}
+
+fn folio(phys: &Phys<'_>, order: u8) -> (Folio, FrameRun) {
+    let order = Order::new(order);
+    let run = phys.alloc(CPU, order).expect("RAM is left");
+    (Folio { head: run.start(), order }, run)
+}
+
+fn settle(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, gather: Gather) -> u64 {
+    let cpus = CpuSet::new();
+    let target = Target { asid: Asid(1), root: tables.root(), cpus: &cpus };
+    gather.settle(phys, machine, target).frames
+}
+
+/// Takes what is left, tables and all.
+fn fell(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>) {
+    let mut gather = Gather::new();
+    assert_eq!(tables.take(ALL, &mut gather).upto, ALL.end);
+    tables.prune(ALL, ALL, &mut gather);
+    tables.fell(&mut gather);
+    settle(machine, phys, tables, gather);
+}
+
+#[test]
+fn i6_a_folio_of_two_trees_is_free_when_both_have_flushed() {
+    with(|machine, phys| {
+        let (one, other) = (tree(machine, phys), tree(machine, phys));
+        let (folio, run) = folio(phys, 4);
+        let page = Vpn::new(32);
+        for tables in [one, other] {
+            deepen(machine, phys, tables, page);
+        }
+        map(one, phys, page, folio, Some(run));
+        map(other, phys, page, folio, None);
+        let span = PageSpan::block(page, folio.order);
+        let (mut first, mut second) = (Gather::new(), Gather::new());
+        one.take(span, &mut first);
+        other.take(span, &mut second);
+        let counts = Folios::new(phys.meta()).counts(folio);
+        assert_eq!(counts, Counts { refs: 0, mapped: 32 }, "both mappings count until flushed");
+        assert_eq!(settle(machine, phys, other, second), 0);
+        assert_eq!(settle(machine, phys, one, first), 16);
+        fell(machine, phys, one);
+        fell(machine, phys, other);
+    });
+}
+
+#[test]
+fn i6_a_folio_unmapped_in_parts_is_free_with_the_last() {
+    with(|machine, phys| {
+        let tables = tree(machine, phys);
+        let (folio, run) = folio(phys, 4);
+        deepen(machine, phys, tables, Vpn::new(16));
+        map(tables, phys, Vpn::new(16), folio, Some(run));
+        let part = |from: u64, to: u64| PageSpan::new(Vpn::new(16 + from), Vpn::new(16 + to));
+        for (span, freed) in [(part(3, 9), 0), (part(12, 16), 0), (part(0, 16), 16)] {
+            let mut gather = Gather::new();
+            tables.take(span, &mut gather);
+            assert_eq!(settle(machine, phys, tables, gather), freed, "{span:?}");
+        }
+        fell(machine, phys, tables);
+    });
+}
+
+#[test]
+fn i6_a_full_gather_stops_and_the_next_goes_on() {
+    with(|machine, phys| {
+        let tables = tree(machine, phys);
+        deepen(machine, phys, tables, Vpn::new(0));
+        let folios: Vec<Folio> = (0..100)
+            .map(|page| {
+                let (folio, run) = folio(phys, 0);
+                map(tables, phys, Vpn::new(page), folio, Some(run));
+                Folios::new(phys.meta()).get(folio);
+                folio
+            })
+            .collect();
+        let (mut left, mut rounds) = (PageSpan::new(Vpn::new(0), Vpn::new(100)), 0);
+        while !left.is_empty() {
+            let mut gather = Gather::new();
+            let took = tables.take(left, &mut gather);
+            assert!(took.upto > left.start && !took.straddles);
+            left = PageSpan::new(took.upto, left.end);
+            assert_eq!(settle(machine, phys, tables, gather), 0, "others hold them");
+            rounds += 1;
+        }
+        assert!(rounds > 1, "so many shared folios fill a gather");
+        for folio in folios {
+            let run = Folios::new(phys.meta()).put(folio).expect("the last hold");
+            phys.free(CPU, run);
+        }
+        fell(machine, phys, tables);
+    });
+}
+
+#[test]
+fn e2_who_maps_finds_room_only_where_there_is() {
+    with(|machine, phys| {
+        let tables = tree(machine, phys);
+        deepen(machine, phys, tables, Vpn::new(0));
+        // An empty lower table stands where one larger leaf would fit.
+        let mut span = PageSpan::new(Vpn::new(0), Vpn::new(512));
+        let mut next = quire_units::Pfn::new(1 << 20);
+        let attrs = Attrs::user(Prot::READ);
+        assert_eq!(tables.map(&mut span, &mut next, attrs, &mut None), Ok(()));
+        let mut again = PageSpan::new(Vpn::new(511), Vpn::new(513));
+        let taken = tables.map(&mut again, &mut next, attrs, &mut None);
+        assert_eq!(taken, Err(Lack::Room(Vpn::new(511))));
+        let mut told = Vec::new();
+        tables.tell(PageSpan::new(Vpn::new(7), Vpn::new(9)), |pages, level, what| {
+            let What::Leaf { frame, .. } = what else { panic!("{what:?}") };
+            told.push((pages, level, frame.get()));
+        });
+        let span = PageSpan::new(Vpn::new(7), Vpn::new(9));
+        assert_eq!(told, [(span, Level::LAST, (1 << 20) + 7)]);
+        fell(machine, phys, tables);
+    });
+}

@@ -108,11 +108,10 @@ pub(super) fn judge_parallel(run: &mut Run, samples: &[Parallel], cpus: usize) {
     let median = |of: &dyn Fn(&Parallel) -> f64| {
         Summary::of(&samples.iter().map(of).collect::<Vec<_>>()).map(|s| s.median)
     };
-    let places: [(&str, &dyn Fn(&Parallel) -> _); 2] =
-        [("areas of their own", &|p| p.areas), ("one area", &|p| p.shared)];
-    for (place, of) in places {
-        let wall = median(&|p| 2.0 * p.one.wall / of(p).wall);
-        let cpu = median(&|p| 2.0 * p.one.cpu / of(p).cpu);
+    for (place, shared) in [("areas of their own", false), ("one area", true)] {
+        let both = |p: &Parallel| if shared { p.shared } else { p.areas };
+        let wall = median(&|p| 2.0 * p.one.wall / both(p).wall);
+        let cpu = median(&|p| 2.0 * p.one.cpu / both(p).cpu);
         let (Some(wall), Some(cpu)) = (wall, cpu) else { continue };
         let verdict = match cpus {
             0 | 1 => "this host has one CPU for them",

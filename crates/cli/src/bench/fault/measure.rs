@@ -11,6 +11,7 @@ use crate::args::FaultArgs;
 use crate::bench::clear::{CHOSEN, PAGES, calibrated, page_backend, raw_name};
 use crate::bench::lanes::Lanes;
 use crate::bench::{Filter, empty_run, measured, rounds, sizes};
+use crate::host::cpu::rounded;
 use crate::host::fault::{Form, sample, unavailable};
 use crate::host::thp::{Guard, in_force};
 use crate::host::{Host, memory, trap};
@@ -393,6 +394,11 @@ fn say(run: &mut Run, plan: &Plan) {
          given back just before; demand touches one byte per folio, populate is \
          MADV_POPULATE_WRITE."
     ));
+    run.settings.push(format!(
+        "Quire clears folios of up to {}, the near cache, so that they stay in it, since the \
+         program is about to use them; here nobody does.",
+        rounded(plan.near_cache)
+    ));
     run.limits.push(
         "Quire's hosted figures leave out exception entry and exit and the hardware's table walks: \
          the fault is a function call. The trap's cost on this host stands beside them: it lies \
@@ -401,10 +407,10 @@ fn say(run: &mut Run, plan: &Plan) {
             .to_owned(),
     );
     run.limits.push(
-        "linux contains exception entry and exit, page tables, allocation, accounting and clearing; \
-         its split takes for clearing what this program needs to clear as much cold memory page \
-         after page in the same order (up to 4M the last page first), so that the rest is an \
-         estimate."
+        "linux contains exception entry and exit, page tables, allocation, accounting and \
+         clearing; its split takes for clearing what this program needs to clear as much cold \
+         memory page after page in the same order (up to 4M the last page first), so that the rest \
+         is an estimate."
             .to_owned(),
     );
 }

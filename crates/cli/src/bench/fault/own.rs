@@ -110,9 +110,17 @@ impl Bed {
         };
         std::hint::black_box(read_through(self.clean.bytes()));
         let (near_cache, threads) = (self.near_cache, self.threads);
-        let job =
-            Sample { ram: &mut self.ram, clears, near_cache, faults, region, threads, areas: true };
-        let timing = self.isa.with(job)?;
+        let (ram, areas, pinned) = (&mut self.ram, true, threads > 1);
+        let timing = self.isa.with(Sample {
+            ram,
+            clears,
+            near_cache,
+            faults,
+            region,
+            threads,
+            areas,
+            pinned,
+        })?;
         Ok(if threads == 1 { timing.cpu } else { timing.wall })
     }
 
@@ -128,7 +136,7 @@ impl Bed {
             Unit::Page => REST_FOLIOS << self.isa.page_shift(),
         };
         let some = Faults { size: Size(size.min(region)), ..faults };
-        let ns = self.on_zeroes(some, region, (1, true))?.cpu;
+        let ns = self.on_zeroes(some, region, (1, true), false)?.cpu;
         Ok(ns * size as f64 / some.size.bytes() as f64)
     }
 
@@ -141,9 +149,9 @@ impl Bed {
         let faults = Faults { form: Form::Demand, size, unit: Unit::Folio };
         let region = (PARALLEL_PAGES * size.bytes()).min(REST_BYTES);
         Ok(Parallel {
-            one: self.on_zeroes(faults, region, (1, true))?,
-            areas: self.on_zeroes(faults, region, (threads, true))?,
-            shared: self.on_zeroes(faults, region, (threads, false))?,
+            one: self.on_zeroes(faults, region, (1, true), true)?,
+            areas: self.on_zeroes(faults, region, (threads, true), true)?,
+            shared: self.on_zeroes(faults, region, (threads, false), true)?,
         })
     }
 
@@ -152,6 +160,7 @@ impl Bed {
         faults: Faults,
         region: u64,
         (threads, areas): (u32, bool),
+        pinned: bool,
     ) -> Result<Timing> {
         let bytes = ram_bytes(region, threads);
         let mut ram = system::ram(usize::try_from(bytes)?)?;
@@ -160,7 +169,7 @@ impl Bed {
         }
         let (clears, near_cache) = (self.chosen, self.near_cache);
         let ram = &mut ram;
-        self.isa.with(Sample { ram, clears, near_cache, faults, region, threads, areas })
+        self.isa.with(Sample { ram, clears, near_cache, faults, region, threads, areas, pinned })
     }
 
     /// Nanoseconds to clear `size` bytes of the frames that [`faults`](Self::faults) takes, in its
@@ -207,6 +216,8 @@ struct Sample<'b> {
     threads: u32,
     /// Each thread has an area of its own; otherwise its part of one.
     areas: bool,
+    /// Each thread has a CPU of the host to itself.
+    pinned: bool,
 }
 
 impl Job for Sample<'_> {
@@ -215,7 +226,7 @@ impl Job for Sample<'_> {
     fn run<A: Arch>(self, config: Config) -> Result<Timing> {
         let config = config.bare().with_cpus(self.threads as usize);
         let config = Config { near_cache_bytes: self.near_cache, ..config };
-        let Sample { ram, clears, faults, region, threads, areas, .. } = self;
+        let Sample { ram, clears, faults, region, threads, areas, pinned, .. } = self;
         let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
             let order = order_of::<A>(faults);
             only(mm, order);
@@ -225,9 +236,9 @@ impl Job for Sample<'_> {
             let spans = place(mm, &space, pages, (threads, areas))?;
             let before = mm.totals().alloc[order.index()];
             let touch = |at: usize| touch(mm, &space, spans[at], faults, order);
-            let timing = threads::run(machine, threads, touch)?;
+            let timing = threads::run(machine, (threads, pinned), touch)?;
             let folios = mm.totals().alloc[order.index()] - before;
-            let wanted = u64::from(threads) * pages >> order.get();
+            let wanted = (u64::from(threads) * pages) >> order.get();
             if folios != wanted {
                 bail!("{folios} folios of {} came, not {wanted}", faults.size);
             }

@@ -41,19 +41,20 @@ fn pin(cpu: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Runs `work` in each of `threads` threads, which begin together.
+/// Runs `work` in each of `threads` threads, which begin together. Each has a CPU of the host to
+/// itself where it is `pinned` and there are enough; one that is not is the calling thread.
 ///
 /// # Errors
 /// The first error of `work`.
 pub(crate) fn run(
     machine: &Machine<'_>,
-    threads: u32,
+    (threads, pinned): (u32, bool),
     work: impl Fn(usize) -> Result<(), Error> + Sync,
 ) -> Result<Timing> {
     let cpus = host_cpus();
     let waiting = AtomicU32::new(threads);
     let one = |at: usize| {
-        if threads as usize <= cpus.len() {
+        if pinned && threads as usize <= cpus.len() {
             pin(cpus[at]);
         }
         let _cpu = machine.cpu(at);
@@ -67,6 +68,10 @@ pub(crate) fn run(
         Ok((thread_ns() - cpu, start, Instant::now()))
     };
     let one = &one;
+    if threads == 1 && !pinned {
+        let (cpu, start, end) = one(0)?;
+        return Ok(Timing { wall: (end - start).as_nanos() as f64, cpu });
+    }
     let times = thread::scope(|scope| {
         let all: Vec<_> = (0..threads as usize).map(|at| scope.spawn(move || one(at))).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Result<(f64, Instant, Instant)>>| {

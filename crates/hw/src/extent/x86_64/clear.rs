@@ -137,7 +137,14 @@ unsafe fn clzero(start: *mut u8, bytes: usize) {
 /// `$before` zeroes it, `$after` orders the stores or leaves the upper halves of the vector
 /// registers clean.
 macro_rules! store_loop {
-    ($name:ident, $before:literal, $store:literal, $zero:literal, $width:literal, $after:literal) => {
+    (
+        $name:ident,
+        $before:literal,
+        $store:literal,
+        $zero:literal,
+        $width:literal,
+        $after:literal
+    ) => {
         /// # Safety
         /// As [`ClearWay::run`].
         unsafe fn $name(start: *mut u8, bytes: usize) {

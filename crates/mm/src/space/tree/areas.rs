@@ -1,7 +1,7 @@
 //! The tree itself: its root, its sequence number, and the views of it.
 
 use quire_hw::Hardware;
-use quire_units::Pfn;
+use quire_units::{PageSpan, Pfn};
 
 use super::node::Nodes;
 use super::{TreeReader, TreeWriter};
@@ -30,8 +30,8 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) count: AtomicU64,
     /// 1 while a writer exists; all below is the writer's.
     pub(super) writing: AtomicU32,
-    /// 1 while a writer holds all readings for out of date.
-    pub(super) held: AtomicU32,
+    /// Start and end of the pages of which a writer holds all readings for out of date.
+    pub(super) held: [AtomicU64; 2],
     /// The first spare node: its index in the metadata plus one, 0 for none. Spares are linked
     /// through `links[0]` of their slots, in the same way.
     pub(super) spare: AtomicU32,
@@ -82,7 +82,7 @@ impl<const CAP: usize> AreaTree<CAP> {
             root: AtomicU64::new(0),
             count: AtomicU64::new(0),
             writing: AtomicU32::new(0),
-            held: AtomicU32::new(0),
+            held: [AtomicU64::new(0), AtomicU64::new(0)],
             spare: AtomicU32::new(0),
             spares: AtomicU64::new(0),
         }
@@ -97,7 +97,7 @@ impl<const CAP: usize> AreaTree<CAP> {
             root: AtomicU64::new(0),
             count: AtomicU64::new(0),
             writing: AtomicU32::new(0),
-            held: AtomicU32::new(0),
+            held: [AtomicU64::new(0), AtomicU64::new(0)],
             spare: AtomicU32::new(0),
             spares: AtomicU64::new(0),
         }
@@ -109,21 +109,24 @@ impl<const CAP: usize> AreaTree<CAP> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has changed since the reading that gave `seq`.
+    /// Whether nothing has changed since the reading that gave `seq`, and no writer
+    /// [holds](TreeWriter::hold) a page of `pages`, on which the reader is about to act.
     ///
     /// To act on what was read, take the lock under which the act is seen by those who change the
     /// tree, and ask then: a fault locks the page table it is about to write, asks, writes and
     /// unlocks; an unmap changes the tree first and locks that table afterwards. If the fault was
     /// first, the unmap finds its entry; if the unmap was, the lock carries the new number over.
     #[inline]
-    pub fn is_current(&self, seq: Seq) -> bool {
-        !self.is_held() && self.seq.load(Ordering::Acquire) == seq.0
+    pub fn is_current(&self, seq: Seq, pages: PageSpan) -> bool {
+        !self.is_held(pages) && self.seq.load(Ordering::Acquire) == seq.0
     }
 
-    /// Whether a writer holds all readings for out of date; see [`TreeWriter::hold`].
+    /// Whether a writer holds a page of `pages`; see [`TreeWriter::hold`].
     #[inline]
-    pub fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire) != 0
+    pub fn is_held(&self, pages: PageSpan) -> bool {
+        let [start, end] = &self.held;
+        end.load(Ordering::Acquire) > pages.start.get()
+            && start.load(Ordering::Acquire) < pages.end.get()
     }
 
     /// The reading view, with the memory that the nodes lie in: the same for the whole life of the

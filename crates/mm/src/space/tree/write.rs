@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use quire_hw::{FrameRun, Hardware};
-use quire_units::Pfn;
+use quire_units::{PageSpan, Pfn};
 
 use super::node::{Entry, Nodes};
 use super::{AreaTree, DEPTH_MAX, NODE_ENTRIES, Root, TreeReader};
@@ -74,16 +74,19 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         TreeReader::new(self.tree, self.nodes)
     }
 
-    /// From now on no reading [is current](AreaTree::is_current), whatever its number, until
-    /// [`release`](Self::release) or the end of the writer: who acts on a reading waits, so that
-    /// what a change needs elsewhere can be made ready before the areas change.
-    pub fn hold(&self) {
-        self.tree.held.store(1, Ordering::Release);
+    /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
+    /// its number, until [`release`](Self::release) or the end of the writer: who acts on a reading
+    /// waits, so that what a change needs elsewhere can be made ready before the areas change.
+    /// A second hold takes the place of the first and covers all of it.
+    pub fn hold(&self, pages: PageSpan) {
+        let [start, end] = &self.tree.held;
+        start.store(pages.start.get(), Ordering::Release);
+        end.store(pages.end.get(), Ordering::Release);
     }
 
     /// Ends a [`hold`](Self::hold). Whoever sees the end sees the changes made before it.
     pub fn release(&self) {
-        self.tree.held.store(0, Ordering::Release);
+        self.tree.held[1].store(0, Ordering::Release);
     }
 
     /// How many frames to [`stock`](Self::stock) so that `changes` insertions of one area each

@@ -1,0 +1,143 @@
+//! What programs do, through the CPU and its TLB.
+
+use std::collections::BTreeSet;
+
+use quire::engine::{Error, Resolved};
+use quire::fault::Cause;
+use quire::phys::FailPlan;
+use quire::space::Area;
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_machine::{Trap, TrapKind};
+use quire_units::{Access, PageSpan, Pfn, Prot, VirtAddr, Vpn};
+
+use super::Beside;
+use super::compare::{New, areas_of, ensure};
+use crate::script::Stretch;
+use crate::space::Fault;
+
+/// How often an access may trap before it is taken for hopeless.
+const TRAPS: usize = 8;
+
+impl<A: Arch> Beside<'_, '_, '_, A> {
+    /// Tries the pages at the ends of a stretch, inside and outside, in every way: what is not
+    /// resident must trap, and what is must be allowed what it is, no more and no less.
+    pub(super) fn probe(&mut self, at: usize, stretch: Stretch) -> Result<(), String> {
+        let span = stretch.span(&self.field);
+        let ends = [span.start.get() - 1, span.start.get(), span.end.get() - 1, span.end.get()];
+        for page in BTreeSet::from(ends).into_iter().map(Vpn::new) {
+            for access in [Access::Read, Access::Execute, Access::Write] {
+                let model = &self.lives[at].model;
+                let resident = model.resident.contains_key(&page.get());
+                let granted = model.areas.page(page).map_or(Prot::empty(), |a| granted::<A>(&a));
+                if resident && granted.allows(access) {
+                    let word = model.words.get(&page.get()).copied().unwrap_or(0);
+                    self.access(at, page, access, word)?;
+                } else {
+                    let real = self.once(page, access, 0);
+                    ensure(real.is_err(), "a trap", (page, access, granted, resident, real))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn once(&self, page: Vpn, access: Access, word: u64) -> Result<u64, Trap> {
+        let addr = VirtAddr::new(page.get() << A::PAGE_SHIFT);
+        match access {
+            Access::Read => self.cpu.read(addr),
+            Access::Execute => self.cpu.fetch(addr),
+            Access::Write => self.cpu.write(addr, word).map(|()| word),
+        }
+    }
+
+    /// A program's access, with faults resolved until it succeeds or is refused.
+    pub(super) fn access(
+        &mut self,
+        at: usize,
+        page: Vpn,
+        access: Access,
+        word: u64,
+    ) -> Result<(), String> {
+        for _ in 0..TRAPS {
+            match self.once(page, access, word) {
+                Ok(found) => return self.accessed(at, page, access, found),
+                Err(Trap { kind: TrapKind::Malformed(flaw), .. }) => return Err(flaw.to_string()),
+                Err(_) => {}
+            }
+            if self.fault(at, page, access)? {
+                return Ok(());
+            }
+        }
+        Err(format!("{access:?} of {page} traps for ever"))
+    }
+
+    /// Judges an access that succeeded.
+    fn accessed(&mut self, at: usize, page: Vpn, access: Access, found: u64) -> Result<(), String> {
+        let model = &mut self.lives[at].model;
+        let number = page.get();
+        let granted = model.areas.page(page).map_or(Prot::empty(), |area| granted::<A>(&area));
+        let allowed = granted.allows(access) && model.resident.contains_key(&number);
+        ensure(allowed, "a trap", (page, access, granted))?;
+        if access == Access::Write {
+            model.words.insert(number, found);
+            return Ok(());
+        }
+        let word = model.words.get(&number).copied().unwrap_or(0);
+        ensure(found == word, "what was written", (page, found, word))
+    }
+
+    /// Resolves one fault; whether the access was refused.
+    fn fault(&mut self, at: usize, page: Vpn, access: Access) -> Result<bool, String> {
+        let short = self.memory_fallbacks();
+        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let live = &mut self.lives[at];
+        let real = {
+            let _op = self.cpu.operation("fault");
+            self.mm.fault(&live.space, page, access)
+        };
+        let opt_out = live.model.opt_out;
+        let wants = |advice| self.mm.policy.candidates(advice, opt_out);
+        let mut after = live.model.clone();
+        let expected = after.fault(page, access, A::block_order(), wants);
+        let grown = areas_of(self.mm, &live.space) == after.areas.areas();
+        match (real, expected) {
+            (Ok(Resolved::Again), _) => Err("nobody else is there to disturb a fault".into()),
+            (Err(Error::NoMemory(_)), Ok(Fault::Mapped { .. })) => {
+                if grown {
+                    live.model = after;
+                }
+                self.settle(at, New::None).map(|()| true)
+            }
+            (Err(Error::NoMemory(_)), Err(_)) if planned => {
+                self.settle(at, New::None).map(|()| true)
+            }
+            (Err(error), Err(wanted)) => {
+                ensure(error == wanted, "the same refusal", (error, wanted))?;
+                self.settle(at, New::None).map(|()| true)
+            }
+            (Ok(Resolved::Noted), Ok(Fault::Noted)) => self.settle(at, New::None).map(|()| false),
+            (Ok(Resolved::Mapped(new)), Ok(Fault::Mapped { least, most })) => {
+                live.model = after;
+                let block = PageSpan::block(page, new.order);
+                ensure(new.pages == block, "the block around the page", (page, new))?;
+                let memory = self.memory_fallbacks() == short;
+                let sized = new.order <= most && (!memory || new.order >= least);
+                ensure(sized, "a size between", (page, new, least, most))?;
+                self.settle(at, New::Exactly(new.pages)).map(|()| false)
+            }
+            (real, expected) => Err(format!("fault {access:?} {page}: {real:?}, {expected:?}")),
+        }
+    }
+
+    fn memory_fallbacks(&self) -> u64 {
+        self.mm.totals().fallback.iter().map(|causes| causes[Cause::Memory as usize]).sum()
+    }
+}
+
+/// The rights that an area's come to where the ISA ties some together.
+fn granted<A: Arch>(area: &Area) -> Prot {
+    match A::decode(A::leaf(Pfn::new(0), Level::LAST, Attrs::user(area.prot)), Level::LAST) {
+        Entry::Leaf { attrs, .. } => attrs.prot(),
+        _ => area.prot,
+    }
+}
