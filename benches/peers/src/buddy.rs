@@ -181,7 +181,7 @@ fn two_threads<F: Frames + Send>(each: [F; 2], places: &[usize]) -> u64 {
 
 /// Runs the comparison.
 pub(crate) fn compare(report: &mut Report) {
-    let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::EMPTY).collect();
+    let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::empty()).collect();
     let mut caches = [const { CpuCache::new() }; 2];
     let all = FrameSpan::new(Pfn::new(0), FRAMES);
     let phys = Phys::new(all.start, &mut slots, &mut caches, &[all]).expect("the setup is sound");

@@ -207,7 +207,7 @@ pub(crate) fn compare(report: &mut Report) {
     let ram = &mut memory[start..start + RAM_BYTES];
     let (ram, frames) =
         DirectMap::new(ram, Pfn::new(0x100), X86_64::PAGE_SHIFT).expect("whole pages");
-    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::EMPTY).collect();
+    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
     let mut caches = [CpuCache::new()];
     let zones = [frames.span()];
     let phys = Phys::new(frames.start(), &mut slots, &mut caches, &zones).expect("sound");

@@ -97,7 +97,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     // README: from here
     // The library has no heap: it borrows 32 bytes for each frame, and a little for each CPU.
-    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::EMPTY).collect();
+    let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
     let mut caches = [CpuCache::new()];
     let counters = [Counters::new()];
     let zones = [frames.span()];

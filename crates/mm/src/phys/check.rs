@@ -140,14 +140,13 @@ fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violat
     let lists = zone.lists.lock();
     let recorded = check_records(meta, zone.span)?;
     let mut free = 0;
-    for at in 0..ORDERS {
+    for (at, (&counted, recorded)) in lists.blocks().iter().zip(recorded).enumerate() {
         let order = Order::new(at as u8);
-        let counted = lists.blocks()[at];
         if (lists.head(order) != END) != (lists.filled() >> at & 1 != 0) {
             return Err(Violation::Bitmap { zone: number, order });
         }
         let listed = check_list(meta, zone.span, &lists, order, counted)?;
-        if let Some(&found) = [listed, recorded[at]].iter().find(|found| **found != counted) {
+        if let Some(&found) = [listed, recorded].iter().find(|found| **found != counted) {
             return Err(Violation::Count { zone: number, order, counted, found });
         }
         free += counted << at;

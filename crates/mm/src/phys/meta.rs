@@ -109,13 +109,15 @@ const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes 
 impl Slot {
     /// A slot on which nothing is recorded.
     #[cfg(not(loom))]
-    pub const EMPTY: Slot = Slot {
-        state: AtomicU32::new(0),
-        lock: AtomicU32::new(0),
-        counts: AtomicU64::new(0),
-        links: [AtomicU32::new(0), AtomicU32::new(0)],
-        owner: AtomicU64::new(0),
-    };
+    pub const fn empty() -> Self {
+        Slot {
+            state: AtomicU32::new(0),
+            lock: AtomicU32::new(0),
+            counts: AtomicU64::new(0),
+            links: [AtomicU32::new(0), AtomicU32::new(0)],
+            owner: AtomicU64::new(0),
+        }
+    }
 
     /// What the frame is on record as.
     #[inline]

@@ -22,7 +22,7 @@ type Tree<'a, 'r> = Tables<'a, X86_64, Machine<'r>>;
 fn with(work: impl FnOnce(&Machine<'_>, &Phys<'_>)) {
     let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
     let (machine, all) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
-    let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::EMPTY).collect();
+    let mut slots: Vec<Slot> = (0..all.count()).map(|_| Slot::empty()).collect();
     let (mut caches, zones) = ([CpuCache::new()], [all.span()]);
     let phys = Phys::new(all.start(), &mut slots, &mut caches, &zones).expect("sound");
     phys.add(all).expect("the zone has all frames");
