@@ -71,7 +71,9 @@ impl<'m> Folios<'m> {
     #[inline]
     pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order) {
         let span = run.span();
-        debug_assert!(span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages()));
+        debug_assert!(
+            span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
+        );
         let counts = Counts { refs: 0, mapped: each.pages() as u32 }.word();
         let state = State::new(Kind::Folio, each.get());
         let mut head = span.start;
