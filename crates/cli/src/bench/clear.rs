@@ -14,6 +14,7 @@ use quire_hw::extent::{Backend, GRAIN};
 use quire_hw::{Calibration, Chosen, Reuse, calibrate, read_through};
 
 use super::lanes::Lanes;
+use super::pace;
 use super::{Filter, empty_run, measured, rounds, sizes, thread_ns};
 use crate::Refused;
 use crate::args::Shared;
@@ -131,6 +132,9 @@ pub(crate) fn run(shared: &Shared, host: &Host) -> Result<Run> {
         push(&mut run, cell, shared.threads, ("rate", "GB/s"), values);
     }
     compare(&mut run, &cells, &values, (&chosen, shared.threads));
+    if filter.has(CHOSEN) {
+        pace::measure(&mut run, &mut lanes, &chosen);
+    }
     Ok(run)
 }
 

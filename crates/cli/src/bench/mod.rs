@@ -3,6 +3,7 @@
 mod setup;
 mod rounds;
 pub(crate) mod lanes;
+mod pace;
 pub(crate) mod clear;
 pub(crate) mod sweep;
 pub(crate) mod fault;

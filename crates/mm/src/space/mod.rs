@@ -12,7 +12,7 @@
 //! | fault – fault, same table | the table's lock; the second finds the place taken |
 //! | fault – change of areas | the fault asks, with the table locked, whether the areas are unchanged; a change alters the areas *before* it locks the table |
 //! | change – change | the tree's writer lock |
-//! | fault – split of a leaf for a change | the change *holds* the tree: no reading is current |
+//! | fault – what a change makes ready, or has not flushed | the change *holds* the pages: no reading of them is current |
 //!
 //! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
 

@@ -39,21 +39,21 @@ pub struct Gather {
     tables: bool,
     first: u32,
     last: u32,
-    shared: [(Folio, u32); SHARED_MAX],
+    /// Index of a folio's first frame, and how many of its pages were mapped here.
+    shared: [(u32, u32); SHARED_MAX],
     shared_len: usize,
 }
 
 impl Gather {
     /// Nothing taken yet.
     pub const fn new() -> Self {
-        let nobody = Folio { head: Pfn::new(0), order: Order::ZERO };
         Self {
             pages: None,
             stride: Order::new(63),
             tables: false,
             first: NONE,
             last: NONE,
-            shared: [(nobody, 0); SHARED_MAX],
+            shared: [(0, 0); SHARED_MAX],
             shared_len: 0,
         }
     }
@@ -90,9 +90,9 @@ impl Gather {
             return self.dead(meta, folio.span());
         }
         match self.shared[..self.shared_len].last_mut() {
-            Some((last, count)) if *last == folio => *count += pages,
+            Some((last, count)) if *last == meta.index(folio.head) => *count += pages,
             _ => {
-                self.shared[self.shared_len] = (folio, pages);
+                self.shared[self.shared_len] = (meta.index(folio.head), pages);
                 self.shared_len += 1;
             }
         }
@@ -163,8 +163,10 @@ impl Gather {
             freed += span.count;
             phys.free(cpu, meta.mint(span, false));
         }
-        for &(folio, pages) in &self.shared[..self.shared_len] {
-            if let Some(run) = Folios::new(meta).unmap(folio, pages) {
+        let folios = Folios::new(meta);
+        for &(head, pages) in &self.shared[..self.shared_len] {
+            let folio = folios.of(meta.frame(head));
+            if let Some(run) = folio.and_then(|folio| folios.unmap(folio, pages)) {
                 hw.freed(run.span());
                 freed += run.count();
                 phys.free(cpu, run);
