@@ -61,12 +61,12 @@ impl ClearWay {
             Reuse::Later if bytes >= 8 << 10 => &[Clzero, RepStosb, Stores],
             // One cold page: starting the string instruction costs some 5 % of it.
             Reuse::Later => &[Stores, RepStosb],
-            // From about the size of an L2 cache on, clearing through the caches is a matter of luck:
-            // 19 to 25 GB/s on Zen 4 from one run to the next, where the others always reach 23.
+            // From about the size of an L2 cache on, clearing through the caches is a matter of
+            // luck: 19 to 25 GB/s on Zen 4 from run to run, where the others always reach 23.
             Reuse::Soon if bytes >= 1 << 20 => &[Clzero, RepStosb, Stores],
-            // Alone the two are equal here. But the neighbourhood of a fault, two to three pages, is
-            // cleared right after an extent that bypasses the caches, and then `rep stosb` waits
-            // longer for the memory: 0.8 against 0.5 us on Zen 4.
+            // Alone the two are equal here. But the neighbourhood of a fault, some pages, is
+            // cleared right after an extent that bypasses the caches, and then `rep stosb`
+            // waits longer for the memory: 0.8 against 0.5 us on Zen 4.
             Reuse::Soon if (8 << 10..16 << 10).contains(&bytes) => &[Stores, RepStosb],
             _ => &[RepStosb, Stores],
         }
