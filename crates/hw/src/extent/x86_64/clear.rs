@@ -61,8 +61,8 @@ impl ClearWay {
             Reuse::Later if bytes >= 8 << 10 => &[Clzero, RepStosb, Stores],
             // One cold page: starting the string instruction costs some 5 % of it.
             Reuse::Later => &[Stores, RepStosb],
-            // From about the size of an L2 cache on, clearing through the caches is a matter of
-            // luck: 19 to 25 GB/s on Zen 4 from run to run, where the others always reach 23.
+            // From about the size of an L2 cache on, clearing through the caches depends on what
+            // is in them: 19 to 25 GB/s on Zen 4, where the others always reach about 23.
             Reuse::Soon if bytes >= 1 << 20 => &[Clzero, RepStosb, Stores],
             // Alone the two are equal here. But the neighbourhood of a fault, some pages, is
             // cleared right after an extent that bypasses the caches, and then `rep stosb`
