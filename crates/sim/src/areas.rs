@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use quire::space::AreaFlags;
 use quire::space::area::Area;
 use quire::space::tree::Placement;
 use quire_units::{Order, PageSpan, Vpn};
@@ -68,6 +69,15 @@ impl NaiveAreas {
             let Area { prot, most, flags, .. } = update(*page);
             *page = Area { prot, most, flags, ..*page };
         }
+    }
+
+    /// What a child inherits.
+    #[must_use]
+    pub fn inherited(&self) -> Self {
+        let kept = self.pages.iter().filter(|(_, area)| !area.flags.contains(AreaFlags::DONTFORK));
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        let freed = |area: &Area| Area { flags: area.flags - locks, ..*area };
+        Self { pages: kept.map(|(page, area)| (*page, freed(area))).collect() }
     }
 
     /// The area of one page that holds `page`.

@@ -2,6 +2,7 @@
 pub mod areas;
 pub mod phys;
 pub mod beside;
+pub mod fork;
 pub mod script;
 pub mod space;
 pub mod system;

@@ -145,7 +145,17 @@ pub enum Op {
     Defrag(Defrag),
     /// The process's own choice.
     OptOut(OptOut),
-    /// `destroy`, and a new space in its place.
+    /// `fork`; the stretch is only looked at, before and after.
+    Fork(Stretch),
+    /// `pin` of the first page.
+    Pin(Stretch, Access),
+    /// `unpin` of one of the pins, taken modulo how many there are.
+    Unpin(usize),
+    /// A device writes to the memory that one of the pins holds.
+    Device(usize),
+    /// How large a copy may be at most.
+    CopyMost(u8),
+    /// `destroy`, and, unless there are more spaces than at first, a new one in its place.
     Renew,
 }
 
@@ -158,7 +168,7 @@ impl Op {
             }
             Op::Unmap(stretch) | Op::Protect(stretch, _) | Op::Advise(stretch, _) => Some(stretch),
             Op::Discard(stretch) | Op::Lock(stretch) | Op::Unlock(stretch) => Some(stretch),
-            Op::Populate(stretch) => Some(stretch),
+            Op::Populate(stretch) | Op::Fork(stretch) | Op::Pin(stretch, _) => Some(stretch),
             _ => None,
         }
     }
@@ -167,7 +177,7 @@ impl Op {
 /// A call on one of the spaces.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Which space.
+    /// Which space, taken modulo how many there are.
     pub space: usize,
     /// What is done.
     pub op: Op,
@@ -228,19 +238,31 @@ fn policy() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn map(flags: impl Strategy<Value = AreaFlags>) -> impl Strategy<Value = Op> {
     let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
     let most = prop_oneof![4 => Just(Prot::all()), 1 => Just(Prot::empty())];
-    let map = (stretch(), one_of(places), prot(), most, flags());
+    (stretch(), one_of(places), prot(), most, flags).prop_map(
+        |(stretch, place, prot, most, flags)| Op::Map { stretch, place, prot, most, flags },
+    )
+}
+
+fn remap() -> impl Strategy<Value = Op> {
     let to = pages(STEPS - 1).prop_map(Going::To);
     let going = prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to];
-    let remap = (stretch(), prop_oneof![pages(2), pages(8)], going);
-    let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
+    (stretch(), prop_oneof![pages(2), pages(8)], going)
+        .prop_map(|(stretch, len, going)| Op::Remap { stretch, len, going })
+}
+
+fn touch() -> impl Strategy<Value = Op> {
     let access = &[Access::Write, Access::Write, Access::Read, Access::Execute];
+    (stretch(), prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
+        .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
     prop_oneof![
-        8 => map.prop_map(|(stretch, place, prot, most, flags)| Op::Map {
-            stretch, place, prot, most, flags
-        }),
+        8 => map(flags()),
         6 => stretch().prop_map(Op::Unmap),
         6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
@@ -248,9 +270,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
         3 => stretch().prop_map(Op::Populate),
-        4 => remap.prop_map(|(stretch, len, going)| Op::Remap { stretch, len, going }),
-        12 => (stretch(), prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
-            .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access }),
+        4 => remap(),
+        12 => touch(),
         3 => policy(),
         1 => Just(Op::Renew),
     ]
@@ -264,4 +285,73 @@ pub fn script(spaces: usize, length: usize) -> impl Strategy<Value = Vec<Step>> 
     let setup = prop::collection::vec(setup, 0..5);
     let steps = prop::collection::vec(step, 1..length);
     (setup, steps).prop_map(|(setup, steps)| setup.into_iter().chain(steps).collect())
+}
+
+/// What areas are when it matters what a child inherits.
+fn inherited() -> impl Strategy<Value = AreaFlags> {
+    prop_oneof![
+        8 => Just(AreaFlags::empty()),
+        2 => flags(),
+        2 => Just(AreaFlags::SHARED),
+        1 => Just(AreaFlags::DONTFORK),
+        1 => Just(AreaFlags::WIPEONFORK),
+        1 => Just(AreaFlags::LOCKED),
+    ]
+}
+
+/// A choice for one of the sizes around that of a contiguous block.
+fn size_near(order: u8) -> impl Strategy<Value = Op> {
+    let near = order.saturating_sub(2).max(1)..=order + 1;
+    let choice = one_of(&[SizePolicy::Always, SizePolicy::Always, SizePolicy::Never]);
+    // Sizes are counted from order 1 on.
+    let order = prop_oneof![3 => Just(order), 4 => near];
+    (order, choice).prop_map(|(order, choice)| Op::Size(order - 1, choice))
+}
+
+/// Mostly what shares memory, and what tells by it.
+fn fork_op(order: u8) -> impl Strategy<Value = Op> {
+    let right = one_of(&[Prot::RW, Prot::RW, Prot::READ, Prot::RX]);
+    let access = one_of(&[Access::Write, Access::Write, Access::Read]);
+    prop_oneof![
+        5 => map(inherited()),
+        4 => stretch().prop_map(Op::Unmap),
+        8 => (stretch(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
+        3 => stretch().prop_map(Op::Discard),
+        1 => stretch().prop_map(Op::Lock),
+        4 => stretch().prop_map(Op::Populate),
+        4 => remap(),
+        14 => touch(),
+        9 => stretch().prop_map(Op::Fork),
+        3 => (stretch(), access).prop_map(|(stretch, access)| Op::Pin(stretch, access)),
+        2 => (0..8usize).prop_map(Op::Unpin),
+        2 => (0..8usize).prop_map(Op::Device),
+        3 => size_near(order),
+        1 => (0..order + 3).prop_map(Op::CopyMost),
+        4 => Just(Op::Renew),
+    ]
+}
+
+/// At most `length` calls, many of which share memory between spaces; there are `spaces` at first,
+/// mostly full of memory. `order` is that of a contiguous block.
+pub fn forks(spaces: usize, length: usize, order: u8) -> impl Strategy<Value = Vec<Step>> {
+    let plain = |space, op| Step { space, op, fails: 0 };
+    let setup = prop::collection::vec(size_near(order), 1..4);
+    let setup = setup.prop_map(move |ops| ops.into_iter().map(move |op| plain(0, op)));
+    let full = (any::<bool>(), 0..8u64).prop_map(move |(full, skew)| {
+        let from = Pages { steps: 0, pages: skew };
+        let stretch = Stretch { from, len: Pages { steps: STEPS - 2, pages: 0 } };
+        let (prot, most, flags) = (Prot::RW, Prot::all(), AreaFlags::empty());
+        let map = Op::Map { stretch, place: Place::Fixed, prot, most, flags };
+        let ops = [map, Op::Populate(stretch)];
+        let count = if full { ops.len() } else { 1 };
+        let steps = (0..spaces).flat_map(move |space| {
+            ops.clone().into_iter().take(count).map(move |op| plain(space, op))
+        });
+        steps.collect::<Vec<_>>()
+    });
+    let fails = prop_oneof![10 => Just(0u64), 1 => 1..6u64];
+    let step =
+        (0..8usize, fork_op(order), fails).prop_map(|(space, op, fails)| Step { space, op, fails });
+    let steps = prop::collection::vec(step, 1..length);
+    (setup, full, steps).prop_map(|(setup, full, steps)| setup.chain(full).chain(steps).collect())
 }

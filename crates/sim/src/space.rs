@@ -1,20 +1,21 @@
 //! An address space as one would write it down without thinking of speed: for each page its
-//! attributes, the frame behind it, and the word a program left there. No tables, no runs, no
-//! sizes of leaves.
+//! attributes, the frame behind it, who else may have that frame, and the word a program left
+//! there. No tables, no runs, no sizes of leaves.
 //!
 //! The model says what each call must answer, error and evidence included, and what the space must
-//! look like afterwards. Only two things it does not foretell and takes from the real one after
-//! judging them: which frame a page gets, and which of the allowed folio sizes a fault chose where
-//! memory was short.
+//! look like afterwards. Only three things it does not foretell and takes from the real one after
+//! judging them: which frame a page gets, which of the allowed folio sizes a fault chose where
+//! memory was short, and whether a write claimed a page that others had, or copied it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, OptOut, Request};
-use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use crate::areas::NaiveAreas;
+use crate::fork::Resident;
 
 /// Free pages that a stack leaves below itself.
 const GUARD: u64 = 256;
@@ -24,10 +25,8 @@ const GUARD: u64 = 256;
 pub struct NaiveSpace {
     /// The attributes of each page.
     pub areas: NaiveAreas,
-    /// The frames of pages that are resident.
-    pub resident: BTreeMap<u64, Pfn>,
-    /// What programs wrote; all else is zero.
-    pub words: BTreeMap<u64, u64>,
+    /// The pages that are resident; all else is zero.
+    pub resident: BTreeMap<u64, Resident>,
     /// What the process chose about large folios.
     pub opt_out: OptOut,
     window: PageSpan,
@@ -39,6 +38,8 @@ pub struct NaiveSpace {
 pub enum Fault {
     /// The page is there already.
     Noted,
+    /// The page is there, and others may have it as well: it is claimed or copied.
+    Unshared,
     /// A folio of an order between these two; the stack has grown first, if it is one.
     Mapped {
         /// What must be possible.
@@ -55,7 +56,6 @@ impl NaiveSpace {
         Self {
             areas: NaiveAreas::new(),
             resident: BTreeMap::new(),
-            words: BTreeMap::new(),
             opt_out: OptOut::No,
             window,
             limit,
@@ -235,11 +235,8 @@ impl NaiveSpace {
     fn shift(&mut self, old: PageSpan, new: Area) {
         let moved = |page: &u64| page - old.start.get() + new.span.start.get();
         for page in numbers(old) {
-            if let Some(frame) = self.resident.remove(&page) {
-                self.resident.insert(moved(&page), frame);
-            }
-            if let Some(word) = self.words.remove(&page) {
-                self.words.insert(moved(&page), word);
+            if let Some(here) = self.resident.remove(&page) {
+                self.resident.insert(moved(&page), here);
             }
         }
         self.areas.cut(old);
@@ -289,8 +286,9 @@ impl NaiveSpace {
         if !area.prot.allows(access) {
             return Err(Error::Denied(page, access, area.prot));
         }
-        if self.resident.contains_key(&page.get()) {
-            return Ok(Fault::Noted);
+        if let Some(here) = self.resident.get(&page.get()) {
+            let unshares = here.cow && access == Access::Write;
+            return Ok(if unshares { Fault::Unshared } else { Fault::Noted });
         }
         let candidates = candidates(Advice::of(area.flags));
         let possible = |order: &u8| candidates >> order & 1 != 0 && self.is_possible(page, *order);
@@ -335,7 +333,7 @@ impl NaiveSpace {
     }
 
     /// The areas that have a page in `span`, ascending, whole.
-    fn areas_in(&self, span: PageSpan) -> Vec<Area> {
+    pub(crate) fn areas_in(&self, span: PageSpan) -> Vec<Area> {
         self.areas.areas().into_iter().filter(|area| area.span.overlaps(span)).collect()
     }
 
@@ -356,7 +354,6 @@ impl NaiveSpace {
     /// The memory of `span` is gone, and reads as zero.
     fn forget(&mut self, span: PageSpan) {
         self.resident.retain(|page, _| !span.contains(Vpn::new(*page)));
-        self.words.retain(|page, _| !span.contains(Vpn::new(*page)));
     }
 }
 

@@ -12,6 +12,8 @@ use quire_units::{Access, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 
 use super::Beside;
 use super::compare::{New, areas_of, ensure};
+use super::judge::Sharing;
+use crate::fork::Resident;
 use crate::script::Stretch;
 use crate::space::Fault;
 
@@ -27,14 +29,16 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         for page in BTreeSet::from(ends).into_iter().map(Vpn::new) {
             for access in [Access::Read, Access::Execute, Access::Write] {
                 let model = &self.lives[at].model;
-                let resident = model.resident.contains_key(&page.get());
+                let here = model.resident.get(&page.get());
                 let granted = model.areas.page(page).map_or(Prot::empty(), |a| granted::<A>(&a));
-                if resident && granted.allows(access) {
-                    let word = model.words.get(&page.get()).copied().unwrap_or(0);
-                    self.access(at, page, access, word)?;
-                } else {
-                    let real = self.once(page, access, 0);
-                    ensure(real.is_err(), "a trap", (page, access, granted, resident, real))?;
+                // What others may have is only looked at here, so that it stays theirs as well.
+                let unshares = |here: &&Resident| here.cow && access == Access::Write;
+                match here.filter(|here| granted.allows(access) && !unshares(here)) {
+                    Some(here) => self.access(at, page, access, here.word.get())?,
+                    None => {
+                        let real = self.once(page, access, 0);
+                        ensure(real.is_err(), "a trap", (page, access, granted, here, real))?;
+                    }
                 }
             }
         }
@@ -76,20 +80,24 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let model = &mut self.lives[at].model;
         let number = page.get();
         let granted = model.areas.page(page).map_or(Prot::empty(), |area| granted::<A>(&area));
-        let allowed = granted.allows(access) && model.resident.contains_key(&number);
-        ensure(allowed, "a trap", (page, access, granted))?;
+        let here = model.resident.get_mut(&number).filter(|_| granted.allows(access));
+        let here = here.ok_or_else(|| format!("{access:?} of {page}, which has {granted:?}"))?;
+        here.young = true;
         if access == Access::Write {
-            model.words.insert(number, found);
+            ensure(!here.cow, "no store to what others may have", (page, &*here))?;
+            here.dirty = true;
+            here.word.set(found);
             return Ok(());
         }
-        let word = model.words.get(&number).copied().unwrap_or(0);
-        ensure(found == word, "what was written", (page, found, word))
+        ensure(found == here.word.get(), "what was written", (page, found, here))
     }
 
     /// Resolves one fault; whether the access was refused.
     fn fault(&mut self, at: usize, page: Vpn, access: Access) -> Result<bool, String> {
         let short = self.memory_fallbacks();
         let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let here = self.lives[at].model.resident.get(&page.get());
+        let outlook = here.filter(|here| here.cow).map(|_| self.outlook(at, page));
         let live = &mut self.lives[at];
         let real = {
             let _op = self.cpu.operation("fault");
@@ -102,7 +110,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let grown = areas_of(self.mm, &live.space) == after.areas.areas();
         match (real, expected) {
             (Ok(Resolved::Again), _) => Err("nobody else is there to disturb a fault".into()),
-            (Err(Error::NoMemory(_)), Ok(Fault::Mapped { .. })) => {
+            (Err(Error::NoMemory(_)), Ok(Fault::Mapped { .. } | Fault::Unshared)) => {
                 if grown {
                     live.model = after;
                 }
@@ -114,6 +122,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             (Err(error), Err(wanted)) => {
                 ensure(error == wanted, "the same refusal", (error, wanted))?;
                 self.settle(at, New::None).map(|()| true)
+            }
+            (Ok(Resolved::Unshared { pages, copied }), Ok(Fault::Unshared)) => {
+                outlook.map_or(Ok(()), |outlook| outlook.allows(page, pages, copied))?;
+                let sharing = Sharing::Unshared(pages, copied);
+                self.settle_shared(at, New::None, sharing).map(|()| false)
             }
             (Ok(Resolved::Noted), Ok(Fault::Noted)) => self.settle(at, New::None).map(|()| false),
             (Ok(Resolved::Mapped(new)), Ok(Fault::Mapped { least, most })) => {
@@ -135,7 +148,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
 }
 
 /// The rights that an area's come to where the ISA ties some together.
-fn granted<A: Arch>(area: &Area) -> Prot {
+pub(super) fn granted<A: Arch>(area: &Area) -> Prot {
     match A::decode(A::leaf(Pfn::new(0), Level::LAST, Attrs::user(area.prot)), Level::LAST) {
         Entry::Leaf { attrs, .. } => attrs.prot(),
         _ => area.prot,

@@ -5,9 +5,10 @@ use quire::phys::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use quire_arch::Arch;
 use quire_machine::{Cpu, Machine};
-use quire_units::{Access, Asid, Order, PageSpan, Prot, Vpn};
+use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
-use super::compare::{New, areas_of, ensure};
+use super::compare::{Marks, New, areas_of, ensure};
+use super::share::Pin;
 use crate::script::{Field, Going, Op, Place, Step, Stretch};
 use crate::space::NaiveSpace;
 use crate::system::HostedMm;
@@ -27,9 +28,13 @@ pub struct Beside<'a, 'm, 'r, A: Arch> {
     pub(super) cpu: Cpu<'m, 'r>,
     pub(super) field: Field,
     pub(super) lives: Vec<Live<A>>,
+    pub(super) pins: Vec<Pin>,
+    pub(super) marks: Marks,
     /// What the next word written is.
-    next: u64,
-    frames: u64,
+    pub(super) next: u64,
+    /// How many spaces there were at first.
+    spaces: usize,
+    free: u64,
 }
 
 impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
@@ -39,21 +44,30 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     /// [`Error::NoMemory`].
     pub fn new(mm: &'a HostedMm<'m, 'r, A>, field: Field, spaces: usize) -> Result<Self, Error> {
         let machine = mm.hardware();
-        let frames = mm.phys().free_frames();
-        let mut beside =
-            Self { mm, machine, cpu: machine.cpu(0), field, lives: Vec::new(), next: 1, frames };
-        for number in 0..spaces {
-            let live = beside.found(number)?;
+        let mut beside = Self {
+            mm,
+            machine,
+            cpu: machine.cpu(0),
+            field,
+            lives: Vec::new(),
+            pins: Vec::new(),
+            marks: Marks::default(),
+            next: 1,
+            spaces,
+            free: mm.phys().free_frames(),
+        };
+        for _ in 0..spaces {
+            let live = beside.found()?;
             beside.lives.push(live);
         }
         Ok(beside)
     }
 
-    fn found(&self, number: usize) -> Result<Live<A>, Error> {
+    fn found(&self) -> Result<Live<A>, Error> {
         let all = self.field.span();
         // Not all of the field, so that there are areas beyond the window as well.
         let window = PageSpan::new(all.start.add(7), all.end);
-        let space = self.mm.space(Asid(number as u16 + 1), window)?;
+        let space = self.mm.space(self.free_asid(), window)?;
         Ok(Live { space, model: NaiveSpace::new(window, A::USER_PAGES) })
     }
 
@@ -62,6 +76,9 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     /// # Errors
     /// What the two disagree on, or what a walker or the examiner found.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
+        if matches!(step.op, Op::Fork(_)) {
+            self.make_room();
+        }
         let at = step.space % self.lives.len();
         self.enter(at);
         if step.fails > 0 {
@@ -70,22 +87,25 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let done = self.apply(at, &step.op);
         self.mm.phys().set_fail_plan(FailPlan::Never);
         done?;
-        self.agree(at)
+        self.agree(at.min(self.lives.len() - 1))
     }
 
-    /// Ends all spaces, and sees to it that nothing is lost.
+    /// Ends all spaces and pins, and sees to it that nothing is lost.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     pub fn finish(mut self) -> Result<(), String> {
         self.machine.audit().map_err(|violation| violation.to_string())?;
         self.cpu.leave();
-        for live in self.lives.drain(..) {
-            let _op = self.cpu.operation("destroy");
-            self.mm.destroy(live.space);
+        while !self.lives.is_empty() {
+            self.end(0);
+            self.walk()?;
+        }
+        while !self.pins.is_empty() {
+            self.unpin(0);
         }
         self.walk()?;
-        ensure(self.mm.phys().free_frames() == self.frames, "all frames back", self.frames)
+        ensure(self.mm.phys().free_frames() == self.free, "all frames back", self.free)
     }
 
     fn enter(&self, at: usize) {
@@ -137,6 +157,16 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 self.remap(at, span, len.count(&self.field), how)
             }
             Op::Touch { stretch, apart, access } => self.touch(at, stretch, apart, access),
+            Op::Fork(_) => self.fork(at),
+            Op::Pin(_, access) => self.pin(at, span.start, access),
+            Op::Unpin(which) => {
+                self.unpin(which);
+                Ok(())
+            }
+            Op::Device(which) => {
+                self.device(which);
+                Ok(())
+            }
             Op::Renew => self.renew(at),
             ref policy => {
                 self.set_policy(at, policy);
@@ -312,14 +342,12 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     fn renew(&mut self, at: usize) -> Result<(), String> {
         self.cpu.leave();
         self.mm.phys().set_fail_plan(FailPlan::Never);
-        let live = self.lives.remove(at);
-        {
-            let _op = self.cpu.operation("destroy");
-            self.mm.destroy(live.space);
+        self.end(at);
+        if self.lives.len() < self.spaces {
+            let live = self.found().map_err(|error| error.to_string())?;
+            self.lives.insert(at, live);
+            self.enter(at);
         }
-        let live = self.found(at).map_err(|error| error.to_string())?;
-        self.lives.insert(at, live);
-        self.enter(at);
         Ok(())
     }
 
@@ -333,6 +361,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
             }
             Op::Enabled(choice) => policy.set_enabled(choice),
             Op::Defrag(choice) => policy.set_defrag(choice),
+            Op::CopyMost(order) => policy.set_copy_most(Order::new(order)),
             Op::OptOut(choice) => {
                 self.lives[at].model.opt_out = choice;
                 self.lives[at].space.set_opt_out(choice);

@@ -6,6 +6,8 @@
 
 mod calls;
 mod access;
+mod share;
+mod judge;
 mod compare;
 
 pub use calls::Beside;

@@ -1,0 +1,187 @@
+//! Judging what became of pages that several spaces have.
+
+use quire::phys::FailPlan;
+use quire::space::Advice;
+use quire_arch::{Arch, Level};
+use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+
+use super::Beside;
+use super::compare::{Found, Pages, ensure};
+use crate::fork::Resident;
+use crate::space::NaiveSpace;
+
+/// What may become of pages whose frames other spaces may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sharing {
+    /// Nothing.
+    Kept,
+    /// A fork failed half way: pages may have got others' to have as well, but none has yet.
+    Offered,
+    /// The one page became this space's own if it was not, and others with it.
+    Own(Vpn),
+    /// These pages did: claimed, or copied in a folio of this order.
+    Unshared(PageSpan, Option<Order>),
+}
+
+/// What must become of a page that others may have and that is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlook {
+    /// What can be claimed, if it can.
+    claim: Option<PageSpan>,
+    /// The largest copy that is wanted.
+    largest: Order,
+    /// There is memory at hand for it, and no allocation is to fail on purpose.
+    plenty: bool,
+}
+
+impl Outlook {
+    /// Whether this was it.
+    pub(super) fn allows(
+        &self,
+        page: Vpn,
+        pages: PageSpan,
+        copied: Option<Order>,
+    ) -> Result<(), String> {
+        let fine = match (self.claim, copied) {
+            (Some(run), None) => pages == run,
+            (None, Some(order)) => {
+                let sized = order == self.largest || order < self.largest && !self.plenty;
+                sized && pages == PageSpan::block(page, order)
+            }
+            _ => false,
+        };
+        ensure(fine, "what was possible", (page, pages, copied, self))
+    }
+}
+
+impl<A: Arch> Beside<'_, '_, '_, A> {
+    /// What must become of `page`, which is COW, when it is written.
+    pub(super) fn outlook(&self, at: usize, page: Vpn) -> Outlook {
+        let model = &self.lives[at].model;
+        let here = model.resident.get(&page.get());
+        let folio = here.and_then(|here| self.folio(here.frame)).map(|folio| folio.span());
+        let area = model.areas_in(PageSpan::block(page, Order::ZERO)).first().copied();
+        let table = PageSpan::block(page, Order::new(A::LEVELS[Level::LAST.index()].index_bits));
+        let within = area.map_or(PageSpan::new(page, page), |area| area.span.intersect(table));
+        let inside = |frame| folio.is_some_and(|folio| folio.contains(frame));
+        let run = model.stretch(page.get(), |other| inside(other.frame)).intersect(within);
+        let pinned = self.pinned().iter().any(|held| Some(*held) == folio);
+        let claimed = !pinned && folio.is_some_and(|folio| self.mapped(folio) == run.count());
+        let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
+        let wanted = self.mm.policy.candidates(advice, model.opt_out);
+        let most = (2u32 << self.mm.policy.copy_most().get()) - 1;
+        let largest = NaiveSpace::block_in(page, run, wanted & most);
+        let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
+        let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
+        Outlook { claim: claimed.then_some(run), largest, plenty }
+    }
+
+    /// How many pages of a folio are mapped, over all spaces.
+    fn mapped(&self, folio: FrameSpan) -> u64 {
+        let pages = self.lives.iter().flat_map(|live| live.model.resident.values());
+        pages.filter(|here| folio.contains(here.frame)).count() as u64
+    }
+
+    /// Whether what the real space made of pages that others may have is right. The model is as
+    /// before the call.
+    pub(super) fn judge(&self, at: usize, real: &Pages, sharing: Sharing) -> Result<(), String> {
+        let model = &self.lives[at].model;
+        let mut changes = Vec::new();
+        for (&page, here) in &model.resident {
+            let now = real.get(&page);
+            let now = now.ok_or_else(|| format!("{} is gone ({here:?})", Vpn::new(page)))?;
+            if !now.is_still(here) {
+                changes.push(Change { page: Vpn::new(page), here, now });
+            }
+        }
+        match sharing {
+            Sharing::Kept => ensure(changes.is_empty(), "pages as they were", &changes),
+            Sharing::Offered => self.judge_offer(model, &changes),
+            Sharing::Unshared(span, copied) => self.judge_own(model, &changes, span, copied),
+            Sharing::Own(page) => {
+                let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
+                    return Ok(());
+                };
+                let span = PageSpan::new(first.page, last.page.add(1));
+                ensure(span.contains(page), "what lies around the page", (page, &changes))?;
+                let order = Order::fitting(span.count()).filter(|_| first.moved());
+                self.judge_own(model, &changes, span, order)
+            }
+        }
+    }
+
+    /// What a fork may leave behind that fails.
+    fn judge_offer(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
+        let pinned = self.pinned();
+        let fine = changes.iter().all(|change| {
+            let held = pinned.iter().any(|folio| folio.contains(change.here.frame));
+            !change.moved() && change.now.is_cow() && model.is_lent(change.page) && !held
+        });
+        ensure(fine, "nothing but write protection", changes)
+    }
+
+    /// Whether the pages of `span`, and no others, may have become the space's own.
+    fn judge_own(
+        &self,
+        model: &NaiveSpace,
+        changes: &[Change<'_>],
+        span: PageSpan,
+        copied: Option<Order>,
+    ) -> Result<(), String> {
+        ensure(changes.len() as u64 == span.count(), "all of it", (span, changes))?;
+        let fine = changes.iter().all(|change| {
+            let own = change.here.cow && !change.now.is_cow();
+            span.contains(change.page) && own && change.moved() == copied.is_some()
+        });
+        ensure(fine, "pages that were others' as well", (span, copied, changes))?;
+        ensure(model.is_one_area(span), "pages of one area", span)?;
+        match copied {
+            Some(order) => self.judge_copy(changes, span, order),
+            None => self.judge_claim(changes),
+        }
+    }
+
+    /// A claim is right if nobody else has anything of the folio.
+    fn judge_claim(&self, changes: &[Change<'_>]) -> Result<(), String> {
+        let folio = changes.first().and_then(|change| self.folio(change.here.frame));
+        let folio = folio.ok_or("what is claimed is no folio")?.span();
+        let inside = changes.iter().all(|change| folio.contains(change.here.frame));
+        let alone = self.mapped(folio) == changes.len() as u64;
+        let pinned = self.pinned().contains(&folio);
+        ensure(inside && alone && !pinned, "a folio of one's own", (folio, changes))
+    }
+
+    /// A copy goes from consecutive frames to a new folio of just that size.
+    fn judge_copy(
+        &self,
+        changes: &[Change<'_>],
+        span: PageSpan,
+        order: Order,
+    ) -> Result<(), String> {
+        ensure(span == PageSpan::block(span.start, order), "a whole block", (span, order))?;
+        let (from, to) = (changes[0].here.frame, changes[0].now.frame);
+        let steady = (0..)
+            .zip(changes)
+            .all(|(n, change)| (change.here.frame, change.now.frame) == (from.add(n), to.add(n)));
+        let folio = self.folio(to).map(|folio| folio.span());
+        let new = folio == Some(FrameSpan::new(to, order.pages()));
+        ensure(steady && new, "a folio of its own", (folio, changes))?;
+        let taken = self.frames();
+        let fresh = changes.iter().all(|change| !taken.contains(&change.now.frame));
+        ensure(fresh, "memory that nobody has", changes)
+    }
+}
+
+/// A page whose frame is another, or as much others' as it was not before.
+#[derive(Debug)]
+struct Change<'a> {
+    page: Vpn,
+    here: &'a Resident,
+    now: &'a Found,
+}
+
+impl Change<'_> {
+    fn moved(&self) -> bool {
+        self.here.frame != self.now.frame
+    }
+}
