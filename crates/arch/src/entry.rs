@@ -29,6 +29,9 @@ bitflags! {
         const DEVICE = 1 << 7;
         /// A bit for the library's own use, which the hardware ignores.
         const SOFT = 1 << 8;
+        /// The page is not exclusive: other spaces may map it, so that a write must first copy or
+        /// claim it. The library's own, ignored by the hardware.
+        const COW = 1 << 9;
     }
 }
 

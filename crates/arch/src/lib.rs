@@ -38,6 +38,9 @@ use quire_units::{Order, Pfn, Vpn};
 /// * The zero word is [`Entry::Absent`], at every level.
 /// * `leaf(f + n·pages, …) = leaf(f, …) + n·step(level)`: a run of leaves is an arithmetic
 ///   sequence.
+/// * `unfold(fold(x)) = x` for leaves, and the words of a folded block are an arithmetic sequence,
+///   too, of [`fold_step`](Self::fold_step). What the hardware records in a folded word it would
+///   have recorded alike in the plain one.
 /// * A transition depends on the two words, the level and the CPU's permission alone. Making an
 ///   absent entry present needs nothing, and neither does granting more: the price is at worst a
 ///   fault that finds nothing to do (which must be answered with a flush on the faulting CPU,
@@ -85,15 +88,62 @@ pub trait Arch: Copy + Send + Sync + 'static {
     fn marker(payload: u64) -> u64;
 
     /// What a word means at a level that the format has. Total: any word has a meaning, if only
-    /// [`Entry::Malformed`].
+    /// [`Entry::Malformed`]. A folded word is for [`unfold`](Self::unfold) to make plain first.
     fn decode(word: u64, level: Level) -> Entry;
 
     /// What must happen when `old` becomes `new` in a table that may be live. `relaxed` is the
-    /// CPU's permission to change block size and contiguity without break-before-make.
+    /// CPU's permission to change block size and contiguity without break-before-make. Either
+    /// word may be folded. Where only one is, a plain leaf's frame is presumed to have the place in
+    /// its block that the entry has: a folded word need not say which entry it is.
     ///
     /// Where a table stands on either side, it is presumed to translate as the other side does: a
     /// block is split, folded or copied in place. Whoever changes more goes through zero.
     fn transition(old: u64, new: u64, level: Level, relaxed: bool) -> Transition;
+
+    /// Whether `word` is of a leaf that the hardware may take together with its neighbours as one
+    /// translation. False for plain and hidden leaves, tables, markers and zero.
+    #[inline]
+    fn is_folded(_word: u64, _level: Level) -> bool {
+        false
+    }
+
+    /// The word of a visible leaf as part of a contiguous block: what stands at the same entry
+    /// when all entries of the block are folded. It keeps all attributes. The block's entries have
+    /// an aligned place in their table, and their frames are consecutive, from an aligned one on.
+    ///
+    /// # Panics
+    /// In debug builds when `word` is not a plain visible leaf's, or
+    /// [`fold_order`](Self::fold_order) says that the level has no contiguous blocks.
+    #[inline]
+    fn fold(word: u64, _level: Level) -> u64 {
+        word
+    }
+
+    /// The plain word that [`fold`](Self::fold) made `word` from, young and dirty as the hardware
+    /// has recorded them since. `index` is the entry's place in its table, of which only the
+    /// place in the block matters.
+    ///
+    /// # Panics
+    /// In debug builds when `word` is not folded, on formats that can fold.
+    #[inline]
+    fn unfold(word: u64, _level: Level, _index: usize) -> u64 {
+        word
+    }
+
+    /// What to add to a folded word for the next entry of the same block.
+    #[inline]
+    fn fold_step(level: Level) -> u64 {
+        Self::step(level)
+    }
+
+    /// The order of a contiguous block of `level`; `None` where it has none.
+    #[inline]
+    fn fold_order(level: Level) -> Option<Order> {
+        match Self::LEVELS[level.index()].contiguous {
+            0 => None,
+            bits => Some(Order::new(Self::order(level).get() + bits)),
+        }
+    }
 
     /// The level of the root table.
     const ROOT: Level = Level::new(Self::LEVELS.len() as u8 - 1);

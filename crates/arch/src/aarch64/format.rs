@@ -35,6 +35,7 @@ const USER_NO_EXEC_AT: u32 = 54;
 const SAVED_DIRTY_AT: u32 = 55;
 const SOFT_AT: u32 = 56;
 const HIDDEN: u64 = 1 << 57;
+const COW_AT: u32 = 58;
 
 /// Nobody writes, nobody executes.
 const NO_RIGHTS: u64 = 1 << READ_ONLY_AT | 1 << KERNEL_NO_EXEC_AT | 1 << USER_NO_EXEC_AT;
@@ -44,7 +45,8 @@ const COMMON: u64 = 1 << DEVICE_AT
     | 1 << ACCESSED_AT
     | 1 << NOT_GLOBAL_AT
     | 1 << SAVED_DIRTY_AT
-    | 1 << SOFT_AT;
+    | 1 << SOFT_AT
+    | 1 << COW_AT;
 /// The bits that vary in a leaf that the hardware sees, but for its address.
 const VISIBLE: u64 = COMMON | NO_RIGHTS | 1 << WRITE_AT | CONTIGUOUS;
 
@@ -131,6 +133,24 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
     }
 
     #[inline]
+    fn is_folded(word: u64, level: Level) -> bool {
+        word & (CONTIGUOUS | DEEP | VALID) == CONTIGUOUS | kind(level)
+    }
+
+    #[inline]
+    fn fold(word: u64, level: Level) -> u64 {
+        debug_assert!(word & (CONTIGUOUS | DEEP | VALID) == kind(level));
+        debug_assert!(Self::fold_order(level).is_some());
+        word | CONTIGUOUS
+    }
+
+    #[inline]
+    fn unfold(word: u64, level: Level, _index: usize) -> u64 {
+        debug_assert!(Self::is_folded(word, level));
+        word & !CONTIGUOUS
+    }
+
+    #[inline]
     fn order(level: Level) -> Order {
         Order::new((level.index() as u32 * Self::INDEX_BITS) as u8)
     }
@@ -214,6 +234,7 @@ fn common(attrs: Attrs) -> u64 {
         | put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | (!attrs.contains(Attrs::GLOBAL) as u64) << NOT_GLOBAL_AT
         | put(attrs, Attrs::SOFT, SOFT_AT)
+        | put(attrs, Attrs::COW, COW_AT)
 }
 
 /// Rights and dirty state.
@@ -239,6 +260,7 @@ fn attrs_common(word: u64) -> Attrs {
         | take(!word, NOT_GLOBAL_AT, Attrs::GLOBAL)
         | take(word, SAVED_DIRTY_AT, Attrs::DIRTY)
         | take(word, SOFT_AT, Attrs::SOFT)
+        | take(word, COW_AT, Attrs::COW)
 }
 
 /// Rights and dirty state of a leaf that the hardware sees.

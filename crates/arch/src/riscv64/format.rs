@@ -31,26 +31,41 @@ const GLOBAL_AT: u32 = 5;
 const ACCESSED_AT: u32 = 6;
 const DIRTY_AT: u32 = 7;
 const SOFT_AT: u32 = 8;
-const HIDDEN: u64 = 1 << 9;
+const COW_AT: u32 = 9;
 const FRAME_AT: u32 = 10;
 const FRAME: u64 = field(53, FRAME_AT);
 /// PBMT is 2, of which this is the one bit that is set.
 const IO_AT: u32 = 62;
+const NAPOT: u64 = 1 << 63;
 
 const READ_WRITE_EXEC: u64 = 1 << READ_AT | 1 << WRITE_AT | 1 << EXEC_AT;
 /// The bits that vary in a hidden leaf, but for its address.
-const COMMON: u64 =
-    1 << USER_AT | 1 << GLOBAL_AT | 1 << ACCESSED_AT | 1 << DIRTY_AT | 1 << SOFT_AT | 1 << IO_AT;
+const COMMON: u64 = 1 << USER_AT
+    | 1 << GLOBAL_AT
+    | 1 << ACCESSED_AT
+    | 1 << DIRTY_AT
+    | 1 << SOFT_AT
+    | 1 << COW_AT
+    | 1 << IO_AT;
 
-/// Tells a marker from a hidden leaf, which has no right.
+/// Without [`VALID`]. The place of a right, since both bits for software are taken.
+const HIDDEN: u64 = 1 << 3;
+/// Tells a marker from a hidden leaf.
 const MARKER: u64 = 1 << 1;
 const PAYLOAD_AT: u32 = 8;
+
+/// The base-two logarithm of how many leaves a folded word stands for.
+const NAPOT_BITS: u32 = 4;
+/// The frame bits that a folded word does not keep.
+const NAPOT_FRAME: u64 = field(FRAME_AT + NAPOT_BITS - 1, FRAME_AT);
+/// What stands there instead: the place of the one says how large the block is.
+const NAPOT_SIZE: u64 = 1 << (FRAME_AT + NAPOT_BITS - 1);
 
 const fn shape(contiguous: u8) -> LevelShape {
     LevelShape { index_bits: 9, leaf: true, contiguous }
 }
 
-const SHAPES: [LevelShape; 5] = [shape(4), shape(0), shape(0), shape(0), shape(0)];
+const SHAPES: [LevelShape; 5] = [shape(NAPOT_BITS as u8), shape(0), shape(0), shape(0), shape(0)];
 
 const RULES: Rules = Rules { resize_breaks: false, move_breaks: false, global_breaks: false };
 
@@ -107,15 +122,59 @@ impl<const LEVELS: usize> Arch for Riscv64<LEVELS> {
             Transition::Nothing
         } else if new & VALID == 0 {
             Transition::Flush
-        } else {
+        } else if (old | new) & NAPOT == 0 {
             RULES.between(Self::decode(old, level), Self::decode(new, level), relaxed)
+        } else {
+            transition_of_blocks::<LEVELS>(old, new, level, relaxed)
         }
+    }
+
+    #[inline]
+    fn is_folded(word: u64, level: Level) -> bool {
+        level.is_last() && word & (NAPOT | NAPOT_FRAME | VALID) == NAPOT | NAPOT_SIZE | VALID
+    }
+
+    #[inline]
+    fn fold(word: u64, level: Level) -> u64 {
+        debug_assert!(level.is_last() && word & (NAPOT | VALID) == VALID);
+        word & !NAPOT_FRAME | NAPOT | NAPOT_SIZE
+    }
+
+    #[inline]
+    fn unfold(word: u64, level: Level, index: usize) -> u64 {
+        debug_assert!(Self::is_folded(word, level));
+        word & !(NAPOT | NAPOT_FRAME) | (index as u64) << FRAME_AT & NAPOT_FRAME
+    }
+
+    #[inline]
+    fn fold_step(_level: Level) -> u64 {
+        0
     }
 
     #[inline]
     fn order(level: Level) -> Order {
         Order::new((level.index() as u32 * INDEX_BITS) as u8)
     }
+}
+
+/// The demand where at least one of the words is folded. Such a word lacks the low bits of its
+/// frame: they are taken from the other word, or, where that lacks them too, agree in any case.
+fn transition_of_blocks<const LEVELS: usize>(
+    old: u64,
+    new: u64,
+    level: Level,
+    relaxed: bool,
+) -> Transition {
+    let plain = |word: u64, other: u64| {
+        let folded = Riscv64::<LEVELS>::is_folded(word, level);
+        let index = if other & NAPOT == 0 { (other & NAPOT_FRAME) >> FRAME_AT } else { 0 };
+        if folded { Riscv64::<LEVELS>::unfold(word, level, index as usize) } else { word }
+    };
+    let from = Riscv64::<LEVELS>::decode(plain(old, new), level);
+    let to = Riscv64::<LEVELS>::decode(plain(new, old), level);
+    let demand = RULES.between(from, to, relaxed);
+    let regrouped = (old ^ new) & NAPOT != 0;
+    if regrouped { demand.max(RULES.resized(relaxed)) } else { demand }
 }
 
 /// The lowest bit of a word that tells one block of `level` from the next.
@@ -143,6 +202,7 @@ fn common(attrs: Attrs) -> u64 {
         | put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | put(attrs, Attrs::DIRTY, DIRTY_AT)
         | put(attrs, Attrs::SOFT, SOFT_AT)
+        | put(attrs, Attrs::COW, COW_AT)
         | put(attrs, Attrs::DEVICE, IO_AT)
 }
 
@@ -160,6 +220,7 @@ fn attrs_common(word: u64) -> Attrs {
         | take(word, ACCESSED_AT, Attrs::YOUNG)
         | take(word, DIRTY_AT, Attrs::DIRTY)
         | take(word, SOFT_AT, Attrs::SOFT)
+        | take(word, COW_AT, Attrs::COW)
         | take(word, IO_AT, Attrs::DEVICE)
 }
 

@@ -31,6 +31,7 @@ const GLOBAL_AT: u32 = 8;
 const SOFT_AT: u32 = 9;
 const SAVED_DIRTY_AT: u32 = 10;
 const HIDDEN: u64 = 1 << 11;
+const COW_AT: u32 = 58;
 const NO_EXEC_AT: u32 = 63;
 
 const ADDR: u64 = field(51, PAGE_SHIFT);
@@ -42,7 +43,8 @@ const COMMON: u64 = 1 << USER_AT
     | 1 << ACCESSED_AT
     | 1 << GLOBAL_AT
     | 1 << SOFT_AT
-    | 1 << SAVED_DIRTY_AT;
+    | 1 << SAVED_DIRTY_AT
+    | 1 << COW_AT;
 const VISIBLE: u64 = COMMON | PRESENT | 1 << WRITE_AT | 1 << DIRTY_AT | 1 << NO_EXEC_AT;
 
 /// Added to a hidden leaf's address, against L1TF: see the module's documentation.
@@ -170,6 +172,7 @@ fn common(attrs: Attrs) -> u64 {
         | put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | put(attrs, Attrs::GLOBAL, GLOBAL_AT)
         | put(attrs, Attrs::SOFT, SOFT_AT)
+        | put(attrs, Attrs::COW, COW_AT)
         | (saved as u64) << SAVED_DIRTY_AT
 }
 
@@ -190,6 +193,7 @@ fn attrs_common(word: u64) -> Attrs {
         | take(word, ACCESSED_AT, Attrs::YOUNG)
         | take(word, GLOBAL_AT, Attrs::GLOBAL)
         | take(word, SOFT_AT, Attrs::SOFT)
+        | take(word, COW_AT, Attrs::COW)
         | take(word, SAVED_DIRTY_AT, Attrs::DIRTY)
 }
 
