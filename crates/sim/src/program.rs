@@ -1,0 +1,75 @@
+//! A program on one CPU, for tests that tell a story: it loads and stores, and takes the faults.
+
+use quire::engine::{Error, Resolved};
+use quire::space::Space;
+use quire_arch::Arch;
+use quire_machine::Cpu;
+use quire_units::{Access, VirtAddr, Vpn};
+
+use crate::system::HostedMm;
+
+/// How often one access may trap.
+const TRAPS: usize = 4;
+
+/// A program: a CPU that runs in a space.
+#[derive(Clone, Copy)]
+pub struct Program<'a, 'm, 'r, A: Arch> {
+    cpu: &'a Cpu<'m, 'r>,
+    mm: &'a HostedMm<'m, 'r, A>,
+    space: &'a Space<A>,
+}
+
+/// An access that was refused, or traps for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// The fault was refused.
+    Refused(Error),
+    /// Each fault is resolved, and the access traps again.
+    Endless,
+}
+
+impl<'a, 'm, 'r, A: Arch> Program<'a, 'm, 'r, A> {
+    /// Lets `cpu` run in `space` from now on.
+    pub fn on(cpu: &'a Cpu<'m, 'r>, mm: &'a HostedMm<'m, 'r, A>, space: &'a Space<A>) -> Self {
+        cpu.bind();
+        space.enter(cpu.number());
+        cpu.switch(space.root(), space.asid());
+        Self { cpu, mm, space }
+    }
+
+    /// Stores `value` to the first word of `page`; how its faults were resolved.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub fn write(&self, page: Vpn, value: u64) -> Result<Vec<Resolved>, Stopped> {
+        let store = |addr| self.cpu.write(addr, value).ok();
+        self.access(page, Access::Write, store).map(|((), faults)| faults)
+    }
+
+    /// Loads the first word of `page`.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub fn read(&self, page: Vpn) -> Result<u64, Stopped> {
+        self.access(page, Access::Read, |addr| self.cpu.read(addr).ok()).map(|(word, _)| word)
+    }
+
+    fn access<T>(
+        &self,
+        page: Vpn,
+        access: Access,
+        once: impl Fn(VirtAddr) -> Option<T>,
+    ) -> Result<(T, Vec<Resolved>), Stopped> {
+        let mut faults = Vec::new();
+        loop {
+            if let Some(done) = once(page.addr(A::PAGE_SHIFT)) {
+                return Ok((done, faults));
+            }
+            if faults.len() == TRAPS {
+                return Err(Stopped::Endless);
+            }
+            let _op = self.cpu.operation("fault");
+            faults.push(self.mm.fault(self.space, page, access).map_err(Stopped::Refused)?);
+        }
+    }
+}
