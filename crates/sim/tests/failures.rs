@@ -6,7 +6,7 @@ use quire::engine::{Error, Mm};
 use quire::fault::{Cause, SizePolicy};
 use quire::phys::{FailPlan, Fragment, fragment};
 use quire::space::{Advice, Area, AreaFlags, At, Request, Space};
-use quire_arch::{Arch, Arm4k, Sv39, X86_64, X86_64La57};
+use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64, X86_64La57};
 use quire_machine::{Config, Machine};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
@@ -35,6 +35,9 @@ enum Keeps {
     Areas,
     /// The pages; more may be resident, and the areas may be changed in full.
     Pages,
+    /// All as it was, but that pages may have become others' to map as well, and lost the right to
+    /// be written until they are claimed.
+    AllButRights,
 }
 
 type Call<A> = fn(&HostedMm<'_, '_, A>, &Space<A>) -> Result<(), Error>;
@@ -52,7 +55,25 @@ struct Scene<A: Arch> {
 #[derive(Clone, PartialEq, Debug)]
 struct State {
     areas: Vec<Area>,
-    pages: Vec<(Vpn, Pfn, Prot)>,
+    pages: Vec<Page>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Page {
+    page: Vpn,
+    frame: Pfn,
+    attrs: Attrs,
+    word: Option<u64>,
+}
+
+impl Page {
+    /// Whether this is `other`, perhaps without the right to write.
+    fn is(&self, other: &Page) -> bool {
+        let shared = Attrs::COW | Attrs::WRITE;
+        let same = |page: &Page| (page.page, page.frame, page.word, page.attrs - shared);
+        let fewer = (other.attrs & Attrs::WRITE).contains(self.attrs & Attrs::WRITE);
+        same(self) == same(other) && fewer
+    }
 }
 
 fn state<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> State {
@@ -60,10 +81,11 @@ fn state<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> State {
     mm.folio_map(space, |map| areas.push(map.area));
     let mut pages = Vec::new();
     check::leaves(mm, space, |leaf| {
-        pages.extend(
-            (0..leaf.pages.count())
-                .map(|page| (leaf.pages.start.add(page), leaf.frame.add(page), leaf.attrs.prot())),
-        );
+        pages.extend((0..leaf.pages.count()).map(|at| {
+            let (page, frame, attrs) = (leaf.pages.start.add(at), leaf.frame.add(at), leaf.attrs);
+            let word = mm.hardware().ram().read_word(frame.addr(A::PAGE_SHIFT));
+            Page { page, frame, attrs, word }
+        }));
     })
     .unwrap();
     State { areas, pages }
@@ -79,6 +101,11 @@ impl State {
             Keeps::AreasAndPages => after.areas == self.areas && more(),
             Keeps::Areas => after.areas == self.areas && less(),
             Keeps::Pages => more(),
+            Keeps::AllButRights => {
+                let same = after.pages.len() == self.pages.len();
+                let mut pages = after.pages.iter().zip(&self.pages);
+                after.areas == self.areas && same && pages.all(|(now, then)| now.is(then))
+            }
         }
     }
 }
@@ -89,8 +116,9 @@ fn walk<A: Arch>(machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>, spaces: &[&Spa
     machine.verdict().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// Plays one scene with `plan`; whether the plan struck.
-fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
+/// Plays one scene with `plan`; whether the plan struck. With `shared` a child has all the memory
+/// as well.
+fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan) -> bool {
     let mut ram = system::ram(12 << 20).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
@@ -100,9 +128,15 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
         space.enter(cpu.number());
         cpu.switch(space.root(), space.asid());
         (scene.prepare)(mm, &space).unwrap();
+        for Page { page, frame, .. } in state(mm, &space).pages {
+            machine.ram().write_word(frame.addr(A::PAGE_SHIFT), page.get());
+        }
+        let child = shared.then(|| mm.fork(&space, Asid(2)).unwrap());
+        let spaces: Vec<_> = [Some(&space), child.as_ref()].into_iter().flatten().collect();
         let before = state(mm, &space);
+        let inherited = child.as_ref().map(|child| state(mm, child));
         // The TLB holds what the call is to make it forget.
-        for (page, ..) in &before.pages {
+        for Page { page, .. } in &before.pages {
             cpu.read(page.addr(A::PAGE_SHIFT)).unwrap();
         }
         mm.phys().set_fail_plan(plan);
@@ -113,7 +147,7 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
         // What has struck is over, or, of a plan without an end, about to strike again.
         let struck = matches!(mm.phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
         mm.phys().set_fail_plan(FailPlan::Never);
-        walk(machine, mm, &[&space]);
+        walk(machine, mm, &spaces);
         match result {
             Ok(()) => {}
             Err(Error::NoMemory(_)) if struck => {
@@ -121,11 +155,16 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
                 let name = scene.name;
                 assert!(before.allows(&after, scene.keeps), "{name}: {plan:?} left {after:?}");
                 (scene.call)(mm, &space).unwrap_or_else(|error| panic!("{name} again: {error}"));
-                walk(machine, mm, &[&space]);
+                walk(machine, mm, &spaces);
             }
             Err(error) => panic!("{}: {error} though {plan:?}", scene.name),
         }
+        assert_eq!(child.as_ref().map(|child| state(mm, child)), inherited, "{}", scene.name);
+        let words = state(mm, &space).pages;
+        let fine = |page: &Page| page.word == Some(0) || page.word == Some(page.page.get());
+        assert!(words.iter().all(fine), "{}: {words:?}", scene.name);
         cpu.leave();
+        child.into_iter().for_each(|child| mm.destroy(child));
         mm.destroy(space);
         walk(machine, mm, &[]);
         machine.audit().unwrap();
@@ -135,10 +174,10 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, plan: FailPlan) -> bool {
     .unwrap()
 }
 
-fn each_failure<A: Arch>(config: Config, scene: &Scene<A>) {
+fn each_failure<A: Arch>(config: Config, scene: &Scene<A>, shared: bool) {
     let mut allocations = 0;
-    while play(config, scene, FailPlan::Nth(allocations + 1)) {
-        play(config, scene, FailPlan::From(allocations + 1));
+    while play(config, scene, shared, FailPlan::Nth(allocations + 1)) {
+        play(config, scene, shared, FailPlan::From(allocations + 1));
         allocations += 1;
         assert!(allocations < 1000, "{} has no end", scene.name);
     }
@@ -240,9 +279,81 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
     ]
 }
 
+/// Folios of 16 pages, on both sides of a boundary of tables.
+fn small_folios<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+    mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
+    let block = A::block_order().pages();
+    let request = Request::anon(2 * block).at(At::Fixed(at::<A>(0)));
+    mm.map(space, &request)?;
+    mm.populate(space, span::<A>(block - 40, block + 40)).map(|_| ())
+}
+
+fn fork_and_end<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+    mm.fork(space, Asid(7)).map(|child| mm.destroy(child))
+}
+
+fn pin_and_unpin<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+    mm.pin(space, middle::<A>().start, Access::Write).map(|pinned| mm.unpin(pinned))
+}
+
+fn write<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
+    mm.fault(space, at::<A>(A::block_order().pages() - 5), Access::Write).map(|_| ())
+}
+
+#[rustfmt::skip]
+fn fork_scenes<A: Arch>() -> Vec<(Scene<A>, bool)> {
+    use Keeps::{AllButRights, Everything};
+    let levels = A::LEVELS.len() as u64;
+    vec![
+        (Scene { name: "fork", prepare: small_folios, keeps: AllButRights,
+            least: levels + 2, call: fork_and_end }, false),
+        (Scene { name: "fork of large leaves", prepare: two_blocks, keeps: AllButRights,
+            least: levels, call: fork_and_end }, false),
+        (Scene { name: "fork of many areas", prepare: grown_tree, keeps: AllButRights,
+            least: levels + 2, call: fork_and_end }, false),
+        (Scene { name: "fork of what is shared", prepare: small_folios, keeps: AllButRights,
+            least: levels + 2, call: fork_and_end }, true),
+        (Scene { name: "fork with a pin", prepare: small_folios, keeps: AllButRights,
+            least: levels + 3, call: |mm, s| {
+                let pinned = mm.pin(s, at::<A>(A::block_order().pages() - 5), Access::Write)?;
+                let done = fork_and_end(mm, s);
+                mm.unpin(pinned);
+                done
+            } }, false),
+        (Scene { name: "fork with a pin in a large leaf", prepare: two_blocks, keeps: AllButRights,
+            least: levels + 1, call: |mm, s| {
+                let pinned = mm.pin(s, at::<A>(5), Access::Write)?;
+                let done = fork_and_end(mm, s);
+                mm.unpin(pinned);
+                done
+            } }, false),
+        (Scene { name: "write to a shared page", prepare: small_folios, keeps: Everything,
+            least: 1, call: write }, true),
+        (Scene { name: "write to a shared large leaf", prepare: two_blocks, keeps: Everything,
+            least: 1, call: write }, true),
+        (Scene { name: "pin of a shared page", prepare: two_blocks, keeps: Everything,
+            least: 1, call: pin_and_unpin }, true),
+        (Scene { name: "unmap inside a shared large leaf", prepare: two_blocks, keeps: Everything,
+            least: 1, call: |mm, s| mm.unmap(s, span::<A>(3, 5)) }, true),
+    ]
+}
+
+fn every_fork_scene<A: Arch>(config: Config) {
+    for (scene, shared) in fork_scenes::<A>() {
+        each_failure(config, &scene, shared);
+    }
+}
+
+#[test]
+fn i10_a_fork_that_fails_takes_nothing_but_the_right_to_write_at_once() {
+    every_fork_scene::<X86_64>(Config::x86_64());
+    every_fork_scene::<Arm4k>(Config::arm64_4k());
+    every_fork_scene::<Sv39>(Config::riscv64_sv39());
+}
+
 fn every_scene<A: Arch>(config: Config) {
     for scene in scenes::<A>() {
-        each_failure(config, &scene);
+        each_failure(config, &scene, false);
     }
 }
 
