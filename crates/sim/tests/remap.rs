@@ -3,9 +3,12 @@
 use proptest::prelude::*;
 use quire::engine::{Error, Mm, Move};
 use quire::fault::SizePolicy;
-use quire::space::{At, Request, Space};
+use quire::space::{AreaFlags, At, Request, Space};
+use quire::stats::Event;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, X86_64};
 use quire_machine::{Config, Cpu, Machine};
+use quire_sim::program::{Program as Run, Stopped};
+use quire_sim::stage::{Meter, place, space_of, span, stage, verify};
 use quire_sim::system;
 use quire_units::{Access, Asid, Order, PageSpan, VirtAddr, Vpn};
 
@@ -127,4 +130,37 @@ fn e3_an_area_grows_in_place_or_moves_if_it_may() {
         mm.destroy(space);
     })
     .unwrap();
+}
+
+/// Moves what two tables of the last level translate, of which every page is another folio.
+fn moves_tables<A: Arch>(config: Config) {
+    let reach = A::block_order().pages();
+    stage::<A>(config, 3 * reach as usize, &[], |mm, cpu| {
+        let space = space_of(mm, 2 * reach, AreaFlags::empty());
+        let program = Run::on(cpu, mm, &space);
+        for page in 0..2 * reach {
+            program.write(place::<A>().add(page), page).unwrap();
+        }
+        let to = place::<A>().add(4 * reach);
+        let meter = Meter::new(mm);
+        {
+            let _op = cpu.operation("remap");
+            mm.remap(&space, span::<A>(0, 2 * reach), 2 * reach, Move::To(to)).unwrap();
+        }
+        assert!(meter.stores() < 64, "{}: {} stores for two tables", A::NAME, meter.stores());
+        assert_eq!(meter.event(Event::Flush), 1, "{}", A::NAME);
+        verify(mm, &[&space]);
+        assert!((0..2 * reach).all(|page| program.read(to.add(page)) == Ok(page)), "{}", A::NAME);
+        let gone = program.read(place::<A>());
+        assert_eq!(gone, Err(Stopped::Refused(Error::NoArea(place::<A>()))), "{}", A::NAME);
+        cpu.leave();
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_aligned_tables_are_moved_whole() {
+    moves_tables::<X86_64>(Config::x86_64());
+    moves_tables::<Arm4k>(Config::arm64_4k());
+    moves_tables::<Sv39>(Config::riscv64_sv39());
 }
