@@ -5,8 +5,7 @@ use quire::engine::{Error, Resolved};
 use quire::phys::{Fragment, fragment};
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::{
-    self, BreakBeforeMake, CowCopy, CowReuse, EntriesShared, Flush, ForkCopy, LeafSplit, Refold,
-    Unfold,
+    self, Break, CowCopy, CowReuse, EntriesForked, Flush, ForkCopy, LeafSplit, Refold, Unfold,
 };
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Level, Sv39, Sv48, X86_64, X86_64La57};
 use quire_machine::{Config, Cpu};
@@ -76,7 +75,7 @@ fn costs_one_store_on_each_side<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_,
     assert_eq!(folded, A::fold_order(Level::LAST).is_some(), "{}", A::NAME);
     let meter = Meter::new(mm);
     let child = fork(mm, cpu, &space);
-    let shared = meter.events([EntriesShared, Flush, Unfold, Refold, BreakBeforeMake]);
+    let shared = meter.events([EntriesForked, Flush, Unfold, Refold, Break]);
     assert_eq!(shared, [pages, 1, 0, 0, 0], "{}", A::NAME);
     assert_eq!(meter.counts().flushes, 1, "{}", A::NAME);
     let stores = meter.stores();
@@ -107,7 +106,7 @@ fn costs_one_store_each<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     }
     let meter = Meter::new(mm);
     let child = fork(mm, cpu, &space);
-    assert_eq!(meter.events([EntriesShared, Flush]), [pages, 1], "{}", A::NAME);
+    assert_eq!(meter.events([EntriesForked, Flush]), [pages, 1], "{}", A::NAME);
     let stores = meter.stores();
     assert!((2 * pages..=2 * pages + SLACK).contains(&stores), "{}: {stores}", A::NAME);
     let within = Program::on(cpu, mm, &child);
@@ -135,7 +134,7 @@ fn shares_large_leaves<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     program.write(page::<A>(block + 5), 6).unwrap();
     let meter = Meter::new(mm);
     let child = fork(mm, cpu, &space);
-    assert_eq!(meter.events([EntriesShared, LeafSplit, Flush]), [2, 0, 1], "{}", A::NAME);
+    assert_eq!(meter.events([EntriesForked, LeafSplit, Flush]), [2, 0, 1], "{}", A::NAME);
     assert!(meter.stores() <= 4 + SLACK, "{}: {}", A::NAME, meter.stores());
     // A copy of the default size takes what it is about out of the leaf.
     let meter = Meter::new(mm);
@@ -374,7 +373,7 @@ fn keeps_its_pins<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(pinned.frame(), frame(mm, &space, page::<A>(3)), "{}", A::NAME);
     let meter = Meter::new(mm);
     let child = fork(mm, cpu, &space);
-    assert_eq!(meter.events([ForkCopy, EntriesShared]), [size, size], "{}", A::NAME);
+    assert_eq!(meter.events([ForkCopy, EntriesForked]), [size, size], "{}", A::NAME);
     assert_eq!(program.write(page::<A>(3), 30), Ok(vec![]), "{}: its own as before", A::NAME);
     assert_eq!(program.write(page::<A>(size - 1), 40), Ok(vec![]), "{}", A::NAME);
     assert_eq!(frame(mm, &space, page::<A>(3)), pinned.frame(), "{}", A::NAME);
@@ -541,6 +540,6 @@ fn i5_parent_and_child_both_know_what_was_written_before_the_fork() {
 /// What is counted has a name of its own.
 #[test]
 fn c3_counters_have_names() {
-    let names = [EntriesShared, CowReuse, CowCopy, ForkCopy].map(Event::name);
+    let names = [EntriesForked, CowReuse, CowCopy, ForkCopy].map(Event::name);
     assert_eq!(names[..3], ["fork_entries", "cow_reuse", "cow_copy"]);
 }

@@ -3,7 +3,7 @@
 
 use quire::engine::Move;
 use quire::space::{AreaFlags, At, Request, Space};
-use quire::stats::Event::{BreakBeforeMake, Fold, Refold, Unfold};
+use quire::stats::Event::{Break, Fold, Refold, Unfold};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Level, Sv39, Sv48, Sv57, X86_64};
 use quire_hw::Transitions;
 use quire_machine::{Config, Cpu};
@@ -191,7 +191,7 @@ fn unfold_two<A: Arch>(mm: &HostedMm<'_, '_, A>) -> [u64; 2] {
     let space = resident(mm, 3);
     let meter = Meter::new(mm);
     mm.protect(&space, span::<A>(1, 3 * block::<A>() - 2), Prot::READ).unwrap();
-    let events = meter.events([Unfold, BreakBeforeMake]);
+    let events = meter.events([Unfold, Break]);
     mm.destroy(space);
     events
 }
@@ -313,7 +313,7 @@ fn c1_blocks_of_2_mib_are_folded_unfolded_and_shared() {
             let _op = cpu.operation("fork");
             mm.fork(&space, Asid(2)).unwrap()
         };
-        assert_eq!(meter.events([Refold, Unfold, BreakBeforeMake]), [0, 0, 0]);
+        assert_eq!(meter.events([Refold, Unfold, Break]), [0, 0, 0]);
         assert_eq!([at_2_mib(&space), at_2_mib(&child)], [16, 16]);
         verify(mm, &[&space, &child]);
         mm.destroy(child);

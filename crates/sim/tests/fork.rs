@@ -6,7 +6,6 @@
 //! The field has six contiguous blocks and the folios are about as large as those, so that blocks
 //! are folded, unfolded in part, and folded again all the time.
 
-use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Level, Sv39, Sv48, X86_64};
 use quire_hw::Transitions;

@@ -93,7 +93,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, spare, self.target(), gather))
+        self.supplied(|spare| self.tables.isolate(page, spare, gather))
             .expect("only tables can be lacking")
     }
 
@@ -497,7 +497,7 @@ fn largest<A: Arch>(config: Config) {
         let mut gather = Gather::new();
         let middle = Vpn::new(pages + pages / 2 + 1);
         let splits = loop {
-            match tables.isolate(middle, &mut spare, target, &mut gather) {
+            match tables.isolate(middle, &mut spare, &mut gather) {
                 Ok(splits) => break splits,
                 Err(_) => spare = supply(),
             }

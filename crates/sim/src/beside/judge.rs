@@ -26,8 +26,10 @@ pub(super) enum Sharing {
 /// What must become of a page that others may have and that is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// What can be claimed, if it can.
+    /// What can be claimed, if it can: nobody else has the folio, and all of it is here.
     claim: Option<PageSpan>,
+    /// It lies in one area. Else a copy will do, since rights may differ.
+    simple: bool,
     /// The largest copy that is wanted.
     largest: Order,
     /// There is memory at hand for it, and no allocation is to fail on purpose.
@@ -44,7 +46,7 @@ impl Outlook {
     ) -> Result<(), String> {
         let fine = match (self.claim, copied) {
             (Some(run), None) => pages == run,
-            (None, Some(order)) => {
+            (claim, Some(order)) if claim.is_none() || !self.simple => {
                 let sized = order == self.largest || order < self.largest && !self.plenty;
                 sized && pages == PageSpan::block(page, order)
             }
@@ -62,18 +64,20 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let folio = here.and_then(|here| self.folio(here.frame)).map(|folio| folio.span());
         let area = model.areas_in(PageSpan::block(page, Order::ZERO)).first().copied();
         let table = PageSpan::block(page, Order::new(A::LEVELS[Level::LAST.index()].index_bits));
-        let within = area.map_or(PageSpan::new(page, page), |area| area.span.intersect(table));
+        let within = area.map_or(PageSpan::new(page, page), |area| area.span);
         let inside = |frame| folio.is_some_and(|folio| folio.contains(frame));
-        let run = model.stretch(page.get(), |other| inside(other.frame)).intersect(within);
+        let run = model.stretch(page.get(), |other| inside(other.frame)).intersect(table);
         let pinned = self.pinned().iter().any(|held| Some(*held) == folio);
         let claimed = !pinned && folio.is_some_and(|folio| self.mapped(folio) == run.count());
+        let simple = within.covers(run);
+        let run = run.intersect(within);
         let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
         let wanted = self.mm.policy.candidates(advice, model.opt_out);
         let most = (2u32 << self.mm.policy.copy_most().get()) - 1;
         let largest = NaiveSpace::block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
-        Outlook { claim: claimed.then_some(run), largest, plenty }
+        Outlook { claim: claimed.then_some(run), simple, largest, plenty }
     }
 
     /// How many pages of a folio are mapped, over all spaces.
@@ -137,16 +141,17 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         ensure(model.is_one_area(span), "pages of one area", span)?;
         match copied {
             Some(order) => self.judge_copy(changes, span, order),
-            None => self.judge_claim(changes),
+            None => self.judge_claim(model, changes),
         }
     }
 
-    /// A claim is right if nobody else has anything of the folio.
-    fn judge_claim(&self, changes: &[Change<'_>]) -> Result<(), String> {
+    /// A claim is right if no other space has anything of the folio, and this one has it once.
+    fn judge_claim(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
         let folio = changes.first().and_then(|change| self.folio(change.here.frame));
         let folio = folio.ok_or("what is claimed is no folio")?.span();
         let inside = changes.iter().all(|change| folio.contains(change.here.frame));
-        let alone = self.mapped(folio) == changes.len() as u64;
+        let here = model.resident.values().filter(|here| folio.contains(here.frame)).count();
+        let alone = self.mapped(folio) == here as u64;
         let pinned = self.pinned().contains(&folio);
         ensure(inside && alone && !pinned, "a folio of one's own", (folio, changes))
     }
