@@ -128,7 +128,7 @@ fn loom_e2_who_locks_a_table_finds_that_it_is_another_by_now() {
         let mapped = tables.lock(place.frame, place.level, page).is_some_and(|locked| {
             let lowest = locked.level() == Level::LAST;
             if lowest {
-                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW));
+                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW), Order::ZERO);
             }
             lowest
         });
@@ -225,7 +225,7 @@ fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
             let place = tables.walk(page, Level::LAST);
             let locked = tables.lock(place.frame, place.level, page).expect("nobody prunes");
             if areas.is_current(seq, ALL) {
-                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW) | FOREIGN);
+                locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW) | FOREIGN, Order::ZERO);
             }
         }
         unmap.join().expect("no thread panics");

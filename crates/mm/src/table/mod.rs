@@ -29,6 +29,8 @@
 //! **Next room**: `space`.
 
 mod change;
+mod fold;
+mod fork;
 mod gather;
 mod lock;
 mod map;
@@ -43,6 +45,8 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use fold::plain;
+pub use fork::{ForkLack, Inherit};
 pub use gather::{Gather, Target};
 pub use lock::Locked;
 pub(crate) use map::FOREIGN;

@@ -62,7 +62,7 @@ fn map(tables: Tree<'_, '_>, phys: &Phys<'_>, page: Vpn, folio: Folio, run: Opti
     }
     let locked = tables.lock_lowest(page, Level::LAST);
     let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG | Attrs::DIRTY;
-    locked.put(locked.index(page), folio.order.pages() as usize, folio.head, attrs);
+    locked.put(locked.index(page), folio.order.pages() as usize, folio.head, attrs, folio.order);
 }
 
 fn folio(phys: &Phys<'_>, order: u8) -> (Folio, FrameRun) {
@@ -102,7 +102,11 @@ fn i6_a_folio_of_two_trees_is_free_when_both_have_flushed() {
         one.take(span, &mut first);
         other.take(span, &mut second);
         let counts = Folios::new(phys.meta()).counts(folio);
-        assert_eq!(counts, Counts { refs: 0, mapped: 32 }, "both mappings count until flushed");
+        assert_eq!(
+            counts,
+            Counts { refs: 0, pins: 0, mapped: 32 },
+            "both mappings count until flushed"
+        );
         assert_eq!(settle(machine, phys, other, second), 0);
         assert_eq!(settle(machine, phys, one, first), 16);
         fell(machine, phys, one);
