@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 /// What is known of a mapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,9 +172,12 @@ impl<A: Arch> NaiveTables<A> {
         let noted = Attrs::YOUNG | Attrs::DIRTY;
         let mut next = 0;
         while let Some((&page, _)) = self.pages.range(next..).next() {
-            let order = self.page(Vpn::new(page)).and_then(|found| A::fold_order(found.level));
-            next = PageSpan::block(Vpn::new(page), order.unwrap_or_default()).end.get();
+            // Leaves are larger than the blocks of the level below them.
+            let leaf = self.leaf(Vpn::new(page)).map_or(1, |leaf| leaf.count());
+            let least = A::fold_order(Level::LAST).map_or(1, Order::pages).max(leaf);
+            next = Vpn::new(page).align_down(least).add(least).get();
             let Some(block) = self.contiguous(Vpn::new(page)) else { continue };
+            next = block.end.get();
             let all = self.pages.range(page..block.end.get());
             let all = all.fold(Attrs::empty(), |all, (_, found)| all | found.attrs & noted);
             self.pages.range_mut(page..block.end.get()).for_each(|(_, found)| found.attrs |= all);
