@@ -23,7 +23,7 @@ pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
     flush.pages.map_or(1, |pages| pages.count().div_ceil(flush.stride.pages()))
 }
 
-/// How many folios that others hold, too, a gather takes before it must be settled.
+/// How many runs of frames that others hold, too, a gather takes before it must be settled.
 const SHARED_MAX: usize = 32;
 
 /// The end of the chain.
@@ -33,9 +33,9 @@ const NONE: u32 = u32::MAX;
 /// are let go. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
 /// Frames that nobody else holds are chained through their own slots, as runs, so that there is no
-/// bound on how much one gather takes, and one flush does for all of it. Only folios that others
-/// hold as well need a record here, since the count may not be dropped before the flush: the other
-/// holder could then free the frames first.
+/// bound on how much one gather takes, and one flush does for all of it. Only frames that others
+/// hold as well need a record here, one for a run, however many folios it is: their counts may not
+/// be dropped before the flush, since the other holder could then free the frames first.
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
@@ -46,7 +46,7 @@ pub struct Gather {
     space: bool,
     first: u32,
     last: u32,
-    /// Index of a folio's first frame, and how many of its pages were mapped here.
+    /// Index of a run's first frame, and how many frames were mapped here, once each.
     shared: [(u32, u32); SHARED_MAX],
     shared_len: usize,
     /// No CPU has translations of the space any more.
@@ -129,10 +129,11 @@ impl Gather {
             }
             return;
         }
+        let start = meta.index(frames.start);
         match self.shared[..self.shared_len].last_mut() {
-            Some((last, count)) if *last == meta.index(folio.head) => *count += pages,
+            Some((first, count)) if first.checked_add(*count) == Some(start) => *count += pages,
             _ => {
-                self.shared[self.shared_len] = (meta.index(folio.head), pages);
+                self.shared[self.shared_len] = (start, pages);
                 self.shared_len += 1;
             }
         }
@@ -202,17 +203,28 @@ impl Gather {
             freed += span.count;
             phys.free(cpu, meta.mint(span, false));
         }
-        let folios = Folios::new(meta);
-        for &(head, pages) in &self.shared[..self.shared_len] {
-            let folio = folios.of(meta.frame(head));
-            if let Some(run) = folio.and_then(|folio| folios.unmap(folio, pages)) {
-                hw.freed(run.span());
-                freed += run.count();
-                phys.free(cpu, run);
-            }
+        for &(first, count) in &self.shared[..self.shared_len] {
+            freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
         }
         freed
     }
+}
+
+/// Ends one mapping of each of `frames`, folio by folio. How many became free.
+fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
+    let folios = Folios::new(phys.meta());
+    let (mut left, mut freed) = (frames, 0);
+    while let Some(folio) = folios.of(left.start).filter(|_| left.count > 0) {
+        let piece = folio.part_of(left);
+        if let Some(run) = folios.unmap(folio, piece.count as u32) {
+            hw.freed(run.span());
+            freed += run.count();
+            phys.free(hw.cpu(), run);
+        }
+        left = FrameSpan::new(piece.end(), left.count - piece.count);
+    }
+    debug_assert_eq!(left.count, 0, "what is mapped is a folio's until it is released");
+    freed
 }
 
 impl Default for Gather {

@@ -131,20 +131,24 @@ fn i6_a_folio_unmapped_in_parts_is_free_with_the_last() {
     });
 }
 
-#[test]
-fn i6_a_full_gather_stops_and_the_next_goes_on() {
+/// Maps 100 folios of one page that others hold as well, their frames ascending or descending,
+/// takes them out again, and tells how many gathers that took.
+fn gathers_of_shared(descending: bool) -> usize {
+    let mut rounds = 0;
     with(|machine, phys| {
         let tables = tree(machine, phys);
         deepen(machine, phys, tables, Vpn::new(0));
-        let folios: Vec<Folio> = (0..100)
-            .map(|page| {
-                let (folio, run) = folio(phys, 0);
-                map(tables, phys, Vpn::new(page), folio, Some(run));
-                Folios::new(phys.meta()).get(folio);
-                folio
-            })
-            .collect();
-        let (mut left, mut rounds) = (PageSpan::new(Vpn::new(0), Vpn::new(100)), 0);
+        let (block, run) = folio(phys, 7);
+        Folios::new(phys.meta()).adopt_mapped(run, Order::ZERO);
+        for page in 0..128 {
+            let frame = if descending { 127 - page } else { page };
+            let one = Folio { head: block.head.add(frame), order: Order::ZERO };
+            Folios::new(phys.meta()).get(one);
+            let locked = tables.lock_lowest(Vpn::new(page), Level::LAST);
+            let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG;
+            locked.put(page as usize, 1, one.head, attrs, Order::ZERO);
+        }
+        let mut left = PageSpan::new(Vpn::new(0), Vpn::new(128));
         while !left.is_empty() {
             let mut gather = Gather::new();
             let took = tables.take(left, &mut gather);
@@ -153,13 +157,24 @@ fn i6_a_full_gather_stops_and_the_next_goes_on() {
             assert_eq!(settle(machine, phys, tables, gather), 0, "others hold them");
             rounds += 1;
         }
-        assert!(rounds > 1, "so many shared folios fill a gather");
-        for folio in folios {
-            let run = Folios::new(phys.meta()).put(folio).expect("the last hold");
+        for frame in 0..128 {
+            let one = Folio { head: block.head.add(frame), order: Order::ZERO };
+            let run = Folios::new(phys.meta()).put(one).expect("the last hold");
             phys.free(CPU, run);
         }
         fell(machine, phys, tables);
     });
+    rounds
+}
+
+#[test]
+fn i6_a_full_gather_stops_and_the_next_goes_on() {
+    assert!(gathers_of_shared(true) > 1, "so many shared runs fill a gather");
+}
+
+#[test]
+fn i6_a_run_of_shared_folios_is_one_entry_of_a_gather() {
+    assert_eq!(gathers_of_shared(false), 1);
 }
 
 #[test]
