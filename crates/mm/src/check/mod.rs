@@ -37,6 +37,8 @@ mod system;
 mod violation;
 
 #[cfg(all(test, not(loom)))]
+mod block_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use extents::{ExtentViolation, extents};
