@@ -101,7 +101,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             match run.what {
                 What::Absent => {}
                 What::Table(_) => return (at, Ok(())),
-                What::Marker(payload) => heir.mark(run.index, run.count, payload),
+                What::Marker(marks) => {
+                    heir.mark(run.index, run.count, marks);
+                    *done += run.count as u64;
+                }
                 What::Leaf { frame, attrs, .. } => {
                     let shared = self.fork_run(heir, &run, frame, attrs, how, gather);
                     *done += shared as u64;

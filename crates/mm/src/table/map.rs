@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::walk::Step;
-use super::{Locked, Place, Tables, What};
+use super::{Locked, Marks, Place, Tables, What};
 
 /// Marks a leaf whose frames are not folios.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
@@ -80,16 +80,16 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         A::leaf_level(Order::new(aligned.min(longest.get())))
     }
 
-    /// Puts `payload` into every entry of the last level in `span`, none of which may be in use:
+    /// Puts markers into all entries of the last level in `span`, none of which may be in use:
     /// absent for the hardware, and not to be mapped over. `span` shrinks as for
-    /// [`map`](Self::map).
+    /// [`map`](Self::map), and `marks` goes on with it.
     ///
     /// # Errors
     /// As for [`map`](Self::map).
     pub fn mark(
         &self,
         span: &mut PageSpan,
-        payload: u64,
+        marks: &mut Marks,
         spare: &mut Option<FrameRun>,
     ) -> Result<(), Lack> {
         while !span.is_empty() {
@@ -99,7 +99,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             if run.what != What::Absent {
                 return Err(Lack::Room(span.start));
             }
-            locked.mark(run.index, run.count, payload);
+            locked.mark(run.index, run.count, *marks);
+            marks.first += if marks.ascending { run.count as u64 } else { 0 };
             *span = PageSpan::new(end, span.end);
         }
         Ok(())
@@ -156,9 +157,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.put_piece(index, count, frame, attrs, folds);
     }
 
-    /// Puts `payload` into `count` entries from `index` on, which are zero.
-    pub(super) fn mark(&self, index: usize, count: usize, payload: u64) {
-        self.fill(index, count, A::marker(payload), 0);
+    /// Puts `marks` into `count` entries from `index` on, which are zero.
+    pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
+        let (first, step) = (A::marker(marks.first), marks.step::<A>());
+        let last = marks.first + if marks.ascending { count as u64 - 1 } else { 0 };
+        debug_assert_eq!(first.wrapping_add(step.wrapping_mul(count as u64 - 1)), A::marker(last));
+        self.fill(index, count, first, step);
         self.add(count as i64, 0);
     }
 

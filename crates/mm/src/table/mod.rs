@@ -51,6 +51,6 @@ pub use gather::{Gather, Target};
 pub use lock::Locked;
 pub(crate) use map::FOREIGN;
 pub use map::Lack;
-pub use run::{Run, What};
+pub use run::{Marks, Run, What};
 pub use take::Took;
 pub use walk::{Place, Tables};

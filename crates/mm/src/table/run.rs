@@ -34,9 +34,33 @@ pub enum What {
     },
     /// A lower table; such a run has one entry.
     Table(Pfn),
-    /// Equal markers.
-    Marker(u64),
+    /// Markers with equal payloads, or each with the next one's: guards, say, or swap slots.
+    Marker(Marks),
 }
+
+/// The payloads of a run of markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// The first one's.
+    pub first: u64,
+    /// Whether each one's is the one before it and 1; otherwise all are equal.
+    pub ascending: bool,
+}
+
+impl Marks {
+    /// What to add to a marker's word for the next one's.
+    pub(super) fn step<A: Arch>(self) -> u64 {
+        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// What the word of payload `first + 1` has more than that of `first`, if there is such a payload.
+fn ascent<A: Arch>(first: u64) -> Option<u64> {
+    (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
+}
+
+/// Payloads are below this.
+const PAYLOADS: u64 = 1 << 56;
 
 /// What the hardware notes by itself, and a run therefore need not have in common.
 pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
@@ -70,9 +94,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
             Entry::Leaf { frame, attrs } => self.leaves(index, end, raw, frame, attrs),
             Entry::Table(frame) => (1, What::Table(frame)),
-            Entry::Marker(payload) => (self.count_run(index, end, raw, 0), What::Marker(payload)),
+            Entry::Marker(payload) => self.marks(index, end, raw, payload),
             // Nothing this library writes; the examiner of a hosted machine reports it.
-            Entry::Malformed => (1, What::Marker(0)),
+            Entry::Malformed => (1, What::Marker(Marks { first: 0, ascending: false })),
         };
         Run { index, count, what }
     }
@@ -112,6 +136,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             attrs |= self.noted_around(index, index + count);
         }
         (count, What::Leaf { frame, attrs, settled })
+    }
+
+    fn marks(&self, index: usize, end: usize, raw: u64, first: u64) -> (usize, What) {
+        let equal = self.count_run(index, end, raw, 0);
+        let ascending = match ascent::<A>(first) {
+            Some(step) if equal == 1 => self.count_run(index, end, raw, step),
+            _ => 1,
+        };
+        (equal.max(ascending), What::Marker(Marks { first, ascending: ascending > 1 }))
     }
 
     /// The stretch that begins at entry `index`, a leaf whose word is `raw`, and ends at entry

@@ -279,9 +279,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     self.part(run.index, run.count);
                     self.hand_over_run(&run, target, index, frame);
                 }
-                What::Marker(payload) => {
+                What::Marker(marks) => {
                     self.clear(run.index, run.count);
-                    target.mark(index, run.count, payload);
+                    target.mark(index, run.count, marks);
                 }
                 What::Absent | What::Table(_) => {}
             }

@@ -8,7 +8,7 @@ use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, Prot, Vpn};
 
-use super::{Gather, Lack, Tables, Target, What};
+use super::{Gather, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::{CpuCache, Phys, Slot};
 use crate::sync::Ordering;
@@ -175,6 +175,56 @@ fn i6_a_full_gather_stops_and_the_next_goes_on() {
 #[test]
 fn i6_a_run_of_shared_folios_is_one_entry_of_a_gather() {
     assert_eq!(gathers_of_shared(false), 1);
+}
+
+#[test]
+fn c3_markers_are_forked_and_moved_by_runs() {
+    with(|machine, phys| {
+        let (tables, child) = (tree(machine, phys), tree(machine, phys));
+        let marks = [Marks { first: 7, ascending: true }, Marks { first: 7, ascending: false }];
+        let spans = [(10, 300), (300, 700)].map(|(a, b)| PageSpan::new(Vpn::new(a), Vpn::new(b)));
+        for (mut span, mut marks) in spans.into_iter().zip(marks) {
+            let mut spare = None;
+            while tables.mark(&mut span, &mut marks, &mut spare) == Err(Lack::Table) {
+                spare = Some(frame(machine, phys));
+            }
+        }
+        let heard = |tables: Tree<'_, '_>| {
+            let mut heard = Vec::new();
+            tables.tell(ALL, |pages, _, what| {
+                let What::Marker(marks) = what else { panic!("{what:?}") };
+                heard.push((pages.start.get(), pages.count(), marks));
+            });
+            heard
+        };
+        let told = [(10, 290, marks[0]), (300, 212, marks[1]), (512, 188, marks[1])];
+        assert_eq!(heard(tables), told, "a run ends with its table");
+
+        let (mut span, mut spare, mut done) = (ALL, None, 0);
+        let mut gather = Gather::new();
+        let how = Inherit::Private;
+        while tables.fork(&child, &mut span, how, &mut spare, &mut gather, &mut done).is_err() {
+            spare = Some(frame(machine, phys));
+        }
+        assert_eq!((heard(child), done), (told.to_vec(), 690));
+        assert!(gather.is_empty(), "no CPU can hold a translation of a marker");
+
+        let from = PageSpan::new(Vpn::new(0), Vpn::new(1024));
+        while tables.pave(from, Vpn::new(5000), &mut spare, &mut gather).is_err() {
+            spare = Some(frame(machine, phys));
+        }
+        tables.shift(from, Vpn::new(5000), &mut gather);
+        settle(machine, phys, tables, gather);
+        let moved = [(5010, 110, 7, true), (5120, 180, 117, true), (5300, 332, 7, false)];
+        let moved =
+            moved.map(|(page, count, first, ascending)| (page, count, Marks { first, ascending }));
+        assert_eq!(heard(tables)[..3], moved);
+        if let Some(run) = spare {
+            phys.free(CPU, run);
+        }
+        fell(machine, phys, tables);
+        fell(machine, phys, child);
+    });
 }
 
 #[test]

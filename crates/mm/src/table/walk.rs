@@ -81,8 +81,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.hw.profile().transitions == Transitions::BbmLevel2
     }
 
-    /// Drops the translations of `pages`, mapped by blocks of `stride`, at once, if any CPU may have
-    /// them: the tree of a child that is being made has no users. For the middle of
+    /// Drops the translations of `pages`, mapped by blocks of `stride`, at once, if any CPU may
+    /// have them: the tree of a child that is being made has no users. For the middle of
     /// a break-before-make, the only moment at which a flush is asked for under a lock.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
         let Target { asid, root, cpus } = self.target;
