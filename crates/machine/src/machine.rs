@@ -177,6 +177,18 @@ pub struct Operation<'m, 'r> {
     cpu: CpuId,
 }
 
+impl Operation<'_, '_> {
+    /// Announces as well that the operation cleans pages on purpose, such as for a writeback:
+    /// dirty flags that it clears are not lost.
+    #[must_use = "the operation ends when the guard is dropped"]
+    pub fn cleans(self) -> Self {
+        if let Some(mut ledger) = self.machine.ledger() {
+            ledger.cleans(self.cpu);
+        }
+        self
+    }
+}
+
 impl Drop for Operation<'_, '_> {
     fn drop(&mut self) {
         // A test that is failing already needs no second reason.
@@ -184,7 +196,7 @@ impl Drop for Operation<'_, '_> {
             return;
         }
         if let Some(mut ledger) = self.machine.ledger() {
-            ledger.end(self.cpu);
+            ledger.end(&self.machine.ram, self.cpu);
         }
     }
 }

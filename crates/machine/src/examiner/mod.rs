@@ -32,6 +32,8 @@ mod rules;
 mod live;
 mod ledger;
 mod stores;
+mod blocks;
+mod dirty;
 mod freed;
 mod audit;
 

@@ -101,6 +101,10 @@ fn contiguous_bits(level: u8, granule: Granule) -> Option<u32> {
     }
 }
 
+pub(super) fn contiguous_entries(level: u8, granule: Granule) -> usize {
+    1 << contiguous_bits(level, granule).unwrap_or(0)
+}
+
 /// What EL0 may do. A leaf that is read-only for now but carries the dirty bit modifier counts as
 /// writable: the walker makes it so at the first store, where it updates dirty state.
 fn rights(word: u64) -> Prot {

@@ -79,6 +79,10 @@ fn leaf(word: u64, level: u8, index: usize) -> Meaning {
     })
 }
 
+pub(super) fn contiguous_entries(level: u8) -> usize {
+    if level == 0 { 1 << NAPOT_ORDER } else { 1 }
+}
+
 /// What U-mode may do.
 fn rights(word: u64) -> Prot {
     if word & USER == 0 {
