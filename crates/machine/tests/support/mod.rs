@@ -187,11 +187,18 @@ impl<'m, 'r> Space<'m, 'r> {
 
     /// How many entries form a contiguous block of base pages.
     pub(crate) fn contiguous(&self) -> u64 {
-        match self.isa {
-            Isa::X86_64 { .. } => 1,
-            Isa::Arm64 { granule: Granule::K4, .. } | Isa::Riscv64(_) => 16,
-            Isa::Arm64 { granule: Granule::K16, .. } => 128,
-            Isa::Arm64 { granule: Granule::K64, .. } => 32,
+        self.contiguous_at(0)
+    }
+
+    /// How many entries of `level` form a contiguous block; 1 for none.
+    pub(crate) fn contiguous_at(&self, level: u8) -> u64 {
+        match (self.isa, level) {
+            (Isa::Arm64 { granule: Granule::K4, .. }, 0..=2) => 16,
+            (Isa::Arm64 { granule: Granule::K16, .. }, 0) => 128,
+            (Isa::Arm64 { granule: Granule::K16, .. }, 1) => 32,
+            (Isa::Arm64 { granule: Granule::K64, .. }, 0 | 1) => 32,
+            (Isa::Riscv64(_), 0) => 16,
+            _ => 1,
         }
     }
 
