@@ -117,8 +117,10 @@ impl<'r> Machine<'r> {
     }
 
     /// Announces that the calling CPU begins an operation of the library, such as an unmap. When
-    /// the guard is dropped, all that the operation's stores have made stale must be flushed.
-    /// Guards may nest; the outermost counts.
+    /// the guard is dropped, all that the operation's stores have made stale must be flushed, the
+    /// contiguous blocks it has changed must be whole or gone, and no page it found dirty may be
+    /// clean: rules 1, 6 and 7 of the [`examiner`](crate::examiner). Guards may nest; the
+    /// outermost counts.
     #[must_use = "the operation ends when the guard is dropped"]
     pub fn operation(&self, name: &'static str) -> Operation<'_, 'r> {
         let cpu = Hardware::cpu(self);

@@ -4,8 +4,7 @@
 mod support;
 
 use quire_hw::{Hardware, Transitions};
-use quire_machine::mmu::Flaw;
-use quire_machine::{Config, Cpu, Examine, Isa, Machine, Rule, TrapKind, Why};
+use quire_machine::{Config, Cpu, Examine, Flaw, Isa, Machine, Rule, TrapKind, Why};
 use quire_units::{CpuSet, FrameSpan, Order, Pfn, Prot, Vpn};
 use support::{Space, Want, leaf_word, on, table_word, used};
 

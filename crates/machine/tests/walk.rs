@@ -340,7 +340,7 @@ fn a_walker_that_sets_flags_never_brings_back_a_word_that_was_removed() {
         };
         race(config, write, |machine, table, index, clean| {
             for turn in 0..1000 {
-                let _op = machine.operation("unmap and map");
+                let _op = machine.operation("unmap and map").cleans();
                 let mut seen = machine.load(table.frame(), index);
                 while let Err(now) = machine.compare_exchange(table, index, seen, 0) {
                     seen = now;

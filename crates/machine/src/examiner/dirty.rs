@@ -32,6 +32,22 @@ pub(super) struct Debts {
     cleans: bool,
 }
 
+impl Debts {
+    /// The freed frames as disjoint half-open spans, in order.
+    fn forgiven(&self) -> Vec<(Pfn, Pfn)> {
+        let mut spans: Vec<_> = self.freed.iter().map(|span| (span.start, span.end())).collect();
+        spans.sort_unstable();
+        spans.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        spans
+    }
+}
+
 fn id(at: Place) -> EntryId {
     (at.table, at.index as u16)
 }
@@ -119,8 +135,12 @@ impl Ledger {
 
     /// Tables are no longer reached: nothing is saved in them.
     pub(super) fn forget_saved(&mut self, tables: &[Pfn]) {
-        if !self.saved_dirty.is_empty() {
-            self.saved_dirty.retain(|(table, _), _| !tables.contains(table));
+        for &table in tables {
+            let range = (table, 0)..=(table, u16::MAX);
+            let saved: Vec<_> = self.saved_dirty.range(range).map(|(entry, _)| *entry).collect();
+            for entry in saved {
+                self.saved_dirty.remove(&entry);
+            }
         }
     }
 
@@ -130,9 +150,13 @@ impl Ledger {
         if debts.cleans {
             return;
         }
+        let forgiven = debts.forgiven();
         for ((table, index), frame) in debts.entries {
+            // The span that begins last at or before the frame.
+            let near = forgiven.partition_point(|(start, _)| *start <= frame);
+            let is_forgiven = near > 0 && frame < forgiven[near - 1].1;
             if let Some(place) = self.live.place(table, index.into())
-                && !debts.freed.iter().any(|freed| freed.contains(frame))
+                && !is_forgiven
             {
                 self.settle(ram, cpu, place, frame);
             }
