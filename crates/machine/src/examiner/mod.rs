@@ -33,13 +33,14 @@
 //!    * *When the operation ends*: the block is whole, or none. One that another CPU is changing as
 //!      well is judged when the last of them is done.
 //!
-//!    Accessed and dirty flags may differ: hardware sets them in any entry of the block, and so does
-//!    this machine. A whole block may be cached as one or page by page, so that a flush has to name
-//!    each of its pages (rule 1); a stride as large as the block is too large. Changing the mark
-//!    takes a flush also on riscv64; with FEAT_BBM level 2 it takes none, as nothing else changes.
-//! 7. **Lost dirty flag.** An entry that was dirty, or any of whose contiguous block was, must not be
-//!    writable and clean with the same frame when the operation ends, also if it was read-only in
-//!    between, for however long; nor the parts of a block that was split. Where a block is
+//!    Accessed and dirty flags may differ: hardware sets them in any entry of the block, and so
+//!    does this machine. A whole block may be cached as one or page by page, so that a flush has to
+//!    name each of its pages (rule 1); a stride as large as the block is too large. Changing the
+//!    mark takes a flush also on riscv64; with FEAT_BBM level 2 it takes none, as nothing else
+//!    changes.
+//! 7. **Lost dirty flag.** An entry that was dirty, or any of whose contiguous block was, must not
+//!    be writable and clean with the same frame when the operation ends, also if it was read-only
+//!    in between, for however long; nor the parts of a block that was split. Where a block is
 //!    contiguous again at the end, one dirty entry is enough for all. Operations that clean on
 //!    purpose say so ([`Operation::cleans`](crate::Operation::cleans)).
 //!
@@ -50,7 +51,7 @@
 //!   in another entry, or in a bit that means nothing to hardware;
 //! * whether a flush was missed between break and make of an entry that no CPU has walked.
 //!
-//! Who announces no operation is judged by rules 6 and 7 at stores and by the audit alone.
+//! Who announces no operation is judged by rule 6 at stores and in the audit, by rule 7 never.
 //!
 //! Violations are kept for [`Machine::verdict`](crate::Machine::verdict). The examiner serialises
 //! walks and table stores word by word, which makes its account exact, and races between whole

@@ -72,7 +72,7 @@ impl Block {
                     == (frame, claim.order, claim.memory, claim.global);
                 Self {
                     torn: !same,
-                    uneven: other.prot != claim.prot,
+                    uneven: (other.prot, other.rest) != (claim.prot, claim.rest),
                     mixed: other.block != claim.block,
                     ..Self::default()
                 }

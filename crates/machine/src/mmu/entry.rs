@@ -44,6 +44,10 @@ pub struct Leaf {
     pub global: bool,
     /// Memory type, cacheability and shareability, in some form that can be compared.
     pub memory: u16,
+    /// What else the entries of one contiguous block share, although programs do not feel it:
+    /// rights of the kernel, and by which bits a right is granted. In some form that can be
+    /// compared.
+    pub rest: u16,
     /// It was used.
     pub accessed: bool,
     /// It may be written without the walker having to note that.

@@ -74,6 +74,7 @@ fn leaf(word: u64, level: u8, index: usize) -> Meaning {
         prot: rights(word),
         global: word & GLOBAL != 0,
         memory: ((word & PBMT) >> 61) as u16,
+        rest: (word & (READ | WRITE | EXECUTE | USER)) as u16,
         accessed: word & ACCESSED != 0,
         dirty: word & DIRTY != 0,
     })

@@ -5,6 +5,8 @@
     reason = "minting the right to a table, for which the library has its own way"
 )]
 
+pub(crate) mod scene;
+
 use std::cell::Cell;
 
 use quire_hw::{Flush, FrameRun, Hardware, TableFrame};
