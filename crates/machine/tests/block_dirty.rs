@@ -9,7 +9,7 @@ use quire_hw::Hardware;
 use quire_machine::{Config, Machine, Rule, TrapKind, Why};
 use quire_units::{CpuId, FrameSpan, Order, Prot, VirtAddr, Vpn};
 use support::scene::{Scene, clean, configs, fires, joined, on_blocks, parted, quiet};
-use support::{ASID, Space, Want, leaf_word, on, table_word, used};
+use support::{ASID, Ends, Space, Want, leaf_word, on, table_word, used};
 
 #[test]
 fn i5_flags_are_set_in_any_entry_of_a_joined_block_and_only_there() {
@@ -234,6 +234,7 @@ fn i5_stores_that_race_with_parting_and_joining_leave_their_flag() {
                     }
                 }
             });
+            let _end = Ends(&done);
             let (mut gathered, mut turn) = (0, 0);
             while gathered < 100 {
                 let like = if turn % 2 == 0 { clean(Prot::RW) } else { parted(clean(Prot::RW)) };
@@ -245,7 +246,6 @@ fn i5_stores_that_race_with_parting_and_joining_leave_their_flag() {
                 // So that the program gets to store, also on a host of one CPU.
                 std::thread::yield_now();
             }
-            done.store(true, Ordering::Relaxed);
         });
         quiet(&machine);
     }

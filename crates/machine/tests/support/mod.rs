@@ -8,6 +8,7 @@
 pub(crate) mod scene;
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quire_hw::{Flush, FrameRun, Hardware, TableFrame};
 use quire_machine::{Config, Cpu, Granule, Isa, Machine, Ram};
@@ -229,4 +230,13 @@ pub(crate) fn on(config: Config, test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) 
     cpus.iter().for_each(|cpu| space.run(cpu));
     cpus[0].bind();
     test(&space, &cpus);
+}
+
+/// Ends the program when the library is done, or has failed.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
