@@ -6,7 +6,7 @@
 //! entry that may be written and is clean: what the program stored before would not be noticed any
 //! more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use quire_hw::DirectMap;
 use quire_units::{CpuId, FrameSpan, Pfn, Prot};
@@ -23,7 +23,7 @@ type EntryId = (Pfn, u16);
 #[derive(Default)]
 pub(super) struct Debts {
     /// The frames that entries were dirty with.
-    entries: BTreeMap<EntryId, Pfn>,
+    entries: Vec<(EntryId, Pfn)>,
     /// Blocks all of whose entries stand in `entries`, with the frame of the first.
     blocks: BTreeSet<(BlockId, Pfn)>,
     /// Frames that left use meanwhile. Nobody cares for their content any more.
@@ -86,7 +86,7 @@ impl Ledger {
     }
 
     fn owe(&mut self, cpu: CpuId, at: Place, frame: Pfn) {
-        self.operations[cpu.index()].debts.entries.insert(id(at), frame);
+        self.operations[cpu.index()].debts.entries.push((id(at), frame));
     }
 
     /// Any entry of a block being dirty, all of its pages count as written. Those that are parted
@@ -146,10 +146,12 @@ impl Ledger {
 
     /// The operation of `cpu` ends: what it owes is due.
     pub(super) fn end_debts(&mut self, ram: &DirectMap<'_>, cpu: CpuId) {
-        let debts = std::mem::take(&mut self.operations[cpu.index()].debts);
+        let mut debts = std::mem::take(&mut self.operations[cpu.index()].debts);
         if debts.cleans {
             return;
         }
+        debts.entries.sort_unstable();
+        debts.entries.dedup();
         let forgiven = debts.forgiven();
         for ((table, index), frame) in debts.entries {
             // The span that begins last at or before the frame.
