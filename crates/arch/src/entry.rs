@@ -39,6 +39,9 @@ impl Attrs {
     /// The three rights. A leaf with none of them is hidden from the hardware.
     pub const RIGHTS: Self = Self::READ.union(Self::WRITE).union(Self::EXEC);
 
+    /// The library's own flags, of which the hardware knows nothing.
+    pub const OWN: Self = Self::SOFT.union(Self::COW);
+
     /// What an area's protection grants to a program.
     #[inline]
     pub const fn user(prot: Prot) -> Self {

@@ -8,6 +8,10 @@
 //! The laws bind encoder and decoder to one another. Whether both are faithful to the manual is
 //! for a second witness: this crate's tests read each word by rules written from the manuals alone.
 
+mod fold;
+
+pub use fold::folding;
+
 use core::fmt;
 
 use quire_units::{Order, Pfn, Vpn};
@@ -43,6 +47,11 @@ pub enum Law {
     TooStrong,
     /// A relaxed CPU demands no more than another.
     Relaxed,
+    /// A folded word, and it alone, is folded; it unfolds to what it was made from. A block's
+    /// words are an arithmetic sequence. What is noted in folded words has the same bits as in
+    /// plain ones, and changing them demands the same. Folding and unfolding demand what another
+    /// size does.
+    Fold,
 }
 
 impl fmt::Display for Law {
@@ -59,6 +68,7 @@ impl fmt::Display for Law {
             Law::TooWeak => "a change demands too little",
             Law::TooStrong => "a change demands too much",
             Law::Relaxed => "a relaxed CPU demands more than another",
+            Law::Fold => "a folded word and its plain one contradict each other",
         })
     }
 }
@@ -99,7 +109,8 @@ pub fn check<A: Arch>() -> Result<(), Broken> {
     markers::<A>()?;
     runs::<A>()?;
     random_words::<A>(10_000)?;
-    transitions::<A>()
+    transitions::<A>()?;
+    folding::<A>()
 }
 
 /// [`Law::Geometry`].
@@ -118,6 +129,7 @@ pub fn geometry<A: Arch>() -> Result<(), Broken> {
             && A::index(Vpn::new(u64::MAX), level) == A::entries(level) - 1
             && shape.contiguous < shape.index_bits.max(1)
             && (shape.leaf || shape.contiguous == 0)
+            && A::fold_order(level) == block_order(bits, shape.contiguous)
             && (!shape.leaf || A::leaf_level(Order::new(bits)) == level);
         hold::<A>(Law::Geometry, level, 0, 0, fine)?;
         bits += shape.index_bits;
@@ -130,6 +142,11 @@ pub fn geometry<A: Arch>() -> Result<(), Broken> {
         && u32::from(bits) + A::PAGE_SHIFT <= 64
         && A::FRAMES.is_power_of_two();
     hold::<A>(Law::Geometry, A::ROOT, 0, 0, fine)
+}
+
+/// The order of a contiguous block of 2^`contiguous` leaves of the order `bits`.
+fn block_order(bits: u8, contiguous: u8) -> Option<Order> {
+    (contiguous > 0).then(|| Order::new(bits + contiguous))
 }
 
 /// [`Law::Zero`]; that nothing else is absent shows in the other laws.
@@ -266,7 +283,9 @@ pub fn stable<A: Arch>(word: u64, level: Level) -> Result<(), Broken> {
 }
 
 /// [`Law::Unseen`], [`Law::TooWeak`], [`Law::TooStrong`] and [`Law::Relaxed`], over all pairs of
-/// attributes with equal and with different frames, and over tables, markers and zero.
+/// attributes that the hardware knows, with equal and with different frames, and over tables,
+/// markers and zero. The library's own flags change all ways beside each pair, but not in all
+/// combinations: those only where nothing else changes.
 ///
 /// # Errors
 /// The first pair of words that fails.
@@ -274,11 +293,17 @@ pub fn transitions<A: Arch>() -> Result<(), Broken> {
     for level in leaf_levels::<A>() {
         let here = Pfn::new(A::order(level).pages());
         let there = Pfn::new(0);
+        for (attrs, next) in hardware_pairs() {
+            for (own, becomes) in OWN_CHANGES {
+                let old = A::leaf(here, level, attrs | own);
+                pair::<A>(old, A::leaf(here, level, next | becomes), level)?;
+                pair::<A>(old, A::leaf(there, level, next | becomes), level)?;
+            }
+        }
         for attrs in all_attrs() {
             let old = A::leaf(here, level, attrs);
-            for next in all_attrs() {
-                pair::<A>(old, A::leaf(here, level, next), level)?;
-                pair::<A>(old, A::leaf(there, level, next), level)?;
+            for own in [Attrs::SOFT, Attrs::COW, Attrs::OWN] {
+                pair::<A>(old, A::leaf(here, level, attrs ^ own), level)?;
             }
             for other in others::<A>() {
                 pair::<A>(old, other, level)?;
@@ -382,6 +407,20 @@ fn leaf_levels<A: Arch>() -> impl Iterator<Item = Level> {
 fn all_attrs() -> impl Iterator<Item = Attrs> {
     (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate)
 }
+
+/// All pairs of attributes without the library's own flags, which would be 16 times as many.
+fn hardware_pairs() -> impl Iterator<Item = (Attrs, Attrs)> {
+    let hardware = || all_attrs().filter(|attrs| !attrs.intersects(Attrs::OWN));
+    hardware().flat_map(move |attrs| hardware().map(move |next| (attrs, next)))
+}
+
+/// How the library's own flags change beside the others: each is kept, set, cleared and absent.
+const OWN_CHANGES: [(Attrs, Attrs); 4] = [
+    (Attrs::empty(), Attrs::empty()),
+    (Attrs::COW, Attrs::SOFT),
+    (Attrs::OWN, Attrs::COW),
+    (Attrs::SOFT, Attrs::OWN),
+];
 
 /// Frames of blocks of `level`: each address bit alone, none, and patterns up to all.
 fn frames<A: Arch>(level: Level) -> impl Iterator<Item = Pfn> {

@@ -19,13 +19,18 @@
 //! | leaf | leaf with `DIRTY` cleared, was writable | flush | or the next store is not recorded, and its data lost |
 //! | leaf | leaf with `DIRTY` cleared, was not writable | nothing | no CPU can store through it |
 //! | leaf | leaf with `YOUNG` cleared | nothing | age is a hint: until the translation leaves the TLB, touches go unrecorded |
-//! | leaf | leaf with `YOUNG`, `DIRTY` set or `SOFT` changed | nothing | the hardware loses nothing |
+//! | leaf | leaf with `YOUNG`, `DIRTY` set, `SOFT` or `COW` changed | nothing | the hardware loses nothing |
 //! | leaf | leaf with `GLOBAL` changed | flush, or break | [`Rules::global_breaks`] |
 //! | leaf | leaf with `DEVICE` changed | break | two memory types of one frame at one time |
 //! | leaf | leaf with another frame, one of them writable | break | two memories at one address |
 //! | leaf | leaf with another frame, neither writable | flush, or break | [`Rules::move_breaks`] |
 //! | table | leaf, and leaf to table | flush, or break | [`Rules::resize_breaks`], but for a relaxed CPU |
+//! | leaf | folded leaf, and folded to plain | flush, or break | as another size: the TLB entry covers more, or less |
 //! | table | another table | flush, or break | [`Rules::resize_breaks`]: the blocks below may differ in size |
+//!
+//! One change may be several of these; it demands the most of what they demand. Between two folded
+//! leaves the rules are those of plain ones, entry by entry. That all entries of the block change
+//! in one go is for the caller to see to.
 //!
 //! A word does not show what the table behind it says. For a table the answer presumes that it
 //! translates as the old entry did (a block split, folded or copied in place); whoever changes

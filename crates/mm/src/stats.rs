@@ -38,11 +38,32 @@ pub enum Event {
     TableMade,
     /// Frames given back to the allocator after a flush.
     FramesFreed,
+    /// Blocks of one leaf each that flushes named: what a CPU without range instructions drops one
+    /// by one.
+    Invalidations,
+    /// Flushes in the middle of a break-before-make.
+    Break,
+    /// Contiguous blocks that were written folded where nothing was.
+    Fold,
+    /// Contiguous blocks of live entries that became foldable and were folded.
+    Refold,
+    /// Contiguous blocks that were taken apart, since a part of them changed.
+    Unfold,
+    /// Entries that a fork gave to a child.
+    EntriesForked,
+    /// Pages that a fork copied, since somebody had them pinned.
+    ForkCopy,
+    /// Pages that a write found to be nobody else's any more, and that it kept.
+    CowReuse,
+    /// Pages that a write copied.
+    CowCopy,
+    /// Page tables that moved whole.
+    TableMoved,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 14] = [
+    pub const ALL: [Event; 24] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -57,6 +78,16 @@ impl Event {
         Event::LeafSplit,
         Event::TableMade,
         Event::FramesFreed,
+        Event::Invalidations,
+        Event::Break,
+        Event::Fold,
+        Event::Refold,
+        Event::Unfold,
+        Event::EntriesForked,
+        Event::ForkCopy,
+        Event::CowReuse,
+        Event::CowCopy,
+        Event::TableMoved,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -76,6 +107,16 @@ impl Event {
             Event::LeafSplit => "thp_split_pmd",
             Event::TableMade => "tables_made",
             Event::FramesFreed => "pgfree",
+            Event::Invalidations => "tlb_invalidations",
+            Event::Break => "tlb_breaks",
+            Event::Fold => "contpte_fold",
+            Event::Refold => "contpte_refold",
+            Event::Unfold => "contpte_unfold",
+            Event::EntriesForked => "fork_entries",
+            Event::ForkCopy => "fork_copy",
+            Event::CowReuse => "cow_reuse",
+            Event::CowCopy => "cow_copy",
+            Event::TableMoved => "tables_moved",
         }
     }
 }
@@ -91,6 +132,8 @@ pub struct Counters {
     alloc: [AtomicU64; ORDERS],
     /// `anon_fault_fallback` of each order, by cause.
     fallback: [[AtomicU64; CAUSES]; ORDERS],
+    /// Folios that writes to shared pages copied into, by order.
+    copy: [AtomicU64; ORDERS],
 }
 
 impl Counters {
@@ -101,6 +144,7 @@ impl Counters {
             events: core::array::from_fn(zero),
             alloc: core::array::from_fn(zero),
             fallback: core::array::from_fn(|_| core::array::from_fn(zero)),
+            copy: core::array::from_fn(zero),
         }
     }
 
@@ -114,6 +158,12 @@ impl Counters {
     #[inline]
     pub(crate) fn alloc(&self, order: usize, folios: u64) {
         bump(&self.alloc[order], folios);
+    }
+
+    /// Counts a folio of `order` that a write to a shared page was copied into.
+    #[inline]
+    pub(crate) fn copy(&self, order: usize) {
+        bump(&self.copy[order], 1);
     }
 
     /// Counts a fault that wanted `order` and got less, for cause number `cause`.
@@ -144,6 +194,8 @@ pub struct Totals {
     /// Faults that wanted an order and got less, by order and cause (`anon_fault_fallback` is the
     /// sum over causes).
     pub fallback: [[u64; CAUSES]; ORDERS],
+    /// Folios that writes to shared pages were copied into, by order.
+    pub copy: [u64; ORDERS],
 }
 
 impl Totals {
@@ -157,6 +209,7 @@ impl Totals {
             fallback: core::array::from_fn(|order| {
                 core::array::from_fn(|cause| sum(&|c| read(&c.fallback[order][cause])))
             }),
+            copy: core::array::from_fn(|order| sum(&|c| read(&c.copy[order]))),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 /// What is known of a mapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +144,44 @@ impl<A: Arch> NaiveTables<A> {
             let reach = PageSpan::new(Vpn::new(base), Vpn::new(end));
             !span.overlaps(reach) || !hole.covers(reach) || pages.range(base..end).next().is_some()
         });
+    }
+
+    /// The aligned block around `page` that may be one translation: all its pages are mapped by
+    /// leaves of one level to frames in step, with equal rights. (The frames are no folios', so
+    /// that it does not matter where folios end.)
+    pub fn contiguous(&self, page: Vpn) -> Option<PageSpan> {
+        let found = self.page(page)?;
+        let block = PageSpan::block(page, A::fold_order(found.level)?);
+        let noted = Attrs::YOUNG | Attrs::DIRTY;
+        let first = found.frame.get().checked_sub(page.offset_from(block.start))?;
+        let fits = pages_of(block).all(|at| {
+            self.pages.get(&at).is_some_and(|other| {
+                let frame = first + (at - block.start.get());
+                other.frame.get() == frame
+                    && other.level == found.level
+                    && other.attrs - noted == found.attrs - noted
+            })
+        });
+        let aligned = first.is_multiple_of(block.count());
+        (fits && aligned && found.attrs.intersects(Attrs::RIGHTS)).then_some(block)
+    }
+
+    /// What was noted for one page of a contiguous block holds for all of it, also when it ceases
+    /// to be one: to be called after each change.
+    pub fn gather(&mut self) {
+        let noted = Attrs::YOUNG | Attrs::DIRTY;
+        let mut next = 0;
+        while let Some((&page, _)) = self.pages.range(next..).next() {
+            // Leaves are larger than the blocks of the level below them.
+            let leaf = self.leaf(Vpn::new(page)).map_or(1, |leaf| leaf.count());
+            let least = A::fold_order(Level::LAST).map_or(1, Order::pages).max(leaf);
+            next = Vpn::new(page).align_down(least).add(least).get();
+            let Some(block) = self.contiguous(Vpn::new(page)) else { continue };
+            next = block.end.get();
+            let all = self.pages.range(page..block.end.get());
+            let all = all.fold(Attrs::empty(), |all, (_, found)| all | found.attrs & noted);
+            self.pages.range_mut(page..block.end.get()).for_each(|(_, found)| found.attrs |= all);
+        }
     }
 
     /// Whether a program may do `access` to `page`; if so, that is noted in the page's leaf.

@@ -68,6 +68,12 @@ impl CpuSet {
         self.0[cpu.index() / 64].load(Ordering::SeqCst) & (1 << (cpu.index() % 64)) != 0
     }
 
+    /// Whether no CPU is in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::Acquire) == 0)
+    }
+
     /// Whether no CPU but `cpu` is in the set.
     #[inline]
     pub fn only(&self, cpu: CpuId) -> bool {

@@ -24,10 +24,10 @@
 //! ```text
 //!  63  59 58 57 56 55 54  53  52 51 50  48 47        g g-1 12 11 10 9  8 7   6   5 4  2  1  0
 //! ┌──────┬──┬──┬──┬──┬───┬───┬──┬──┬──────┬───────────┬──────┬──┬──┬────┬───┬───┬─┬────┬──┬──┐
-//! │  0   │ 0│ 0│SW│SD│UXN│PXN│C │DB│  0   │   frame   │  0   │nG│AF│SH11│AP2│AP1│0│Attr│ L│ 1│
+//! │  0   │CW│ 0│SW│SD│UXN│PXN│C │DB│  0   │   frame   │  0   │nG│AF│SH11│AP2│AP1│0│Attr│ L│ 1│
 //! └──────┴──┴──┴──┴──┴───┴───┴──┴──┴──────┴───────────┴──────┴──┴──┴────┴───┴───┴─┴────┴──┴──┘
 //! ┌──────┬──┬──┬──┬──┬───┬───┬──┬──┬──────┬───────────┬──────┬──┬──┬────┬───┬───┬─┬────┬──┬──┐
-//! │  0   │ 0│ 1│SW│SD│ 1 │ 1 │ 0│ 0│  0   │   frame   │  0   │nG│AF│SH11│ 1 │AP1│0│Attr│ 0│ 0│
+//! │  0   │CW│ 1│SW│SD│ 1 │ 1 │ 0│ 0│  0   │   frame   │  0   │nG│AF│SH11│ 1 │AP1│0│Attr│ 0│ 0│
 //! └──────┴──┴──┴──┴──┴───┴───┴──┴──┴──────┴───────────┴──────┴──┴──┴────┴───┴───┴─┴────┴──┴──┘
 //! ┌───────────────────────────────────────┬───────────┬──────┬──┬──┬───────────────────┬──┬──┐
 //! │                   0                   │   table   │  0   │ 0│AF│         0         │ 1│ 1│
@@ -56,9 +56,11 @@
 //!   software does. So "writable and dirty" is DBM with AP2 clear, which the hardware and
 //!   [`leaf`](crate::Arch::leaf) spell alike.
 //! * **SD** (55): `DIRTY` of a leaf without DBM. When write permission goes, AP2 has to be set
-//!   and the dirty state would be lost with it. **SW** (56): `SOFT`. Bits 58:55 are for software.
-//! * **C** (52): the Contiguous bit. Decoding ignores it: a leaf within a contiguous block still
-//!   holds its own frame. Nothing here sets it.
+//!   and the dirty state would be lost with it. **SW** (56): `SOFT`. **CW** (58): `COW`. Bits
+//!   58:55 are for software.
+//! * **C** (52): the Contiguous bit, set in folded words and in nothing else. Each still holds its
+//!   own frame, so decoding ignores the bit. AF and AP2 may differ within a block: the hardware
+//!   records a touch or a store in any one of its entries.
 //! * With bit 0 clear the CPU ignores all other bits. Bit 1 then tells a marker from a hidden leaf,
 //!   and bit 57 confirms the latter. A descriptor of the last level that ends in `01` is reserved
 //!   and decodes as malformed.

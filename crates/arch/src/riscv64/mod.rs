@@ -10,13 +10,16 @@
 //! ```text
 //!  63 62  61 60     54 53                                10  9  8  7  6  5  4  3  2  1  0
 //! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
-//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │ 0│SW│ D│ A│ G│ U│ X│ W│ R│ 1│ leaf
+//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │CW│SW│ D│ A│ G│ U│ X│ W│ R│ 1│ leaf
 //! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
+//! ┌──┬──────┬─────────┬───────────────────────────┬────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
+//! │ 1│ PBMT │    0    │ upper 40 bits of the frame│ 1 0 0 0│CW│SW│ D│ A│ G│ U│ X│ W│ R│ 1│ folded
+//! └──┴──────┴─────────┴───────────────────────────┴────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
 //! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
 //! │ 0│  0   │    0    │       frame of the table           │ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 0│ 1│ table
 //! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
 //! ┌──┬──────┬─────────┬────────────────────────────────────┬──┬──┬──┬──┬──┬──┬──┬──┬──┬──┐
-//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │ 1│SW│ D│ A│ G│ U│ 0│ 0│ 0│ 0│ hidden
+//! │ 0│ PBMT │    0    │       frame (PPN, 44 bits)         │CW│SW│ D│ A│ G│ U│ 1│ 0│ 0│ 0│ hidden
 //! └──┴──────┴─────────┴────────────────────────────────────┴──┴──┴──┴──┴──┴──┴──┴──┴──┴──┘
 //!  63                                                               8 7           2  1  0
 //! ┌──────────────────────────────────────────────────────────────────┬─────────────┬──┬──┐
@@ -31,13 +34,17 @@
 //!   only. **G** (5): `GLOBAL`.
 //! * **A, D** (6, 7): `YOUNG`, `DIRTY`. The CPU sets them (Svadu) or faults (Svade). D, A, U must
 //!   be 0 in a pointer to a table.
-//! * **SW** (8): `SOFT`. Bit 9 marks hidden leaves. These are the two bits of RSW, for software.
+//! * **SW** (8): `SOFT`. **CW** (9): `COW`. These are the two bits of RSW, for software, and there
+//!   are no more without Svrsw60t59b. So X, which means nothing while V is clear, marks hidden
+//!   leaves, and R marks markers.
 //! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (what the PMA says). Needs Svpbmt, enabled by
 //!   `menvcfg.PBMTE`: without it the bits are reserved and such a leaf faults, so that an embedder
 //!   without Svpbmt must not map `DEVICE` (and need not: the PMAs know where devices are).
-//! * **N** (63): Svnapot, 16 leaves of the last level as one block of 64 KiB. As a shape it is in
-//!   [`LevelShape::contiguous`](crate::LevelShape::contiguous); the bit is not written, and a word
-//!   with it is malformed, since its PPN no longer says which of the 16 frames it stands for.
+//! * **N** (63): Svnapot, 16 leaves of the last level as one block of 64 KiB: a folded word. Its
+//!   low four PPN bits say how large the block is, and `1000` is the one size there is; the CPU
+//!   takes those bits of the frame from the page number. So the 16 words of a block are equal but
+//!   for A and D, which the CPU records in any one of them. Decoding does not know the entry's
+//!   place and calls such a word malformed: it is to be unfolded first.
 //! * Any level may hold leaves: 4 KiB, 2 MiB, 1 GiB, 512 GiB (Sv48), 256 TiB (Sv57). A leaf that
 //!   is not aligned to its size faults, and is malformed here.
 //!
@@ -50,7 +57,8 @@
 //! fence; which one is unpredictable, but one of them it is, also when a table gives way to a leaf
 //! or the other way round. Hence a flush where something is lost, and no break for the sake of the
 //! hardware; two breaks remain for the sake of coherence (another frame that is written, another
-//! memory type).
+//! memory type). The same holds for N: a translation of the whole block and one of its page differ
+//! in nothing but reach.
 //!
 //! *From invalid: nothing*, with one duty for whoever handles faults: without Svvptc a CPU may keep
 //! an invalid entry, so a fault that finds its entry already sufficient must be answered with a

@@ -19,8 +19,8 @@ each_format!(any_word_decodes_and_says_the_same_again, A => {
 });
 
 each_format!(words_near_a_leaf_say_the_same_again, A => {
-    let level = 0..A::LEVELS.len() as u8;
-    proptest!(|(page: u64, attrs in 0u16..512, at in level, flips: u64, sparse: u64)| {
+    let (level, attrs) = (0..A::LEVELS.len() as u8, 0..=Attrs::all().bits());
+    proptest!(|(page: u64, attrs in attrs, at in level, flips: u64, sparse: u64)| {
         let level = Level::new(at);
         prop_assume!(A::is_leaf_level(level));
         let frame = Pfn::new(page % A::FRAMES).align_down(A::order(level).pages());
@@ -96,7 +96,9 @@ fn speculated(word: u64, bits: u32) -> u64 {
 #[test]
 fn x86_hidden_leaves_point_beyond_memory() {
     let gib = |n: u64| Pfn::new(n << 18);
-    for attrs in (0..512).map(Attrs::from_bits_truncate).filter(|a| a.prot().is_empty()) {
+    for attrs in
+        (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate).filter(|a| a.prot().is_empty())
+    {
         for frame in [0, 1, 7, 64, 4096, (8 << 10) - 1].map(gib) {
             let word = X86_64::leaf(frame, Level::new(2), attrs);
             assert!(speculated(word, 44) >= 8 << 40, "client: {word:#x}");
@@ -138,4 +140,44 @@ fn arm64_contiguous_bit_is_ignored_in_leaves() {
 fn riscv_napot_words_are_malformed() {
     let word = Sv39::leaf(Pfn::new(8), Level::LAST, Attrs::READ);
     assert_eq!(Sv39::decode(word | 1 << 63, Level::LAST), Entry::Malformed);
+}
+
+#[test]
+fn c1_riscv_folded_words_of_a_block_are_equal_and_lack_the_low_bits_of_the_frame() {
+    let word = |frame| Sv48::leaf(Pfn::new(frame), Level::LAST, Attrs::READ);
+    let folded = word(0xabc_def8) | 1 << 63;
+    for place in 0..16 {
+        let plain = word(0xabc_def0 + place);
+        assert_eq!(Sv48::fold(plain, Level::LAST), folded);
+        assert_eq!(Sv48::unfold(folded, Level::LAST, 0x1a0 + place as usize), plain);
+    }
+}
+
+#[test]
+fn c1_riscv_words_of_block_sizes_that_do_not_exist_are_not_folded() {
+    let word = Sv48::fold(Sv48::leaf(Pfn::new(0x30), Level::LAST, Attrs::READ), Level::LAST);
+    assert!(Sv48::is_folded(word, Level::LAST) && !Sv48::is_folded(word, Level::new(1)));
+    for flaw in 1..16 {
+        assert!(!Sv48::is_folded(word ^ flaw << 10, Level::LAST));
+    }
+}
+
+#[test]
+fn c1_arm64_folded_words_are_plain_ones_with_the_contiguous_bit() {
+    for (level, frame) in [(Level::LAST, 0x123), (Level::new(1), 0x1800)] {
+        let word = Arm16k::leaf(Pfn::new(frame), level, Attrs::READ | Attrs::EXEC);
+        assert_eq!(Arm16k::fold(word, level), word | 1 << 52);
+        assert_eq!(Arm16k::unfold(word | 1 << 52, level, 0), word);
+    }
+}
+
+#[test]
+fn c1_x86_folds_nothing() {
+    for level in (0..3).map(Level::new) {
+        let word = X86_64::leaf(Pfn::new(1 << 18), level, Attrs::READ);
+        assert_eq!(X86_64::fold_order(level), None);
+        assert_eq!(X86_64::fold(word, level), word);
+        assert_eq!(X86_64::unfold(word, level, 3), word);
+        assert!(!X86_64::is_folded(word | 1 << 52, level));
+    }
 }

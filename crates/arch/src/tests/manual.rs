@@ -37,7 +37,11 @@ struct Marks {
 
 /// The hardware of a format, with protection of kernel from user pages (SMEP, SMAP; PAN; SUM = 0).
 trait Manual: Arch {
+    /// What it makes of a plain word.
     fn sees(word: u64, level: Level) -> Sees;
+    /// What it makes of the word at place `index` of a table, and how many entries around it the
+    /// word allows to be taken as one.
+    fn sees_at(word: u64, level: Level, index: u64) -> (Sees, u64);
     /// The word after the CPU recorded a load or a store in it.
     fn record(word: u64, store: bool) -> u64;
 }
@@ -72,6 +76,9 @@ impl<const LEVELS: usize> Manual for X86<LEVELS> {
         if must_be_zero != 0 {
             return Sees::Fault;
         }
+        if bits(word, 62, 59) != 0 {
+            return Sees::Surprise("protection key");
+        }
         let (write, user, exec) = (bit(word, 1), bit(word, 2), !bit(word, 63));
         if !write && bit(word, 6) {
             return Sees::Surprise("shadow stack");
@@ -87,6 +94,11 @@ impl<const LEVELS: usize> Manual for X86<LEVELS> {
         let marks = Marks { young: bit(word, 5), stored: bit(word, 6) };
         let frame = bits(word, 51, low) << (low - 12);
         Sees::Block { frame, user, kernel, global: bit(word, 8), device, marks }
+    }
+
+    /// No word speaks of its neighbours.
+    fn sees_at(word: u64, level: Level, _index: u64) -> (Sees, u64) {
+        (Self::sees(word, level), 1)
     }
 
     fn record(word: u64, store: bool) -> u64 {
@@ -137,6 +149,19 @@ impl<const GRANULE: u32> Manual for Arm64<GRANULE> {
         Sees::Block { frame, user, kernel, global: !bit(word, 11), device, marks }
     }
 
+    /// Arm ARM, the table of the Contiguous bit by granule and level of lookup.
+    fn sees_at(word: u64, level: Level, _index: u64) -> (Sees, u64) {
+        let seen = Self::sees(word, level);
+        let group = match (GRANULE, level.index()) {
+            (12, 0..=2) => 16,
+            (14, 0) => 128,
+            (14, 1) | (16, 0 | 1) => 32,
+            _ => 1,
+        };
+        let joined = bit(word, 52) && matches!(seen, Sees::Block { .. });
+        (seen, if joined { group } else { 1 })
+    }
+
     fn record(word: u64, store: bool) -> u64 {
         let touched = word | 1 << 10;
         if store { touched & !(1 << 7) } else { touched }
@@ -170,6 +195,22 @@ impl<const LEVELS: usize> Manual for Riscv64<LEVELS> {
         let (user, kernel) = if user { (rights, [false; 3]) } else { ([false; 3], rights) };
         let marks = Marks { young: bit(word, 6), stored: bit(word, 7) };
         Sees::Block { frame: bits(word, 53, 10), user, kernel, global: bit(word, 5), device, marks }
+    }
+
+    /// The chapter on Svnapot: an implicit read yields the word with the low four bits of its PPN
+    /// replaced by those of the page number; all encodings but one are reserved and fault.
+    fn sees_at(word: u64, level: Level, index: u64) -> (Sees, u64) {
+        if !bit(word, 63) {
+            return (Self::sees(word, level), 1);
+        }
+        if level.index() > 0 || bits(word, 13, 10) != 8 {
+            return (Sees::Fault, 1);
+        }
+        let copy = word % (1 << 63) - (8 << 10) + ((index % 16) << 10);
+        match Self::sees(copy, level) {
+            Sees::Block { .. } => (Self::sees(copy, level), 16),
+            other => (other, 1),
+        }
     }
 
     fn record(word: u64, store: bool) -> u64 {
@@ -281,10 +322,52 @@ fn decoded_leaves_are_seen<A: Manual>(word: u64, level: Level) {
 
 /// Each leaf with each bit, and each pair of bits, turned over.
 fn damaged_leaves_mean_what_the_hardware_sees<A: Manual>() {
-    for (level, frame, attrs) in all_leaves::<A>().filter(|(.., a)| a.bits() % 11 == 0) {
+    for (level, frame, attrs) in all_leaves::<A>().filter(|(.., a)| a.bits() % 23 == 0) {
         let word = A::leaf(frame, level, attrs);
         for (one, two) in (0..64).flat_map(|one| (0..=one).map(move |two| (one, two))) {
             decoded_leaves_are_seen::<A>(word ^ (1 << one | 1 << two), level);
+        }
+    }
+}
+
+/// Leaves within contiguous blocks: level, place in the table, attributes, word.
+fn members<A: Arch>() -> impl Iterator<Item = (Level, u64, Attrs, u64)> {
+    let leaves = all_leaves::<A>().filter(|(.., attrs)| attrs.intersects(Attrs::RIGHTS));
+    leaves.filter_map(|(level, frame, attrs)| {
+        A::fold_order(level)?;
+        let index = frame.get() >> A::order(level).get() & (A::entries(level) as u64 - 1);
+        Some((level, index, attrs, A::leaf(frame, level, attrs)))
+    })
+}
+
+/// A folded word means what the plain one does, and all the block's entries may be taken as one.
+fn folded_leaves_are_joined<A: Manual>() {
+    for (level, index, attrs, word) in members::<A>() {
+        let folded = A::fold(word, level);
+        let block = 1 << A::LEVELS[level.index()].contiguous;
+        assert_eq!(A::sees_at(word, level, index), (A::sees(word, level), 1), "{attrs:?}");
+        assert_eq!(A::sees_at(folded, level, index), (A::sees(word, level), block), "{attrs:?}");
+        for store in [false, true].into_iter().filter(|s| !s || attrs.contains(Attrs::WRITE)) {
+            let recorded = A::fold(A::record(word, store), level);
+            assert_eq!(A::record(folded, store), recorded, "{attrs:?}");
+        }
+    }
+}
+
+/// Whatever is damaged, `is_folded` says what the hardware does, and so does the unfolded word.
+fn damaged_folds_mean_what_the_hardware_sees<A: Manual>() {
+    for (level, index, _, word) in members::<A>().filter(|(_, _, a, _)| a.bits() % 23 == 0) {
+        let folded = A::fold(word, level);
+        for (one, two) in (0..64).flat_map(|one| (0..=one).map(move |two| (one, two))) {
+            let damaged = folded ^ (1 << one | 1 << two);
+            let (seen, joined) = A::sees_at(damaged, level, index);
+            if joined > 1 {
+                assert!(A::is_folded(damaged, level), "{damaged:#x}");
+            }
+            if A::is_folded(damaged, level) {
+                let plain = A::unfold(damaged, level, index as usize);
+                assert_eq!(A::sees(plain, level), seen, "{damaged:#x}");
+            }
         }
     }
 }
@@ -294,3 +377,5 @@ each_format!(grants, A => leaves_grant_what_they_say::<A>());
 each_format!(tables, A => tables_take_nothing_away::<A>());
 each_format!(records, A => records_are_spelled_alike::<A>());
 each_format!(damaged, A => damaged_leaves_mean_what_the_hardware_sees::<A>());
+each_format!(c1_folded, A => folded_leaves_are_joined::<A>());
+each_format!(c1_damaged_folds, A => damaged_folds_mean_what_the_hardware_sees::<A>());

@@ -1,6 +1,7 @@
 //! The formats against the laws, against the manuals, and the laws against formats that break them.
 
 mod formats;
+mod folds;
 mod manual;
 mod mutants;
 mod transitions;

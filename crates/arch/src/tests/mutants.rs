@@ -29,6 +29,12 @@ const FORGETS_COHERENCE: usize = 15;
 const FLUSHES_UPGRADES: usize = 16;
 const BREAKS_UNMAPPING: usize = 17;
 const RELAXED_IS_STRICTER: usize = 18;
+const HIDDEN_LOSES_COW: usize = 19;
+const FLUSHES_SHARING: usize = 20;
+const FORGETS_LOST_WRITE_OF_SHARED: usize = 21;
+
+/// Where x86-64 keeps `COW`.
+const COW: u64 = 1 << 58;
 
 const FOLDED: [LevelShape; 4] = {
     let shape = LevelShape { index_bits: 9, leaf: true, contiguous: 9 };
@@ -53,6 +59,7 @@ impl<const MUTANT: usize> Arch for Mutant<MUTANT> {
         let hidden = attrs.prot().is_empty();
         match MUTANT {
             LEAF_LOSES_DIRTY if hidden => X86_64::leaf(frame, level, attrs - Attrs::DIRTY),
+            HIDDEN_LOSES_COW if hidden => X86_64::leaf(frame, level, attrs - Attrs::COW),
             LEAF_GRANTS_EXEC if !hidden => X86_64::leaf(frame, level, attrs | Attrs::EXEC),
             HIDDEN_IS_INVERTED if hidden => {
                 let inverted = !frame.get() & (X86_64::FRAMES - 1);
@@ -100,6 +107,10 @@ impl<const MUTANT: usize> Arch for Mutant<MUTANT> {
             FORGETS_LOST_WRITE if old & 3 == 3 && new == old & !2 => Transition::Nothing,
             FORGETS_COHERENCE => demand.min(Transition::Flush),
             FLUSHES_UPGRADES if old & 1 == 1 && new == old | 2 => Transition::Flush,
+            FLUSHES_SHARING if old & 1 == 1 && new == old | COW => Transition::Flush,
+            FORGETS_LOST_WRITE_OF_SHARED if old & (COW | 3) == 3 && new == old & !2 | COW => {
+                Transition::Nothing
+            }
             BREAKS_UNMAPPING if old & 1 == 1 && new == 0 => Transition::BreakBeforeMake,
             RELAXED_IS_STRICTER if relaxed => Transition::BreakBeforeMake,
             _ => demand,
@@ -134,6 +145,7 @@ fn faults_of_the_words_are_named() {
     assert_eq!(broken::<TABLE_AT_LAST_LEVEL>(), Some(Law::Table));
     assert_eq!(broken::<LEAF_LOSES_DIRTY>(), Some(Law::Leaf));
     assert_eq!(broken::<LEAF_GRANTS_EXEC>(), Some(Law::Leaf));
+    assert_eq!(broken::<HIDDEN_LOSES_COW>(), Some(Law::Leaf));
     assert_eq!(broken::<LEAF_AT_EVERY_LEVEL>(), Some(Law::Leaf));
     assert_eq!(broken::<MARKER_TOO_NARROW>(), Some(Law::Marker));
     assert_eq!(broken::<STEP_TOO_SMALL>(), Some(Law::Run));
@@ -146,6 +158,8 @@ fn faults_of_the_transitions_are_named() {
     assert_eq!(broken::<FLUSHES_ABSENT>(), Some(Law::Unseen));
     assert_eq!(broken::<FORGETS_LOST_WRITE>(), Some(Law::TooWeak));
     assert_eq!(broken::<FORGETS_COHERENCE>(), Some(Law::TooWeak));
+    assert_eq!(broken::<FORGETS_LOST_WRITE_OF_SHARED>(), Some(Law::TooWeak));
+    assert_eq!(broken::<FLUSHES_SHARING>(), Some(Law::TooStrong));
     assert_eq!(broken::<FLUSHES_UPGRADES>(), Some(Law::TooStrong));
     assert_eq!(broken::<BREAKS_UNMAPPING>(), Some(Law::TooStrong));
     assert_eq!(broken::<RELAXED_IS_STRICTER>(), Some(Law::Relaxed));

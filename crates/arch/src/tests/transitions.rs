@@ -3,7 +3,7 @@
 use quire_units::Pfn;
 
 use crate::Transition::{BreakBeforeMake, Flush, Nothing};
-use crate::{Arch, Arm4k, Attrs, Level, Sv48, Transition, X86_64};
+use crate::{Arch, Arm4k, Attrs, Level, Sv39, Sv48, Transition, X86_64};
 
 const RO: Attrs = Attrs::READ.union(Attrs::USER).union(Attrs::YOUNG);
 const RW: Attrs = RO.union(Attrs::WRITE).union(Attrs::DIRTY);
@@ -46,6 +46,14 @@ fn a_cleared_dirty_flag_flushes_only_where_stores_may_follow() {
 fn ageing_and_soft_bits_are_free() {
     assert_eq!(on_all((1, RW), (1, RW - Attrs::YOUNG)), [Nothing; 3]);
     assert_eq!(on_all((1, RW), (1, RW | Attrs::SOFT)), [Nothing; 3]);
+}
+
+#[test]
+fn c3_sharing_a_page_costs_what_write_protecting_it_does_and_claiming_it_nothing() {
+    let shared = RO | Attrs::DIRTY | Attrs::COW;
+    assert_eq!(on_all((1, RW), (1, shared)), [Flush; 3]);
+    assert_eq!(on_all((1, shared), (1, RW)), [Nothing; 3]);
+    assert_eq!(on_all((1, shared), (1, shared - Attrs::COW)), [Nothing; 3]);
 }
 
 #[test]
@@ -94,11 +102,29 @@ fn another_table_breaks_also_where_the_cpu_is_relaxed() {
 #[test]
 fn arm64_contiguity_breaks_where_the_cpu_is_not_relaxed() {
     let word = Arm4k::leaf(Pfn::new(16), Level::LAST, RW);
-    let folded = word | 1 << 52;
+    let folded = Arm4k::fold(word, Level::LAST);
     for (old, new) in [(word, folded), (folded, word)] {
         assert_eq!(Arm4k::transition(old, new, Level::LAST, false), BreakBeforeMake);
         assert_eq!(Arm4k::transition(old, new, Level::LAST, true), Flush);
     }
     let protected = Arm4k::leaf(Pfn::new(16), Level::LAST, RO | Attrs::DIRTY) | 1 << 52;
     assert_eq!(Arm4k::transition(folded, protected, Level::LAST, false), Flush);
+}
+
+#[test]
+fn c2_riscv_contiguity_flushes_and_folded_words_change_as_plain_ones_do() {
+    let plain = |frame, attrs| Sv39::leaf(Pfn::new(frame), Level::LAST, attrs);
+    let folded = |frame, attrs| Sv39::fold(plain(frame, attrs), Level::LAST);
+    let demand = |old, new| Sv39::transition(old, new, Level::LAST, false);
+    for frame in [16, 21, 31] {
+        assert_eq!(demand(plain(frame, RW), folded(frame, RW)), Flush);
+        assert_eq!(demand(folded(frame, RW), plain(frame, RW)), Flush);
+        assert_eq!(demand(folded(frame, RW), plain(frame + 16, RW)), BreakBeforeMake);
+    }
+    assert_eq!(demand(folded(16, RW), folded(16, RO)), Flush);
+    assert_eq!(demand(folded(16, RO), folded(16, RW)), Nothing);
+    assert_eq!(demand(folded(16, RW), folded(32, RW)), BreakBeforeMake);
+    assert_eq!(demand(folded(16, RO), folded(32, RO)), Flush);
+    let torn = folded(16, RW) ^ 1 << 10;
+    assert_eq!(demand(folded(16, RW), torn), BreakBeforeMake);
 }

@@ -22,15 +22,22 @@
 //! | invariant | where |
 //! |---|---|
 //! | I1: clearing covers each page once, the neighbourhood last | [`extents`] |
+//! | I4: contiguous blocks are whole, and none is left plain that could be one | [`space`] |
 //! | I7: a leaf lies in one area, grants no more, and maps one folio | [`space`] |
+//! | I9: no leaf that is COW can be written | [`space`] |
+//! | I11, I13: an exclusive page is mapped once | [`system`] |
 //! | I12: mapped pages counted = entries found | [`system`] |
 //! | no frame lost, none owned twice | [`system`] |
 
+mod blocks;
+mod exclusive;
 mod extents;
 mod space;
 mod system;
 mod violation;
 
+#[cfg(all(test, not(loom)))]
+mod block_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -5,12 +5,13 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Violation;
+use super::blocks::check_block;
 use crate::engine::Mm;
 use crate::folio::Folios;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
 use crate::sync::Ordering;
-use crate::table::FOREIGN;
+use crate::table::{FOREIGN, plain};
 
 /// What a space is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,8 +28,12 @@ pub struct SpaceReport {
     pub pages: u64,
     /// Pages among them whose frames are not folios.
     pub foreign: u64,
-    /// Pages among them that are mapped with less than their area's rights.
+    /// Pages among them that are mapped with less than their area's rights, and are not COW.
     pub lesser: u64,
+    /// Pages among them that are COW.
+    pub cow: u64,
+    /// Pages among them that are mapped in contiguous blocks.
+    pub folded: u64,
     /// Entries that are neither absent nor seen by the hardware.
     pub markers: u64,
 }
@@ -44,6 +49,8 @@ pub struct Leaf {
     pub attrs: Attrs,
     /// The level it is at.
     pub level: Level,
+    /// Whether it is part of a contiguous block.
+    pub folded: bool,
 }
 
 /// Verifies one space: the area tree, with neighbours merged that can be; who each table is and
@@ -112,21 +119,25 @@ fn walk_table<A: Arch, H: Hardware>(
     level: Level,
     base: Vpn,
 ) -> Result<(), Violation> {
-    let counted = present(view, table, level, base)?;
+    let (counted, counted_blocks) = counts(view, table, level, base)?;
     report.tables += 1;
-    let mut found = 0;
+    let (mut found, mut blocks) = (0, 0);
     let block = A::order(level);
     // What lies beyond the programs' half is the embedder's, and not counted.
     let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
     for index in 0..A::entries(level).min(user as usize) {
-        let word = view.hw.load(table, index);
+        let raw = view.hw.load(table, index);
+        let folded = A::is_folded(raw, level);
+        let word = plain::<A>(raw, level, index);
         found += (word != 0) as u64;
+        blocks += check_block(view, table, level, index)? as u64;
         let page = base.add((index as u64) << block.get());
         match (A::decode(word, level), level.child()) {
             (Entry::Absent, _) => {}
             (Entry::Marker(_), _) => report.markers += 1,
             (Entry::Leaf { frame, attrs }, _) => {
-                let leaf = Leaf { pages: PageSpan::block(page, block), frame, attrs, level };
+                let pages = PageSpan::block(page, block);
+                let leaf = Leaf { pages, frame, attrs, level, folded };
                 hear(report, &leaf)?;
             }
             (Entry::Table(lower), Some(child)) => {
@@ -137,16 +148,23 @@ fn walk_table<A: Arch, H: Hardware>(
             }
         }
     }
-    if found == counted { Ok(()) } else { Err(Violation::Present { table, counted, found }) }
+    if found != counted {
+        return Err(Violation::Present { table, counted, found });
+    }
+    if blocks != counted_blocks {
+        return Err(Violation::Blocks { table, counted: counted_blocks, found: blocks });
+    }
+    Ok(())
 }
 
-/// Whether `frame` is on record as the table that it is used as, and how many entries it counts.
-fn present<A: Arch, H: Hardware>(
+/// Whether `frame` is on record as the table that it is used as, and how many entries and how many
+/// contiguous blocks it counts.
+fn counts<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     frame: Pfn,
     level: Level,
     base: Vpn,
-) -> Result<u64, Violation> {
+) -> Result<(u64, u64), Violation> {
     let stranger = Violation::NotTheTable { frame, level, base };
     let slot = view.meta.slot(frame).ok_or(stranger)?;
     let state = slot.state();
@@ -154,7 +172,8 @@ fn present<A: Arch, H: Hardware>(
         && state.order() as usize == level.index()
         && slot.owner.load(Ordering::Relaxed) == base.get()
         && slot.links[0].load(Ordering::Relaxed) == view.meta.index(view.space.root());
-    if is_it { Ok(slot.counts.load(Ordering::Relaxed)) } else { Err(stranger) }
+    let counts = slot.counts.load(Ordering::Relaxed);
+    if is_it { Ok((counts & u32::MAX as u64, counts >> 32)) } else { Err(stranger) }
 }
 
 /// The one area that holds the pages of `leaf`; most often the one `known` from the last leaf.
@@ -188,7 +207,12 @@ fn check_leaf<A: Arch, H: Hardware>(
             prot: area.prot,
         });
     }
-    if allowed != leaf.attrs.prot() {
+    if leaf.attrs.contains(Attrs::COW | Attrs::WRITE) {
+        return Err(Violation::WritableCow { page: leaf.pages.start });
+    }
+    report.cow += if leaf.attrs.contains(Attrs::COW) { pages } else { 0 };
+    report.folded += if leaf.folded { pages } else { 0 };
+    if allowed != leaf.attrs.prot() && !leaf.attrs.contains(Attrs::COW) {
         report.lesser += pages;
     }
     if leaf.attrs.contains(FOREIGN) {

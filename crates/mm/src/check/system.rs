@@ -4,6 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
 
+use super::exclusive::check_exclusive;
 use super::{Violation, leaves, space};
 use crate::engine::Mm;
 use crate::folio::{Folio, Folios};
@@ -69,6 +70,7 @@ pub fn system<A: Arch, H: Hardware>(
     let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
     check_cached(mm)?;
     check_mapped(mm, spaces)?;
+    check_exclusive(mm, spaces)?;
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
@@ -93,7 +95,8 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
                 pages = folio.order.pages();
                 totals.folio += pages;
                 totals.folios += 1;
-                totals.pinned += (Folios::new(meta).counts(folio).refs > 0) as u64;
+                let counts = Folios::new(meta).counts(folio);
+                totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
             }
         }
         at = at.add(pages);
@@ -106,7 +109,7 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
         return Err(Violation::Misplaced(folio));
     }
     let counts = Folios::new(meta).counts(folio);
-    if counts.refs == 0 && counts.mapped == 0 {
+    if counts.refs == 0 && counts.pins == 0 && counts.mapped == 0 {
         return Err(Violation::Unheld(folio));
     }
     for frame in (1..folio.order.pages()).map(|page| folio.head.add(page)) {

@@ -35,6 +35,37 @@ pub enum Violation {
         /// How many there are.
         found: u64,
     },
+    /// A table has another number of contiguous blocks than its slot counts.
+    Blocks {
+        /// The table.
+        table: Pfn,
+        /// How many are counted.
+        counted: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// The contiguous block that begins at this entry is not whole: some entries are not part of
+    /// it, or differ in rights, frames or folio (I4).
+    Torn {
+        /// The table.
+        table: Pfn,
+        /// The block's first entry.
+        index: usize,
+    },
+    /// The block that begins at this entry could be folded and is not (C1).
+    Plain {
+        /// The table.
+        table: Pfn,
+        /// The block's first entry.
+        index: usize,
+    },
+    /// A leaf that others may map, too, can be written (I9).
+    WritableCow {
+        /// The leaf's first page.
+        page: Vpn,
+    },
+    /// A page is mapped as exclusive, and once more (I11, I13).
+    NotExclusive(Pfn),
     /// A word that means nothing.
     Malformed {
         /// The table.
@@ -124,6 +155,19 @@ impl fmt::Display for Violation {
             }
             Self::Present { table, counted, found } => {
                 write!(f, "table {table} counts {counted} words, but has {found}")
+            }
+            Self::Blocks { table, counted, found } => {
+                write!(f, "table {table} counts {counted} contiguous blocks, but has {found}")
+            }
+            Self::Torn { table, index } => {
+                write!(f, "the contiguous block at entry {index} of table {table} is not whole")
+            }
+            Self::Plain { table, index } => {
+                write!(f, "the block at entry {index} of table {table} could be contiguous")
+            }
+            Self::WritableCow { page } => write!(f, "{page} can be written where it is COW"),
+            Self::NotExclusive(frame) => {
+                write!(f, "{frame} is mapped as exclusive, and a second time")
             }
             Self::Malformed { table, index, word } => {
                 write!(f, "word {index} of table {table} is {word:#018x}, which means nothing")

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use quire_units::{Access, Order, Prot, Vpn};
+use quire_hw::Poisoned;
+use quire_units::{Access, Order, Pfn, Prot, Vpn};
 
 use crate::space::{Area, MapError};
 
@@ -23,6 +24,10 @@ pub enum Error {
     Denied(Vpn, Access, Prot),
     /// The area at this page may never have these rights.
     Forbidden(Vpn, Prot),
+    /// The page is marked as not to be used, with this payload.
+    Marked(Vpn, u64),
+    /// The memory in this frame is lost: it reported an error that cannot be corrected.
+    Poisoned(Pfn),
 }
 
 /// A number of Linux's `errno`.
@@ -40,20 +45,29 @@ impl Errno {
     pub const EEXIST: Errno = Errno(17);
     /// Invalid argument.
     pub const EINVAL: Errno = Errno(22);
+    /// The memory page has a hardware error.
+    pub const EHWPOISON: Errno = Errno(133);
 }
 
 impl Error {
     /// What Linux returns where this happens in a memory system call. A fault that fails with
     /// [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead: SIGSEGV
-    /// with `SEGV_MAPERR` or `SEGV_ACCERR`.
+    /// with `SEGV_MAPERR` or `SEGV_ACCERR`; with [`Poisoned`](Error::Poisoned) it is SIGBUS.
     pub const fn errno(self) -> Errno {
         match self {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) => Errno::ENOMEM,
             Error::Invalid => Errno::EINVAL,
             Error::Exists(_) => Errno::EEXIST,
-            Error::Denied(..) => Errno::EFAULT,
+            Error::Denied(..) | Error::Marked(..) => Errno::EFAULT,
+            Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
         }
+    }
+}
+
+impl From<Poisoned> for Error {
+    fn from(poisoned: Poisoned) -> Self {
+        Error::Poisoned(poisoned.frame)
     }
 }
 
@@ -78,6 +92,10 @@ impl fmt::Display for Error {
             Error::Denied(page, access, prot) => {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")
             }
+            Error::Marked(page, payload) => {
+                write!(f, "{page} is marked as not to be used ({payload:#x})")
+            }
+            Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),
             Error::Forbidden(page, prot) => write!(f, "{page} may never be made {prot:?}"),
         }
     }

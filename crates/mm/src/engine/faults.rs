@@ -20,6 +20,13 @@ pub enum Resolved {
     Mapped(Installed),
     /// A leaf was there already; the access is noted in it.
     Noted,
+    /// A leaf was there that others may have mapped, too; these pages are the space's own now.
+    Unshared {
+        /// The pages.
+        pages: PageSpan,
+        /// The folio they were copied into; `None` where nobody else had theirs any more.
+        copied: Option<Order>,
+    },
     /// Others kept changing the space. The program tries again, and faults again.
     Again,
 }
@@ -96,7 +103,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                             done.folios += installed.pages.count() >> installed.order.get();
                             installed.pages.end
                         }
-                        Resolved::Noted | Resolved::Again => at,
+                        Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => at,
                     }
                 }
             };
@@ -120,6 +127,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
                 Decision::Below(place) => self.deepen(&view, place, page),
                 Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
                 Decision::Refuse(why) => Err(refused(why, page, access)),
             };
@@ -222,7 +230,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Makes the tables that are missing for folios of `order` at `page`: those of a smaller folio
     /// than was planned for may be lower.
-    fn deepen_to(&self, view: &View<'_, A, H>, page: Vpn, order: Order) -> Result<(), Error> {
+    pub(super) fn deepen_to(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        order: Order,
+    ) -> Result<(), Error> {
         let level = A::leaf_level(order);
         loop {
             let place = view.tables().walk(page, level);
@@ -261,6 +274,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !leaf.touch(view, page, access) {
             return None;
         }
+        self.forget(view, page);
+        self.count(Event::Spurious, 1);
+        Some(Resolved::Noted)
+    }
+
+    /// Makes this CPU forget what it holds of `page`, which grants more by now.
+    pub(super) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
         let own = CpuSet::new();
         own.insert(self.hw.cpu());
         self.hw.flush(&Flush {
@@ -271,8 +291,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             tables: false,
             cpus: &own,
         });
-        self.count(Event::Spurious, 1);
-        Some(Resolved::Noted)
     }
 
     /// Counts what a fault got, and why not more.
@@ -300,7 +318,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
+    pub(super) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
         let cpu = self.hw.cpu().index();
         if let Some(own) = self.counters.get(cpu) {
             own.fallback(order.index(), cause as usize);
@@ -316,5 +334,6 @@ fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
     match why {
         Refusal::NoArea => Error::NoArea(page),
         Refusal::Denied(prot) => Error::Denied(page, access, prot),
+        Refusal::Marked(payload) => Error::Marked(page, payload),
     }
 }

@@ -9,6 +9,7 @@ use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::error::Error;
 use crate::fault::Policy;
 use crate::folio::clear::Pace;
+use crate::limits::COPY_MOST_BYTES;
 use crate::phys::{CpuCache, Phys, SetupError, Slot};
 use crate::space::{Section, Space, View};
 use crate::stats::{Counters, Event, Totals};
@@ -47,12 +48,14 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// # Errors
     /// See [`SetupError`].
     pub fn new(hw: &'m H, parts: Parts<'m>) -> Result<Self, SetupError> {
+        let policy = Policy::new(A::block_order());
+        policy.set_copy_most(Order::of_bytes(COPY_MOST_BYTES, A::PAGE_SHIFT).unwrap_or_default());
         Ok(Self {
             hw,
             phys: Phys::new(parts.first, parts.slots, parts.caches, parts.zones)?,
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
-            policy: Policy::new(A::block_order()),
+            policy,
             arch: PhantomData,
         })
     }
@@ -108,11 +111,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// The space as seen through this memory manager.
     #[inline]
     pub(crate) fn view<'a>(&'a self, space: &'a Space<A>) -> View<'a, A, H> {
-        View { hw: self.hw, meta: self.phys.meta(), space }
+        View { hw: self.hw, meta: self.phys.meta(), counters: self.counters, space }
     }
 
     /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
-    /// One flush does for all of it, however much was mapped.
+    /// One flush does for all of it, however much was mapped, and comes first: then nothing that
+    /// is taken out needs to wait for one.
     pub fn destroy(&self, space: Space<A>) {
         let view = self.view(&space);
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
@@ -122,19 +126,15 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             self.free(run);
         }
         self.finish(&space, section);
-        let tables = view.tables();
-        let mut gather = Gather::new();
+        let mut gather = view.tables().retire();
         let mut left = all;
         while !left.is_empty() {
-            let took = tables.take(left, &mut gather);
+            let took = view.tables().take(left, &mut gather);
             self.count(Event::EntriesCleared, took.entries);
             left = PageSpan::new(took.upto, left.end);
-            if !left.is_empty() {
-                self.settle(&space, core::mem::take(&mut gather));
-            }
         }
-        tables.prune(all, all, &mut gather);
-        tables.fell(&mut gather);
+        view.tables().prune(all, all, &mut gather);
+        view.tables().fell(&mut gather);
         self.settle(&space, gather);
     }
 
@@ -158,6 +158,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
         let settled = gather.settle(&self.phys, self.hw, space.target());
         self.count(Event::Flush, settled.flushes);
+        self.count(Event::Invalidations, settled.invalidations);
         self.count(Event::FramesFreed, settled.frames);
     }
 

@@ -9,10 +9,12 @@
 mod change;
 mod error;
 mod faults;
+mod fork;
 mod memory;
 mod mm;
 mod remap;
 mod report;
+mod unshare;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -22,3 +24,4 @@ pub use faults::{Populated, Resolved};
 pub use mm::{Mm, Parts};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
+pub use unshare::Pinned;

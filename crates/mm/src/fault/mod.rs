@@ -8,7 +8,8 @@
 //!   plan ──► Place ──► (the engine takes frames and clears them) ──► install ──► Done
 //!     │                                                                 │
 //!     │ Below: a lower table is missing                                 └─► Stale: plan again
-//!     └ Touch: a leaf is there already; Refuse: the program may not
+//!     ├ Touch: a leaf is there already; Refuse: the program may not
+//!     └ Unshare: others may map the page; keep its folio or copy from it
 //! ```
 //!
 //! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
@@ -22,6 +23,7 @@ mod install;
 pub mod plan;
 pub mod policy;
 pub mod size;
+mod unshare;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -30,3 +32,4 @@ pub use install::{Installed, Stale};
 pub use plan::{Decision, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SizePolicy};
 pub use size::{Cause, Choice};
+pub use unshare::{Claim, Source, Unshare};

@@ -6,6 +6,7 @@ use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use super::policy::Policy;
 use super::size::{Choice, choose};
+use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{Advice, Area, AreaFlags, Seq, View};
 use crate::table::Place;
@@ -19,6 +20,8 @@ pub enum Decision {
     Below(Place),
     /// A leaf is there: note the access in it.
     Touch(Leaf),
+    /// A leaf is there that others may map, too, and is to be written.
+    Unshare(Unshare),
     /// A stack may grow down to the page: the area that would.
     Grow(Area),
     /// The program may not.
@@ -32,6 +35,8 @@ pub enum Refusal {
     NoArea,
     /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
     Denied(Prot),
+    /// The page is marked as not to be used, with this payload.
+    Marked(u64),
 }
 
 /// Where frames are to be mapped, and in which sizes: all that is known without a lock.
@@ -103,6 +108,10 @@ pub fn decide<A: Arch, H: Hardware>(
     let place = view.tables().walk(page, Level::LAST);
     match A::decode(place.word, place.level) {
         Entry::Absent => {}
+        Entry::Marker(payload) => return Decision::Refuse(Refusal::Marked(payload)),
+        Entry::Leaf { attrs, .. } if access == Access::Write && attrs.contains(Attrs::COW) => {
+            return Decision::Unshare(Unshare { page, area, seq });
+        }
         _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
     }
     let advice = Advice::of(area.flags);

@@ -120,6 +120,7 @@ pub struct Policy {
     always: AtomicU32,
     inherit: AtomicU32,
     madvise: AtomicU32,
+    copy_most: AtomicU32,
 }
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
@@ -128,7 +129,8 @@ pub const ORDERS_WITH_CHOICE: u32 = ((1 << ORDERS) - 1) & !1;
 
 impl Policy {
     /// Linux's default: `madvise`, inherited by the one size `block` (2 MiB with 4 KiB pages), all
-    /// others never; `defrag` is `madvise`.
+    /// others never; `defrag` is `madvise`. A write to a shared page copies that page alone, as
+    /// there.
     pub fn new(block: Order) -> Self {
         Self {
             enabled: AtomicU32::new(Enabled::Madvise as u32),
@@ -136,7 +138,20 @@ impl Policy {
             always: AtomicU32::new(0),
             inherit: AtomicU32::new(1 << block.get() & ORDERS_WITH_CHOICE),
             madvise: AtomicU32::new(0),
+            copy_most: AtomicU32::new(0),
         }
+    }
+
+    /// The largest folio that a write to a shared page may be copied into.
+    pub fn copy_most(&self) -> Order {
+        Order::new(self.copy_most.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Sets the largest folio that a write to a shared page may be copied into; of those below, the
+    /// ones that are wanted in the area are tried. A large copy saves the faults of the pages
+    /// around, and wastes time and memory if they are never written.
+    pub fn set_copy_most(&self, order: Order) {
+        self.copy_most.store(order.get().into(), Ordering::Relaxed);
     }
 
     /// The top-level choice.

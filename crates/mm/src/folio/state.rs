@@ -1,8 +1,9 @@
 //! A folio's state: who holds it, and when it dies.
 
 use quire_hw::FrameRun;
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
+use crate::limits::ORDER_MAX;
 use crate::phys::{Kind, Meta, State};
 use crate::sync::Ordering;
 
@@ -33,23 +34,35 @@ impl Folio {
 /// Who holds a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// References: holders that are not page-table entries.
-    pub refs: u32,
+    /// References: holders that are not page-table entries, and look at it for a moment.
+    pub refs: u16,
+    /// Pins: holders that read or write its bytes behind the back of the tables, such as a device
+    /// that was told its frames.
+    pub pins: u16,
     /// How many pages of it are mapped, over all page tables; a page mapped twice counts twice.
     pub mapped: u32,
 }
 
 impl Counts {
     const fn from_word(word: u64) -> Self {
-        Self { refs: word as u32, mapped: (word >> 32) as u32 }
-    }
-
-    const fn word(self) -> u64 {
-        self.refs as u64 | (self.mapped as u64) << 32
+        Self {
+            refs: word as u16,
+            pins: (word >> PINS_AT) as u16,
+            mapped: (word >> MAPPED_AT) as u32,
+        }
     }
 }
 
-const ONE_MAPPED: u64 = 1 << 32;
+const PINS_AT: u32 = 16;
+const MAPPED_AT: u32 = 32;
+const ONE_MAPPED: u64 = 1 << MAPPED_AT;
+const ONE_PIN: u64 = 1 << PINS_AT;
+
+/// Beyond so many mapped pages a folio gets no more of them by a fork. Half of what the count can
+/// hold, so that forks on all CPUs at once, each adding one folio's pages, do not reach its end.
+const MAPPED_MAX: u32 = 1 << 31;
+
+const _: () = assert!((CPUS_MAX as u64) << ORDER_MAX.get() < MAPPED_MAX as u64);
 
 /// The folios of a system: operations on the slots of their first frames.
 #[derive(Clone, Copy)]
@@ -74,7 +87,7 @@ impl<'m> Folios<'m> {
         debug_assert!(
             span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
         );
-        let counts = Counts { refs: 0, mapped: each.pages() as u32 }.word();
+        let counts = each.pages() << MAPPED_AT;
         let state = State::new(Kind::Folio, each.get());
         let mut head = span.start;
         while head < span.end() {
@@ -99,15 +112,63 @@ impl<'m> Folios<'m> {
         Counts::from_word(self.meta.at(folio.head).counts.load(Ordering::Acquire))
     }
 
-    /// Takes a reference. The caller sees to it that the folio lives meanwhile.
+    /// Takes a reference. The caller sees to it that the folio lives meanwhile, and that there are
+    /// at most 65,535 references at any time.
     pub fn get(&self, folio: Folio) {
-        self.meta.at(folio.head).counts.fetch_add(1, Ordering::Relaxed);
+        let before = self.meta.at(folio.head).counts.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(Counts::from_word(before).refs < u16::MAX);
     }
 
     /// Gives a reference back. The frames, when it was the last hold on the folio.
     #[must_use = "the last reference returns the frames"]
     pub fn put(&self, folio: Folio) -> Option<FrameRun> {
         self.drop_counts(folio, 1)
+    }
+
+    /// Counts `pages` more mapped pages, for a child that maps what its parent does. Not if there
+    /// are too many already; nor, where the pages were `exclusive` to the parent, if the folio is
+    /// pinned. The caller holds the lock of a table that maps it.
+    #[inline]
+    #[must_use = "a folio that is not shared must be copied"]
+    pub(crate) fn share(&self, folio: Folio, pages: u32, exclusive: bool) -> bool {
+        let more = pages as u64 * ONE_MAPPED;
+        let counts = &self.meta.at(folio.head).counts;
+        let before = Counts::from_word(counts.fetch_add(more, Ordering::Relaxed));
+        let refused = exclusive && before.pins > 0 || before.mapped >= MAPPED_MAX;
+        if refused {
+            counts.fetch_sub(more, Ordering::Relaxed);
+        }
+        !refused
+    }
+
+    /// Whether the only hold on it are `pages` of its pages being mapped, by whoever asks.
+    #[inline]
+    pub(crate) fn is_sole(&self, folio: Folio, pages: u32) -> bool {
+        let counts = self.meta.at(folio.head).counts.load(Ordering::Acquire);
+        counts == pages as u64 * ONE_MAPPED
+    }
+
+    /// Takes a pin; `false` when there are as many as can be counted. The caller holds the lock of
+    /// a table that maps a page of it exclusively.
+    pub(crate) fn pin(&self, folio: Folio) -> bool {
+        let counts = &self.meta.at(folio.head).counts;
+        let mut word = counts.load(Ordering::Relaxed);
+        loop {
+            if Counts::from_word(word).pins == u16::MAX {
+                return false;
+            }
+            let more = word + ONE_PIN;
+            match counts.compare_exchange_weak(word, more, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Gives a pin back. The frames, when it was the last hold on the folio.
+    #[must_use = "the last pin returns the frames"]
+    pub(crate) fn unpin(&self, folio: Folio) -> Option<FrameRun> {
+        self.drop_counts(folio, ONE_PIN)
     }
 
     /// Ends the mapping of `pages` of its pages, after the flush. The frames, when it was the last
@@ -135,7 +196,8 @@ impl<'m> Folios<'m> {
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
         let slot = self.meta.at(folio.head);
         let before = slot.counts.fetch_sub(less, Ordering::Release);
-        debug_assert!(Counts::from_word(before).refs >= less as u32);
+        debug_assert!(Counts::from_word(before).refs >= Counts::from_word(less).refs);
+        debug_assert!(Counts::from_word(before).pins >= Counts::from_word(less).pins);
         debug_assert!(before >= less);
         if before != less {
             return None;

@@ -33,7 +33,7 @@ fn i12_a_run_becomes_folios_that_count_their_pages() {
         for number in 0..4 {
             let folio = Folio { head: first.add(number * 8), order: Order::new(3) };
             assert_eq!(folio.span(), FrameSpan::new(first.add(number * 8), 8));
-            assert_eq!(folios.counts(folio), Counts { refs: 0, mapped: 8 });
+            assert_eq!(folios.counts(folio), Counts { refs: 0, pins: 0, mapped: 8 });
             // Every frame of it leads to it, and is nothing by itself.
             for page in 0..8 {
                 let frame = folio.head.add(page);
@@ -62,7 +62,7 @@ fn e1_the_last_hold_returns_the_frames_whichever_it_is() {
         folios.get(folio);
         assert!(folios.put(folio).is_none());
         assert!(folios.unmap(folio, 3).is_none());
-        assert_eq!(folios.counts(folio), Counts { refs: 1, mapped: 1 });
+        assert_eq!(folios.counts(folio), Counts { refs: 1, pins: 0, mapped: 1 });
         assert!(folios.unmap(folio, 1).is_none());
         let run = folios.put(folio).expect("that was the last hold");
         assert_eq!(run.span(), folio.span());
@@ -89,10 +89,14 @@ fn e1_only_the_sole_holder_retires_a_folio() {
         folios.adopt_mapped(run, Order::new(2));
         folios.get(folio);
         assert!(!folios.retire(folio, 4), "somebody refers to it");
-        assert_eq!(folios.counts(folio), Counts { refs: 1, mapped: 4 }, "nothing has changed");
+        assert_eq!(
+            folios.counts(folio),
+            Counts { refs: 1, pins: 0, mapped: 4 },
+            "nothing has changed"
+        );
         assert!(folios.put(folio).is_none());
         assert!(!folios.retire(folio, 3), "one more page is mapped");
-        assert_eq!(folios.counts(folio), Counts { refs: 0, mapped: 4 });
+        assert_eq!(folios.counts(folio), Counts { refs: 0, pins: 0, mapped: 4 });
         assert!(folios.retire(folio, 4));
         assert_eq!(folios.of(folio.head), None);
     });

@@ -18,6 +18,7 @@
 
 mod advice;
 pub mod area;
+mod fork;
 mod place;
 mod section;
 pub mod tree;
@@ -28,6 +29,7 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing};
+pub use fork::ForkNeed;
 pub use place::{At, MapError, Request};
 pub use section::{Ended, Need, Section};
 pub use tree::Seq;

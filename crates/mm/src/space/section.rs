@@ -31,11 +31,11 @@ pub enum Need {
 
 /// The right to change a space's areas, and what the change has in hand.
 pub struct Section<'a, A, H: Hardware> {
-    view: View<'a, A, H>,
+    pub(super) view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
-    table: Option<FrameRun>,
-    gather: Gather,
-    entries: u64,
+    pub(super) table: Option<FrameRun>,
+    pub(super) gather: Gather,
+    pub(super) entries: u64,
     splits: u64,
 }
 
@@ -76,8 +76,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn isolate(&mut self, span: PageSpan) -> Result<(), Need> {
         let tables = self.view.tables();
         for page in [span.start, span.end] {
-            let target = self.view.space.target();
-            match tables.isolate(page, &mut self.table, target, &mut self.gather) {
+            match tables.isolate(page, &mut self.table, &mut self.gather) {
                 Ok(splits) => self.splits += splits,
                 Err(_) => return Err(Need::Table),
             }
@@ -91,8 +90,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// [`Need::Table`]: bring one and repeat.
     pub fn pave(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        let target = self.view.space.target();
-        match tables.pave(from, to, &mut self.table, target, &mut self.gather) {
+        match tables.pave(from, to, &mut self.table, &mut self.gather) {
             Ok(()) => Ok(()),
             Err(_) => Err(Need::Table),
         }

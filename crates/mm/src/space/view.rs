@@ -9,7 +9,7 @@ use quire_units::{Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
 use crate::phys::Meta;
-use crate::stats::SpaceCounters;
+use crate::stats::{Counters, SpaceCounters};
 use crate::sync::{AtomicU32, Ordering};
 use crate::table::{Tables, Target, What};
 
@@ -114,6 +114,8 @@ pub struct View<'a, A, H> {
     pub hw: &'a H,
     /// The slots of all frames.
     pub meta: Meta<'a>,
+    /// Where each CPU counts what it does.
+    pub counters: &'a [Counters],
     /// The space.
     pub space: &'a Space<A>,
 }
@@ -130,7 +132,7 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
     /// Its page tables.
     #[inline]
     pub fn tables(&self) -> Tables<'a, A, H> {
-        Tables::new(self.hw, self.meta, self.space.root)
+        Tables::new(self.hw, self.meta, self.counters, self.space.target())
     }
 
     /// Its areas, to read.

@@ -1,15 +1,17 @@
 //! Changing what leaves grant.
 
-use quire_arch::{Arch, Attrs, Entry, Level, Transition};
-use quire_hw::{Hardware, Transitions};
-use quire_units::{Access, PageSpan, Prot, Vpn};
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
+use super::run::NOTED;
 use super::walk::Step;
-use super::{Gather, Locked, Run, Tables, What};
+use super::{Gather, Locked, Tables, What};
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Grants `prot` on every leaf of `span`, and nothing else. No leaf may reach across an end of
-    /// the span. What must be flushed goes into `gather`. How many entries were written.
+    /// Grants `prot` on every leaf of `span`, and nothing else; but never to write where others may
+    /// map the page, too. No leaf may reach across an end of the span. What must be flushed goes
+    /// into `gather`. How many entries were written.
     pub fn protect(&self, span: PageSpan, prot: Prot, gather: &mut Gather) -> u64 {
         let mut written = 0;
         self.each(span, |locked, part| -> Step<()> {
@@ -19,16 +21,14 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Absent | What::Marker(_) => {}
-                    What::Leaf { attrs, settled, .. } if attrs.prot() != prot => {
+                    What::Leaf { attrs, .. } if attrs.prot() != granted(attrs, prot) => {
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
-                        let flush = if settled {
-                            locked.protect_settled(&run, prot)
-                        } else {
-                            locked.protect_each(&run, prot)
-                        };
-                        if flush {
+                        locked.part(run.index, run.count);
+                        let grant = |attrs| attrs_granted(attrs, prot);
+                        if locked.regrant(run.index, run.count, grant) {
                             gather.flush(PageSpan::new(at, end), A::order(locked.level()));
                         }
+                        locked.refold_ends(run.index, run.count);
                         written += run.count as u64;
                     }
                     What::Leaf { .. } => {}
@@ -41,8 +41,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Notes an access to `page` that the leaf at it should have allowed: young, dirty after a
-    /// write, and the rights of `prot`. Whether there is a leaf, and `current` said, under the
-    /// lock of its table, that the rights still hold.
+    /// write, and the rights of `prot`. Whether there is a leaf that may allow it, and `current`
+    /// said, under the lock of its table, that the rights still hold.
     ///
     /// Only ever grants more, so that other CPUs need no flush; but this one may still hold the
     /// translation that made it fault, and must drop it before it tries again.
@@ -55,59 +55,72 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> bool {
         let locked = self.lock_lowest(page, Level::LAST);
         let index = locked.index(page);
-        let noted = match access {
-            Access::Write => Attrs::YOUNG | Attrs::DIRTY,
-            Access::Read | Access::Execute => Attrs::YOUNG,
-        };
-        let leaf = matches!(A::decode(locked.word(index), locked.level()), Entry::Leaf { .. });
-        if !leaf || !current() {
+        let Some((_, attrs)) = locked.leaf_at(index) else { return false };
+        let grant = granted(attrs, prot | attrs.prot());
+        if !grant.allows(access) || !current() {
             return false;
         }
-        locked.alter(index, |attrs| attrs.with_prot(prot | attrs.prot()) | noted);
+        let noted = match access {
+            Access::Write => NOTED,
+            Access::Read | Access::Execute => Attrs::YOUNG,
+        };
+        locked.note(index, grant, noted);
         true
     }
 }
 
+/// What of `prot` a leaf with these attributes may grant.
+fn granted(attrs: Attrs, prot: Prot) -> Prot {
+    if attrs.contains(Attrs::COW) { prot - Prot::WRITE } else { prot }
+}
+
+fn attrs_granted(attrs: Attrs, prot: Prot) -> Attrs {
+    attrs.with_prot(granted(attrs, prot))
+}
+
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Gives a run whose words the hardware cannot change other rights, in one go. Whether that
-    /// needs a flush.
-    fn protect_settled(&self, run: &Run, prot: Prot) -> bool {
-        let level = self.level();
-        let old = self.word(run.index);
-        let What::Leaf { frame, attrs, .. } = run.what else { return false };
-        let new = A::leaf(frame, level, attrs.with_prot(prot));
-        self.rewrite(run.index, run.count, new, A::step(level));
-        self.needs_flush(old, new)
+    /// Gives leaves that are one run the attributes that `change` makes of theirs, which grant no
+    /// less.
+    pub(crate) fn grant(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
+        self.part(index, count);
+        self.regrant(index, count, change);
+        self.refold_ends(index, count);
     }
 
-    /// The same, entry by entry, where the hardware may note accesses meanwhile.
-    fn protect_each(&self, run: &Run, prot: Prot) -> bool {
-        let entries = run.index..run.index + run.count;
-        entries.fold(false, |flush, index| self.alter(index, |a| a.with_prot(prot)) | flush)
+    /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order
+    /// `each`. Through zero: two CPUs must not see different memory at one address.
+    pub(crate) fn replace(
+        &self,
+        index: usize,
+        count: usize,
+        frame: Pfn,
+        attrs: Attrs,
+        each: Order,
+    ) {
+        self.part(index, count);
+        self.clear(index, count);
+        let pages = PageSpan::new(self.page(index), self.page(index + count));
+        self.tables.flush(pages, A::order(self.level()));
+        self.put(index, count, frame, attrs, each);
     }
 
-    /// Gives the leaf at `index` other attributes, and loses nothing that the hardware notes
-    /// meanwhile. Whether that needs a flush.
-    fn alter(&self, index: usize, change: impl Fn(Attrs) -> Attrs) -> bool {
-        let level = self.level();
-        let mut old = self.word(index);
-        loop {
-            let Entry::Leaf { frame, attrs } = A::decode(old, level) else { return false };
-            let new = A::leaf(frame, level, change(attrs));
-            if new == old {
-                return false;
-            }
-            match self.exchange(index, old, new) {
-                Ok(()) => return self.needs_flush(old, new),
-                Err(now) => old = now,
-            }
+    /// Notes an access in the leaf at entry `index`, and gives it the rights `grant`.
+    ///
+    /// In a contiguous block, every word is asked for itself and told: the flags that one of them
+    /// has hold for the block as far as software is concerned, but a CPU that does not set flags
+    /// looks at the word of the page alone, and would fault on it for ever.
+    fn note(&self, index: usize, grant: Prot, noted: Attrs) {
+        let regrants = self.leaf_at(index).is_some_and(|(_, attrs)| attrs.prot() != grant);
+        if regrants {
+            self.part(index, 1);
         }
-    }
-
-    fn needs_flush(&self, old: u64, new: u64) -> bool {
-        let relaxed = self.profile().transitions == Transitions::BbmLevel2;
-        let transition = A::transition(old, new, self.level(), relaxed);
-        debug_assert_ne!(transition, Transition::BreakBeforeMake, "rights never need it");
-        transition != Transition::Nothing
+        let folded = A::is_folded(self.raw(index), self.level());
+        let (first, count) = if folded { (self.block_at(index), self.width()) } else { (index, 1) };
+        for at in first..first + count {
+            self.exchange_leaf(at, None, |attrs| attrs.with_prot(grant) | noted);
+        }
+        if regrants {
+            self.refold_ends(index, 1);
+        }
     }
 }

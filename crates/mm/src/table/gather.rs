@@ -18,7 +18,12 @@ pub struct Target<'a> {
     pub cpus: &'a CpuSet,
 }
 
-/// How many folios that others hold, too, a gather takes before it must be settled.
+/// How many blocks a flush names; one that names no pages counts as one.
+pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
+    flush.pages.map_or(1, |pages| pages.count().div_ceil(flush.stride.pages()))
+}
+
+/// How many runs of frames that others hold, too, a gather takes before it must be settled.
 const SHARED_MAX: usize = 32;
 
 /// The end of the chain.
@@ -28,20 +33,24 @@ const NONE: u32 = u32::MAX;
 /// are let go. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
 /// Frames that nobody else holds are chained through their own slots, as runs, so that there is no
-/// bound on how much one gather takes, and one flush does for all of it. Only folios that others
-/// hold as well need a record here, since the count may not be dropped before the flush: the other
-/// holder could then free the frames first.
+/// bound on how much one gather takes, and one flush does for all of it. Only frames that others
+/// hold as well need a record here, one for a run, however many folios it is: their counts may not
+/// be dropped before the flush, since the other holder could then free the frames first.
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
     pages: Option<PageSpan>,
     stride: Order,
     tables: bool,
+    /// The pages are too many to name.
+    space: bool,
     first: u32,
     last: u32,
-    /// Index of a folio's first frame, and how many of its pages were mapped here.
+    /// Index of a run's first frame, and how many frames were mapped here, once each.
     shared: [(u32, u32); SHARED_MAX],
     shared_len: usize,
+    /// No CPU has translations of the space any more.
+    unused: bool,
 }
 
 impl Gather {
@@ -51,16 +60,28 @@ impl Gather {
             pages: None,
             stride: Order::new(63),
             tables: false,
+            space: false,
             first: NONE,
             last: NONE,
             shared: [(0, 0); SHARED_MAX],
             shared_len: 0,
+            unused: false,
         }
+    }
+
+    /// Nothing taken yet, for a space that no CPU uses and whose translations have been flushed:
+    /// what is taken may be let go at once, and needs no other flush.
+    pub(crate) const fn unused() -> Self {
+        Self { unused: true, ..Self::new() }
     }
 
     /// Whether there is nothing to flush and nothing to free.
     pub fn is_empty(&self) -> bool {
-        self.pages.is_none() && !self.tables && self.first == NONE && self.shared_len == 0
+        self.pages.is_none()
+            && !self.tables
+            && !self.space
+            && self.first == NONE
+            && self.shared_len == 0
     }
 
     /// Whether it must be settled before it takes a mapping of a folio that others hold.
@@ -80,6 +101,18 @@ impl Gather {
         self.stride = self.stride.min(stride);
     }
 
+    /// Notes that all translations of the space are to be flushed.
+    #[inline]
+    pub(super) fn flush_space(&mut self) {
+        self.space = true;
+    }
+
+    /// Notes that `pages` are to be flushed, which are not translated by the same tables any more.
+    pub(super) fn flush_tables(&mut self, pages: PageSpan, stride: Order) {
+        self.flush(pages, stride);
+        self.tables = true;
+    }
+
     /// Takes the mapping of `frames`, all of one folio, whose entries are zero already.
     ///
     /// The caller has made sure that it is not full.
@@ -89,10 +122,18 @@ impl Gather {
         if Folios::new(meta).retire(folio, pages) {
             return self.dead(meta, folio.span());
         }
+        if self.unused {
+            if let Some(run) = Folios::new(meta).unmap(folio, pages) {
+                // The last other hold has gone since: the frames are in custody as any.
+                self.dead(meta, run.span());
+            }
+            return;
+        }
+        let start = meta.index(frames.start);
         match self.shared[..self.shared_len].last_mut() {
-            Some((last, count)) if *last == meta.index(folio.head) => *count += pages,
+            Some((first, count)) if first.checked_add(*count) == Some(start) => *count += pages,
             _ => {
-                self.shared[self.shared_len] = (meta.index(folio.head), pages);
+                self.shared[self.shared_len] = (start, pages);
                 self.shared_len += 1;
             }
         }
@@ -133,18 +174,17 @@ impl Gather {
 
     /// Flushes, then frees what was in custody. Holds no lock and is called with none held.
     pub fn settle<H: Hardware>(self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
-        let flushed = self.pages.is_some() || self.tables;
-        if flushed {
-            hw.flush(&Flush {
-                asid: target.asid,
-                root: target.root,
-                pages: self.pages,
-                stride: self.stride,
-                tables: self.tables,
-                cpus: target.cpus,
-            });
+        let mut settled = Settled::default();
+        if !self.unused && (self.pages.is_some() || self.tables || self.space) {
+            let Target { asid, root, cpus } = target;
+            let (stride, tables) = (self.stride, self.tables);
+            let pages = self.pages.filter(|_| !self.space);
+            let flush = Flush { asid, root, pages, stride, tables, cpus };
+            hw.flush(&flush);
+            settled.flushes = 1;
+            settled.invalidations = invalidations(&flush);
         }
-        Settled { flushes: flushed as u64, frames: self.release(phys, hw) }
+        Settled { frames: self.release(phys, hw), ..settled }
     }
 
     /// Frees what was in custody. The flush is over.
@@ -163,17 +203,28 @@ impl Gather {
             freed += span.count;
             phys.free(cpu, meta.mint(span, false));
         }
-        let folios = Folios::new(meta);
-        for &(head, pages) in &self.shared[..self.shared_len] {
-            let folio = folios.of(meta.frame(head));
-            if let Some(run) = folio.and_then(|folio| folios.unmap(folio, pages)) {
-                hw.freed(run.span());
-                freed += run.count();
-                phys.free(cpu, run);
-            }
+        for &(first, count) in &self.shared[..self.shared_len] {
+            freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
         }
         freed
     }
+}
+
+/// Ends one mapping of each of `frames`, folio by folio. How many became free.
+fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
+    let folios = Folios::new(phys.meta());
+    let (mut left, mut freed) = (frames, 0);
+    while let Some(folio) = folios.of(left.start).filter(|_| left.count > 0) {
+        let piece = folio.part_of(left);
+        if let Some(run) = folios.unmap(folio, piece.count as u32) {
+            hw.freed(run.span());
+            freed += run.count();
+            phys.free(hw.cpu(), run);
+        }
+        left = FrameSpan::new(piece.end(), left.count - piece.count);
+    }
+    debug_assert_eq!(left.count, 0, "what is mapped is a folio's until it is released");
+    freed
 }
 
 impl Default for Gather {
@@ -187,6 +238,8 @@ impl Default for Gather {
 pub struct Settled {
     /// Flushes asked of the hardware: 0 or 1.
     pub flushes: u64,
+    /// Blocks that the flush named.
+    pub invalidations: u64,
     /// Frames that became free.
     pub frames: u64,
 }

@@ -1,11 +1,10 @@
 //! One table, locked: the right to change its words.
 
-use core::marker::PhantomData;
-
 use quire_arch::{Arch, Level};
-use quire_hw::{Hardware, Profile};
+use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
+use super::{Tables, fold};
 use crate::phys::WordsLock;
 use crate::sync::Ordering;
 
@@ -13,16 +12,24 @@ use crate::sync::Ordering;
 /// changes words in it besides the holder (accessed and dirty flags of present leaves).
 #[must_use]
 pub struct Locked<'a, A, H> {
-    hw: &'a H,
+    pub(super) tables: Tables<'a, A, H>,
     lock: WordsLock<'a>,
     level: Level,
     base: Vpn,
-    arch: PhantomData<A>,
 }
 
+/// How many bits of a table's `counts` count the words that are not zero; those above count
+/// contiguous blocks.
+const PRESENT_BITS: u32 = 32;
+
 impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
-    pub(super) fn new(hw: &'a H, lock: WordsLock<'a>, level: Level, base: Vpn) -> Self {
-        Self { hw, lock, level, base, arch: PhantomData }
+    pub(super) fn new(
+        tables: Tables<'a, A, H>,
+        lock: WordsLock<'a>,
+        level: Level,
+        base: Vpn,
+    ) -> Self {
+        Self { tables, lock, level, base }
     }
 
     /// The table's frame.
@@ -56,79 +63,98 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.base.add((index as u64) << A::order(self.level).get())
     }
 
-    /// Word `index`.
+    /// Word `index`, as it would be outside of a contiguous block.
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
-        self.hw.load(self.lock.frame(), index)
+        fold::plain::<A>(self.raw(index), self.level, index)
+    }
+
+    /// Word `index` as it is.
+    #[inline]
+    pub(super) fn raw(&self, index: usize) -> u64 {
+        self.tables.hw.load(self.lock.frame(), index)
     }
 
     /// How many words from `index` on, ended by word `end` at the latest, are `first`,
     /// `first + step`, …
     #[inline]
     pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {
-        self.hw.count_run(self.lock.frame(), index, end - index, first, step)
+        self.tables.hw.count_run(self.lock.frame(), index, end - index, first, step)
     }
 
     /// How many of its words are not zero.
     #[inline]
     pub fn present(&self) -> u64 {
+        self.counts() & ((1 << PRESENT_BITS) - 1)
+    }
+
+    /// How many contiguous blocks it holds.
+    #[inline]
+    pub fn folded(&self) -> u64 {
+        self.counts() >> PRESENT_BITS
+    }
+
+    #[inline]
+    fn counts(&self) -> u64 {
         self.lock.slot().counts.load(Ordering::Relaxed)
     }
 
+    /// Notes that it has so many more, or fewer, words that are not zero, and contiguous blocks.
     #[inline]
-    fn set_present(&self, count: u64) {
-        debug_assert!(count <= A::entries(self.level) as u64);
-        self.lock.slot().counts.store(count, Ordering::Relaxed);
+    pub(super) fn add(&self, present: i64, folded: i64) {
+        let counts = self.counts().wrapping_add_signed(present + (folded << PRESENT_BITS));
+        debug_assert!(counts & ((1 << PRESENT_BITS) - 1) <= A::entries(self.level) as u64);
+        debug_assert!(counts >> PRESENT_BITS <= A::entries(self.level) as u64);
+        self.lock.slot().counts.store(counts, Ordering::Relaxed);
     }
 
-    /// Writes `count` words that were zero: `first`, `first + step`, …
+    /// Writes `count` words: `first`, `first + step`, … The caller keeps the counts, and sees to
+    /// it that the hardware cannot change what was there.
     #[inline]
-    pub(super) fn make(&self, index: usize, count: usize, first: u64, step: u64) {
-        debug_assert!((index..index + count).all(|at| self.word(at) == 0));
-        self.hw.fill(self.lock.words(), index, count, first, step);
-        self.set_present(self.present() + count as u64);
+    pub(super) fn fill(&self, index: usize, count: usize, first: u64, step: u64) {
+        self.tables.hw.fill(self.lock.words(), index, count, first, step);
     }
 
-    /// Zeroes `count` words, none of which was zero. What the hardware noted in them meanwhile is
-    /// lost with them.
-    #[inline]
-    pub(super) fn clear(&self, index: usize, count: usize) {
-        self.hw.fill(self.lock.words(), index, count, 0, 0);
-        self.set_present(self.present() - count as u64);
-    }
-
-    /// Overwrites `count` words that are not zero by others that are not, where the hardware
-    /// cannot change them meanwhile.
-    #[inline]
-    pub(super) fn rewrite(&self, index: usize, count: usize, first: u64, step: u64) {
-        self.hw.fill(self.lock.words(), index, count, first, step);
-    }
-
-    /// Changes word `index` from `current` to `new`, neither of them zero, unless the hardware
-    /// was faster.
+    /// Changes word `index` from `current` to `new`, unless the hardware was faster. The caller
+    /// keeps the counts.
     ///
     /// # Errors
     /// The word as it is now; nothing is written.
     #[inline]
     pub(super) fn exchange(&self, index: usize, current: u64, new: u64) -> Result<(), u64> {
-        debug_assert!(current != 0 && new != 0);
-        self.hw.compare_exchange(self.lock.words(), index, current, new)
+        self.tables.hw.compare_exchange(self.lock.words(), index, current, new)
     }
 
-    /// Zeroes word `index` if it still is `current`, which is not zero: the break of a
-    /// break-before-make.
-    ///
-    /// # Errors
-    /// The word as it is now; nothing is written.
-    pub(super) fn unmake(&self, index: usize, current: u64) -> Result<(), u64> {
-        self.hw.compare_exchange(self.lock.words(), index, current, 0)?;
-        self.set_present(self.present() - 1);
-        Ok(())
+    /// Writes one word where nothing was.
+    #[inline]
+    pub(super) fn make(&self, index: usize, word: u64) {
+        debug_assert_eq!(self.raw(index), 0);
+        self.fill(index, 1, word, 0);
+        self.add(1, 0);
     }
 
-    /// What the CPUs can do.
-    pub(super) fn profile(&self) -> Profile {
-        self.hw.profile()
+    /// Zeroes `count` words, none of which was zero; a contiguous block is among them whole or not
+    /// at all. What the hardware noted in them meanwhile is lost with them.
+    #[inline]
+    pub(super) fn clear(&self, index: usize, count: usize) {
+        let folded = self.folded_in(index, count);
+        self.fill(index, count, 0, 0);
+        self.add(-(count as i64), -(folded as i64));
+    }
+
+    /// Zeroes word `index`; what it was last, with all that the hardware noted. The caller keeps
+    /// the counts.
+    pub(super) fn swap_out(&self, index: usize) -> u64 {
+        let mut word = self.raw(index);
+        while let Err(now) = self.exchange(index, word, 0) {
+            word = now;
+        }
+        word
+    }
+
+    /// Makes this table the one for the pages from `base` on: it moves with all it maps.
+    pub(super) fn rebase(&self, base: Vpn) {
+        self.lock.slot().owner.store(base.get(), Ordering::Relaxed);
     }
 
     /// Takes this table, which is empty and out of its tree, out of use.

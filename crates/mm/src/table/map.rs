@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::walk::Step;
-use super::{Locked, Place, Tables, What};
+use super::{Locked, Marks, Place, Tables, What};
 
 /// Marks a leaf whose frames are not folios.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
@@ -32,7 +32,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             return Err(run);
         }
         let frame = self.adopt(run, lower, Self::base(page, lower));
-        locked.make(index, 1, A::table(frame), 0);
+        locked.make(index, A::table(frame));
         Ok(())
     }
 
@@ -80,6 +80,32 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         A::leaf_level(Order::new(aligned.min(longest.get())))
     }
 
+    /// Puts markers into all entries of the last level in `span`, none of which may be in use:
+    /// absent for the hardware, and not to be mapped over. `span` shrinks as for
+    /// [`map`](Self::map), and `marks` goes on with it.
+    ///
+    /// # Errors
+    /// As for [`map`](Self::map).
+    pub fn mark(
+        &self,
+        span: &mut PageSpan,
+        marks: &mut Marks,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<(), Lack> {
+        while !span.is_empty() {
+            self.reach_down(span.start, Level::LAST, spare)?;
+            let locked = self.lock_lowest(span.start, Level::LAST);
+            let (run, end) = locked.run_in(span.start, span.end.min(locked.reach().end));
+            if run.what != What::Absent {
+                return Err(Lack::Room(span.start));
+            }
+            locked.mark(run.index, run.count, *marks);
+            marks.first += if marks.ascending { run.count as u64 } else { 0 };
+            *span = PageSpan::new(end, span.end);
+        }
+        Ok(())
+    }
+
     /// Everything mapped in `span`, run by run, each with its pages: what a table says under its
     /// lock, one table after the other. Absent stretches are not told; of a leaf that reaches
     /// across an end of the span, what lies within is.
@@ -119,15 +145,25 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             What::Table(_) => return Ok(0),
             What::Leaf { .. } | What::Marker(_) => return Err(Lack::Room(self.page(index))),
         }
-        self.put(index, run.count, frame, attrs);
+        self.put_any(index, run.count, frame, attrs);
         Ok((run.count as u64) << block.get())
     }
 
-    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on.
+    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
+    /// belong to folios of order `each`.
     #[inline]
-    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
-        let level = self.level();
-        self.make(index, count, A::leaf(frame, level, attrs), A::step(level));
+    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
+        let folds = A::fold_order(self.level()).is_some_and(|block| each >= block);
+        self.put_piece(index, count, frame, attrs, folds);
+    }
+
+    /// Puts `marks` into `count` entries from `index` on, which are zero.
+    pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
+        let (first, step) = (A::marker(marks.first), marks.step::<A>());
+        let last = marks.first + if marks.ascending { count as u64 - 1 } else { 0 };
+        debug_assert_eq!(first.wrapping_add(step.wrapping_mul(count as u64 - 1)), A::marker(last));
+        self.fill(index, count, first, step);
+        self.add(count as i64, 0);
     }
 
     /// The run at `page`, and the page after it or `end`, whichever comes first.

@@ -29,6 +29,8 @@
 //! **Next room**: `space`.
 
 mod change;
+mod fold;
+mod fork;
 mod gather;
 mod lock;
 mod map;
@@ -43,10 +45,12 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use fold::plain;
+pub use fork::{ForkLack, Inherit};
 pub use gather::{Gather, Target};
 pub use lock::Locked;
 pub(crate) use map::FOREIGN;
 pub use map::Lack;
-pub use run::{Run, What};
+pub use run::{Marks, Run, What};
 pub use take::Took;
 pub use walk::{Place, Tables};

@@ -4,7 +4,7 @@ use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn};
 
-use super::Locked;
+use super::{Locked, fold};
 
 /// A maximal stretch of consecutive entries of one table that are in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,43 +22,83 @@ pub struct Run {
 pub enum What {
     /// Nothing there.
     Absent,
-    /// Blocks of consecutive frames with equal rights.
+    /// Blocks of consecutive frames with equal rights, in contiguous blocks or not.
     Leaf {
         /// The first frame.
         frame: Pfn,
-        /// Their rights; young and dirty if any of them is.
+        /// Their rights; young and dirty if any of them is, or its contiguous block.
         attrs: Attrs,
-        /// Whether all words are one arithmetic sequence, and the hardware cannot change them:
-        /// they are young already, and dirty or not writable.
+        /// Whether the hardware cannot change the words: they are young already, and dirty or not
+        /// writable.
         settled: bool,
     },
     /// A lower table; such a run has one entry.
     Table(Pfn),
-    /// A marker; such a run has one entry.
-    Marker(u64),
+    /// Markers with equal payloads, or each with the next one's: guards, say, or swap slots.
+    Marker(Marks),
 }
 
+/// The payloads of a run of markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// The first one's.
+    pub first: u64,
+    /// Whether each one's is the one before it and 1; otherwise all are equal.
+    pub ascending: bool,
+}
+
+impl Marks {
+    /// What to add to a marker's word for the next one's.
+    pub(super) fn step<A: Arch>(self) -> u64 {
+        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// What the word of payload `first + 1` has more than that of `first`, if there is such a payload.
+fn ascent<A: Arch>(first: u64) -> Option<u64> {
+    (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
+}
+
+/// Payloads are below this.
+const PAYLOADS: u64 = 1 << 56;
+
 /// What the hardware notes by itself, and a run therefore need not have in common.
-const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
+pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
+
+/// Whether the hardware has nothing more to note in a leaf.
+#[inline]
+pub(super) fn is_settled(attrs: Attrs) -> bool {
+    !attrs.intersects(Attrs::RIGHTS)
+        || attrs.contains(Attrs::YOUNG)
+            && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
+}
+
+/// Consecutive leaves whose words, as they are, form one arithmetic sequence. A run consists of
+/// such stretches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) index: usize,
+    pub(super) count: usize,
+    pub(super) raw: u64,
+    pub(super) step: u64,
+    /// Whether they are whole contiguous blocks.
+    pub(super) folded: bool,
+}
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The run that begins at entry `index`, ended by entry `end` (exclusive) at the latest.
     pub fn run(&self, index: usize, end: usize) -> Run {
-        let word = self.word(index);
+        let raw = self.raw(index);
+        let word = fold::plain::<A>(raw, self.level(), index);
         let (count, what) = match A::decode(word, self.level()) {
-            Entry::Absent => (self.absent(index, end), What::Absent),
-            Entry::Leaf { frame, attrs } => self.leaves(index, end, word, frame, attrs),
+            Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
+            Entry::Leaf { frame, attrs } => self.leaves(index, end, raw, frame, attrs),
             Entry::Table(frame) => (1, What::Table(frame)),
-            Entry::Marker(payload) => (1, What::Marker(payload)),
+            Entry::Marker(payload) => self.marks(index, end, raw, payload),
             // Nothing this library writes; the examiner of a hosted machine reports it.
-            Entry::Malformed => (1, What::Marker(0)),
+            Entry::Malformed => (1, What::Marker(Marks { first: 0, ascending: false })),
         };
         Run { index, count, what }
-    }
-
-    #[inline]
-    fn absent(&self, index: usize, end: usize) -> usize {
-        self.count_run(index, end, 0, 0)
     }
 
     #[inline]
@@ -66,33 +106,86 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         &self,
         index: usize,
         end: usize,
-        first: u64,
+        raw: u64,
         frame: Pfn,
         mut attrs: Attrs,
     ) -> (usize, What) {
         let level = self.level();
-        let step = A::step(level);
         let pages = A::order(level).pages();
         let fixed = attrs.difference(NOTED);
-        let mut exact = true;
-        let mut count = 1 + self.count_run(index + 1, end, first.wrapping_add(step), step);
-        // From here on the words differ in what the hardware notes, if the run goes on at all.
+        let mut settled = is_settled(attrs);
+        let mut count = self.stretch(index, end, raw).count;
+        // From here on the words differ in what the hardware notes, or in whether they are folded,
+        // if the run goes on at all.
         while index + count < end {
+            let at = index + count;
+            let raw = self.raw(at);
             let next = frame.add(pages * count as u64);
-            match A::decode(self.word(index + count), level) {
+            match A::decode(fold::plain::<A>(raw, level, at), level) {
                 Entry::Leaf { frame, attrs: also }
                     if frame == next && also.difference(NOTED) == fixed =>
                 {
                     attrs |= also;
+                    settled &= is_settled(also);
                 }
                 _ => break,
             }
-            exact = false;
-            count += 1;
+            count += self.stretch(at, end, raw).count;
         }
-        let quiet = attrs.contains(Attrs::YOUNG)
-            && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE));
-        (count, What::Leaf { frame, attrs, settled: exact && quiet })
+        if self.folded() > 0 {
+            attrs |= self.noted_around(index, index + count);
+        }
+        (count, What::Leaf { frame, attrs, settled })
+    }
+
+    fn marks(&self, index: usize, end: usize, raw: u64, first: u64) -> (usize, What) {
+        let equal = self.count_run(index, end, raw, 0);
+        let ascending = match ascent::<A>(first) {
+            Some(step) if equal == 1 => self.count_run(index, end, raw, step),
+            _ => 1,
+        };
+        (equal.max(ascending), What::Marker(Marks { first, ascending: ascending > 1 }))
+    }
+
+    /// The stretch that begins at entry `index`, a leaf whose word is `raw`, and ends at entry
+    /// `end` at the latest.
+    #[inline]
+    pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
+        let level = self.level();
+        let folded = A::is_folded(raw, level);
+        let (mut step, mut limit) = (A::step(level), end);
+        if folded && A::fold_step(level) != step {
+            step = A::fold_step(level);
+            limit = end.min((index | (self.width() - 1)) + 1);
+        }
+        let count = 1 + self.count_run(index + 1, limit, raw.wrapping_add(step), step);
+        Stretch { index, count, raw, step, folded }
+    }
+
+    /// What the hardware noted in entries that lie outside of `start..end`, in contiguous blocks
+    /// that reach in: it may note an access to one page of a block in the word of any.
+    fn noted_around(&self, start: usize, end: usize) -> Attrs {
+        let mut noted = Attrs::empty();
+        for (edge, inside) in [(start, start), (end, end.wrapping_sub(1))] {
+            if edge & (self.width() - 1) != 0 && A::is_folded(self.raw(inside), self.level()) {
+                noted |= self.gathered(self.block_at(inside));
+            }
+        }
+        noted
+    }
+
+    /// What is noted in any of the words of the block that begins at entry `first`.
+    pub(super) fn gathered(&self, first: usize) -> Attrs {
+        let entries = first..first + self.width();
+        entries.fold(Attrs::empty(), |all, index| all | self.noted_in(self.raw(index), index))
+    }
+
+    /// What is noted in `raw`, a word of entry `index`.
+    pub(super) fn noted_in(&self, raw: u64, index: usize) -> Attrs {
+        match A::decode(fold::plain::<A>(raw, self.level(), index), self.level()) {
+            Entry::Leaf { attrs, .. } => attrs.intersection(NOTED),
+            _ => Attrs::empty(),
+        }
     }
 
     /// The pages of a run.

@@ -1,19 +1,29 @@
-//! Moving leaves to other pages (`mremap`): words are moved, memory is not.
+//! Moving what is mapped to other pages (`mremap`): words are moved, memory is not; and where both
+//! places allow it, not even words, but whole tables.
 //!
 //! In two passes, so that the second cannot fail: [`pave`](Tables::pave) makes the tables at the
 //! new place and splits leaves that are aligned there less than here; [`shift`](Tables::shift)
-//! moves run after run. The caller keeps faults out of both places meanwhile.
+//! moves piece after piece. The caller keeps faults out of both places meanwhile.
 
-use quire_arch::{Arch, Entry, Level};
+use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, PageSpan, Pfn, Vpn};
 
-use super::gather::Target;
+use super::run::is_settled;
 use super::walk::Step;
 use super::{Gather, Lack, Locked, Run, Tables, What};
+use crate::stats::Event;
+
+/// What moves in one step.
+enum Piece {
+    /// All that the entry of this level at these pages leads to.
+    Table(PageSpan, Level),
+    /// A run of entries of one table of this level.
+    Entries(PageSpan, Level),
+}
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Makes everything ready to [`shift`](Self::shift) the leaves of `from` to `to`: nothing a
+    /// Makes everything ready to [`shift`](Self::shift) what is mapped in `from` to `to`: nothing a
     /// program could see changes.
     ///
     /// # Errors
@@ -24,55 +34,120 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         from: PageSpan,
         to: Vpn,
         spare: &mut Option<FrameRun>,
-        target: Target<'_>,
         gather: &mut Gather,
     ) -> Result<(), Lack> {
         let mut at = from.start;
-        while let Some((pages, level)) = self.next_leaves(PageSpan::new(at, from.end)) {
-            let new = to.add(pages.start.offset_from(from.start));
-            let aligned = Order::new(new.get().trailing_zeros().min(63) as u8);
-            if aligned < A::order(level) {
-                self.isolate(pages.start.add(aligned.pages()), spare, target, gather)?;
-                at = pages.start;
-                continue;
+        while let Some(piece) = self.next_piece(PageSpan::new(at, from.end), from.start, to) {
+            match piece {
+                Piece::Table(pages, upper) => {
+                    self.reach_down(moved(pages.start, from.start, to), upper, spare)?;
+                    at = pages.end;
+                }
+                Piece::Entries(pages, level) => {
+                    let new = moved(pages.start, from.start, to);
+                    let aligned = Order::new(new.get().trailing_zeros().min(63) as u8);
+                    if aligned < A::order(level) {
+                        self.isolate(pages.start.add(aligned.pages()), spare, gather)?;
+                        at = pages.start;
+                        continue;
+                    }
+                    self.reach_down(new, level, spare)?;
+                    at = pages.start.add(Self::within(pages, new, level));
+                }
             }
-            let reach = Self::reach(new, level);
-            let count = pages.count().min(reach.end.offset_from(new));
-            self.reach_down(new, level, spare)?;
-            at = pages.start.add(count);
         }
         Ok(())
     }
 
-    /// Moves the leaves of `from` to as many pages from `to` on, which [`pave`](Self::pave) has
-    /// made ready. The old translations are to be flushed with `gather`. How many entries moved.
+    /// Moves what is mapped in `from` to as many pages from `to` on, which [`pave`](Self::pave) has
+    /// made ready. The old translations are to be flushed with `gather`. How many entries moved,
+    /// each table that moved whole being one.
     pub fn shift(&self, from: PageSpan, to: Vpn, gather: &mut Gather) -> u64 {
         let mut at = from.start;
-        let mut moved = 0;
-        while let Some((pages, level)) = self.next_leaves(PageSpan::new(at, from.end)) {
-            let new = to.add(pages.start.offset_from(from.start));
-            let reach = Self::reach(new, level);
-            let count = pages.count().min(reach.end.offset_from(new));
-            let part = PageSpan::new(pages.start, pages.start.add(count));
-            moved += self.shift_part(part, new, level);
-            gather.flush(part, A::order(level));
-            at = part.end;
+        let mut entries = 0;
+        while let Some(piece) = self.next_piece(PageSpan::new(at, from.end), from.start, to) {
+            match piece {
+                Piece::Table(pages, upper) => {
+                    self.shift_table(pages, moved(pages.start, from.start, to), upper, gather);
+                    gather.flush_tables(pages, Order::ZERO);
+                    entries += 1;
+                    at = pages.end;
+                }
+                Piece::Entries(pages, level) => {
+                    let new = moved(pages.start, from.start, to);
+                    at = pages.start.add(Self::within(pages, new, level));
+                    let part = PageSpan::new(pages.start, at);
+                    entries += self.shift_part(part, new, level);
+                    gather.flush(part, A::order(level));
+                }
+            }
         }
-        moved
+        entries
     }
 
-    /// The first run of leaves in `span`, with its level.
-    fn next_leaves(&self, span: PageSpan) -> Option<(PageSpan, Level)> {
+    /// How many of `pages` one table of `level` at `new` translates.
+    fn within(pages: PageSpan, new: Vpn, level: Level) -> u64 {
+        pages.count().min(Self::reach(new, level).end.offset_from(new))
+    }
+
+    /// The first thing in `span` that is to be moved, when `from` goes to `to`.
+    fn next_piece(&self, span: PageSpan, from: Vpn, to: Vpn) -> Option<Piece> {
+        // How far both places count alike: a table moves whole if that covers its reach.
+        let alike = from.get() ^ to.get();
+        let alike = Order::new(alike.trailing_zeros().min(63) as u8);
+        let table = A::order(Level::LAST.parent());
+        let mut at = span.start;
+        while at < span.end {
+            if alike < table {
+                return self.next_entries(PageSpan::new(at, span.end));
+            }
+            let place = self.walk(at, Level::LAST.parent());
+            let block = PageSpan::block(at, A::order(place.level));
+            match A::decode(place.word, place.level) {
+                Entry::Absent => at = block.end,
+                Entry::Table(_) if block.start == at && block.end <= span.end => {
+                    return Some(self.highest_table(block, span.end, alike));
+                }
+                _ => {
+                    let part = PageSpan::new(at, block.end.min(span.end));
+                    if let Some(entries) = self.next_entries(part) {
+                        return Some(entries);
+                    }
+                    at = block.end;
+                }
+            }
+        }
+        None
+    }
+
+    /// The highest entry that leads to the table behind `block` and to nothing outside of the
+    /// move. The root's entries stay: what is in them may be another's.
+    fn highest_table(&self, block: PageSpan, end: Vpn, alike: Order) -> Piece {
+        let mut best = (block, Level::LAST.parent());
+        while best.1.parent() != A::ROOT {
+            let upper = best.1.parent();
+            let wider = PageSpan::block(block.start, A::order(upper));
+            if wider.start != block.start || wider.end > end || alike < A::order(upper) {
+                break;
+            }
+            best = (wider, upper);
+        }
+        Piece::Table(best.0, best.1)
+    }
+
+    /// The first run in `span` that is not absent, with its table's level.
+    fn next_entries(&self, span: PageSpan) -> Option<Piece> {
         self.each(span, |locked, part| {
             let mut at = part.start;
             while at < part.end {
                 let (run, end) = locked.run_in(at, part.end);
                 match run.what {
                     What::Table(_) => return Step::To(at),
-                    What::Leaf { .. } => {
-                        return Step::Stop((PageSpan::new(at, end), locked.level()));
+                    What::Leaf { .. } | What::Marker(_) => {
+                        let pages = PageSpan::new(at, end);
+                        return Step::Stop(Piece::Entries(pages, locked.level()));
                     }
-                    What::Absent | What::Marker(_) => at = end,
+                    What::Absent => at = end,
                 }
             }
             Step::To(at)
@@ -80,7 +155,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Makes the tables down to `level` that translate `page`.
-    fn reach_down(
+    pub(super) fn reach_down(
         &self,
         page: Vpn,
         level: Level,
@@ -99,35 +174,99 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
-    /// Moves leaves of one table to another (or the same), both locked, the one that translates
-    /// the lower pages first.
-    fn shift_part(&self, pages: PageSpan, new: Vpn, level: Level) -> u64 {
+    /// Locks the tables of `level` that translate `one` and `other`, the one for the lower pages
+    /// first; the second is `None` where both are the same.
+    #[allow(clippy::type_complexity, reason = "a pair of tables, the second optional")]
+    pub(super) fn lock_both(
+        &self,
+        one: Vpn,
+        other: Vpn,
+        level: Level,
+    ) -> (Locked<'_, A, H>, Option<Locked<'_, A, H>>) {
         loop {
-            let (old_at, new_at) = (self.walk(pages.start, level), self.walk(new, level));
-            let same = old_at.frame == new_at.frame;
-            let lock_old = || self.lock(old_at.frame, old_at.level, pages.start);
-            let lock_new = || self.lock(new_at.frame, new_at.level, new);
-            let (old, target) = match (same, pages.start < new) {
-                (true, _) => (lock_old(), None),
-                (false, true) => {
-                    let old = lock_old();
-                    (old, lock_new())
+            let (at, to) = (self.walk(one, level), self.walk(other, level));
+            let lock_one = || self.lock(at.frame, at.level, one);
+            let lock_other = || self.lock(to.frame, to.level, other);
+            if at.level != level || to.level != level {
+                continue;
+            }
+            if at.frame == to.frame {
+                if let Some(locked) = lock_one() {
+                    return (locked, None);
                 }
-                (false, false) => {
-                    let target = lock_new();
-                    (lock_old(), target)
-                }
+                continue;
+            }
+            let locked = if one < other {
+                let first = lock_one();
+                (first, lock_other())
+            } else {
+                let first = lock_other();
+                (lock_one(), first)
             };
-            let Some(old) = old else { continue };
-            if same || target.is_some() {
-                return old.hand_over(pages, target.as_ref().unwrap_or(&old), new);
+            if let (Some(old), Some(new)) = locked {
+                return (old, Some(new));
             }
         }
     }
+
+    /// Moves entries of one table to another (or the same).
+    fn shift_part(&self, pages: PageSpan, new: Vpn, level: Level) -> u64 {
+        let (old, target) = self.lock_both(pages.start, new, level);
+        old.hand_over(pages, target.as_ref().unwrap_or(&old), new)
+    }
+
+    /// Moves the table that the entry of `upper` at `pages` leads to, with all it maps.
+    ///
+    /// Where a table stands at the new place, it is empty: a fault that was planned before the
+    /// place became free has left it there.
+    fn shift_table(&self, pages: PageSpan, new: Vpn, upper: Level, gather: &mut Gather) {
+        loop {
+            let (old, target) = self.lock_both(pages.start, new, upper);
+            let to = target.as_ref().unwrap_or(&old);
+            let word = old.word(old.index(pages.start));
+            let (Entry::Table(frame), Some(level)) = (A::decode(word, upper), upper.child()) else {
+                return;
+            };
+            if to.word(to.index(new)) != 0 {
+                drop((old, target));
+                let there = PageSpan::block(new, A::order(upper));
+                self.prune(there, there, gather);
+                continue;
+            }
+            let Some(table) = self.lock(frame, level, pages.start) else { continue };
+            old.clear(old.index(pages.start), 1);
+            self.rebase(&table, new);
+            to.make(to.index(new), word);
+            return self.count(Event::TableMoved, 1);
+        }
+    }
+
+    /// Records that `table`, which no entry leads to, and all tables below it, translate the
+    /// pages from `base` on. Calls itself once a level.
+    fn rebase(&self, table: &Locked<'_, A, H>, base: Vpn) {
+        let entries = if table.level().is_last() { 0 } else { A::entries(table.level()) };
+        for index in 0..entries {
+            let (Entry::Table(frame), Some(level)) =
+                (A::decode(table.word(index), table.level()), table.level().child())
+            else {
+                continue;
+            };
+            if let Some(lower) = self.lock(frame, level, table.page(index)) {
+                let offset = table.page(index).offset_from(table.page(0));
+                self.rebase(&lower, base.add(offset));
+            }
+        }
+        table.rebase(base);
+    }
+}
+
+/// Where `page` goes when `from` goes to `to`.
+fn moved(page: Vpn, from: Vpn, to: Vpn) -> Vpn {
+    to.add(page.offset_from(from))
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Moves the leaves of `pages`, runs of this table, to `new` in `target`. What the hardware
+    /// Moves the entries of `pages`, runs of this table, to `new` in `target`. What the hardware
     /// notes in them until they are gone moves with them.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn) -> u64 {
         let mut at = pages.start;
@@ -135,29 +274,49 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         while at < pages.end {
             let (run, end) = self.run_in(at, pages.end);
             let index = target.index(new.add(at.offset_from(pages.start)));
-            if let What::Leaf { frame, attrs, settled } = run.what {
-                if settled {
-                    self.clear(run.index, run.count);
-                    target.put(index, run.count, frame, attrs);
-                } else {
-                    self.hand_over_each(&run, target, index);
+            match run.what {
+                What::Leaf { frame, .. } => {
+                    self.part(run.index, run.count);
+                    self.hand_over_run(&run, target, index, frame);
                 }
-                moved += run.count as u64;
+                What::Marker(marks) => {
+                    self.clear(run.index, run.count);
+                    target.mark(index, run.count, marks);
+                }
+                What::Absent | What::Table(_) => {}
             }
+            moved += if run.what == What::Absent { 0 } else { run.count as u64 };
             at = end;
         }
         moved
     }
 
-    fn hand_over_each(&self, run: &Run, target: &Self, index: usize) {
-        for offset in 0..run.count {
-            let mut word = self.word(run.index + offset);
-            while let Err(now) = self.unmake(run.index + offset, word) {
-                word = now;
-            }
-            if let Entry::Leaf { frame, attrs } = A::decode(word, self.level()) {
-                target.put(index + offset, 1, frame, attrs);
-            }
+    /// Moves one run, stretch by stretch.
+    fn hand_over_run(&self, run: &Run, target: &Self, index: usize, frame: Pfn) {
+        let end = run.index + run.count;
+        let mut at = run.index;
+        while at < end {
+            let stretch = self.stretch(at, end, self.raw(at));
+            let to = index + (at - run.index);
+            let frame = frame.add(((at - run.index) as u64) << A::order(self.level()).get());
+            let Some((_, attrs)) = self.leaf_at(at) else { return };
+            let noted = if is_settled(attrs) {
+                self.clear(at, stretch.count);
+                Attrs::empty()
+            } else {
+                self.take_noted(at, stretch.count)
+            };
+            target.put_any(to, stretch.count, frame, attrs | noted);
+            at += stretch.count;
         }
+    }
+
+    /// Zeroes leaves that the hardware may still change; what it had noted in any of them.
+    fn take_noted(&self, index: usize, count: usize) -> Attrs {
+        let folded = self.folded_in(index, count);
+        let noted = (index..index + count)
+            .fold(Attrs::empty(), |noted, at| noted | self.noted_in(self.swap_out(at), at));
+        self.add(-(count as i64), -(folded as i64));
+        noted
     }
 }

@@ -1,11 +1,11 @@
 //! Splitting a large leaf into a table of smaller ones.
 
 use quire_arch::{Arch, Entry, Level, Transition};
-use quire_hw::{Flush, FrameRun, Hardware, Transitions};
+use quire_hw::{FrameRun, Hardware};
 use quire_units::{PageSpan, Pfn, Vpn};
 
-use super::gather::Target;
 use super::{Gather, Lack, Locked, Tables};
+use crate::limits::ORDER_MAX;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Makes sure that no leaf reaches across the boundary before `page`, splitting what does.
@@ -19,7 +19,6 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         &self,
         page: Vpn,
         spare: &mut Option<FrameRun>,
-        target: Target<'_>,
         gather: &mut Gather,
     ) -> Result<u64, Lack> {
         let mut splits = 0;
@@ -35,7 +34,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 *spare = Some(run);
                 continue;
             };
-            match self.split(&locked, page, lower, run, target) {
+            match self.split(&locked, page, lower, run) {
                 Ok(()) => {
                     gather.flush(block, A::order(place.level));
                     splits += 1;
@@ -53,52 +52,44 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         page: Vpn,
         lower: Level,
         run: FrameRun,
-        target: Target<'_>,
     ) -> Result<(), FrameRun> {
         let index = locked.index(page);
-        let mut old = locked.word(index);
+        locked.part(index, 1);
+        let mut old = locked.raw(index);
         if !matches!(A::decode(old, locked.level()), Entry::Leaf { .. }) {
             return Err(run);
         }
         let table = self.adopt(run, lower, Self::base(page, lower));
         let new = A::table(table);
-        let relaxed = self.hw.profile().transitions == Transitions::BbmLevel2;
-        let broken =
-            A::transition(old, new, locked.level(), relaxed) == Transition::BreakBeforeMake;
+        let demand = A::transition(old, new, locked.level(), self.is_relaxed());
+        let breaks = demand == Transition::BreakBeforeMake;
         loop {
             // The hardware may note an access in the old leaf until it is gone; what is written
             // into the new table is what the old leaf said last.
-            self.fill_split(table, old, lower, locked);
-            let swapped =
-                if broken { locked.unmake(index, old) } else { locked.exchange(index, old, new) };
-            match swapped {
+            self.fill_split(table, old, page, locked);
+            match locked.exchange(index, old, if breaks { 0 } else { new }) {
                 Ok(()) => break,
                 Err(now) => old = now,
             }
         }
-        if broken {
+        if breaks {
             let block = A::order(locked.level());
-            self.hw.flush(&Flush {
-                asid: target.asid,
-                root: target.root,
-                pages: Some(PageSpan::block(page, block)),
-                stride: block,
-                tables: false,
-                cpus: target.cpus,
-            });
-            locked.make(index, 1, new, 0);
+            self.flush(PageSpan::block(page, block), block);
+            locked.fill(index, 1, new, 0);
         }
         Ok(())
     }
 
     /// Fills `table`, which nobody else knows yet, with what the leaf `old` of the level above
-    /// says.
-    fn fill_split(&self, table: Pfn, old: u64, lower: Level, upper: &Locked<'_, A, H>) {
+    /// says. Such a leaf maps one folio, so that all blocks of the table may be folded.
+    fn fill_split(&self, table: Pfn, old: u64, page: Vpn, upper: &Locked<'_, A, H>) {
         let Entry::Leaf { frame, attrs } = A::decode(old, upper.level()) else { return };
-        let Some(words) = self.meta.lock(table).and_then(|lock| lock.words()) else { return };
+        let Some(lower) = upper.level().child() else { return };
+        let Some(locked) = self.lock(table, lower, page) else { return };
         let count = A::entries(lower);
-        let step = A::step(lower);
-        self.hw.fill(words.words(), 0, count, A::leaf(frame, lower, attrs), step);
-        words.slot().counts.store(count as u64, crate::sync::Ordering::Relaxed);
+        if locked.present() > 0 {
+            locked.clear(0, count);
+        }
+        locked.put(0, count, frame, attrs, ORDER_MAX);
     }
 }

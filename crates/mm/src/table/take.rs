@@ -61,6 +61,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         took.straddles = true;
                         return Step::Stop(at);
                     }
+                    locked.part(run.index, run.count);
                     let taken = if attrs.contains(FOREIGN) {
                         locked.clear(run.index, run.count);
                         pages.count()
@@ -157,7 +158,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 
     /// Ends the tree, which is empty: no CPU uses it any more. Its root goes into `gather`.
     pub fn fell(self, gather: &mut Gather) {
-        if let Some(locked) = self.lock(self.root, A::ROOT, Vpn::new(0)) {
+        if let Some(locked) = self.lock(self.root(), A::ROOT, Vpn::new(0)) {
             debug_assert_eq!(locked.present(), 0);
             let lock = locked.into_stray();
             gather.table(self.meta, lock.frame());

@@ -8,7 +8,7 @@ use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, Prot, Vpn};
 
-use super::{Gather, Lack, Tables, Target, What};
+use super::{Gather, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::{CpuCache, Phys, Slot};
 use crate::sync::Ordering;
@@ -62,7 +62,7 @@ fn map(tables: Tree<'_, '_>, phys: &Phys<'_>, page: Vpn, folio: Folio, run: Opti
     }
     let locked = tables.lock_lowest(page, Level::LAST);
     let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG | Attrs::DIRTY;
-    locked.put(locked.index(page), folio.order.pages() as usize, folio.head, attrs);
+    locked.put(locked.index(page), folio.order.pages() as usize, folio.head, attrs, folio.order);
 }
 
 fn folio(phys: &Phys<'_>, order: u8) -> (Folio, FrameRun) {
@@ -102,7 +102,11 @@ fn i6_a_folio_of_two_trees_is_free_when_both_have_flushed() {
         one.take(span, &mut first);
         other.take(span, &mut second);
         let counts = Folios::new(phys.meta()).counts(folio);
-        assert_eq!(counts, Counts { refs: 0, mapped: 32 }, "both mappings count until flushed");
+        assert_eq!(
+            counts,
+            Counts { refs: 0, pins: 0, mapped: 32 },
+            "both mappings count until flushed"
+        );
         assert_eq!(settle(machine, phys, other, second), 0);
         assert_eq!(settle(machine, phys, one, first), 16);
         fell(machine, phys, one);
@@ -127,20 +131,24 @@ fn i6_a_folio_unmapped_in_parts_is_free_with_the_last() {
     });
 }
 
-#[test]
-fn i6_a_full_gather_stops_and_the_next_goes_on() {
+/// Maps 100 folios of one page that others hold as well, their frames ascending or descending,
+/// takes them out again, and tells how many gathers that took.
+fn gathers_of_shared(descending: bool) -> usize {
+    let mut rounds = 0;
     with(|machine, phys| {
         let tables = tree(machine, phys);
         deepen(machine, phys, tables, Vpn::new(0));
-        let folios: Vec<Folio> = (0..100)
-            .map(|page| {
-                let (folio, run) = folio(phys, 0);
-                map(tables, phys, Vpn::new(page), folio, Some(run));
-                Folios::new(phys.meta()).get(folio);
-                folio
-            })
-            .collect();
-        let (mut left, mut rounds) = (PageSpan::new(Vpn::new(0), Vpn::new(100)), 0);
+        let (block, run) = folio(phys, 7);
+        Folios::new(phys.meta()).adopt_mapped(run, Order::ZERO);
+        for page in 0..128 {
+            let frame = if descending { 127 - page } else { page };
+            let one = Folio { head: block.head.add(frame), order: Order::ZERO };
+            Folios::new(phys.meta()).get(one);
+            let locked = tables.lock_lowest(Vpn::new(page), Level::LAST);
+            let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG;
+            locked.put(page as usize, 1, one.head, attrs, Order::ZERO);
+        }
+        let mut left = PageSpan::new(Vpn::new(0), Vpn::new(128));
         while !left.is_empty() {
             let mut gather = Gather::new();
             let took = tables.take(left, &mut gather);
@@ -149,12 +157,73 @@ fn i6_a_full_gather_stops_and_the_next_goes_on() {
             assert_eq!(settle(machine, phys, tables, gather), 0, "others hold them");
             rounds += 1;
         }
-        assert!(rounds > 1, "so many shared folios fill a gather");
-        for folio in folios {
-            let run = Folios::new(phys.meta()).put(folio).expect("the last hold");
+        for frame in 0..128 {
+            let one = Folio { head: block.head.add(frame), order: Order::ZERO };
+            let run = Folios::new(phys.meta()).put(one).expect("the last hold");
             phys.free(CPU, run);
         }
         fell(machine, phys, tables);
+    });
+    rounds
+}
+
+#[test]
+fn i6_a_full_gather_stops_and_the_next_goes_on() {
+    assert!(gathers_of_shared(true) > 1, "so many shared runs fill a gather");
+}
+
+#[test]
+fn i6_a_run_of_shared_folios_is_one_entry_of_a_gather() {
+    assert_eq!(gathers_of_shared(false), 1);
+}
+
+#[test]
+fn c3_markers_are_forked_and_moved_by_runs() {
+    with(|machine, phys| {
+        let (tables, child) = (tree(machine, phys), tree(machine, phys));
+        let marks = [Marks { first: 7, ascending: true }, Marks { first: 7, ascending: false }];
+        let spans = [(10, 300), (300, 700)].map(|(a, b)| PageSpan::new(Vpn::new(a), Vpn::new(b)));
+        for (mut span, mut marks) in spans.into_iter().zip(marks) {
+            let mut spare = None;
+            while tables.mark(&mut span, &mut marks, &mut spare) == Err(Lack::Table) {
+                spare = Some(frame(machine, phys));
+            }
+        }
+        let heard = |tables: Tree<'_, '_>| {
+            let mut heard = Vec::new();
+            tables.tell(ALL, |pages, _, what| {
+                let What::Marker(marks) = what else { panic!("{what:?}") };
+                heard.push((pages.start.get(), pages.count(), marks));
+            });
+            heard
+        };
+        let told = [(10, 290, marks[0]), (300, 212, marks[1]), (512, 188, marks[1])];
+        assert_eq!(heard(tables), told, "a run ends with its table");
+
+        let (mut span, mut spare, mut done) = (ALL, None, 0);
+        let mut gather = Gather::new();
+        let how = Inherit::Private;
+        while tables.fork(&child, &mut span, how, &mut spare, &mut gather, &mut done).is_err() {
+            spare = Some(frame(machine, phys));
+        }
+        assert_eq!((heard(child), done), (told.to_vec(), 690));
+        assert!(gather.is_empty(), "no CPU can hold a translation of a marker");
+
+        let from = PageSpan::new(Vpn::new(0), Vpn::new(1024));
+        while tables.pave(from, Vpn::new(5000), &mut spare, &mut gather).is_err() {
+            spare = Some(frame(machine, phys));
+        }
+        tables.shift(from, Vpn::new(5000), &mut gather);
+        settle(machine, phys, tables, gather);
+        let moved = [(5010, 110, 7, true), (5120, 180, 117, true), (5300, 332, 7, false)];
+        let moved =
+            moved.map(|(page, count, first, ascending)| (page, count, Marks { first, ascending }));
+        assert_eq!(heard(tables)[..3], moved);
+        if let Some(run) = spare {
+            phys.free(CPU, run);
+        }
+        fell(machine, phys, tables);
+        fell(machine, phys, child);
     });
 }
 

@@ -3,18 +3,25 @@
 use core::marker::PhantomData;
 
 use quire_arch::{Arch, Entry, Level};
-use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_hw::{Flush, FrameRun, Hardware, Transitions};
+use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 
-use super::Locked;
+use super::gather::{Target, invalidations};
+use super::{Gather, Locked, fold};
 use crate::phys::{Kind, Meta};
-use crate::sync::Ordering;
+use crate::stats::{Counters, Event};
+use crate::sync::{Ordering, fence};
+
+/// The CPUs that use a tree which nobody was told of.
+static NOBODY: CpuSet = CpuSet::new();
 
 /// One tree of page tables: a view that is cheap to make and to copy.
 pub struct Tables<'a, A, H> {
     pub(super) hw: &'a H,
     pub(super) meta: Meta<'a>,
-    pub(super) root: Pfn,
+    /// Who may hold its translations, for the flush in the middle of a break-before-make.
+    pub(super) target: Target<'a>,
+    counters: &'a [Counters],
     arch: PhantomData<A>,
 }
 
@@ -33,21 +40,23 @@ pub struct Place {
     pub frame: Pfn,
     /// Its level.
     pub level: Level,
-    /// The word found in it.
+    /// The word found in it, as it would be outside of a contiguous block.
     pub word: u64,
 }
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
-    /// The tree under `root`, which [`found`](Self::found) has made.
+    /// The tree under the root of `target`, which [`found`](Self::found) has made. What is done to
+    /// it is counted in the CPU's own of `counters`, if it has one.
     #[inline]
-    pub(crate) fn new(hw: &'a H, meta: Meta<'a>, root: Pfn) -> Self {
-        Self { hw, meta, root, arch: PhantomData }
+    pub fn new(hw: &'a H, meta: Meta<'a>, counters: &'a [Counters], target: Target<'a>) -> Self {
+        Self { hw, meta, target, counters, arch: PhantomData }
     }
 
-    /// Makes the one frame of `run` the root of a new tree. Its words are zero, but for those
-    /// beyond the user half of the address space, which belong to the embedder.
+    /// Makes the one frame of `run` the root of a new tree, which no CPU uses. Its words are zero,
+    /// but for those beyond the user half of the address space, which belong to the embedder.
     pub fn found(hw: &'a H, meta: Meta<'a>, run: FrameRun) -> Self {
-        let tables = Self::new(hw, meta, run.start());
+        let target = Target { asid: Asid::default(), root: run.start(), cpus: &NOBODY };
+        let tables = Self::new(hw, meta, &[], target);
         tables.adopt(run, A::ROOT, Vpn::new(0));
         tables
     }
@@ -55,14 +64,61 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// The frame of the top-level table.
     #[inline]
     pub fn root(&self) -> Pfn {
-        self.root
+        self.target.root
+    }
+
+    /// Counts for the CPU that runs this.
+    #[inline]
+    pub(super) fn count(&self, event: Event, count: u64) {
+        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+            own.add(event, count);
+        }
+    }
+
+    /// Whether live entries may change size and contiguity without a break-before-make.
+    #[inline]
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.hw.profile().transitions == Transitions::BbmLevel2
+    }
+
+    /// Drops the translations of `pages`, mapped by blocks of `stride`, at once, if any CPU may
+    /// have them: the tree of a child that is being made has no users. For the middle of
+    /// a break-before-make, the only moment at which a flush is asked for under a lock.
+    pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
+        let Target { asid, root, cpus } = self.target;
+        // The change first, then the question who uses the tree: a CPU that begins to do so after
+        // the answer sees the change.
+        fence(Ordering::SeqCst);
+        if cpus.is_empty() {
+            return;
+        }
+        let pages = Some(pages);
+        let flush = Flush { asid, root, pages, stride, tables: false, cpus };
+        self.hw.flush(&flush);
+        self.count(Event::Break, 1);
+        self.count(Event::Flush, 1);
+        self.count(Event::Invalidations, invalidations(&flush));
+    }
+
+    /// Drops all translations of the tree, which no CPU will use again; a gather for what is taken
+    /// out of it from now on.
+    pub(crate) fn retire(&self) -> Gather {
+        let Target { asid, root, cpus } = self.target;
+        if !cpus.is_empty() {
+            let stride = Order::ZERO;
+            let flush = Flush { asid, root, pages: None, stride, tables: true, cpus };
+            self.hw.flush(&flush);
+            self.count(Event::Flush, 1);
+            self.count(Event::Invalidations, invalidations(&flush));
+        }
+        Gather::unused()
     }
 
     /// Records the one frame of `run` as a table of this tree.
     pub(super) fn adopt(&self, run: FrameRun, level: Level, base: Vpn) -> Pfn {
         let slot = self.meta.at(run.start());
         slot.owner.store(base.get(), Ordering::Relaxed);
-        slot.links[0].store(self.meta.index(self.root), Ordering::Relaxed);
+        slot.links[0].store(self.meta.index(self.root()), Ordering::Relaxed);
         self.meta.adopt(run, Kind::Table, level.index() as u8)
     }
 
@@ -83,10 +139,11 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// A hint: it may be out of date, so lock the table and ask before acting.
     #[inline]
     pub fn walk(&self, page: Vpn, least: Level) -> Place {
-        let mut frame = self.root;
+        let mut frame = self.root();
         let mut level = A::ROOT;
         loop {
-            let word = self.hw.load(frame, A::index(page, level));
+            let index = A::index(page, level);
+            let word = fold::plain::<A>(self.hw.load(frame, index), level, index);
             let place = Place { frame, level, word };
             if level == least {
                 return place;
@@ -108,8 +165,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let is_it = state.kind() == Kind::Table
             && state.order() as usize == level.index()
             && slot.owner.load(Ordering::Relaxed) == base.get()
-            && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root);
-        is_it.then(|| Locked::new(self.hw, lock, level, base))
+            && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root());
+        is_it.then(|| Locked::new(*self, lock, level, base))
     }
 
     /// Locks the lowest table that translates `page`, but not below `least`.

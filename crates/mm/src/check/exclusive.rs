@@ -1,0 +1,67 @@
+//! I11 and I13: who is told to own a page owns it alone.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::Pfn;
+
+use super::{Leaf, Violation, leaves};
+use crate::engine::Mm;
+use crate::space::{AreaFlags, Space};
+use crate::table::FOREIGN;
+
+/// Flags that a frame's slot has during this check and at no other time.
+const MAPPED: u32 = 1 << 20;
+const MAPPED_TWICE: u32 = 1 << 21;
+const OWNED: u32 = 1 << 22;
+
+/// Looks at each page that is mapped exclusively in a private area whether it is mapped anywhere
+/// else. It keeps what it has seen as flags in the frames' slots, and takes them back.
+pub(super) fn check_exclusive<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<(), Violation> {
+    let meta = mm.phys().meta();
+    let flag = |frame: Pfn, change: &dyn Fn(u32) -> u32| {
+        let slot = meta.at(frame);
+        let flags = slot.state().flags();
+        slot.set_state(slot.state().with_flags(change(flags)));
+        flags
+    };
+    each_page(mm, spaces, |frame, owns| {
+        flag(frame, &|flags| {
+            let twice = if flags & MAPPED != 0 { MAPPED_TWICE } else { 0 };
+            flags | MAPPED | twice | if owns { OWNED } else { 0 }
+        });
+    })?;
+    let mut wrong = None;
+    each_page(mm, spaces, |frame, _| {
+        let bad = MAPPED_TWICE | OWNED;
+        let flags = flag(frame, &|flags| flags);
+        wrong = wrong.or((flags & bad == bad).then_some(frame));
+    })?;
+    each_page(mm, spaces, |frame, _| {
+        flag(frame, &|flags| flags & !(MAPPED | MAPPED_TWICE | OWNED));
+    })?;
+    wrong.map_or(Ok(()), |frame| Err(Violation::NotExclusive(frame)))
+}
+
+/// Calls `each` with every frame of a folio that a private area maps, and whether exclusively.
+fn each_page<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+    mut each: impl FnMut(Pfn, bool),
+) -> Result<(), Violation> {
+    for space in spaces {
+        let view = mm.view(space);
+        leaves(mm, space, |leaf: &Leaf| {
+            let area = view.areas().lookup(leaf.pages.start).0;
+            let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));
+            if shared || leaf.attrs.contains(FOREIGN) {
+                return;
+            }
+            let owns = !leaf.attrs.contains(Attrs::COW);
+            (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Fork: a second space that sees what the first does, and from then on its own.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::folio::Folios;
+use crate::limits::ORDER_MAX;
+use crate::space::{Area, ForkNeed, Section, Space, View};
+use crate::stats::Event;
+use crate::table::Inherit;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// A child of `parent`, with the tag `asid`: the same areas, but for those advised otherwise
+    /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
+    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. No memory is
+    /// copied now: both map the same folios, which are copied when one of them writes. But what is
+    /// pinned is copied for the child at once. Locks of areas are not inherited.
+    ///
+    /// Faults in the parent wait meanwhile. One flush of the parent does for all of it.
+    ///
+    /// Of a shared area the child gets the pages that are there; pages that either brings in later
+    /// are its own.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Poisoned`] when what is pinned cannot be copied. There is no
+    /// child then, and the parent is as it was, but that pages may be mapped without the right to
+    /// write that their next write gives them back.
+    pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
+        let child = self.space(asid, parent.window())?;
+        child.set_opt_out(parent.opt_out());
+        match self.fork_into(parent, &child) {
+            Ok(()) => Ok(child),
+            Err(error) => {
+                self.destroy(child);
+                Err(error)
+            }
+        }
+    }
+
+    fn fork_into(&self, parent: &Space<A>, child: &Space<A>) -> Result<(), Error> {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut section = Section::begin(self.view(parent));
+        let mut heir = Section::begin(self.view(child));
+        section.hold(all);
+        let mut areas = self.view(parent).areas().overlapping(all);
+        let done = areas.try_for_each(|area| {
+            self.inherit_area(child, &mut heir, &area)?;
+            self.inherit_pages(parent, child, &mut section, &area)
+        });
+        self.count(Event::EntriesForked, section.entries());
+        self.finish(child, heir);
+        self.finish(parent, section);
+        done
+    }
+
+    fn inherit_area(
+        &self,
+        child: &Space<A>,
+        heir: &mut Section<'_, A, H>,
+        area: &Area,
+    ) -> Result<(), Error> {
+        let Some(area) = area.inherited() else { return Ok(()) };
+        self.complete(child, heir, |heir| heir.stocked(1))?;
+        heir.writer().set(area).map_err(|_| Error::Invalid)
+    }
+
+    fn inherit_pages(
+        &self,
+        parent: &Space<A>,
+        child: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        area: &Area,
+    ) -> Result<(), Error> {
+        let how = area.inherited().and_then(|area| area.inherits_pages());
+        let Some(how) = how else { return Ok(()) };
+        let view = self.view(child);
+        let mut left = area.span;
+        while !left.is_empty() {
+            let mut copy = None;
+            self.complete(parent, section, |section| match section.fork(&view, &mut left, how) {
+                Ok(()) => Ok(()),
+                Err(ForkNeed::Of(need)) => Err(need),
+                Err(ForkNeed::Copy(pages, frame, attrs)) => {
+                    copy = Some((pages, frame, attrs));
+                    Ok(())
+                }
+            })?;
+            if let Some((pages, frame, attrs)) = copy {
+                if how == Inherit::Shared {
+                    return Err(Error::NoMemory(Order::ZERO));
+                }
+                self.copy_for(&view, pages, frame, attrs)?;
+                left = PageSpan::new(pages.end, left.end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps copies of the frames from `frame` on at `pages` of a child that is being made, in
+    /// folios as large as alignment and memory allow.
+    fn copy_for(
+        &self,
+        child: &View<'_, A, H>,
+        pages: PageSpan,
+        frame: Pfn,
+        attrs: Attrs,
+    ) -> Result<(), Error> {
+        let mut at = pages.start;
+        while at < pages.end {
+            let aligned = Order::new(at.get().trailing_zeros().min(ORDER_MAX.get().into()) as u8);
+            let left = pages.end.offset_from(at);
+            let most = Order::fitting(left).unwrap_or_default().min(aligned);
+            let (run, order) = self.frames_upto(most)?;
+            let from = FrameSpan::new(frame.add(at.offset_from(pages.start)), order.pages());
+            let run = run.dirtied();
+            if let Err(poisoned) = self.hw.copy(&run, 0, from) {
+                self.free(run);
+                return Err(poisoned.into());
+            }
+            if let Err(error) = self.deepen_to(child, at, order) {
+                self.free(run);
+                return Err(error);
+            }
+            let copy = run.start();
+            Folios::new(child.meta).adopt_mapped(run, order);
+            let locked = child.tables().lock_lowest(at, A::leaf_level(order));
+            let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
+            let own = attrs.difference(Attrs::COW);
+            locked.put(locked.index(at), entries, copy, own, order);
+            self.count(Event::ForkCopy, order.pages());
+            at = at.add(order.pages());
+        }
+        Ok(())
+    }
+
+    /// The largest block up to `most` that is at hand, or else a page.
+    fn frames_upto(&self, most: Order) -> Result<(quire_hw::FrameRun, Order), Error> {
+        let mut order = most;
+        loop {
+            match (self.frames(order, order == Order::ZERO), order.down()) {
+                (Ok(run), _) => return Ok((run, order)),
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(smaller)) => order = smaller,
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Writes to pages that others may map, too; and pins, which demand the same.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
+
+use super::error::Error;
+use super::faults::Resolved;
+use super::mm::Mm;
+use crate::fault::{Cause, Claim, Source, Unshare};
+use crate::folio::{Folio, Folios};
+use crate::limits::FAULT_TRIES;
+use crate::space::{Space, View};
+use crate::stats::Event;
+use crate::table::{Gather, What};
+
+/// A page that stays where it is and what it is until [`Mm::unpin`].
+///
+/// The page is its space's own: a fork copies it for the child, so that whoever was told the frame
+/// and the program go on seeing the same memory.
+#[derive(Debug)]
+#[must_use = "the page stays pinned: unpin it"]
+pub struct Pinned {
+    frame: Pfn,
+    folio: Folio,
+}
+
+impl Pinned {
+    /// The frame that holds the page.
+    pub fn frame(&self) -> Pfn {
+        self.frame
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Makes a COW page exclusive. `None` when something has changed meanwhile, or was made ready.
+    pub(super) fn unshare(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+    ) -> Result<Option<Resolved>, Error> {
+        match unshare.claim(view) {
+            Claim::Stale => self.wait(view, unshare.page),
+            Claim::Kept(pages) => {
+                self.forget(view, unshare.page);
+                self.count(Event::CowReuse, pages.count());
+                Ok(Some(Resolved::Unshared { pages, copied: None }))
+            }
+            Claim::Copy(source) => {
+                let done = self.copy_from(view, unshare, &source);
+                if let Some(run) = source.release(view) {
+                    self.free(run);
+                }
+                done
+            }
+        }
+    }
+
+    /// Lets a change that is under way at `page` end.
+    fn wait(&self, view: &View<'_, A, H>, page: Vpn) -> Result<Option<Resolved>, Error> {
+        self.count(Event::Stale, 1);
+        while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
+            core::hint::spin_loop();
+        }
+        Ok(None)
+    }
+
+    /// Copies the largest block around the page that is allowed and to be had.
+    fn copy_from(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        source: &Source,
+    ) -> Result<Option<Resolved>, Error> {
+        let wanted = self.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
+        let allowed = wanted & ((2 << self.policy.copy_most().get()) - 1);
+        let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
+        let orders = (source.leaf.get()..=allowed.ilog2() as u8).rev().map(Order::new);
+        for order in orders.filter(|order| allowed >> order.get() & 1 != 0).filter(fits) {
+            let hard = order == Order::ZERO || self.policy.tries_hard(unshare.advice());
+            match self.frames(order, hard) {
+                Ok(run) => return self.copy_into(view, unshare, source, run, order),
+                Err(error) if order == Order::ZERO => return Err(error),
+                Err(_) => self.fallback(view.space, order, Cause::Memory),
+            }
+        }
+        // A large leaf, of which less than all is to be copied.
+        self.split_around(view, unshare.page, source.leaf)
+    }
+
+    fn copy_into(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        source: &Source,
+        run: FrameRun,
+        order: Order,
+    ) -> Result<Option<Resolved>, Error> {
+        let pages = PageSpan::block(unshare.page, order);
+        let run = run.dirtied();
+        if let Err(poisoned) = self.hw.copy(&run, 0, source.frames(pages)) {
+            self.free(run);
+            return Err(poisoned.into());
+        }
+        match unshare.replace(view, source, pages, run) {
+            Ok(()) => {
+                self.count(Event::CowCopy, pages.count());
+                if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+                    own.copy(order.index());
+                }
+                Ok(Some(Resolved::Unshared { pages, copied: Some(order) }))
+            }
+            Err(run) => {
+                self.free(run);
+                self.wait(view, unshare.page)
+            }
+        }
+    }
+
+    /// Splits the leaf of order `leaf` that maps `page` into smaller ones.
+    fn split_around(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        leaf: Order,
+    ) -> Result<Option<Resolved>, Error> {
+        let mut spare = Some(self.table_frame()?);
+        let mut gather = Gather::new();
+        let block = PageSpan::block(page, leaf);
+        // One boundary within the leaf is enough: whatever splits there splits all of it.
+        let inside = block.start.add(1);
+        let split = view.tables().isolate(inside, &mut spare, &mut gather);
+        if let Some(run) = spare {
+            self.free(run);
+        }
+        self.settle(view.space, gather);
+        // Where it takes another table for the next level, the next try brings it.
+        let splits = split.unwrap_or(1);
+        self.count(Event::LeafSplit, splits);
+        Ok(None)
+    }
+
+    /// Pins `page`, after whatever `access` to it takes: it is there, its space's own, and stays
+    /// in its frame.
+    ///
+    /// # Errors
+    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame is no folio's, or more
+    /// have it pinned than can be counted.
+    pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
+        let view = self.view(space);
+        for _ in 0..FAULT_TRIES {
+            match self.try_pin(&view, page, access) {
+                Some(Ok(pinned)) => return Ok(pinned),
+                Some(Err(Shared)) => {
+                    let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
+                    self.unshare(&view, &unshare)?;
+                }
+                None if self.is_foreign(&view, page) => return Err(Error::Invalid),
+                None => {
+                    self.fault(space, page, access)?;
+                }
+            }
+        }
+        Err(Error::Invalid)
+    }
+
+    /// Pins what is mapped at `page`, if it grants `access`.
+    fn try_pin(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        access: Access,
+    ) -> Option<Result<Pinned, Shared>> {
+        let locked = view.tables().lock_lowest(page, Level::LAST);
+        let index = locked.index(page);
+        let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
+            return None;
+        };
+        if attrs.contains(Attrs::COW) {
+            return Some(Err(Shared));
+        }
+        let folios = Folios::new(view.meta);
+        let frame = frame.add(page.offset_from(locked.page(index)));
+        let folio = folios.of(frame).filter(|_| attrs.prot().allows(access))?;
+        folios.pin(folio).then_some(Ok(Pinned { frame, folio }))
+    }
+
+    /// Whether the leaf at `page` maps what is no folio.
+    fn is_foreign(&self, view: &View<'_, A, H>, page: Vpn) -> bool {
+        let locked = view.tables().lock_lowest(page, Level::LAST);
+        let index = locked.index(page);
+        match locked.run(index, index + 1).what {
+            What::Leaf { frame, .. } => Folios::new(view.meta).of(frame).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Lets a pinned page go.
+    pub fn unpin(&self, pinned: Pinned) {
+        if let Some(run) = Folios::new(self.phys.meta()).unpin(pinned.folio) {
+            self.free(run);
+        }
+    }
+}
+
+/// The page is not exclusive.
+struct Shared;

@@ -1,0 +1,192 @@
+//! A write to a page that others may map, too (copy-on-write): keep the folio or copy from it.
+//!
+//! ```text
+//!   a COW leaf is written ── is all of its folio mapped by this table alone, and held by nobody?
+//!                               │ yes                          │ no
+//!                               ▼                              ▼
+//!                        keep it: the whole run         hold the folio; copy the largest block
+//!                        gets its rights back           that is allowed; put it in its place
+//! ```
+//!
+//! Whether a folio is anyone else's is one comparison: it counts its mapped pages, and those that
+//! this table has of it are counted here. If both agree, nobody else maps a page of it, and nobody
+//! can begin to: that takes the lock of a table that maps it, and this is the only one. A folio
+//! across two tables is not found out so, and is copied; that costs time, not correctness.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+
+use crate::folio::{Folio, Folios};
+use crate::space::{Advice, Area, Seq, View};
+use crate::table::{Locked, Run, What};
+
+/// A leaf that others may map as well, and that is to become its space's own: what is known
+/// without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Unshare {
+    /// The page that is written.
+    pub page: Vpn,
+    pub(super) area: Area,
+    pub(super) seq: Seq,
+}
+
+/// What was found under the table's lock.
+#[derive(Debug)]
+pub enum Claim {
+    /// The folio was nobody else's: these pages are exclusive now.
+    Kept(PageSpan),
+    /// There is something to copy. The folio is held until [`Source::release`].
+    Copy(Source),
+    /// Nothing of it is as it was.
+    Stale,
+}
+
+/// What to copy from.
+#[derive(Debug)]
+#[must_use = "the folio is held: release it"]
+pub struct Source {
+    folio: Folio,
+    /// Pages around the one that is written that are COW, in its area, and mapped to consecutive
+    /// frames of the folio.
+    pub pages: PageSpan,
+    frame: Pfn,
+    /// The size of each leaf.
+    pub leaf: Order,
+}
+
+impl Source {
+    /// The frames behind `pages`, which are some of its pages.
+    pub fn frames(&self, pages: PageSpan) -> FrameSpan {
+        let ahead = pages.start.offset_from(self.pages.start);
+        FrameSpan::new(self.frame.add(ahead), pages.count())
+    }
+
+    /// Lets the folio go; its frames, if it was held by nobody else any more.
+    #[must_use = "the last reference returns the frames"]
+    pub fn release<A: Arch, H: Hardware>(self, view: &View<'_, A, H>) -> Option<FrameRun> {
+        Folios::new(view.meta).put(self.folio)
+    }
+}
+
+impl Unshare {
+    /// To make `page` its space's own, whatever is there.
+    pub fn of<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Option<Self> {
+        let (area, seq) = view.areas().lookup(page);
+        area.map(|area| Self { page, area, seq })
+    }
+
+    /// What the area was advised.
+    pub fn advice(&self) -> Advice {
+        Advice::of(self.area.flags)
+    }
+
+    /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from.
+    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>) -> Claim {
+        let tables = view.tables();
+        let locked = tables.lock_lowest(self.page, Level::LAST);
+        let folios = Folios::new(view.meta);
+        let index = locked.index(self.page);
+        let block = PageSpan::block(self.page, A::order(locked.level()));
+        let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
+            return Claim::Stale;
+        };
+        if !attrs.contains(Attrs::COW) || !view.space.areas.is_current(self.seq, block) {
+            return Claim::Stale;
+        }
+        let Some(folio) = folios.of(frame) else { return Claim::Stale };
+        let (run, mapped) = around(&locked, index, frame, folio);
+        let pages = locked.pages(&run).intersect(self.area.span);
+        if folios.is_sole(folio, mapped) {
+            let first = locked.index(pages.start);
+            let count = (pages.count() >> A::order(locked.level()).get()) as usize;
+            locked.own(first, count, self.area.prot);
+            return Claim::Kept(pages);
+        }
+        folios.get(folio);
+        let back = self.page.align_down(block.count()).offset_from(pages.start);
+        let frame = Pfn::new(frame.get() - back);
+        Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
+    }
+
+    /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place.
+    ///
+    /// # Errors
+    /// The run, when the areas or the leaves are not as they were.
+    pub fn replace<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        source: &Source,
+        pages: PageSpan,
+        run: FrameRun,
+    ) -> Result<(), FrameRun> {
+        let locked = view.tables().lock_lowest(pages.start, Level::LAST);
+        let count = (pages.count() >> source.leaf.get()) as usize;
+        let index = locked.index(pages.start);
+        let current = A::order(locked.level()) == source.leaf
+            && view.space.areas.is_current(self.seq, pages)
+            && is_cow(&locked.run(index, index + count), source.frames(pages), count);
+        if !current {
+            return Err(run);
+        }
+        let order = Order::fitting(run.count()).unwrap_or_default();
+        let frame = run.start();
+        Folios::new(view.meta).adopt_mapped(run, order);
+        let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
+        locked.replace(index, count, frame, attrs, order);
+        // The flush is over, and `source` still holds the folio: this was not the last hold.
+        let last = Folios::new(view.meta).unmap(source.folio, pages.count() as u32);
+        debug_assert!(last.is_none());
+        Ok(())
+    }
+}
+
+/// Whether a run is `count` COW leaves that map `frames`.
+fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
+    match run.what {
+        What::Leaf { frame, attrs, .. } => {
+            attrs.contains(Attrs::COW) && frame == frames.start && run.count == count
+        }
+        _ => false,
+    }
+}
+
+/// The run around entry `index`, which maps `frame` of `folio`, as far as it maps the folio; and
+/// how many pages of the folio this table maps in step with it, in whatever state.
+fn around<A: Arch, H: Hardware>(
+    locked: &Locked<'_, A, H>,
+    index: usize,
+    frame: Pfn,
+    folio: Folio,
+) -> (Run, u32) {
+    let order = A::order(locked.level()).get();
+    let before = (frame.offset_from(folio.head) >> order) as usize;
+    let whole = (folio.order.pages() >> order).max(1) as usize;
+    let first = index.saturating_sub(before);
+    let end = (index + whole - before).min(A::entries(locked.level()));
+    let (mut own, mut mapped, mut at) = (locked.run(index, index + 1), 0, first);
+    while at < end {
+        let run = locked.run(at, end);
+        let behind = frame.get() + ((at as u64) << order) - ((index as u64) << order);
+        if let What::Leaf { frame, .. } = run.what
+            && frame.get() == behind
+        {
+            mapped += (run.count as u32) << order;
+            if (run.index..run.index + run.count).contains(&index) {
+                own = run;
+            }
+        }
+        at += run.count;
+    }
+    (own, mapped)
+}
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Makes leaves exclusive, with all rights of `prot`. They count as written: the one that was
+    /// will be, and the hardware need not come back for the others.
+    fn own(&self, index: usize, count: usize, prot: Prot) {
+        let mut noted = Attrs::YOUNG;
+        noted.set(Attrs::DIRTY, prot.contains(Prot::WRITE));
+        self.grant(index, count, |attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted);
+    }
+}

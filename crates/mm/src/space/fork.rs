@@ -1,0 +1,63 @@
+//! What a child inherits: which areas, and how their pages.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Pfn};
+
+use super::section::{Need, Section};
+use super::{Area, AreaFlags, View};
+use crate::table::{ForkLack, Inherit};
+
+/// What stopped a fork of an area's pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ForkNeed {
+    /// What any change may need.
+    Of(Need),
+    /// A copy for these pages of the child, of the frames from this one on, with these attributes:
+    /// the parent's are pinned. Make it and go on behind them.
+    Copy(PageSpan, Pfn, Attrs),
+}
+
+impl Area {
+    /// The area as a child gets it, unless it is not for children. Locks are not inherited, as on
+    /// Linux.
+    pub fn inherited(&self) -> Option<Area> {
+        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
+        let inherits = !self.flags.contains(AreaFlags::DONTFORK);
+        inherits.then_some(Area { flags, ..*self })
+    }
+
+    /// What becomes of its pages in a child that has the area; `None` where it gets none of them.
+    pub fn inherits_pages(&self) -> Option<Inherit> {
+        if self.flags.contains(AreaFlags::WIPEONFORK) {
+            None
+        } else if self.flags.contains(AreaFlags::SHARED) {
+            Some(Inherit::Shared)
+        } else {
+            Some(Inherit::Private)
+        }
+    }
+}
+
+impl<A: Arch, H: Hardware> Section<'_, A, H> {
+    /// Gives `child`, which has such areas already and which no CPU uses, what is mapped here in
+    /// `span`, which shrinks from below by what is done. Faults wait, here and until the change
+    /// ends: what is written after it must not be seen by the child.
+    ///
+    /// # Errors
+    /// [`ForkNeed`]: bring it and repeat.
+    pub fn fork(
+        &mut self,
+        child: &View<'_, A, H>,
+        span: &mut PageSpan,
+        how: Inherit,
+    ) -> Result<(), ForkNeed> {
+        let (tables, heirs) = (self.view.tables(), child.tables());
+        let (spare, gather) = (&mut self.table, &mut self.gather);
+        let done = tables.fork(&heirs, span, how, spare, gather, &mut self.entries);
+        done.map_err(|lack| match lack {
+            ForkLack::Table => ForkNeed::Of(Need::Table),
+            ForkLack::Copy(pages, frame, attrs) => ForkNeed::Copy(pages, frame, attrs),
+        })
+    }
+}

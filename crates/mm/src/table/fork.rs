@@ -1,0 +1,212 @@
+//! Fork: a child gets what its parent has mapped, run by run.
+//!
+//! ```text
+//!   parent's table            child's table, which nobody uses yet
+//!   | A+0 c w |               |         |      1. count: the folio gains as many mapped pages
+//!   | A+1 c w |    ──►        |         |      2. parent: not writable, COW; in place, still folded
+//!   |  ...    |               |   ...   |      3. child: the parent's words as they are now
+//! ```
+//!
+//! Each step is one for a whole run: one addition, one fill, one fill. A contiguous block has one
+//! state, so a run holds it whole or not at all; the words are written as they are, folded, and
+//! there is no step that could unfold one. (What a run covers in part, at an end of an area, was
+//! unfolded when the area was made to end there.)
+
+use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+
+use super::map::FOREIGN;
+use super::{Gather, Locked, Run, Tables, What};
+use crate::folio::Folios;
+
+/// What becomes of the pages that a fork finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inherit {
+    /// Each side sees its own writes only: both map the same frames until one writes.
+    Private,
+    /// Both see all writes.
+    Shared,
+}
+
+/// What stopped a fork. What was done before it stays done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ForkLack {
+    /// One zeroed frame, to become a table of the child.
+    Table,
+    /// A copy of these frames for these pages of the child, with these attributes: somebody has
+    /// the folio pinned, and goes on reading and writing the parent's frames.
+    Copy(PageSpan, Pfn, Attrs),
+}
+
+/// How far the leaves of a run can be shared.
+struct Shared {
+    /// So many entries.
+    entries: usize,
+    /// Some of the folios are large enough for contiguous blocks.
+    folds: bool,
+}
+
+impl<A: Arch, H: Hardware> Tables<'_, A, H> {
+    /// Gives `child`, which no CPU uses, what is mapped here in `span`, none of it mapped there.
+    /// What must be flushed here goes into `gather`. How many entries the child got.
+    ///
+    /// `span` shrinks from below by what is done, so that the call can be repeated with what was
+    /// lacking: a table in `spare`, or the copy made and `span` moved on beyond it.
+    ///
+    /// # Errors
+    /// [`ForkLack`]. `done` tells the entries also then.
+    pub fn fork(
+        &self,
+        child: &Self,
+        span: &mut PageSpan,
+        how: Inherit,
+        spare: &mut Option<FrameRun>,
+        gather: &mut Gather,
+        done: &mut u64,
+    ) -> Result<(), ForkLack> {
+        while !span.is_empty() {
+            let place = self.walk(span.start, Level::LAST);
+            let block = PageSpan::block(span.start, A::order(place.level));
+            if A::decode(place.word, place.level) == Entry::Absent && !place.level.is_last() {
+                *span = PageSpan::new(block.end.min(span.end), span.end);
+                continue;
+            }
+            child.reach_down(span.start, place.level, spare).map_err(|_| ForkLack::Table)?;
+            let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
+            let heir = child.lock_lowest(span.start, place.level);
+            let part = span.intersect(locked.reach());
+            let (upto, result) = locked.fork_part(&heir, part, how, gather, done);
+            *span = PageSpan::new(upto, span.end);
+            result?;
+        }
+        Ok(())
+    }
+}
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Gives `heir`, the child's table for the same pages, what is mapped here in `part`; all
+    /// before the returned page is done.
+    fn fork_part(
+        &self,
+        heir: &Self,
+        part: PageSpan,
+        how: Inherit,
+        gather: &mut Gather,
+        done: &mut u64,
+    ) -> (Vpn, Result<(), ForkLack>) {
+        let mut at = part.start;
+        while at < part.end {
+            let (run, end) = self.run_in(at, part.end);
+            match run.what {
+                What::Absent => {}
+                What::Table(_) => return (at, Ok(())),
+                What::Marker(marks) => {
+                    heir.mark(run.index, run.count, marks);
+                    *done += run.count as u64;
+                }
+                What::Leaf { frame, attrs, .. } => {
+                    let shared = self.fork_run(heir, &run, frame, attrs, how, gather);
+                    *done += shared as u64;
+                    if shared < run.count {
+                        let block = A::order(self.level()).pages();
+                        let from = frame.add(shared as u64 * block);
+                        let rest = PageSpan::new(self.page(run.index + shared), end);
+                        let lack = self.must_copy(rest, from, attrs);
+                        return (rest.start, Err(lack));
+                    }
+                }
+            }
+            at = end;
+        }
+        (at, Ok(()))
+    }
+
+    /// The part of `rest` that belongs to the folio at `frame`, which cannot be shared.
+    fn must_copy(&self, rest: PageSpan, frame: Pfn, attrs: Attrs) -> ForkLack {
+        let frames = FrameSpan::new(frame, rest.count());
+        let piece = match Folios::new(self.tables.meta).of(frame) {
+            Some(folio) => folio.part_of(frames),
+            None => frames,
+        };
+        ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(piece.count)), frame, attrs)
+    }
+
+    /// Shares a run; how many of its entries, up to a folio that cannot be.
+    fn fork_run(
+        &self,
+        heir: &Self,
+        run: &Run,
+        frame: Pfn,
+        attrs: Attrs,
+        how: Inherit,
+        gather: &mut Gather,
+    ) -> usize {
+        self.part(run.index, run.count);
+        let splits = how == Inherit::Private && !attrs.contains(FOREIGN);
+        let exclusive = splits && !attrs.contains(Attrs::COW);
+        let Shared { entries, folds } = match attrs.contains(FOREIGN) {
+            true => Shared { entries: run.count, folds: true },
+            false => self.share(frame, run.count, exclusive),
+        };
+        if exclusive && entries > 0 {
+            let lend = |attrs: Attrs| attrs.difference(Attrs::WRITE) | Attrs::COW;
+            if self.regrant(run.index, entries, lend) {
+                gather.flush_space();
+            }
+            if folds {
+                self.refold_ends(run.index, entries);
+            }
+        }
+        heir.copy_from(self, run.index, entries, folds);
+        entries
+    }
+
+    /// Counts one more mapping for each of `count` entries' frames from `frame` on. A folio that
+    /// is pinned is not shared if it is the parent's own: whoever pinned it reads and writes the
+    /// parent's memory, and that must stay what the parent sees.
+    fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
+        let folios = Folios::new(self.tables.meta);
+        let block = A::order(self.level());
+        let mut shared = Shared { entries: 0, folds: false };
+        let mut left = FrameSpan::new(frame, (count as u64) << block.get());
+        while left.count > 0 {
+            let Some(folio) = folios.of(left.start) else {
+                debug_assert!(false, "only foreign leaves map frames that are no folio's");
+                break;
+            };
+            let piece = folio.part_of(left);
+            if !folios.share(folio, piece.count as u32, exclusive) {
+                break;
+            }
+            shared.folds |= A::fold_order(self.level()).is_some_and(|fold| folio.order >= fold);
+            shared.entries += (piece.count >> block.get()) as usize;
+            left = FrameSpan::new(piece.end(), left.count - piece.count);
+        }
+        shared
+    }
+
+    /// Takes over the words of `count` entries of `other`, all of them leaves, where nothing is.
+    fn copy_from(&self, other: &Self, index: usize, count: usize, folds: bool) {
+        let (end, width) = (index + count, self.width());
+        let mut at = index;
+        while at < end {
+            let s = other.stretch(at, end, other.raw(at));
+            let whole = (s.index | s.count) & (width - 1) == 0;
+            if s.folded && !whole {
+                // The parent's block has just become foldable; the child's will with its last part.
+                if let Some((frame, attrs)) = other.leaf_at(at) {
+                    self.put_any(at, s.count, frame, attrs);
+                }
+            } else {
+                self.fill(s.index, s.count, s.raw, s.step);
+                let blocks = if s.folded { s.count / width } else { 0 };
+                self.add(s.count as i64, blocks as i64);
+                if folds && !s.folded {
+                    self.refold_ends(s.index, s.count);
+                }
+            }
+            at += s.count;
+        }
+    }
+}
