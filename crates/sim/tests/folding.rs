@@ -187,21 +187,26 @@ fn c1_a_block_that_is_moved_in_parts_is_folded_where_it_is_whole_again() {
 }
 
 /// Unfolding two blocks in part.
-fn unfold_two<A: Arch>(mm: &HostedMm<'_, '_, A>) -> [u64; 2] {
+fn unfold_two<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) -> [u64; 2] {
     let space = resident(mm, 3);
+    let program = Program::on(cpu, mm, &space);
+    program.read(place::<A>()).unwrap();
     let meter = Meter::new(mm);
+    let op = cpu.operation("protect");
     mm.protect(&space, span::<A>(1, 3 * block::<A>() - 2), Prot::READ).unwrap();
     let events = meter.events([Unfold, Break]);
+    drop(op);
+    cpu.leave();
     mm.destroy(space);
     events
 }
 
-fn breaks<A: Arch>(mm: &HostedMm<'_, '_, A>, _: &Cpu<'_, '_>) {
-    assert_eq!(unfold_two(mm), [2, 2], "{}", A::NAME);
+fn breaks<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    assert_eq!(unfold_two(mm, cpu), [2, 2], "{}", A::NAME);
 }
 
-fn breaks_nothing<A: Arch>(mm: &HostedMm<'_, '_, A>, _: &Cpu<'_, '_>) {
-    assert_eq!(unfold_two(mm), [2, 0], "{}", A::NAME);
+fn breaks_nothing<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    assert_eq!(unfold_two(mm, cpu), [2, 0], "{}", A::NAME);
 }
 
 #[test]
