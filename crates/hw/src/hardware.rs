@@ -100,7 +100,8 @@ pub struct Flush<'a> {
     pub root: Pfn,
     /// Which pages; `None` for all of the space.
     pub pages: Option<PageSpan>,
-    /// The smallest block mapped in them: one invalidation for each such block suffices.
+    /// The size of the smallest entry that maps them, never of a contiguous block: the CPU may keep
+    /// each of a block's entries by itself. One invalidation for each piece of this size suffices.
     pub stride: Order,
     /// Whether entries above the last level changed, so that walk caches must be dropped, too.
     pub tables: bool,

@@ -39,8 +39,9 @@ pub struct Config {
     pub sets_dirty: bool,
     /// How a live entry may change its size (arm64: FEAT_BBM).
     pub transitions: Transitions,
-    /// Contiguous blocks are cached as one translation; the hint may also be ignored, and then each
-    /// entry of a block has its own.
+    /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
+    /// entries, not always in the one that it walked. The hint may also be ignored, and then each
+    /// entry of a block has its own translation and its own flags.
     pub joins_contiguous: bool,
     /// A cached translation that denies the access is dropped and walked again, as x86-64 does.
     /// Without it, it denies until it is flushed, as the other two allow.

@@ -74,6 +74,9 @@ impl Hardware for Machine<'_> {
         fence(Ordering::SeqCst);
         let counters = self.own();
         add(&counters.flushes, 1);
+        if let Some(mut ledger) = self.ledger() {
+            ledger.flushing(&self.ram, Hardware::cpu(self), flush);
+        }
         for cpu in flush.cpus.iter() {
             match flush.pages {
                 Some(span) => add(&counters.invalidations, invalidations(span, flush.stride)),

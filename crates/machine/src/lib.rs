@@ -71,7 +71,7 @@ pub use cpu::{Cpu, Trap, TrapKind};
 pub use examiner::{Rule, Violation, Why};
 pub use faults::Faults;
 pub use machine::{Machine, MachineError, Operation};
-pub use mmu::{Granule, Isa, Sv};
+pub use mmu::{Flaw, Granule, Isa, Sv};
 pub use ram::{Ram, RamError};
 pub use tlb::TlbGeometry;
 

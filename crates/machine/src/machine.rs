@@ -117,8 +117,10 @@ impl<'r> Machine<'r> {
     }
 
     /// Announces that the calling CPU begins an operation of the library, such as an unmap. When
-    /// the guard is dropped, all that the operation's stores have made stale must be flushed.
-    /// Guards may nest; the outermost counts.
+    /// the guard is dropped, all that the operation's stores have made stale must be flushed, the
+    /// contiguous blocks it has changed must be whole or gone, and no page it found dirty may be
+    /// clean: rules 1, 6 and 7 of the [`examiner`](crate::examiner). Guards may nest; the
+    /// outermost counts.
     #[must_use = "the operation ends when the guard is dropped"]
     pub fn operation(&self, name: &'static str) -> Operation<'_, 'r> {
         let cpu = Hardware::cpu(self);
@@ -177,6 +179,18 @@ pub struct Operation<'m, 'r> {
     cpu: CpuId,
 }
 
+impl Operation<'_, '_> {
+    /// Announces as well that the operation cleans pages on purpose, such as for a writeback:
+    /// dirty flags that it clears are not lost.
+    #[must_use = "the operation ends when the guard is dropped"]
+    pub fn cleans(self) -> Self {
+        if let Some(mut ledger) = self.machine.ledger() {
+            ledger.cleans(self.cpu);
+        }
+        self
+    }
+}
+
 impl Drop for Operation<'_, '_> {
     fn drop(&mut self) {
         // A test that is failing already needs no second reason.
@@ -184,7 +198,7 @@ impl Drop for Operation<'_, '_> {
             return;
         }
         if let Some(mut ledger) = self.machine.ledger() {
-            ledger.end(self.cpu);
+            ledger.end(&self.machine.ram, self.cpu);
         }
     }
 }

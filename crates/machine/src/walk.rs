@@ -1,14 +1,15 @@
 //! The walk: from a page to memory, through TLB, walk cache and tables.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
-use quire_units::{Access, CpuId, PageSpan, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
+use quire_units::{Access, CpuId, Order, PageSpan, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
 
 use crate::counters::add;
 use crate::cpu::{Bank, Core, TrapKind};
 use crate::examiner::{Holding, Key, Ledger, Place};
 use crate::machine::Machine;
-use crate::mmu::{Block, Flaw, Leaf, Meaning, Table, survey};
+use crate::mmu::{Flaw, Leaf, Meaning, Table, survey};
 use crate::tlb::{Hit, TablePointer, Translation};
 
 /// Where a walk stands.
@@ -26,7 +27,12 @@ struct At {
 /// Where an entry leads.
 enum Step {
     Down(Table),
-    Done(Translation),
+    /// To memory. `whole` tells that the entry is part of a contiguous block that is in order, so
+    /// that any part of that may be cached, as one or page by page.
+    Done {
+        held: Translation,
+        whole: bool,
+    },
 }
 
 impl Machine<'_> {
@@ -99,7 +105,7 @@ impl Machine<'_> {
         loop {
             self.faults.opportunity();
             match self.step(core, at)? {
-                Step::Done(held) => return Ok(held),
+                Step::Done { held, .. } => return Ok(held),
                 Step::Down(lower) => {
                     let order = self.geometry.order(at.level);
                     let limits = at.limits & lower.limits;
@@ -134,23 +140,80 @@ impl Machine<'_> {
                 Meaning::Table(lower) => (Step::Down(lower), self.config.isa.passed(word)),
                 Meaning::Leaf(leaf) => {
                     let marked = self.touch(at, word, &leaf)?;
-                    let block = self.block(&mut ledger, at, index, word, &leaf);
-                    (Step::Done(self.translation(core, at, &leaf, block)), marked)
+                    let whole = self.is_whole_block(&mut ledger, at, index, word, &leaf);
+                    let block = whole && self.config.joins_contiguous;
+                    let held = self.translation(core, at, &leaf, block);
+                    (Step::Done { held, whole }, marked)
                 }
             };
-            if marked != word {
-                self.faults.opportunity();
-                let addr = at.table.addr(self.geometry.page_shift).add(index as u64 * 8);
-                if self.ram.exchange_word(addr, word, marked) != Some(Ok(())) {
-                    continue;
-                }
-                add(&self.bank(at.cpu).counters.flags_set, 1);
+            if marked != word && !self.mark(at, index, (word, marked), &step) {
+                continue;
             }
             if let Some(ledger) = &mut ledger {
-                self.hold(ledger, core, at, index, marked, &step);
+                self.hold(ledger, core, at, index, &step);
             }
             return Ok(step);
         }
+    }
+
+    /// Sets flags in the entry, or in another of the block that is cached as one: Arm ARM D8.7.1
+    /// and "Svnapot" let hardware choose any, and it stands for all. `false` when a word has
+    /// changed meanwhile.
+    fn mark(&self, at: At, index: usize, (word, marked): (u64, u64), step: &Step) -> bool {
+        self.faults.opportunity();
+        let (mut chosen, mut old, mut new) = (index, word, marked);
+        if let Step::Done { held, whole: true } = step
+            && held.order > self.geometry.order(at.level)
+        {
+            chosen = self.choose(at, index, held.order);
+            if chosen != index {
+                old = self.ram.load(at.table, chosen);
+                let Some(word) = self.marked_as_well(at, index, word, chosen, old) else {
+                    return false;
+                };
+                new = word;
+            }
+        }
+        if new == old {
+            return true;
+        }
+        let addr = at.table.addr(self.geometry.page_shift).add(chosen as u64 * 8);
+        let done = self.ram.exchange_word(addr, old, new) == Some(Ok(()));
+        if done {
+            add(&self.bank(at.cpu).counters.flags_set, 1);
+        }
+        done
+    }
+
+    /// Which entry of a block gets the flags: the one that was walked, the first, or any.
+    fn choose(&self, at: At, index: usize, block: Order) -> usize {
+        let entries = 1usize << (block.get() - self.geometry.order(at.level).get());
+        let first = index & !(entries - 1);
+        let walks = self.bank(at.cpu).counters.walks.load(Ordering::Relaxed);
+        match walks % 3 {
+            0 => index,
+            1 => first,
+            _ => first + (walks / 3 * 7) as usize % entries,
+        }
+    }
+
+    /// The word of entry `chosen` with the flags that the access would set in entry `index`, if it
+    /// still is part of the same block.
+    fn marked_as_well(
+        &self,
+        at: At,
+        index: usize,
+        word: u64,
+        chosen: usize,
+        other: u64,
+    ) -> Option<u64> {
+        let isa = self.config.isa;
+        let Meaning::Leaf(leaf) = isa.decode(word, at.level, index) else { return None };
+        let Meaning::Leaf(near) = isa.decode(other, at.level, chosen) else { return None };
+        let base = |frame: Pfn| frame.align_down(leaf.block.pages());
+        let same =
+            (near.block, near.prot, base(near.frame)) == (leaf.block, leaf.prot, base(leaf.frame));
+        same.then(|| isa.touched(other, at.access == Access::Write))
     }
 
     fn malformed<T>(
@@ -184,8 +247,8 @@ impl Machine<'_> {
         Ok(if marks { self.config.isa.touched(word, store) } else { word })
     }
 
-    /// Whether to cache the contiguous block around a leaf as one translation.
-    fn block(
+    /// Whether the contiguous block around a leaf is in order.
+    fn is_whole_block(
         &self,
         ledger: &mut Option<MutexGuard<'_, Ledger>>,
         at: At,
@@ -196,17 +259,15 @@ impl Machine<'_> {
         if !leaf.is_contiguous() {
             return false;
         }
-        let block = survey(self.config.isa, &self.ram, (at.table, index, at.level), leaf);
-        // riscv64 and FEAT_BBM level 2 let blocks be joined and parted entry by entry.
-        let step_by_step = !self.config.isa.breaks_before_make() || self.config.relaxed();
-        if block == Block::Torn
-            && !step_by_step
+        let isa = self.config.isa;
+        let block = survey(isa, &self.ram, (at.table, index, at.level), leaf);
+        if let Some(flaw) = block.flaw_on_the_way(isa, self.config.relaxed())
             && let Some(ledger) = ledger
         {
             let place = Place { table: at.table, index, level: at.level, page: at.page };
-            ledger.met_malformed(at.cpu, place, word, Flaw::BlockTorn);
+            ledger.met_torn_block(at.cpu, place, word, flaw);
         }
-        block == Block::Whole && self.config.joins_contiguous
+        block.is_whole()
     }
 
     fn translation(&self, core: &Core, at: At, leaf: &Leaf, block: bool) -> Translation {
@@ -224,26 +285,29 @@ impl Machine<'_> {
     }
 
     /// Tells the examiner what may be cached from here on: the entry itself, and all entries of a
-    /// block that is cached as one.
-    fn hold(&self, ledger: &mut Ledger, core: &Core, at: At, index: usize, word: u64, step: &Step) {
+    /// whole block, each by itself. That the block may also be cached as one adds nothing to it,
+    /// as a flush of any of the pages drops that.
+    fn hold(&self, ledger: &mut Ledger, core: &Core, at: At, index: usize, step: &Step) {
         let order = self.geometry.order(at.level);
-        let own = PageSpan::block(at.page, order);
-        let (pages, prot, dirty, global) = match step {
-            Step::Down(lower) => (own, at.limits & lower.limits, false, false),
-            Step::Done(held) => (held.pages(), held.prot, held.dirty, held.global),
+        let (whole, prot, dirty, global) = match step {
+            Step::Down(lower) => (false, at.limits & lower.limits, false, false),
+            Step::Done { held, whole } => (*whole, held.prot, held.dirty, held.global),
         };
-        let entries = (pages.count() >> order.get()) as usize;
+        let entries = if whole { self.config.isa.contiguous_entries(at.level) } else { 1 };
         let first = index & !(entries - 1);
+        let start = at.page.align_down(order.pages() * entries as u64);
         for entry in first..first + entries {
+            let page = start.add(((entry - first) as u64) << order.get());
             let key = Key {
                 cpu: at.cpu.index() as u16,
                 asid: core.asid.0,
                 level: at.level,
-                page: pages.start.add(((entry - first) as u64) << order.get()),
+                page,
                 table: at.table,
                 index: entry as u16,
             };
-            let word = if entry == index { word } else { self.ram.load(at.table, entry) };
+            let word = self.ram.load(at.table, entry);
+            let pages = PageSpan::block(page, order);
             ledger.hold(key, Holding { word, pages, prot, dirty, global, stale: None });
         }
     }

@@ -109,6 +109,14 @@ fn rule_1_rights_and_dirty_flags_are_not_taken_away_without_a_flush() {
     on_each(|space, cpus| {
         let want = touched(space, &cpus[0], Prot::RW);
         let clean = leaf_word(space.isa, Want { dirty: false, ..want });
+        // That it is cleaned on purpose is another rule's concern.
+        let change = |space: &Space<'_, '_>, cpu: &Cpu<'_, '_>, now, flush: bool| {
+            let _op = cpu.operation("clean").cleans();
+            space.set(AT, 0, now);
+            if flush {
+                space.flush(AT, 1);
+            }
+        };
         change(space, &cpus[0], clean, true);
         cpus[0].read(space.addr(AT)).unwrap();
         // Cached as clean, so clearing it again takes nothing away.
@@ -210,7 +218,8 @@ fn rule_1_a_block_parted_without_keeping_it_dirty_loses_stores() {
             space.map(AT.add(at), Want { frame: first.add(at), dirty: at == 0, ..clean });
         }
         drop(_op);
-        fires(space.machine, Rule::StaleTranslation, Why::DirtyCleared);
+        let lost = (Rule::StaleTranslation, Why::DirtyCleared);
+        assert!(space.machine.violations().iter().any(|found| (found.rule, found.why) == lost));
     });
 }
 
@@ -364,7 +373,7 @@ fn rule_3_a_contiguous_block_must_be_whole() {
             space.set(first.add(3), 0, 0);
             cpus[0].read(space.addr(first)).unwrap();
             assert_eq!(space.machine.verdict(), Ok(()));
-            assert_eq!(space.machine.audit().unwrap_err().rule, Rule::Malformed);
+            assert_eq!(space.machine.audit().unwrap_err().rule, Rule::TornBlock);
             space.map(first.add(3), used(space.frame(), Prot::RW));
             let _ = cpus[0].read(space.addr(first.add(1)));
             let torn = space.machine.verdict().is_err();

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use quire_hw::{Chosen, Flush, FrameRun, Hardware, Poisoned, Reuse};
 use quire_machine::{Config, ConfigError, Isa, Machine, MachineError, TrapKind};
 use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
-use support::{ASID, Space, Want, leaf_word, on, on_each, page, used};
+use support::{ASID, Ends, Space, Want, leaf_word, on, on_each, page, used};
 
 const AT: Vpn = Vpn::new(0x1234);
 
@@ -273,15 +273,6 @@ fn a_thread_runs_as_the_cpu_whose_handle_it_has() {
     two.bind();
 }
 
-/// Ends the program when the library is done, or has failed.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Two CPUs, one thread each: `program` runs on CPU 0 until `library` on CPU 1 is done.
 fn race(
     config: Config,
@@ -340,7 +331,7 @@ fn a_walker_that_sets_flags_never_brings_back_a_word_that_was_removed() {
         };
         race(config, write, |machine, table, index, clean| {
             for turn in 0..1000 {
-                let _op = machine.operation("unmap and map");
+                let _op = machine.operation("unmap and map").cleans();
                 let mut seen = machine.load(table.frame(), index);
                 while let Err(now) = machine.compare_exchange(table, index, seen, 0) {
                     seen = now;

@@ -9,7 +9,7 @@ use super::ledger::{Holding, Key, Ledger};
 use super::live::LiveTables;
 use super::{Place, Rule, Violation, Why};
 use crate::cpu::Core;
-use crate::mmu::{Block, Flaw, Isa, Meaning, fresh, survey};
+use crate::mmu::{Flaw, Isa, Meaning, fresh, survey};
 use crate::tlb::Translation;
 
 /// Checks all tables that `cores` can walk and all that they, or their shadows, have cached.
@@ -60,9 +60,9 @@ fn audit_tables(isa: Isa, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Vi
         for table in live.iter() {
             let mut whole = None;
             for (place, word, meaning) in live.entries(ram, table) {
-                if let Some(flaw) = flaw(isa, ram, place, meaning, &mut whole) {
+                if let Some((rule, flaw)) = flaw(isa, ram, place, meaning, &mut whole) {
                     let place = Some(place);
-                    let found = violation(Rule::Malformed, Why::Flaw(flaw), CpuId::new(number));
+                    let found = violation(rule, Why::Flaw(flaw), CpuId::new(number));
                     return Err(Violation { place, old: word, new: word, ..found });
                 }
             }
@@ -78,10 +78,13 @@ fn flaw(
     at: Place,
     meaning: Meaning,
     whole: &mut Option<usize>,
-) -> Option<Flaw> {
+) -> Option<(Rule, Flaw)> {
     match meaning {
-        Meaning::Malformed(flaw) => Some(flaw),
-        Meaning::Table(lower) => (!ram.span().contains(lower.frame)).then_some(Flaw::OutsideRam),
+        Meaning::Malformed(flaw) => Some((Rule::Malformed, flaw)),
+        Meaning::Table(lower) => {
+            let inside = ram.span().contains(lower.frame);
+            (!inside).then_some((Rule::Malformed, Flaw::OutsideRam))
+        }
         Meaning::Leaf(leaf) if leaf.is_contiguous() => {
             let first = at.index & !((1 << (leaf.block.get() - leaf.order.get())) - 1);
             if *whole == Some(first) {
@@ -89,7 +92,7 @@ fn flaw(
             }
             *whole = Some(first);
             let block = survey(isa, ram, (at.table, at.index, at.level), &leaf);
-            (block != Block::Whole).then_some(Flaw::BlockTorn)
+            block.flaw().map(|flaw| (Rule::TornBlock, flaw))
         }
         Meaning::Leaf(_) | Meaning::Absent => None,
     }

@@ -11,6 +11,7 @@ use crate::mmu::Meaning;
 impl Ledger {
     /// Rule 4.
     pub(crate) fn freed(&mut self, ram: &DirectMap<'_>, cpu: CpuId, frames: FrameSpan) {
+        self.forgive(frames);
         self.freed_tables(ram, cpu, frames);
         if self.is_target(frames) {
             let overlaps = |(key, holding): (&Key, &Holding)| {
@@ -49,7 +50,9 @@ impl Ledger {
                 let rule = Rule::FreedWhileMapped;
                 self.report(rule, Why::Freed, cpu, None, Some(place), (0, 0));
             }
-            self.live.unlink(ram, table, &mut Vec::new());
+            let mut gone = Vec::new();
+            self.live.unlink(ram, table, &mut gone);
+            self.forget_saved(&gone);
         }
     }
 

@@ -1,10 +1,12 @@
 //! What the examiner writes down: shadows, live tables, operations, violations.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use quire_hw::{DirectMap, Flush};
 use quire_units::{CpuId, PageSpan, Pfn, Prot, Vpn};
 
+use super::blocks::BlockId;
+use super::dirty::Debts;
 use super::live::LiveTables;
 use super::{Place, Rule, Violation, Why};
 use crate::config::Config;
@@ -72,6 +74,12 @@ pub(super) struct Operation {
     pub(super) number: u64,
     /// What became stale by its stores.
     pub(super) marked: Vec<Key>,
+    /// The contiguous blocks it has changed.
+    pub(super) blocks: BTreeSet<BlockId>,
+    /// Those that it has changed since its last flush of them.
+    pub(super) unflushed: BTreeSet<BlockId>,
+    /// The dirty flags it has to account for.
+    pub(super) debts: Debts,
 }
 
 /// The examiner's book.
@@ -87,6 +95,9 @@ pub(crate) struct Ledger {
     pub(super) live: LiveTables,
     pub(super) installed: Vec<Option<Pfn>>,
     pub(super) operations: Vec<Operation>,
+    /// Entries that were dirty and may only be read now, with their frames: where the flag is
+    /// kept meanwhile is the library's affair.
+    pub(super) saved_dirty: BTreeMap<(Pfn, u16), Pfn>,
     number: u64,
     violations: Vec<Violation>,
 }
@@ -103,6 +114,7 @@ impl Ledger {
             live: LiveTables::new(config.isa),
             installed: vec![None; config.cpus],
             operations: (0..config.cpus).map(|_| Operation::default()).collect(),
+            saved_dirty: BTreeMap::new(),
             number: 0,
             violations: Vec::new(),
         }
@@ -119,26 +131,34 @@ impl Ledger {
         if operation.depth == 0 {
             operation.name = Some(name);
             operation.number = number;
+            // What the CPU did before without announcing it, it is not in the middle of any more.
+            operation.blocks.clear();
+            operation.unflushed.clear();
         }
         operation.depth += 1;
     }
 
-    /// Rule 1: what the operation marked must have been flushed.
-    pub(crate) fn end(&mut self, cpu: CpuId) {
+    /// Rule 1: what the operation marked must have been flushed. Rules 6 and 7: what it left must
+    /// be in order.
+    pub(crate) fn end(&mut self, ram: &DirectMap<'_>, cpu: CpuId) {
         let operation = &mut self.operations[cpu.index()];
         operation.depth -= 1;
         if operation.depth > 0 {
             return;
         }
         let marked = std::mem::take(&mut operation.marked);
-        let number = std::mem::take(&mut operation.number);
-        operation.name = None;
+        let number = operation.number;
         for key in marked {
             let Some(holding) = self.held.get(&key) else { continue };
             if let Some(stale) = holding.stale.filter(|stale| stale.number == number) {
                 self.report_stale(key, holding.word, stale);
             }
         }
+        self.end_blocks(ram, cpu);
+        self.end_debts(ram, cpu);
+        let operation = &mut self.operations[cpu.index()];
+        operation.number = 0;
+        operation.name = None;
     }
 
     pub(super) fn report_stale(&mut self, key: Key, word: u64, stale: Stale) {
@@ -179,6 +199,11 @@ impl Ledger {
     /// A walk met a malformed word.
     pub(crate) fn met_malformed(&mut self, cpu: CpuId, place: Place, word: u64, flaw: Flaw) {
         self.report(Rule::Malformed, Why::Flaw(flaw), cpu, None, Some(place), (word, word));
+    }
+
+    /// A walk met a contiguous block that must not be even on the way.
+    pub(crate) fn met_torn_block(&mut self, cpu: CpuId, place: Place, word: u64, flaw: Flaw) {
+        self.report(Rule::TornBlock, Why::Flaw(flaw), cpu, None, Some(place), (word, word));
     }
 
     /// A walk read an entry and may have cached it.

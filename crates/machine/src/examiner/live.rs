@@ -27,11 +27,13 @@ pub(super) struct LiveTables {
     isa: Isa,
     geometry: Geometry,
     tables: HashMap<Pfn, Live>,
+    /// How many entries of each table claim to be part of a contiguous block, where any do.
+    joined: HashMap<Pfn, usize>,
 }
 
 impl LiveTables {
     pub(super) fn new(isa: Isa) -> Self {
-        Self { isa, geometry: isa.geometry(), tables: HashMap::new() }
+        Self { isa, geometry: isa.geometry(), tables: HashMap::new(), joined: HashMap::new() }
     }
 
     /// Where entry `index` of `table` stands, if that is live.
@@ -93,7 +95,25 @@ impl LiveTables {
             self.unlink(ram, child, gone);
         }
         self.tables.remove(&table);
+        self.joined.remove(&table);
         gone.push(table);
+    }
+
+    /// `more` and `fewer` entries of `table` claim to be part of a contiguous block.
+    pub(super) fn count_joined(&mut self, table: Pfn, more: usize, fewer: usize) {
+        if more == fewer {
+            return;
+        }
+        let joined = self.joined.entry(table).or_default();
+        *joined = (*joined + more).saturating_sub(fewer);
+        if *joined == 0 {
+            self.joined.remove(&table);
+        }
+    }
+
+    /// Whether an entry of `table` claims to be part of a contiguous block.
+    pub(super) fn has_joined(&self, table: Pfn) -> bool {
+        !self.joined.is_empty() && self.joined.contains_key(&table)
     }
 
     /// Appends `table` and all live ones below it to `found`.

@@ -7,7 +7,7 @@
 //! word it was made from, so every later store into that word is judged: is what is cached still
 //! allowed?
 //!
-//! Rules, each a [`Rule`]:
+//! Rules:
 //! 1. **Stale.** A store that removes or retargets an entry, takes away rights, or clears a dirty
 //!    flag marks the shadows made from the old word. At the end of the operation that stored
 //!    ([`Machine::operation`](crate::Machine::operation)) no such mark may be left: the flush has
@@ -22,6 +22,36 @@
 //!    them; with [`Examine::Thorough`](crate::Examine), also while a live table maps them.
 //! 5. **Audit.** [`Machine::audit`](crate::Machine::audit), for moments at which nothing runs,
 //!    walks all live tables and compares every cached translation with a fresh walk.
+//! 6. **Torn block.** Entries that claim to be one contiguous block must lead to consecutive
+//!    memory that begins at a multiple of the block's size, grant the same, and all be there.
+//!    * *At every store into a live table* (arm64): no valid entry of the block leads elsewhere or
+//!      lacks the mark; FEAT_BBM level 2 allows that the mark is set or cleared entry by entry.
+//!      riscv64 allows old and new words side by side.
+//!    * *At a flush of the block by the operation that changes it*: no hole and no differing right.
+//!      Hardware may join the block again from any entry that is left, and would then reach what
+//!      the caller believes flushed.
+//!    * *When the operation ends*: the block is whole, or none. One that another CPU is changing as
+//!      well is judged when the last of them is done.
+//!
+//!    Accessed and dirty flags may differ: hardware sets them in any entry of the block, and so
+//!    does this machine. A whole block may be cached as one or page by page, so that a flush has to
+//!    name each of its pages (rule 1); a stride as large as the block is too large. Changing the
+//!    mark takes a flush also on riscv64; with FEAT_BBM level 2 it takes none, as nothing else
+//!    changes.
+//! 7. **Lost dirty flag.** An entry that was dirty, or any of whose contiguous block was, must not
+//!    be writable and clean with the same frame when the operation ends, also if it was read-only
+//!    in between, for however long; nor the parts of a block that was split. Where a block is
+//!    contiguous again at the end, one dirty entry is enough for all. Operations that clean on
+//!    purpose say so ([`Operation::cleans`](crate::Operation::cleans)).
+//!
+//! What the rules cannot know, and the models of `quire-sim` and the walkers of `quire` must:
+//! * that a block lies in one folio;
+//! * what became of a dirty flag whose entry is absent at the end of the operation (unmapped,
+//!   moved, hidden without any right), or that a fork copied: the flag may be in a folio's state,
+//!   in another entry, or in a bit that means nothing to hardware;
+//! * whether a flush was missed between break and make of an entry that no CPU has walked.
+//!
+//! Who announces no operation is judged by rule 6 at stores and in the audit, by rule 7 never.
 //!
 //! Violations are kept for [`Machine::verdict`](crate::Machine::verdict). The examiner serialises
 //! walks and table stores word by word, which makes its account exact, and races between whole
@@ -32,6 +62,8 @@ mod rules;
 mod live;
 mod ledger;
 mod stores;
+mod blocks;
+mod dirty;
 mod freed;
 mod audit;
 

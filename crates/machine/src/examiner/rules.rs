@@ -11,11 +11,16 @@ use crate::mmu::{Leaf, Meaning};
 /// `dirty` tells that stores go through the cached translation without a walk: more than what
 /// `cached` says where the translation covers a contiguous block and a neighbour is dirty.
 ///
+/// `regroups` tells that a translation made as part of a contiguous block, or as none, must be
+/// flushed when that changes (riscv64: "Svnapot" wants all pages of the range fenced). On arm64 a
+/// break comes first, and that is judged elsewhere; with FEAT_BBM level 2 what is cached stays
+/// right.
+///
 /// Not a reason are: rights gained, since a denied access walks again or traps and is looked into;
 /// and a cleared accessed flag, since going on through the old translation merely leaves the page
 /// looking idle for longer, which all three ISAs allow and kernels use to age pages without a
 /// flush.
-pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning) -> Option<Why> {
+pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning, regroups: bool) -> Option<Why> {
     match (cached, now) {
         (Meaning::Absent | Meaning::Malformed(_), _) => None,
         (_, Meaning::Absent | Meaning::Malformed(_)) => Some(Why::Removed),
@@ -26,7 +31,10 @@ pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning) -> Option<Why> 
                 (!now.limits.contains(was.limits)).then_some(Why::RightsLost)
             }
         }
-        (Meaning::Leaf(was), Meaning::Leaf(now)) => excess_of_leaf(was, dirty, now),
+        (Meaning::Leaf(was), Meaning::Leaf(now)) => {
+            let regrouped = regroups && was.block != now.block;
+            excess_of_leaf(was, dirty, now).or(regrouped.then_some(Why::Resized))
+        }
         // Even where the lower table maps the same: a block cached as dirty would go on taking
         // stores that the new, clean entries never hear of.
         _ => Some(Why::Resized),

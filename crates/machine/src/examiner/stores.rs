@@ -1,4 +1,4 @@
-//! Judging stores into tables: rules 1 to 3.
+//! Judging stores into tables: rules 1 to 3, and who else judges them.
 
 use quire_hw::DirectMap;
 use quire_units::{CpuId, Pfn};
@@ -30,7 +30,7 @@ impl Ledger {
         }
     }
 
-    /// Rules 2 and 3 for a store into a live table, and the tables that it links and unlinks.
+    /// Rules 2, 3, 6 and 7 for a store into a live table, and the tables that it links and unlinks.
     fn stored_live(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, old: u64, new: u64) {
         let (was, now) =
             (self.isa.decode(old, at.level, at.index), self.isa.decode(new, at.level, at.index));
@@ -40,6 +40,8 @@ impl Ledger {
         if let Some(why) = self.must_break(ram, at, was, now) {
             self.report(Rule::BreakBeforeMake, why, cpu, None, Some(at), (old, new));
         }
+        let first = self.stored_in_block(ram, cpu, at, (was, now), (old, new));
+        self.stored_over_dirty(ram, cpu, at, (was, now), first);
         let mut below = Vec::new();
         match (was, now) {
             (Meaning::Table(was), Meaning::Table(now)) if was.frame == now.frame => {
@@ -53,6 +55,7 @@ impl Ledger {
                 }
                 if let Meaning::Table(was) = was {
                     self.live.unlink(ram, was.frame, &mut below);
+                    self.forget_saved(&below);
                 }
             }
         }
@@ -71,7 +74,7 @@ impl Ledger {
         self.inspect(ram, cpu, &fresh);
     }
 
-    /// Rule 3 for tables that just became live.
+    /// Rules 3 and 6 for tables that just became live.
     pub(super) fn inspect(&mut self, ram: &DirectMap<'_>, cpu: CpuId, fresh: &[Pfn]) {
         for &table in fresh {
             let bad = self.live.entries(ram, table).find_map(|(place, word, meaning)| {
@@ -84,6 +87,7 @@ impl Ledger {
             if let Some((place, word, flaw)) = bad {
                 self.met_malformed(cpu, place, word, flaw);
             }
+            self.inspect_blocks(ram, cpu, table);
         }
     }
 
@@ -139,7 +143,7 @@ impl Ledger {
             let place = Some(key.place());
             self.report(Rule::FlushBeforeMake, why, cpu, Some(key.holder()), place, words);
         }
-        match excess(cached, holding.dirty, now) {
+        match excess(cached, holding.dirty, now, !self.isa.breaks_before_make()) {
             Some(why) => self.mark(cpu, key, why, new),
             None => {
                 // The word grants again what is cached; a change above it still counts.

@@ -18,6 +18,10 @@ pub enum Rule {
     FlushBeforeMake,
     /// A malformed entry in a live table, or met by a walk.
     Malformed,
+    /// Entries that claim to be one contiguous block do not agree.
+    TornBlock,
+    /// A page that was dirty may be written and is clean, and its frame never left.
+    LostDirty,
     /// A frame left use while a TLB or walk cache can still reach it.
     FreedWhileCached,
     /// A frame left use while a live table still maps it, or is it.
@@ -91,6 +95,8 @@ impl fmt::Display for Rule {
             Rule::BreakBeforeMake => "a live entry was changed without breaking it first",
             Rule::FlushBeforeMake => "a broken entry was made again before it was flushed",
             Rule::Malformed => "a malformed entry",
+            Rule::TornBlock => "a contiguous block that is none",
+            Rule::LostDirty => "a dirty page became clean",
             Rule::FreedWhileCached => "a frame was freed while a TLB can reach it",
             Rule::FreedWhileMapped => "a frame was freed while a live table holds it",
         })

@@ -18,6 +18,8 @@ const ACCESS_FLAG: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
 const DIRTY_BIT_MODIFIER: u64 = 1 << 51;
 const CONTIGUOUS: u64 = 1 << 52;
+const GUARDED: u64 = 1 << 50;
+const PXN: u64 = 1 << 53;
 const UXN: u64 = 1 << 54;
 const UXN_TABLE: u64 = 1 << 60;
 const AP_TABLE_NO_EL0: u64 = 1 << 61;
@@ -84,6 +86,7 @@ fn leaf(word: u64, level: u8, granule: Granule) -> Meaning {
         prot: rights(word),
         global: word & NOT_GLOBAL == 0,
         memory: (word & (MEMORY | SHAREABILITY)) as u16,
+        rest: (word & AP_EL0 | (word & (GUARDED | DIRTY_BIT_MODIFIER | PXN | UXN)) >> 50) as u16,
         accessed: word & ACCESS_FLAG != 0,
         dirty: word & AP_READ_ONLY == 0,
     })
@@ -99,6 +102,10 @@ fn contiguous_bits(level: u8, granule: Granule) -> Option<u32> {
         (Granule::K64, 0 | 1) => Some(5),
         _ => None,
     }
+}
+
+pub(super) fn contiguous_entries(level: u8, granule: Granule) -> usize {
+    1 << contiguous_bits(level, granule).unwrap_or(0)
 }
 
 /// What EL0 may do. A leaf that is read-only for now but carries the dirty bit modifier counts as

@@ -44,6 +44,10 @@ pub struct Leaf {
     pub global: bool,
     /// Memory type, cacheability and shareability, in some form that can be compared.
     pub memory: u16,
+    /// What else the entries of one contiguous block share, although programs do not feel it:
+    /// rights of the kernel, and by which bits a right is granted. In some form that can be
+    /// compared.
+    pub rest: u16,
     /// It was used.
     pub accessed: bool,
     /// It may be written without the walker having to note that.
@@ -81,8 +85,17 @@ pub enum Flaw {
     Encoding,
     /// The contiguous block's size is not one the ISA has.
     BlockSize,
-    /// Entries of one contiguous block contradict each other.
+    /// The entries of a contiguous block do not lead to memory that begins at a multiple of its
+    /// size.
+    BlockMisaligned,
+    /// Entries of one contiguous block contradict each other about memory.
     BlockTorn,
+    /// Some entries of a contiguous block do not say that they belong to it.
+    BlockMixed,
+    /// Some entries of a contiguous block are absent.
+    BlockPartial,
+    /// The entries of a contiguous block do not all grant the same.
+    BlockUneven,
     /// A table or memory where the machine has no RAM.
     OutsideRam,
 }
@@ -97,7 +110,11 @@ impl fmt::Display for Flaw {
             Flaw::WriteWithoutRead => f.write_str("writable but not readable"),
             Flaw::Encoding => f.write_str("a field holds a reserved value"),
             Flaw::BlockSize => f.write_str("a contiguous block of a size that does not exist"),
+            Flaw::BlockMisaligned => f.write_str("a contiguous block at a misaligned address"),
             Flaw::BlockTorn => f.write_str("entries of a contiguous block contradict each other"),
+            Flaw::BlockMixed => f.write_str("a contiguous block in which some have no such mark"),
+            Flaw::BlockPartial => f.write_str("a contiguous block with a hole"),
+            Flaw::BlockUneven => f.write_str("a contiguous block of different rights"),
             Flaw::OutsideRam => f.write_str("points outside of RAM"),
         }
     }

@@ -109,6 +109,16 @@ impl Isa {
         }
     }
 
+    /// How many entries of `level` form a contiguous block; 1 where there are none.
+    #[inline]
+    pub fn contiguous_entries(self, level: u8) -> usize {
+        match self {
+            Isa::X86_64 { .. } => 1,
+            Isa::Arm64 { granule, .. } => arm64::contiguous_entries(level, granule),
+            Isa::Riscv64(_) => riscv64::contiguous_entries(level),
+        }
+    }
+
     /// Whether a live entry must be broken before another is made in its place.
     pub fn breaks_before_make(self) -> bool {
         matches!(self, Isa::Arm64 { .. })

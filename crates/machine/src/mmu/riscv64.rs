@@ -74,9 +74,14 @@ fn leaf(word: u64, level: u8, index: usize) -> Meaning {
         prot: rights(word),
         global: word & GLOBAL != 0,
         memory: ((word & PBMT) >> 61) as u16,
+        rest: (word & (READ | WRITE | EXECUTE | USER)) as u16,
         accessed: word & ACCESSED != 0,
         dirty: word & DIRTY != 0,
     })
+}
+
+pub(super) fn contiguous_entries(level: u8) -> usize {
+    if level == 0 { 1 << NAPOT_ORDER } else { 1 }
 }
 
 /// What U-mode may do.

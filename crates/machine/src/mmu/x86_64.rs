@@ -58,6 +58,7 @@ fn leaf(word: u64, address: u64, order: u8, pat: bool) -> Leaf {
         prot: rights(word),
         global: word & GLOBAL != 0,
         memory: (word & MEMORY_LOW) as u16 | pat as u16,
+        rest: 0,
         accessed: word & ACCESSED != 0,
         dirty: word & DIRTY != 0,
     }

@@ -5,7 +5,10 @@
     reason = "minting the right to a table, for which the library has its own way"
 )]
 
+pub(crate) mod scene;
+
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quire_hw::{Flush, FrameRun, Hardware, TableFrame};
 use quire_machine::{Config, Cpu, Granule, Isa, Machine, Ram};
@@ -187,11 +190,18 @@ impl<'m, 'r> Space<'m, 'r> {
 
     /// How many entries form a contiguous block of base pages.
     pub(crate) fn contiguous(&self) -> u64 {
-        match self.isa {
-            Isa::X86_64 { .. } => 1,
-            Isa::Arm64 { granule: Granule::K4, .. } | Isa::Riscv64(_) => 16,
-            Isa::Arm64 { granule: Granule::K16, .. } => 128,
-            Isa::Arm64 { granule: Granule::K64, .. } => 32,
+        self.contiguous_at(0)
+    }
+
+    /// How many entries of `level` form a contiguous block; 1 for none.
+    pub(crate) fn contiguous_at(&self, level: u8) -> u64 {
+        match (self.isa, level) {
+            (Isa::Arm64 { granule: Granule::K4, .. }, 0..=2) => 16,
+            (Isa::Arm64 { granule: Granule::K16, .. }, 0) => 128,
+            (Isa::Arm64 { granule: Granule::K16, .. }, 1) => 32,
+            (Isa::Arm64 { granule: Granule::K64, .. }, 0 | 1) => 32,
+            (Isa::Riscv64(_), 0) => 16,
+            _ => 1,
         }
     }
 
@@ -220,4 +230,13 @@ pub(crate) fn on(config: Config, test: impl Fn(&Space<'_, '_>, &[Cpu<'_, '_>])) 
     cpus.iter().for_each(|cpu| space.run(cpu));
     cpus[0].bind();
     test(&space, &cpus);
+}
+
+/// Ends the program when the library is done, or has failed.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -12,7 +12,7 @@ use crate::folio::{Folio, Folios};
 use crate::limits::FAULT_TRIES;
 use crate::space::{Space, View};
 use crate::stats::Event;
-use crate::table::{Gather, Lack, What};
+use crate::table::{Gather, What};
 
 /// A page that stays where it is and what it is until [`Mm::unpin`].
 ///
@@ -134,11 +134,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.free(run);
         }
         self.settle(view.space, gather);
-        let splits = match split {
-            Ok(splits) => splits,
-            // It takes another table for the next level: the next try brings it.
-            Err(Lack::Table | Lack::Room(_)) => 1,
-        };
+        // Where it takes another table for the next level, the next try brings it.
+        let splits = split.unwrap_or(1);
         self.count(Event::LeafSplit, splits);
         Ok(None)
     }

@@ -10,8 +10,8 @@
 //!
 //! Whether a folio is anyone else's is one comparison: it counts its mapped pages, and those that
 //! this table has of it are counted here. If both agree, nobody else maps a page of it, and nobody
-//! can begin to: that takes the lock of a table that maps it, and this is the only one. A folio that
-//! lies across two tables is not found out so, and is copied; this costs time, not correctness.
+//! can begin to: that takes the lock of a table that maps it, and this is the only one. A folio
+//! across two tables is not found out so, and is copied; that costs time, not correctness.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};

@@ -195,6 +195,38 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
 }
 
 #[test]
+fn loom_c4_who_keeps_a_shared_folio_sees_that_the_other_has_done_with_it() {
+    loom::model(|| {
+        let (_, meta) = leaked();
+        let folio = Folio { head: Pfn::new(2), order: Order::ZERO };
+        let folios = Folios::new(meta);
+        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order);
+        assert!(folios.share(folio, 1, true), "nobody has it pinned");
+        let copied: &'static [AtomicU64; 2] =
+            Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
+        // A write to a page of it by one of two spaces: whether it keeps it, whether it frees it.
+        let write = move |own: usize| {
+            let folios = Folios::new(meta);
+            if folios.is_sole(folio, 1) {
+                // Relaxed: that the other's copy is seen must follow from the folio's counts.
+                assert_eq!(copied[1 - own].load(Ordering::Relaxed), 1, "written while it is read");
+                return (true, false);
+            }
+            folios.get(folio);
+            copied[own].store(1, Ordering::Relaxed);
+            let early = folios.unmap(folio, 1).is_some();
+            assert!(!early, "it is held");
+            (false, folios.put(folio).is_some())
+        };
+        let other = thread::spawn(move || write(1));
+        let ends = [write(0), other.join().expect("no thread panics")];
+        let kept = ends.iter().filter(|end| end.0).count();
+        let freed = ends.iter().filter(|end| end.1).count();
+        assert_eq!(kept + freed, 1, "kept by one, or copied by both and free");
+    });
+}
+
+#[test]
 fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
     loom::model(|| {
         let (hw, meta) = leaked();
