@@ -2,7 +2,7 @@
 
 use super::backing::{BLOCK, Backing};
 use super::own::Task;
-use super::plan::{HOST, Plan};
+use super::plan::{HOST, Plan, Who};
 use crate::bench::clear::PAGES;
 use crate::bench::fault::LINUX;
 use crate::record::Run;
@@ -13,6 +13,15 @@ use crate::table::duration;
 /// Says it.
 pub(super) fn say(run: &mut Run, plan: &Plan, empty: &[f64]) {
     let region = Size(plan.region);
+    if plan.cells.iter().any(|cell| cell.who != Who::Linux) {
+        say_own(run, plan.task, region);
+    }
+    if plan.has_linux() {
+        say_linux(run, plan.task, region, empty);
+    }
+}
+
+fn say_own(run: &mut Run, task: Task, region: Size) {
     run.settings.push(format!(
         "Quire: {region} of anonymous memory, every page written by its program, on the hosted \
          machine; nothing watched or counted while time is measured, which is CPU time of one \
@@ -27,22 +36,19 @@ pub(super) fn say(run: &mut Run, plan: &Plan, empty: &[f64]) {
     run.settings.push(format!(
         "{PAGES}: the same folios, one step for each entry of tables in the host's memory: load, \
          one count more or less in the folio's slot, one word written on each side; no locks; \
-         words are changed by masks. {}",
-        match plan.task {
+         words are changed by masks. {} A second form tries the folio of the page before first.",
+        match task {
             Task::Fork => "A frame is taken and a table cleared for each table of the child.",
             Task::Zap => "Frames are flushed and freed in batches of 8192.",
             Task::Protect => "One flush at the end.",
         }
     ));
-    if plan.has_linux() {
-        say_linux(run, plan.task, region, empty);
-    }
     run.limits.push(
         "Words are written and flushes are made in the hosted machine: that other CPUs wait for a \
          flush, and that walkers miss their caches afterwards, is in no figure of Quire's."
             .to_owned(),
     );
-    if plan.task == Task::Fork {
+    if task == Task::Fork {
         run.limits.push(format!(
             "The counts of {PAGES} over contiguous blocks are no times: what breaking a live block \
              costs is the flush that all CPUs wait for, which a hosted machine has not."
