@@ -34,13 +34,17 @@ fn say_own(run: &mut Run, task: Task, region: Size) {
             .to_owned(),
     );
     run.settings.push(format!(
-        "{PAGES}: the same folios, one step for each entry of tables in the host's memory: load, \
-         one count more or less in the folio's slot, one word written on each side; no locks; \
-         words are changed by masks. {} A second form tries the folio of the page before first.",
+        "{PAGES}: the same folios, one step for each entry of tables in the host's memory, without \
+         locks; words are changed by masks. {}",
         match task {
-            Task::Fork => "A frame is taken and a table cleared for each table of the child.",
-            Task::Zap => "Frames are flushed and freed in batches of 8192.",
-            Task::Protect => "One flush at the end.",
+            Task::Fork =>
+                "One count more or less in the folio's slot, one word written on each side; a \
+                 frame is taken and a table cleared for each table of the child. A second form \
+                 tries the folio of the page before first.",
+            Task::Zap =>
+                "One word cleared, one count less in the folio's slot; frames are flushed and \
+                 freed in batches of 8192. A second form tries the folio of the page before first.",
+            Task::Protect => "One word written; one flush at the end.",
         }
     ));
     run.limits.push(
