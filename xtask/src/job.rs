@@ -1,4 +1,4 @@
-//! The main job: both benches with modest defaults, then the report. `make run` runs this.
+//! The main job: the benches with modest defaults, then the report. `make run` runs this.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,14 @@ use std::process::Command;
 use crate::steps::build_dir;
 
 /// What is run, in this order; the last one ends in the report's path.
-const PARTS: [&[&str]; 3] = [&["bench", "clear"], &["bench", "fault"], &["report"]];
+const PARTS: [&[&str]; 6] = [
+    &["bench", "clear"],
+    &["bench", "fault"],
+    &["bench", "fork"],
+    &["bench", "zap"],
+    &["bench", "protect"],
+    &["report"],
+];
 
 /// Builds the command `quire` and runs it; returns whether all parts succeeded.
 pub fn run(root: &Path) -> bool {

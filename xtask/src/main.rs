@@ -12,7 +12,7 @@ Usage: cargo xtask COMMAND
   readme   copy the example's code into README.md
   setup    find the tools that the tests need, install what can be installed
   ci       set up, then run every check (what `make test` does)
-  run      set up, then run both benches and write the report (what `make run` does)";
+  run      set up, then run the benches and write the report (what `make run` does)";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::entries::Task;
 use crate::isa::Isa;
 use crate::size::Size;
 
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
+    /// Measure the host's kernel in a process of its own, for the benches
+    #[command(hide = true)]
+    Helper(HelperArgs),
 }
 
 /// The benches.
@@ -39,6 +43,12 @@ pub(crate) enum Bench {
     Clear(ClearArgs),
     /// The cost of a page fault against the size of the folio, on demand and populated
     Fault(FaultArgs),
+    /// The cost of copying a space and of ending the copy, for each entry of its tables
+    Fork(EntriesArgs),
+    /// The cost of unmapping and freeing memory, for each entry of its tables
+    Zap(EntriesArgs),
+    /// The cost of taking and giving the right to write, for each entry of the tables
+    Protect(EntriesArgs),
 }
 
 /// Options every bench takes.
@@ -92,6 +102,45 @@ pub(crate) struct FaultArgs {
     /// The page-table format in which Quire faults
     #[arg(long, value_enum, default_value_t = Isa::X86_64)]
     pub(crate) isa: Isa,
+}
+
+/// Options of `bench fork`, `bench zap` and `bench protect`.
+#[derive(Args, Debug)]
+pub(crate) struct EntriesArgs {
+    /// Sizes of folios: a base page to a block [default: 4K,16K,64K,2M or what a format has]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_parser = folio_size)]
+    pub(crate) sizes: Vec<Size>,
+    /// How much memory is populated [default: 1G, or less where memory is short]
+    #[arg(long)]
+    pub(crate) region: Option<Size>,
+    /// Page-table formats [default: x86_64,arm64_4k; fork: arm64_16k,riscv64_sv48 as well]
+    #[arg(long, value_enum, value_delimiter = ',', num_args = 1..)]
+    pub(crate) isa: Vec<Isa>,
+    /// How often each thing is measured
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) loops: Option<u32>,
+    /// A table for people or one JSON object per line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Only these variants: by-runs, page-at-a-time, linux
+    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    pub(crate) variants: Vec<String>,
+}
+
+/// What a helper measures.
+#[derive(Args, Debug)]
+pub(crate) struct HelperArgs {
+    /// What is measured
+    pub(crate) task: Task,
+    /// The size of the folios
+    pub(crate) size: Size,
+    /// How much memory is populated
+    pub(crate) region: Size,
+    /// How often it is measured
+    pub(crate) rounds: u32,
+    /// Whether blocks map the folios
+    #[arg(long)]
+    pub(crate) block: bool,
 }
 
 /// What can be explained.
@@ -179,6 +228,8 @@ mod tests {
             "quire bench clear --format xml",
             "quire bench fault --loops 0",
             "quire bench fault --nosuch",
+            "quire bench fork --isa",
+            "quire bench zap --threads 2",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

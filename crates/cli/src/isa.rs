@@ -77,6 +77,18 @@ impl Isa {
         self.with(Shift)
     }
 
+    /// The smallest block above a base page that one entry maps: 2 MiB with 4 KiB pages.
+    pub(crate) fn block(self) -> Size {
+        struct Block;
+        impl Job for Block {
+            type Out = u64;
+            fn run<A: Arch>(self, _: Config) -> u64 {
+                A::block_order().bytes(A::PAGE_SHIFT)
+            }
+        }
+        Size(self.with(Block))
+    }
+
     /// The size nearest to `size` that folios of this format have: at least a base page, at most
     /// the largest block of the allocator.
     pub(crate) fn nearest(self, size: Size) -> Size {

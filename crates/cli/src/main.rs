@@ -52,6 +52,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Bench(bench) => bench::run(bench, &host),
         Command::Explain(explain) => explain::run(explain, &host),
         Command::Report(report) => report::run(report),
+        Command::Helper(helper) => host::helper::run(helper),
     }
 }
 

@@ -5,8 +5,10 @@ use std::fs;
 use std::io::{self, Write as _};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 use crate::args::ReportArgs;
+use crate::bench::entries::{self, Task};
 use crate::bench::{clear, fault, sweep};
 use crate::plot::{self, Bar, Line, Weight};
 use crate::record::{self, Case, Record, Run};
@@ -21,7 +23,8 @@ const STYLE: &str = include_str!("report.css");
 /// [`Refused`] without any run; else what prevents reading or writing.
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let mut runs = Vec::new();
-    for bench in [clear::NAME, sweep::NAME, fault::NAME] {
+    let entries = Task::value_variants().iter().map(|task| task.name());
+    for bench in [clear::NAME, sweep::NAME, fault::NAME].into_iter().chain(entries) {
         runs.extend(record::last(bench)?);
     }
     if runs.is_empty() {
@@ -50,7 +53,10 @@ pub(crate) fn page(runs: &[Run]) -> Result<String> {
         let (title, text, plots) = match run.bench.as_str() {
             clear::NAME => ("Clearing", CLEAR_TEXT, clear_plots(run)?),
             sweep::NAME => ("Units and checks", SWEEP_TEXT, String::new()),
-            _ => ("Faults", FAULT_TEXT, fault_plots(run)?),
+            fault::NAME => ("Faults", FAULT_TEXT, fault_plots(run)?),
+            "fork" => ("Fork", FORK_TEXT, entries_plots(run)?),
+            "zap" => ("Unmap", ZAP_TEXT, entries_plots(run)?),
+            _ => ("Protect", PROTECT_TEXT, entries_plots(run)?),
         };
         let _ = write!(body, "<section><h2>{title}</h2><p>{text}</p>");
         list(&mut body, "findings", "", &run.findings);
@@ -77,6 +83,14 @@ const SWEEP_TEXT: &str = "A large folio may be cleared as one extent or in units
     waiting tasks after each. Which of the two costs, the check or the smaller extent?";
 const FAULT_TEXT: &str = "What it costs until memory is there, per 4 KiB of it, so that folio \
     sizes can be compared; below the plots per folio.";
+
+const FORK_TEXT: &str = "What it costs to copy a space, and to end the copy, for each page of \
+    populated memory. The host's kernel is another thing: it keeps accounts that Quire's hosted \
+    figures have not, and enters and leaves the kernel.";
+const ZAP_TEXT: &str = "What it costs to unmap populated memory and to free it, for each page. \
+    The host's kernel does more for it.";
+const PROTECT_TEXT: &str = "What it costs to take the right to write from populated memory and to \
+    give it back, for each page. The host's kernel does more for it.";
 
 /// One plot for each form of clearing.
 fn clear_plots(run: &Run) -> Result<String> {
@@ -178,6 +192,18 @@ fn fault_plots(run: &Run) -> Result<String> {
     Ok(html)
 }
 
+/// One plot for each format.
+fn entries_plots(run: &Run) -> Result<String> {
+    let mut html = String::new();
+    for plot in entries::plots(run) {
+        let legend = plot.parts.iter().enumerate();
+        let legend = legend.map(|(at, part)| ((*part).to_owned(), plot::part_color(at)));
+        let svg = plot::bars("ns per base page", &plot.groups)?;
+        figure(&mut html, &plot.caption, &svg, &legend.collect::<Vec<_>>());
+    }
+    Ok(html)
+}
+
 fn figure(html: &mut String, caption: &str, svg: &str, legend: &[(String, String)]) {
     let _ = write!(
         html,
@@ -192,7 +218,7 @@ fn figure(html: &mut String, caption: &str, svg: &str, legend: &[(String, String
 
 /// The figures, folded away where there are plots of them.
 fn tables(html: &mut String, run: &Run) {
-    let open = if run.bench == sweep::NAME || run.bench == fault::NAME { " open" } else { "" };
+    let open = if run.bench == clear::NAME { "" } else { " open" };
     let _ = write!(html, "<details{open}><summary>Figures</summary>");
     for (title, records) in table::groups(&run.records) {
         let grid = table::Grid::new(&records, run.bench == sweep::NAME);

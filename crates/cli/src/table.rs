@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::bench::clear::LAST_FIRST;
+use crate::bench::entries::{BLOCK, Task};
 use crate::bench::fault::ONE_AREA;
 use crate::record::{Record, Run};
 use crate::size::Size;
@@ -44,7 +46,28 @@ pub(crate) fn groups(records: &[Record]) -> Vec<(String, Vec<&Record>)> {
     groups
 }
 
+/// Whether the record is of a bench that changes all entries of an area.
+fn is_of_entries(record: &Record) -> bool {
+    Task::value_variants().iter().any(|task| task.name() == record.bench)
+}
+
+/// The table such a record belongs to: one for each format and kind of figure.
+fn entries_title(record: &Record) -> String {
+    let case = record.case();
+    let format = case.notes.split(", ").next().unwrap_or("");
+    let what = match (record.metric.as_str(), record.unit.as_str()) {
+        ("time", _) => "time of one call, less is better (medians)",
+        ("per-entry", _) => "time for each entry, less is better (medians)",
+        (_, "ratio") => "by-runs against page-at-a-time, times as fast, more is better (medians)",
+        _ => "what was done, counted in a run of its own",
+    };
+    format!("{} {format}: {what}", record.bench)
+}
+
 fn title(record: &Record) -> String {
+    if is_of_entries(record) {
+        return entries_title(record);
+    }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
         (trap, _) if trap.starts_with("trap ") => {
@@ -76,7 +99,11 @@ impl<'a> Grid<'a> {
     /// Puts `records` in their places. Where `notes_matter`, records of one variant under
     /// different circumstances have rows of their own.
     pub(crate) fn new(records: &[&'a Record], notes_matter: bool) -> Grid<'a> {
-        let mut sizes: Vec<Option<Size>> = records.iter().map(|r| r.case().size).collect();
+        let place = |record: &Record| {
+            let case = record.case();
+            (case.size, case.notes.split(", ").any(|note| note == BLOCK))
+        };
+        let mut sizes: Vec<(Option<Size>, bool)> = records.iter().map(|r| place(r)).collect();
         sizes.sort();
         sizes.dedup();
         let mut rows: Vec<(String, Vec<Option<&Record>>)> = Vec::new();
@@ -87,12 +114,19 @@ impl<'a> Grid<'a> {
                 rows.push((label, vec![None; sizes.len()]));
                 rows.len() - 1
             });
-            let column = sizes.iter().position(|size| *size == record.case().size);
+            let column = sizes.iter().position(|column| *column == place(record));
             if let Some(cell) = column.and_then(|at| rows[row].1.get_mut(at)) {
                 *cell = Some(record);
             }
         }
-        let name = |size: &Option<Size>| size.map_or("time".to_owned(), |s| s.to_string());
+        // Of all that is counted only what happened somewhere is worth a line.
+        let idle = |r: &&Record| r.unit == "count" && r.max == 0.0;
+        rows.retain(|(_, cells)| !cells.iter().flatten().all(idle));
+        let name = |(size, block): &(Option<Size>, bool)| match size {
+            Some(size) if *block => format!("{size} {BLOCK}"),
+            Some(size) => size.to_string(),
+            None => "time".to_owned(),
+        };
         Grid { columns: sizes.iter().map(name).collect(), rows }
     }
 }
@@ -115,6 +149,9 @@ fn matrix(records: &[&Record], notes_matter: bool) -> Table {
 /// What a row is called: the variant, and its circumstances where they tell rows apart.
 fn label(record: &Record, notes_matter: bool) -> String {
     let case = record.case();
+    if is_of_entries(record) {
+        return entries_label(record);
+    }
     if let Some(trap) = case.form.strip_prefix("trap ") {
         return trap.to_owned();
     }
@@ -125,10 +162,25 @@ fn label(record: &Record, notes_matter: bool) -> String {
     [record.variant.as_str()].into_iter().chain(notes).collect::<Vec<_>>().join(", ")
 }
 
+/// What a row of such a record is called: the part and who did it, or what was counted in it.
+fn entries_label(record: &Record) -> String {
+    let part = record.case().form;
+    match (record.metric.as_str(), record.unit.as_str()) {
+        ("over-pages", _) => part,
+        (_, "ratio") => format!("{part}, folio remembered"),
+        (what, "count") => format!("{part}, {}: {what}", record.variant),
+        _ => format!("{part}, {}", record.variant),
+    }
+}
+
 /// A median with its unit, three digits long.
 pub(crate) fn value(record: &Record) -> String {
     match record.unit.as_str() {
+        "ns" if record.metric == "per-entry" && record.median < 1e3 => {
+            format!("{} ns", digits(record.median))
+        }
         "ns" => duration(record.median),
+        "count" => format!("{:.0}", record.median),
         "ratio" => format!("{:.2}", record.median),
         _ => digits(record.median),
     }

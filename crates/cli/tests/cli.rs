@@ -75,6 +75,14 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("explain fault --size 3K", &["3K", "powers of two"]),
         ("explain fault --isa vax", &["vax", "x86_64", "riscv64_sv57"]),
         ("bench fault --isa vax", &["vax", "arm64_16k"]),
+        ("bench fork --isa x86_64,vax", &["vax", "arm64_16k"]),
+        ("bench fork --variants chosen", &["chosen", "by-runs, page-at-a-time, linux"]),
+        ("bench zap --sizes 3K", &["3K", "powers of two"]),
+        ("bench zap --sizes 1G", &["nothing to measure", "1G is left out"]),
+        ("bench protect --region 1M", &["--region", "64M to 64G"]),
+        ("bench protect --region 65M --sizes 2M", &["65M", "folios of 2M"]),
+        ("bench protect --loops 0", &["0", "loops"]),
+        ("helper fork", &["required"]),
     ] {
         assert_refused(&place.run(line), words);
     }
@@ -92,14 +100,23 @@ fn more_memory_than_there_is_is_refused_before_anything_is_measured() {
     }
     let output = place.run(&format!("--host-root {root} bench clear --sizes 256M --threads 8"));
     assert_refused(&output, &["8 thread", "is available"]);
+    for bench in ["fork", "zap", "protect"] {
+        let output = place.run(&format!("--host-root {root} bench {bench} --region 2G"));
+        assert_refused(&output, &[bench, "2G", "is available", "1G"]);
+    }
+    let root = place.fake_host(200 << 10);
+    let output = place.run(&format!("--host-root {root} bench fork"));
+    assert_refused(&output, &["fork of 64M", "200M is available"]);
 }
 
 #[test]
 fn help_and_version_are_no_errors() {
     let place = Place::new();
-    for line in ["--help", "--version", "bench clear --help"] {
+    for line in ["--help", "--version", "bench clear --help", "bench fork --help"] {
         let output = place.run(line);
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty());
+        // What the command says to itself is no business of its user.
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("helper"));
     }
 }
 
@@ -119,8 +136,9 @@ fn assert_records(text: &str, bench: &str) -> Vec<serde_json::Value> {
         let number = |name: &str| record[name].as_f64().unwrap();
         assert!(number("min") <= number("median") && number("median") <= number("max"), "{line}");
         let variant = record["variant"].as_str().unwrap();
-        let known = ["chosen", "page-at-a-time", "linux"].contains(&variant);
-        assert!(known || variant.starts_with("raw-"), "{variant}");
+        let known = ["chosen", "by-runs", "linux"].contains(&variant);
+        let pages = variant.split(", ").next() == Some("page-at-a-time");
+        assert!(known || pages || variant.starts_with("raw-"), "{variant}");
     }
     records
 }
@@ -161,6 +179,60 @@ fn benches_print_one_record_per_line_save_them_and_the_report_shows_them() {
     let page = fs::read_to_string(path.trim()).unwrap();
     assert_eq!(page.matches("<section>").count(), 3);
     assert!(page.matches("<svg").count() >= 4 && page.contains("Not in these figures"));
+}
+
+#[test]
+fn c5_fork_zap_and_protect_give_times_ratios_and_counts_for_each_part() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let small = "--format json --loops 1 --region 64M --sizes 4K,2M --isa arm64_4k,x86_64";
+    for (bench, parts) in [
+        ("fork", &["first fork", "child exit", "later fork"][..]),
+        ("zap", &["unmap"]),
+        ("protect", &["to read-only", "to writable"]),
+    ] {
+        let output = place.run(&format!("--host-root {root} bench {bench} {small}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+        let records = assert_records(&String::from_utf8(output.stdout).unwrap(), bench);
+        let has = |case: &str, variant: &str, metric: &str| {
+            let is = |r: &&serde_json::Value| r["variant"] == variant && r["metric"] == metric;
+            let found = records.iter().filter(is).find(|r| r["case"] == case);
+            assert!(found.is_some(), "{bench}: {case} {variant} {metric}");
+        };
+        for part in parts {
+            for backing in ["4K (arm64_4k)", "2M (arm64_4k)", "2M (x86_64, block)"] {
+                let case = format!("{part} {backing}");
+                for metric in ["time", "per-entry", "over-pages", "words written", "unfolds"] {
+                    has(&case, "by-runs", metric);
+                }
+                has(&case, "page-at-a-time", "per-entry");
+            }
+            has(&format!("{part} 4K (this host, MADV_NOHUGEPAGE)"), "linux", "per-entry");
+        }
+        if bench == "fork" {
+            has("first fork 2M (arm64_4k)", "page-at-a-time, folded", "breaks before make");
+        }
+    }
+    let path = String::from_utf8(place.run("report").stdout).unwrap();
+    let page = fs::read_to_string(path.trim()).unwrap();
+    for word in ["<h2>Fork</h2>", "<h2>Unmap</h2>", "<h2>Protect</h2>", "this host", "goal: at"] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert_eq!((page.matches("<section>").count(), page.matches("<svg").count()), (3, 9));
+}
+
+#[test]
+fn c5_less_memory_is_populated_where_there_is_less_and_what_lacks_is_said() {
+    let place = Place::new();
+    let root = place.fake_host(500 << 10);
+    let output = place.run(&format!("--host-root {root} bench protect --loops 1 --sizes 4K,64K"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["Memory does not suffice for 1G: 128M instead.", "linux 64K", "Findings", "Saved"]
+    {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(String::from_utf8(output.stderr).unwrap().is_empty());
 }
 
 #[test]

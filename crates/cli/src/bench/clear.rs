@@ -116,7 +116,7 @@ pub(crate) fn run(shared: &Shared, host: &Host) -> Result<Run> {
         .into_iter()
         .chain(Backend::available().map(Way::Raw))
         .collect();
-    let filter = Filter::new(shared, &ways.iter().map(|w| w.name()).collect::<Vec<_>>())?;
+    let filter = Filter::new(&shared.variants, &ways.iter().map(|w| w.name()).collect::<Vec<_>>())?;
     let mut run = empty_run(NAME, host);
     let extents = extents_that_fit(shared, host, &mut run)?;
     let largest = *extents.last().unwrap_or(&Size(GRAIN as u64));

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 
+use super::entries::{self, Task};
 use super::{clear, fault, sweep};
 use crate::args::{Bench, Format, Shared};
 use crate::host::Host;
@@ -20,6 +21,9 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Clear(args) if args.sweep => (sweep::run(&args.shared, host)?, args.shared.format),
         Bench::Clear(args) => (clear::run(&args.shared, host)?, args.shared.format),
         Bench::Fault(args) => (fault::run(args, host)?, args.shared.format),
+        Bench::Fork(args) => (entries::run(Task::Fork, args, host)?, args.format),
+        Bench::Zap(args) => (entries::run(Task::Zap, args, host)?, args.format),
+        Bench::Protect(args) => (entries::run(Task::Protect, args, host)?, args.format),
     };
     if cfg!(debug_assertions) {
         run.limits.push(
@@ -49,17 +53,17 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
 pub(crate) struct Filter(Vec<String>);
 
 impl Filter {
-    /// The variants named in `shared`, each of which must be in `known`.
+    /// The variants `named`, each of which must be in `known`; all if none is.
     ///
     /// # Errors
     /// [`Refused`] with what is known.
-    pub(crate) fn new(shared: &Shared, known: &[String]) -> Result<Filter, Refused> {
-        match shared.variants.iter().find(|name| !known.contains(name)) {
+    pub(crate) fn new(named: &[String], known: &[String]) -> Result<Filter, Refused> {
+        match named.iter().find(|name| !known.contains(name)) {
             Some(name) => Err(Refused(format!(
                 "there is no variant {name:?} here; there are {}",
                 known.join(", ")
             ))),
-            None => Ok(Filter(shared.variants.clone())),
+            None => Ok(Filter(named.to_vec())),
         }
     }
 

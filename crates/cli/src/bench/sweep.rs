@@ -95,7 +95,7 @@ pub(crate) fn run(shared: &Shared, host: &Host) -> Result<Run> {
     let string = page_backend();
     let mut known = vec![CHOSEN.to_owned()];
     known.extend(Backend::available().map(raw_name));
-    let filter = Filter::new(shared, &known)?;
+    let filter = Filter::new(&shared.variants, &known)?;
     let mut run = empty_run(NAME, host);
     let extents = sizes(shared, &SIZES);
     let largest = extents.last().copied().unwrap_or(Size(SIZES[0]));

@@ -70,18 +70,20 @@ impl Buffer {
     /// How much of the buffer is in huge pages, from 0 to 1; `None` if the kernel does not tell.
     pub(crate) fn huge_share(&self) -> Option<f64> {
         let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
-        let huge = huge_bytes(&smaps, self.map.as_ptr().addr() + self.start)?;
+        let huge = mapped_bytes(&smaps, self.map.as_ptr().addr() + self.start, "AnonHugePages")?;
         Some((huge as f64 / self.len as f64).min(1.0))
     }
 }
 
-/// `AnonHugePages` of the mapping in `smaps` that holds `address`, in bytes.
-fn huge_bytes(smaps: &str, address: usize) -> Option<u64> {
+/// `field` of the mapping in `smaps` that holds `address`, in bytes.
+pub(crate) fn mapped_bytes(smaps: &str, address: usize, field: &str) -> Option<u64> {
     let mut inside = false;
     for line in smaps.lines() {
         if let Some((start, end)) = line.split(' ').next().and_then(range) {
             inside = (start..end).contains(&address);
-        } else if inside && let Some(kib) = line.strip_prefix("AnonHugePages:") {
+        } else if inside
+            && let Some(kib) = line.strip_prefix(field).and_then(|rest| rest.strip_prefix(':'))
+        {
             return Some(kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10);
         }
     }
@@ -126,9 +128,11 @@ mod tests {
     fn the_huge_share_is_that_of_the_mapping_asked_for() {
         let smaps = "1000-3000 rw-p 0 0:0 0\nAnonHugePages:  4 kB\n\
                      3000-9000 rw-p 0 0:0 0 [heap]\nRss: 7 kB\nAnonHugePages:      8 kB\n";
-        assert_eq!(huge_bytes(smaps, 0x1fff), Some(4096));
-        assert_eq!(huge_bytes(smaps, 0x3000), Some(8192));
-        assert_eq!(huge_bytes(smaps, 0x9000), None);
+        let huge = |address| mapped_bytes(smaps, address, "AnonHugePages");
+        assert_eq!(huge(0x1fff), Some(4096));
+        assert_eq!(huge(0x3000), Some(8192));
+        assert_eq!(huge(0x9000), None);
+        assert_eq!(mapped_bytes(smaps, 0x3000, "Rss"), Some(7168));
     }
 
     #[test]

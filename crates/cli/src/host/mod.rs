@@ -3,6 +3,7 @@
 
 pub(crate) mod cpu;
 pub(crate) mod fault;
+pub(crate) mod helper;
 pub(crate) mod memory;
 pub(crate) mod thp;
 pub(crate) mod trap;

@@ -169,7 +169,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (head, tail) = (index.next_multiple_of(width), end & !(width - 1));
         let at = |index_of: usize| frame.add(((index_of - index) as u64) << A::order(level).get());
         let plain = |from: usize, to: usize| {
-            self.fill(from, to - from, A::leaf(at(from), level, attrs), A::step(level));
+            if from < to {
+                self.fill(from, to - from, A::leaf(at(from), level, attrs), A::step(level));
+            }
         };
         let aligned = || A::fold_order(level).is_some_and(|b| at(head).is_aligned(b.pages()));
         if !folds || head >= tail || !attrs.intersects(Attrs::RIGHTS) || !aligned() {

@@ -162,7 +162,7 @@ pub(crate) fn run(args: &FaultArgs, host: &Host) -> Result<Run> {
     let shared = &args.shared;
     let mut known = [CHOSEN, PAGES, LINUX].map(str::to_owned).to_vec();
     known.extend(Backend::available().map(raw_name));
-    let filter = Filter::new(shared, &known)?;
+    let filter = Filter::new(&shared.variants, &known)?;
     let mut run = empty_run(NAME, host);
     let cache = run.machine.last_level_cache;
     let usual = (4 * cache).clamp(32 << 20, 512 << 20);

@@ -11,4 +11,4 @@ mod own;
 mod goals;
 mod measure;
 
-pub(crate) use measure::{NAME, ONE_AREA, run};
+pub(crate) use measure::{LINUX, NAME, ONE_AREA, run};
