@@ -66,7 +66,7 @@ impl<A: Arch> Shared<A> {
         let at = cpu as u64;
         let (low, high) = (block - 1 - at, 4 * block + at);
         let relay = if cpu == 1 { 2 } else { 5 * block + at };
-        let pages = if cpu % 2 == 0 { [high, low, relay] } else { [low, high, relay] };
+        let pages = if cpu.is_multiple_of(2) { [high, low, relay] } else { [low, high, relay] };
         pages.map(|page| self.start.add(page))
     }
 }
@@ -225,11 +225,11 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
     /// A child sees one moment, not before its fork began.
     fn examine(&mut self, child: &Space<A>, done: [u64; CPUS]) {
         self.run_in(child);
-        for cpu in 1..CPUS {
+        for (cpu, done) in (0..).zip(done).skip(1) {
             let pages = self.shared.pages(cpu);
             let [first, second, _] = pages.map(|page| self.read(child, page));
             assert!(second <= first, "CPU {cpu} wrote {second} after {first}");
-            assert!(second >= done[cpu], "{second}, though {} was written before", done[cpu]);
+            assert!(second >= done, "{second}, though {done} was written before");
             let again = [pages[0], pages[1]].map(|page| self.read(child, page));
             assert_eq!(again, [first, second], "what a child sees stays");
         }

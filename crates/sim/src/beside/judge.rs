@@ -26,9 +26,9 @@ pub(super) enum Sharing {
 /// What must become of a page that others may have and that is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// What can be claimed, if it can: nobody else has the folio, and all of it is here.
+    /// What can be claimed, if it can: no other space has anything of the folio.
     claim: Option<PageSpan>,
-    /// It lies in one area. Else a copy will do, since rights may differ.
+    /// That is all that is mapped of it. Else a copy will do: it may be mapped in two places.
     simple: bool,
     /// The largest copy that is wanted.
     largest: Order,
@@ -64,20 +64,21 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let folio = here.and_then(|here| self.folio(here.frame)).map(|folio| folio.span());
         let area = model.areas_in(PageSpan::block(page, Order::ZERO)).first().copied();
         let table = PageSpan::block(page, Order::new(A::LEVELS[Level::LAST.index()].index_bits));
-        let within = area.map_or(PageSpan::new(page, page), |area| area.span);
         let inside = |frame| folio.is_some_and(|folio| folio.contains(frame));
         let run = model.stretch(page.get(), |other| inside(other.frame)).intersect(table);
+        let run = run.intersect(area.map_or(PageSpan::new(page, page), |area| area.span));
         let pinned = self.pinned().iter().any(|held| Some(*held) == folio);
-        let claimed = !pinned && folio.is_some_and(|folio| self.mapped(folio) == run.count());
-        let simple = within.covers(run);
-        let run = run.intersect(within);
+        let here = model.resident.values().filter(|other| inside(other.frame)).count() as u64;
+        let mapped = folio.map_or(0, |folio| self.mapped(folio));
+        let claim = (!pinned && mapped == here).then_some(run);
+        let simple = mapped == run.count();
         let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
         let wanted = self.mm.policy.candidates(advice, model.opt_out);
         let most = (2u32 << self.mm.policy.copy_most().get()) - 1;
         let largest = NaiveSpace::block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
-        Outlook { claim: claimed.then_some(run), simple, largest, plenty }
+        Outlook { claim, simple, largest, plenty }
     }
 
     /// How many pages of a folio are mapped, over all spaces.
