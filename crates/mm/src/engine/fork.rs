@@ -8,7 +8,7 @@ use super::error::Error;
 use super::mm::Mm;
 use crate::folio::Folios;
 use crate::limits::ORDER_MAX;
-use crate::space::{Area, ForkNeed, Section, Space, View};
+use crate::space::{ForkNeed, Section, Space, View};
 use crate::stats::Event;
 use crate::table::Inherit;
 
@@ -45,26 +45,42 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut section = Section::begin(self.view(parent));
         let mut heir = Section::begin(self.view(child));
         section.hold(all);
-        let mut areas = self.view(parent).areas().overlapping(all);
-        let done = areas.try_for_each(|area| {
-            self.inherit_area(child, &mut heir, &area)?;
-            self.inherit_pages(parent, child, &mut section, &area)
-        });
+        let done = self.inherit(parent, child, &mut section, &mut heir);
         self.count(Event::EntriesForked, section.entries());
         self.finish(child, heir);
         self.finish(parent, section);
         done
     }
 
-    fn inherit_area(
+    /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:
+    /// where two of them meet, a contiguous block may lie in both, and is not to be cut.
+    fn inherit(
         &self,
+        parent: &Space<A>,
         child: &Space<A>,
+        section: &mut Section<'_, A, H>,
         heir: &mut Section<'_, A, H>,
-        area: &Area,
     ) -> Result<(), Error> {
-        let Some(area) = area.inherited() else { return Ok(()) };
-        self.complete(child, heir, |heir| heir.stocked(1))?;
-        heir.writer().set(area).map_err(|_| Error::Invalid)
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut alike: Option<(PageSpan, Inherit)> = None;
+        for area in self.view(parent).areas().overlapping(all) {
+            let inherited = area.inherited();
+            if let Some(area) = inherited {
+                self.complete(child, heir, |heir| heir.stocked(1))?;
+                heir.writer().set(area).map_err(|_| Error::Invalid)?;
+            }
+            let how = inherited.and_then(|area| area.inherits_pages());
+            alike = match (alike, how) {
+                (Some((span, same)), Some(how)) if same == how && span.end == area.span.start => {
+                    Some((PageSpan::new(span.start, area.span.end), how))
+                }
+                (before, how) => {
+                    self.inherit_pages(parent, child, section, before)?;
+                    how.map(|how| (area.span, how))
+                }
+            };
+        }
+        self.inherit_pages(parent, child, section, alike)
     }
 
     fn inherit_pages(
@@ -72,12 +88,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         parent: &Space<A>,
         child: &Space<A>,
         section: &mut Section<'_, A, H>,
-        area: &Area,
+        pages: Option<(PageSpan, Inherit)>,
     ) -> Result<(), Error> {
-        let how = area.inherited().and_then(|area| area.inherits_pages());
-        let Some(how) = how else { return Ok(()) };
+        let Some((mut left, how)) = pages else { return Ok(()) };
         let view = self.view(child);
-        let mut left = area.span;
         while !left.is_empty() {
             let mut copy = None;
             self.complete(parent, section, |section| match section.fork(&view, &mut left, how) {

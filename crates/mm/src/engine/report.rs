@@ -78,13 +78,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     fn sort(&self, map: &mut FolioMap, pages: PageSpan, frames: FrameSpan) {
         let folios = Folios::new(self.phys.meta());
         let mut page = pages.start;
-        let mut left = frames;
-        while left.count > 0 {
-            let Some(folio) = folios.of(left.start) else {
-                map.foreign += left.count;
-                return;
-            };
-            let piece = folio.part_of(left);
+        let counted = folios.each(frames, |folio, piece| {
             let size = &mut map.sizes[folio.order.index()];
             if piece.count < folio.order.pages() {
                 size.partial += piece.count;
@@ -94,7 +88,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 size.unaligned += piece.count;
             }
             page = page.add(piece.count);
-            left = FrameSpan::new(piece.end(), left.count - piece.count);
-        }
+            true
+        });
+        map.foreign += frames.count - counted;
     }
 }

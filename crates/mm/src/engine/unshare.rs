@@ -153,6 +153,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Some(Ok(pinned)) => return Ok(pinned),
                 Some(Err(Shared)) => {
                     let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
+                    if !unshare.prot().allows(access) {
+                        return Err(Error::Denied(page, access, unshare.prot()));
+                    }
                     self.unshare(&view, &unshare)?;
                 }
                 None if self.is_foreign(&view, page) => return Err(Error::Invalid),

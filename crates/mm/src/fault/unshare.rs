@@ -76,6 +76,11 @@ impl Unshare {
         area.map(|area| Self { page, area, seq })
     }
 
+    /// What the area allows.
+    pub fn prot(&self) -> Prot {
+        self.area.prot
+    }
+
     /// What the area was advised.
     pub fn advice(&self) -> Advice {
         Advice::of(self.area.flags)

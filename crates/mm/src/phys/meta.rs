@@ -169,6 +169,14 @@ impl<'m> Meta<'m> {
         self.slots.get(frame.get().wrapping_sub(self.first.get()) as usize)
     }
 
+    /// The slots of `frames`, as far as they are on record.
+    #[inline]
+    pub(crate) fn slots(&self, frames: FrameSpan) -> &'m [Slot] {
+        let from = frames.start.get().wrapping_sub(self.first.get()) as usize;
+        let slots = self.slots.get(from..).unwrap_or_default();
+        &slots[..slots.len().min(frames.count as usize)]
+    }
+
     /// The number by which slots name `frame` to each other.
     #[inline]
     pub(crate) fn index(&self, frame: Pfn) -> u32 {

@@ -17,15 +17,15 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         self.each(span, |locked, part| -> Step<()> {
             let mut at = part.start;
             while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
+                let (mut run, end) = locked.run_in(at, part.end);
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Absent | What::Marker(_) => {}
                     What::Leaf { attrs, .. } if attrs.prot() != granted(attrs, prot) => {
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
-                        locked.part(run.index, run.count);
+                        locked.part_run(&mut run);
                         let grant = |attrs| attrs_granted(attrs, prot);
-                        if locked.regrant(run.index, run.count, grant) {
+                        if locked.regrant(&run, run.count, grant) {
                             gather.flush(PageSpan::new(at, end), A::order(locked.level()));
                         }
                         locked.refold_ends(run.index, run.count);
@@ -83,8 +83,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// less.
     pub(crate) fn grant(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
         self.part(index, count);
-        self.regrant(index, count, change);
-        self.refold_ends(index, count);
+        let run = self.run(index, index + count);
+        self.regrant(&run, run.count, change);
+        self.refold_ends(index, run.count);
     }
 
     /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order
@@ -100,7 +101,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.part(index, count);
         self.clear(index, count);
         let pages = PageSpan::new(self.page(index), self.page(index + count));
-        self.tables.flush(pages, A::order(self.level()));
+        self.tables.broken(pages, A::order(self.level()));
         self.put(index, count, frame, attrs, each);
     }
 

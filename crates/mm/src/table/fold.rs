@@ -35,11 +35,11 @@
 
 use quire_arch::{Arch, Attrs, Entry, Level, Transition};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn};
+use quire_units::{FrameSpan, PageSpan, Pfn};
 
 use super::map::FOREIGN;
 use super::run::{NOTED, Stretch, is_settled};
-use super::{Locked, What};
+use super::{Locked, Run, What};
 use crate::folio::Folios;
 use crate::stats::Event;
 
@@ -79,12 +79,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         blocks.filter(|&at| A::is_folded(self.raw(at), self.level())).count()
     }
 
-    /// Unfolds the blocks that reach across an end of these entries: at most two.
+    /// Unfolds the blocks that reach across an end of a run: at most two.
     #[inline]
-    pub(super) fn part(&self, index: usize, count: usize) {
+    pub(super) fn part_run(&self, run: &mut Run) {
+        run.uniform &= !self.part(run.index, run.count);
+    }
+
+    /// Unfolds the blocks that reach across an end of these entries; whether there were any.
+    #[inline]
+    pub(super) fn part(&self, index: usize, count: usize) -> bool {
         if self.folded() == 0 {
-            return;
+            return false;
         }
+        let before = self.folded();
         for edge in [index, index + count] {
             if edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level()) {
                 self.regroup(self.block_at(edge), false);
@@ -92,6 +99,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.tables.count(Event::Unfold, 1);
             }
         }
+        self.folded() < before
     }
 
     /// Folds the blocks at the ends of these entries, where they cover a block in part and that has
@@ -186,16 +194,23 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Writes whole blocks, folded.
     fn spell_folded(&self, head: usize, tail: usize, frame: Pfn, attrs: Attrs) {
-        let level = self.level();
-        let first = word::<A>(frame, level, attrs, true);
-        if A::fold_step(level) == A::step(level) {
-            return self.fill(head, tail - head, first, A::step(level));
+        let raw = word::<A>(frame, self.level(), attrs, true);
+        self.fill_stretch(&Stretch { index: head, count: tail - head, raw, folded: true });
+    }
+
+    /// Writes the words of a stretch. Where all words of a block are equal, block by block.
+    pub(super) fn fill_stretch(&self, s: &Stretch) {
+        let step = A::step(self.level());
+        let block_step = if s.folded { A::fold_step(self.level()) } else { step };
+        if block_step == step {
+            return self.fill(s.index, s.count, s.raw, step);
         }
-        let blocks = (head..tail).step_by(self.width());
-        for (number, at) in blocks.enumerate() {
-            let ahead = (number * self.width()) as u64;
-            let first = first.wrapping_add(ahead.wrapping_mul(A::step(level)));
-            self.fill(at, self.width(), first, A::fold_step(level));
+        let (mut at, mut raw, end) = (s.index, s.raw, s.index + s.count);
+        while at < end {
+            let next = (self.block_at(at) + self.width()).min(end);
+            self.fill(at, next - at, raw, block_step);
+            raw = raw.wrapping_add(step.wrapping_mul(self.width() as u64));
+            at = next;
         }
     }
 
@@ -211,7 +226,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let pages = PageSpan::new(self.page(first), self.page(first + width));
         if demand == Transition::BreakBeforeMake {
             let noted = self.break_block(first);
-            self.tables.flush(pages, A::order(level));
+            self.tables.broken(pages, A::order(level));
             let folded = self.spell(first, width, frame, attrs | noted, fold);
             debug_assert_eq!(folded, fold as usize);
         } else {
@@ -272,24 +287,38 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Gives a run of leaves, which cuts no block, the attributes that `change` makes of theirs:
-    /// block for block in place, without unfolding. `change` alters rights and the library's own
-    /// flags, in one way for the whole run. Whether that needs a flush. What may have become
-    /// foldable at the ends is for the caller to fold.
+    /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
+    /// makes of theirs: block for block in place, without unfolding. `change` alters rights and the
+    /// library's own flags, in one way for the whole run. Whether that needs a flush. What may have
+    /// become foldable at the ends is for the caller to fold.
     pub(super) fn regrant(
         &self,
-        index: usize,
+        run: &Run,
         count: usize,
         change: impl Fn(Attrs) -> Attrs + Copy,
     ) -> bool {
-        let mut flush = false;
+        let What::Leaf { attrs, .. } = run.what else { return false };
+        if self.folded() > 0 && !change(attrs).intersects(Attrs::RIGHTS) {
+            self.hide(run.index, count, change);
+            return true;
+        }
+        let regrant = |flush, stretch| self.regrant_stretch(&stretch, change) | flush;
+        self.stretches(run, count).fold(false, regrant)
+    }
+
+    /// Takes all rights from leaves that the hardware sees: there is no block where it sees none.
+    fn hide(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
         let mut at = index;
         while at < index + count {
-            let stretch = self.stretch(at, index + count, self.raw(at));
-            flush |= self.regrant_stretch(&stretch, change);
-            at += stretch.count;
+            if A::is_folded(self.raw(at), self.level()) {
+                self.convert(at, false, change);
+                self.add(0, -1);
+                at += self.width();
+            } else {
+                self.exchange_leaf(at, None, change);
+                at += 1;
+            }
         }
-        flush
     }
 
     fn regrant_stretch(&self, s: &Stretch, change: impl Fn(Attrs) -> Attrs + Copy) -> bool {
@@ -302,24 +331,16 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let seen = |attrs: Attrs| attrs.intersects(Attrs::RIGHTS);
         if !seen(attrs) {
             // Nothing that the hardware holds changes: as if it were mapped anew.
-            let folds = self.pieces(frame, s.count, now);
-            let mut at = s.index;
-            for (entries, frame, folds) in folds {
+            self.each_piece((s.index, s.count), frame, now, |at, entries, frame, folds| {
                 let folded = self.spell(at, entries, frame, now, folds);
                 self.add(0, folded as i64);
-                at += entries;
-            }
+            });
             self.refold(s.index, s.count);
             return false;
         }
-        let new = word::<A>(frame, level, now, s.folded && seen(now));
-        if s.folded && !seen(now) {
-            for first in (s.index..s.index + s.count).step_by(self.width()) {
-                self.convert(first, false, change);
-            }
-            self.add(0, -((s.count / self.width()) as i64));
-        } else if is_settled(attrs) {
-            self.fill(s.index, s.count, new, s.step);
+        let new = word::<A>(frame, level, now, s.folded);
+        if is_settled(attrs) {
+            self.fill_stretch(&Stretch { raw: new, ..*s });
         } else {
             for index in s.index..s.index + s.count {
                 self.exchange_leaf(index, None, change);
@@ -328,46 +349,36 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         A::transition(s.raw, new, level, self.tables.is_relaxed()) != Transition::Nothing
     }
 
-    /// Cuts `count` leaves from `frame` on where it begins or ends to be true that whole blocks of
-    /// them may be folded: entries, first frame, and whether.
-    fn pieces(
+    /// Cuts leaves from `frame` on where it begins or ends to be true that whole blocks of them may
+    /// be folded; calls `act` with the first entry, how many, the first frame, and whether.
+    fn each_piece(
         &self,
+        (index, count): (usize, usize),
         frame: Pfn,
-        count: usize,
         attrs: Attrs,
-    ) -> impl Iterator<Item = (usize, Pfn, bool)> {
-        let level = self.level();
-        let block = A::fold_order(level).filter(|_| attrs.intersects(Attrs::RIGHTS));
-        let folios = Folios::new(self.tables.meta);
-        let (mut frame, mut left) = (frame, count);
-        core::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let start = frame;
-            let folio = if attrs.contains(FOREIGN) { None } else { folios.of(frame) };
-            let (entries, folds) = match (block, folio) {
-                (None, _) => (left, false),
-                (Some(_), None) => (left, attrs.contains(FOREIGN)),
-                (Some(block), Some(folio)) => {
-                    let rest = folio.span().end().offset_from(frame) >> A::order(level).get();
-                    (left.min(rest as usize), folio.order >= block)
-                }
-            };
-            left -= entries;
-            frame = frame.add((entries as u64) << A::order(level).get());
-            Some((entries, start, folds))
-        })
+        mut act: impl FnMut(usize, usize, Pfn, bool),
+    ) {
+        let order = A::order(self.level()).get();
+        let block = A::fold_order(self.level()).filter(|_| attrs.intersects(Attrs::RIGHTS));
+        let Some(block) = block.filter(|_| !attrs.contains(FOREIGN)) else {
+            return act(index, count, frame, block.is_some());
+        };
+        let mut at = index;
+        let frames = FrameSpan::new(frame, (count as u64) << order);
+        Folios::new(self.tables.meta).each(frames, |folio, piece| {
+            let entries = (piece.count >> order) as usize;
+            act(at, entries, piece.start, folio.order >= block);
+            at += entries;
+            true
+        });
     }
 
     /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, with
     /// whole blocks folded where the folios behind them allow it.
     pub(super) fn put_any(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
-        let mut at = index;
-        for (entries, frame, folds) in self.pieces(frame, count, attrs) {
+        self.each_piece((index, count), frame, attrs, |at, entries, frame, folds| {
             self.put_piece(at, entries, frame, attrs, folds);
-            at += entries;
-        }
+        });
     }
 
     /// The same where `folds` says whether they allow it.

@@ -9,8 +9,8 @@
 //!
 //! Each step is one for a whole run: one addition, one fill, one fill. A contiguous block has one
 //! state, so a run holds it whole or not at all; the words are written as they are, folded, and
-//! there is no step that could unfold one. (What a run covers in part, at an end of an area, was
-//! unfolded when the area was made to end there.)
+//! there is no step that could unfold one. (Only where the fork ends, since what follows is not
+//! inherited alike, is a block cut: one part of it is then COW and the other not.)
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -72,9 +72,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 *span = PageSpan::new(block.end.min(span.end), span.end);
                 continue;
             }
-            child.reach_down(span.start, place.level, spare).map_err(|_| ForkLack::Table)?;
+            let heir = child.reach_down(span.start, place.level, spare);
+            let heir = heir.map_err(|_| ForkLack::Table)?;
             let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
-            let heir = child.lock_lowest(span.start, place.level);
+            let Some(heir) = child.lock(heir, place.level, span.start) else { continue };
             let part = span.intersect(locked.reach());
             let (upto, result) = locked.fork_part(&heir, part, how, gather, done);
             *span = PageSpan::new(upto, span.end);
@@ -106,7 +107,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     *done += run.count as u64;
                 }
                 What::Leaf { frame, attrs, .. } => {
-                    let shared = self.fork_run(heir, &run, frame, attrs, how, gather);
+                    let shared = self.fork_run(heir, run, frame, attrs, how, gather);
                     *done += shared as u64;
                     if shared < run.count {
                         let block = A::order(self.level()).pages();
@@ -136,13 +137,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn fork_run(
         &self,
         heir: &Self,
-        run: &Run,
+        mut run: Run,
         frame: Pfn,
         attrs: Attrs,
         how: Inherit,
         gather: &mut Gather,
     ) -> usize {
-        self.part(run.index, run.count);
         let splits = how == Inherit::Private && !attrs.contains(FOREIGN);
         let exclusive = splits && !attrs.contains(Attrs::COW);
         let Shared { entries, folds } = match attrs.contains(FOREIGN) {
@@ -150,15 +150,16 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             false => self.share(frame, run.count, exclusive),
         };
         if exclusive && entries > 0 {
+            self.part_run(&mut run);
             let lend = |attrs: Attrs| attrs.difference(Attrs::WRITE) | Attrs::COW;
-            if self.regrant(run.index, entries, lend) {
+            if self.regrant(&run, entries, lend) {
                 gather.flush_space();
             }
             if folds {
                 self.refold_ends(run.index, entries);
             }
         }
-        heir.copy_from(self, run.index, entries, folds);
+        heir.copy_from(self, &run, entries, folds);
         entries
     }
 
@@ -168,45 +169,37 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
         let folios = Folios::new(self.tables.meta);
         let block = A::order(self.level());
-        let mut shared = Shared { entries: 0, folds: false };
-        let mut left = FrameSpan::new(frame, (count as u64) << block.get());
-        while left.count > 0 {
-            let Some(folio) = folios.of(left.start) else {
-                debug_assert!(false, "only foreign leaves map frames that are no folio's");
-                break;
-            };
-            let piece = folio.part_of(left);
-            if !folios.share(folio, piece.count as u32, exclusive) {
-                break;
-            }
-            shared.folds |= A::fold_order(self.level()).is_some_and(|fold| folio.order >= fold);
-            shared.entries += (piece.count >> block.get()) as usize;
-            left = FrameSpan::new(piece.end(), left.count - piece.count);
-        }
-        shared
+        let fold = A::fold_order(self.level());
+        let mut folds = false;
+        let frames = FrameSpan::new(frame, (count as u64) << block.get());
+        let pages = folios.each(frames, |folio, piece| {
+            folds |= fold.is_some_and(|fold| folio.order >= fold);
+            folios.share(folio, piece.count as u32, exclusive)
+        });
+        Shared { entries: (pages >> block.get()) as usize, folds }
     }
 
-    /// Takes over the words of `count` entries of `other`, all of them leaves, where nothing is.
-    fn copy_from(&self, other: &Self, index: usize, count: usize, folds: bool) {
-        let (end, width) = (index + count, self.width());
-        let mut at = index;
-        while at < end {
-            let s = other.stretch(at, end, other.raw(at));
+    /// Takes over the words of the first `count` entries of a run of `other`, where nothing is.
+    fn copy_from(&self, other: &Self, run: &Run, count: usize, folds: bool) {
+        let width = self.width();
+        // A block at an end may have just become foldable, and the words of the run differ then.
+        let ends = folds && (run.index | count) & (width - 1) != 0;
+        let run = Run { uniform: run.uniform && !ends && run.is_settled(), ..*run };
+        for s in other.stretches(&run, count) {
             let whole = (s.index | s.count) & (width - 1) == 0;
             if s.folded && !whole {
-                // The parent's block has just become foldable; the child's will with its last part.
-                if let Some((frame, attrs)) = other.leaf_at(at) {
-                    self.put_any(at, s.count, frame, attrs);
+                // The child's block will be foldable with its last part.
+                if let Some((frame, attrs)) = other.leaf_at(s.index) {
+                    self.put_any(s.index, s.count, frame, attrs);
                 }
-            } else {
-                self.fill(s.index, s.count, s.raw, s.step);
-                let blocks = if s.folded { s.count / width } else { 0 };
-                self.add(s.count as i64, blocks as i64);
-                if folds && !s.folded {
-                    self.refold_ends(s.index, s.count);
-                }
+                continue;
             }
-            at += s.count;
+            self.fill_stretch(&s);
+            let blocks = if s.folded { s.count / width } else { 0 };
+            self.add(s.count as i64, blocks as i64);
+            if folds && !s.folded {
+                self.refold_ends(s.index, s.count);
+            }
         }
     }
 }

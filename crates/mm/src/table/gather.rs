@@ -113,21 +113,21 @@ impl Gather {
         self.tables = true;
     }
 
-    /// Takes the mapping of `frames`, all of one folio, whose entries are zero already.
+    /// Takes the mapping of `frames`, all of one folio, whose entries the caller zeroes before it
+    /// unlocks their table.
     ///
     /// The caller has made sure that it is not full.
     #[inline]
     pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
         let pages = frames.count as u32;
-        if Folios::new(meta).retire(folio, pages) {
-            return self.dead(meta, folio.span());
-        }
         if self.unused {
             if let Some(run) = Folios::new(meta).unmap(folio, pages) {
-                // The last other hold has gone since: the frames are in custody as any.
                 self.dead(meta, run.span());
             }
             return;
+        }
+        if Folios::new(meta).retire(folio, pages) {
+            return self.dead(meta, folio.span());
         }
         let start = meta.index(frames.start);
         match self.shared[..self.shared_len].last_mut() {
@@ -213,17 +213,15 @@ impl Gather {
 /// Ends one mapping of each of `frames`, folio by folio. How many became free.
 fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
     let folios = Folios::new(phys.meta());
-    let (mut left, mut freed) = (frames, 0);
-    while let Some(folio) = folios.of(left.start).filter(|_| left.count > 0) {
-        let piece = folio.part_of(left);
+    let mut freed = 0;
+    folios.each(frames, |folio, piece| {
         if let Some(run) = folios.unmap(folio, piece.count as u32) {
             hw.freed(run.span());
             freed += run.count();
             phys.free(hw.cpu(), run);
         }
-        left = FrameSpan::new(piece.end(), left.count - piece.count);
-    }
-    debug_assert_eq!(left.count, 0, "what is mapped is a folio's until it is released");
+        true
+    });
     freed
 }
 

@@ -15,6 +15,16 @@ pub struct Run {
     pub count: usize,
     /// Their state.
     pub what: What,
+    /// Whether its first word tells all others, as they are: none of them differs in what the
+    /// hardware notes, or in whether it is folded.
+    pub(super) uniform: bool,
+}
+
+impl Run {
+    /// Whether they are leaves that the hardware cannot change.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.what, What::Leaf { settled: true, .. })
+    }
 }
 
 /// The state of a run's entries.
@@ -73,15 +83,15 @@ pub(super) fn is_settled(attrs: Attrs) -> bool {
             && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
 }
 
-/// Consecutive leaves whose words, as they are, form one arithmetic sequence. A run consists of
-/// such stretches.
+/// Consecutive leaves, all of them folded or none, whose first word tells the others. A run consists
+/// of such stretches, and mostly of one. In a block whose words differ in what the hardware noted, a
+/// stretch may begin or end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) index: usize,
     pub(super) count: usize,
+    /// The first word as it is.
     pub(super) raw: u64,
-    pub(super) step: u64,
-    /// Whether they are whole contiguous blocks.
     pub(super) folded: bool,
 }
 
@@ -90,23 +100,30 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub fn run(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
         let word = fold::plain::<A>(raw, self.level(), index);
+        let mut uniform = true;
         let (count, what) = match A::decode(word, self.level()) {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
-            Entry::Leaf { frame, attrs } => self.leaves(index, end, raw, frame, attrs),
+            Entry::Leaf { frame, attrs } => {
+                let first = self.stretch(index, end, raw).count;
+                let (count, what) = self.leaves(index, end, first, frame, attrs);
+                uniform = first == count;
+                (count, what)
+            }
             Entry::Table(frame) => (1, What::Table(frame)),
             Entry::Marker(payload) => self.marks(index, end, raw, payload),
             // Nothing this library writes; the examiner of a hosted machine reports it.
             Entry::Malformed => (1, What::Marker(Marks { first: 0, ascending: false })),
         };
-        Run { index, count, what }
+        Run { index, count, what, uniform }
     }
 
+    /// The run of leaves that begins at entry `index` with a stretch of `count` entries.
     #[inline]
     fn leaves(
         &self,
         index: usize,
         end: usize,
-        raw: u64,
+        mut count: usize,
         frame: Pfn,
         mut attrs: Attrs,
     ) -> (usize, What) {
@@ -114,7 +131,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let pages = A::order(level).pages();
         let fixed = attrs.difference(NOTED);
         let mut settled = is_settled(attrs);
-        let mut count = self.stretch(index, end, raw).count;
         // From here on the words differ in what the hardware notes, or in whether they are folded,
         // if the run goes on at all.
         while index + count < end {
@@ -153,13 +169,49 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
         let level = self.level();
         let folded = A::is_folded(raw, level);
-        let (mut step, mut limit) = (A::step(level), end);
-        if folded && A::fold_step(level) != step {
-            step = A::fold_step(level);
-            limit = end.min((index | (self.width() - 1)) + 1);
+        let step = A::step(level);
+        let count = if folded && A::fold_step(level) != step {
+            self.blocks(index, end, raw)
+        } else {
+            1 + self.count_run(index + 1, end, raw.wrapping_add(step), step)
+        };
+        Stretch { index, count, raw, folded }
+    }
+
+    /// How many entries from `index` on are in blocks in step, where all words of one are equal.
+    fn blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
+        let mut at = index;
+        loop {
+            let limit = end.min((at | (self.width() - 1)) + 1);
+            let count = self.count_run(at, limit, raw, A::fold_step(self.level()));
+            let pages = (limit - self.block_at(at)) as u64;
+            at += count;
+            if at < limit || at == end {
+                return at - index;
+            }
+            raw = raw.wrapping_add(A::step(self.level()).wrapping_mul(pages));
         }
-        let count = 1 + self.count_run(index + 1, limit, raw.wrapping_add(step), step);
-        Stretch { index, count, raw, step, folded }
+    }
+
+    /// The stretches of the first `count` entries of a run of leaves.
+    #[inline]
+    pub(super) fn stretches(&self, run: &Run, count: usize) -> impl Iterator<Item = Stretch> {
+        let (end, uniform) = (run.index + count, run.uniform);
+        let mut at = run.index;
+        core::iter::from_fn(move || {
+            if at == end {
+                return None;
+            }
+            let (index, raw) = (at, self.raw(at));
+            let stretch = if uniform {
+                let folded = A::is_folded(raw, self.level());
+                Stretch { index, count: end - index, raw, folded }
+            } else {
+                self.stretch(index, end, raw)
+            };
+            at += stretch.count;
+            Some(stretch)
+        })
     }
 
     /// What the hardware noted in entries that lie outside of `start..end`, in contiguous blocks

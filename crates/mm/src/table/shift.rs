@@ -154,23 +154,28 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         })
     }
 
-    /// Makes the tables down to `level` that translate `page`.
+    /// Makes the tables down to `level` that translate `page`; the frame of the lowest.
     pub(super) fn reach_down(
         &self,
         page: Vpn,
         level: Level,
         spare: &mut Option<FrameRun>,
-    ) -> Result<(), Lack> {
+    ) -> Result<Pfn, Lack> {
         loop {
             let place = self.walk(page, level);
             if place.level == level {
-                return Ok(());
+                return Ok(place.frame);
             }
             if let Entry::Leaf { .. } = A::decode(place.word, place.level) {
                 return Err(Lack::Room(page));
             }
             let run = spare.take().ok_or(Lack::Table)?;
-            *spare = self.link(place, page, run).err();
+            let frame = run.start();
+            match self.link(place, page, run) {
+                Ok(()) if place.level.child() == Some(level) => return Ok(frame),
+                Ok(()) => {}
+                Err(run) => *spare = Some(run),
+            }
         }
     }
 
@@ -272,11 +277,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let mut at = pages.start;
         let mut moved = 0;
         while at < pages.end {
-            let (run, end) = self.run_in(at, pages.end);
+            let (mut run, end) = self.run_in(at, pages.end);
             let index = target.index(new.add(at.offset_from(pages.start)));
             match run.what {
                 What::Leaf { frame, .. } => {
-                    self.part(run.index, run.count);
+                    self.part_run(&mut run);
                     self.hand_over_run(&run, target, index, frame);
                 }
                 What::Marker(marks) => {
@@ -293,12 +298,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Moves one run, stretch by stretch.
     fn hand_over_run(&self, run: &Run, target: &Self, index: usize, frame: Pfn) {
-        let end = run.index + run.count;
-        let mut at = run.index;
-        while at < end {
-            let stretch = self.stretch(at, end, self.raw(at));
-            let to = index + (at - run.index);
-            let frame = frame.add(((at - run.index) as u64) << A::order(self.level()).get());
+        for stretch in self.stretches(run, run.count) {
+            let (at, ahead) = (stretch.index, stretch.index - run.index);
+            let frame = frame.add((ahead as u64) << A::order(self.level()).get());
             let Some((_, attrs)) = self.leaf_at(at) else { return };
             let noted = if is_settled(attrs) {
                 self.clear(at, stretch.count);
@@ -306,8 +308,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             } else {
                 self.take_noted(at, stretch.count)
             };
-            target.put_any(to, stretch.count, frame, attrs | noted);
-            at += stretch.count;
+            target.put_any(index + ahead, stretch.count, frame, attrs | noted);
         }
     }
 

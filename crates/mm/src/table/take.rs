@@ -88,23 +88,17 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         frame: Pfn,
         gather: &mut Gather,
     ) -> u64 {
-        let folios = Folios::new(self.meta);
-        let block = A::order(locked.level());
-        let mut left = FrameSpan::new(frame, pages.count());
-        let mut index = locked.index(pages.start);
-        while left.count > 0 && !gather.is_full() {
-            let Some(folio) = folios.of(left.start) else {
-                debug_assert!(false, "only foreign leaves map frames that are no folio's");
-                break;
-            };
-            let piece = folio.part_of(left);
-            let entries = (piece.count >> block.get()) as usize;
-            locked.clear(index, entries);
-            gather.mapping(self.meta, folio, piece);
-            index += entries;
-            left = FrameSpan::new(piece.end(), left.count - piece.count);
-        }
-        pages.count() - left.count
+        let frames = FrameSpan::new(frame, pages.count());
+        let taken = Folios::new(self.meta).each(frames, |folio, piece| {
+            let room = !gather.is_full();
+            if room {
+                gather.mapping(self.meta, folio, piece);
+            }
+            room
+        });
+        debug_assert!(taken == frames.count || gather.is_full(), "leaves map folios");
+        locked.clear(locked.index(pages.start), (taken >> A::order(locked.level()).get()) as usize);
+        taken
     }
 
     /// Takes out of the tree, and into `gather`, every empty table that translates a page of
@@ -148,7 +142,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 && child.present() == 0
             {
                 locked.clear(index, 1);
-                gather.flush(block, order);
+                // Whatever page of its reach is named, the pointer to it is forgotten.
+                gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
                 gather.table(self.meta, lock.frame());
             }

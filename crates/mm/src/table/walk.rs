@@ -81,9 +81,16 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.hw.profile().transitions == Transitions::BbmLevel2
     }
 
-    /// Drops the translations of `pages`, mapped by blocks of `stride`, at once, if any CPU may
-    /// have them: the tree of a child that is being made has no users. For the middle of
-    /// a break-before-make, the only moment at which a flush is asked for under a lock.
+    /// The flush in the middle of a break-before-make: `pages` are zero now, and no CPU may know
+    /// them otherwise when they are made anew.
+    pub(super) fn broken(&self, pages: PageSpan, stride: Order) {
+        self.count(Event::Break, 1);
+        self.flush(pages, stride);
+    }
+
+    /// Drops the translations of `pages`, mapped by entries of `stride`, at once, if any CPU may
+    /// have them: the tree of a child that is being made has no users. For what cannot wait for a
+    /// gather, since it happens while a table is locked.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
         let Target { asid, root, cpus } = self.target;
         // The change first, then the question who uses the tree: a CPU that begins to do so after
@@ -95,7 +102,6 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let pages = Some(pages);
         let flush = Flush { asid, root, pages, stride, tables: false, cpus };
         self.hw.flush(&flush);
-        self.count(Event::Break, 1);
         self.count(Event::Flush, 1);
         self.count(Event::Invalidations, invalidations(&flush));
     }
