@@ -238,31 +238,37 @@ fn policy() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn map(flags: impl Strategy<Value = AreaFlags>) -> impl Strategy<Value = Op> {
+fn map(
+    stretch: impl Strategy<Value = Stretch>,
+    flags: impl Strategy<Value = AreaFlags>,
+) -> impl Strategy<Value = Op> {
     let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
     let most = prop_oneof![4 => Just(Prot::all()), 1 => Just(Prot::empty())];
-    (stretch(), one_of(places), prot(), most, flags).prop_map(
+    (stretch, one_of(places), prot(), most, flags).prop_map(
         |(stretch, place, prot, most, flags)| Op::Map { stretch, place, prot, most, flags },
     )
 }
 
-fn remap() -> impl Strategy<Value = Op> {
+fn remap(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let to = pages(STEPS - 1).prop_map(Going::To);
     let going = prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to];
-    (stretch(), prop_oneof![pages(2), pages(8)], going)
-        .prop_map(|(stretch, len, going)| Op::Remap { stretch, len, going })
+    (stretch, prop_oneof![pages(2), pages(8)], going).prop_map(|(stretch, len, going)| Op::Remap {
+        stretch,
+        len,
+        going,
+    })
 }
 
-fn touch() -> impl Strategy<Value = Op> {
+fn touch(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let access = &[Access::Write, Access::Write, Access::Read, Access::Execute];
-    (stretch(), prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
+    (stretch, prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
         .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access })
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
     prop_oneof![
-        8 => map(flags()),
+        8 => map(stretch(), flags()),
         6 => stretch().prop_map(Op::Unmap),
         6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
@@ -270,8 +276,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
         3 => stretch().prop_map(Op::Populate),
-        4 => remap(),
-        12 => touch(),
+        4 => remap(stretch()),
+        12 => touch(stretch()),
         3 => policy(),
         1 => Just(Op::Renew),
     ]
@@ -308,21 +314,35 @@ fn size_near(order: u8) -> impl Strategy<Value = Op> {
     (order, choice).prop_map(|(order, choice)| Op::Size(order - 1, choice))
 }
 
+/// A stretch of no more than a few blocks in the middle, so that calls meet again and again.
+fn near() -> impl Strategy<Value = Stretch> {
+    let fine = prop_oneof![2 => Just(0u64), 1 => 0..6u64];
+    let from = (STEPS / 2 - 4..STEPS / 2 + 4, fine);
+    let len =
+        prop_oneof![3 => pages(5), 4 => (1..8u64).prop_map(|pages| Pages { steps: 0, pages })];
+    (from.prop_map(|(steps, pages)| Pages { steps, pages }), len)
+        .prop_map(|(from, len)| Stretch { from, len })
+}
+
+fn anywhere() -> impl Strategy<Value = Stretch> {
+    prop_oneof![1 => stretch(), 2 => near()]
+}
+
 /// Mostly what shares memory, and what tells by it.
 fn fork_op(order: u8) -> impl Strategy<Value = Op> {
     let right = one_of(&[Prot::RW, Prot::RW, Prot::READ, Prot::RX]);
     let access = one_of(&[Access::Write, Access::Write, Access::Read]);
     prop_oneof![
-        5 => map(inherited()),
-        4 => stretch().prop_map(Op::Unmap),
-        8 => (stretch(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
-        3 => stretch().prop_map(Op::Discard),
-        1 => stretch().prop_map(Op::Lock),
-        4 => stretch().prop_map(Op::Populate),
-        4 => remap(),
-        14 => touch(),
-        9 => stretch().prop_map(Op::Fork),
-        3 => (stretch(), access).prop_map(|(stretch, access)| Op::Pin(stretch, access)),
+        5 => map(anywhere(), inherited()),
+        4 => anywhere().prop_map(Op::Unmap),
+        8 => (anywhere(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
+        3 => anywhere().prop_map(Op::Discard),
+        1 => anywhere().prop_map(Op::Lock),
+        4 => anywhere().prop_map(Op::Populate),
+        4 => remap(anywhere()),
+        14 => touch(anywhere()),
+        9 => anywhere().prop_map(Op::Fork),
+        3 => (anywhere(), access).prop_map(|(stretch, access)| Op::Pin(stretch, access)),
         2 => (0..8usize).prop_map(Op::Unpin),
         2 => (0..8usize).prop_map(Op::Device),
         3 => size_near(order),
@@ -331,23 +351,49 @@ fn fork_op(order: u8) -> impl Strategy<Value = Op> {
     ]
 }
 
+/// What a space begins with.
+#[derive(Clone, Copy, Debug)]
+enum Filled {
+    /// An area.
+    Empty,
+    /// And all its memory, which counts as written.
+    Dirty,
+    /// All its memory, which nobody has written.
+    Clean,
+}
+
+fn filled() -> impl Strategy<Value = Filled> {
+    prop_oneof![1 => Just(Filled::Empty), 2 => Just(Filled::Dirty), 2 => Just(Filled::Clean)]
+}
+
+impl Filled {
+    fn ops(self, stretch: Stretch) -> Vec<Op> {
+        let prot = if matches!(self, Filled::Clean) { Prot::READ } else { Prot::RW };
+        let (most, flags) = (Prot::all(), AreaFlags::empty());
+        let map = Op::Map { stretch, place: Place::Fixed, prot, most, flags };
+        match self {
+            Filled::Empty => vec![map],
+            Filled::Dirty => vec![map, Op::Populate(stretch)],
+            // What may be written is dirty as soon as it is there.
+            Filled::Clean => {
+                vec![map, Op::Populate(stretch), Op::Protect(stretch, Prot::RW)]
+            }
+        }
+    }
+}
+
 /// At most `length` calls, many of which share memory between spaces; there are `spaces` at first,
 /// mostly full of memory. `order` is that of a contiguous block.
 pub fn forks(spaces: usize, length: usize, order: u8) -> impl Strategy<Value = Vec<Step>> {
     let plain = |space, op| Step { space, op, fails: 0 };
     let setup = prop::collection::vec(size_near(order), 1..4);
     let setup = setup.prop_map(move |ops| ops.into_iter().map(move |op| plain(0, op)));
-    let full = (any::<bool>(), 0..8u64).prop_map(move |(full, skew)| {
+    let full = (filled(), 0..8u64).prop_map(move |(filled, skew)| {
         let from = Pages { steps: 0, pages: skew };
         let stretch = Stretch { from, len: Pages { steps: STEPS - 2, pages: 0 } };
-        let (prot, most, flags) = (Prot::RW, Prot::all(), AreaFlags::empty());
-        let map = Op::Map { stretch, place: Place::Fixed, prot, most, flags };
-        let ops = [map, Op::Populate(stretch)];
-        let count = if full { ops.len() } else { 1 };
-        let steps = (0..spaces).flat_map(move |space| {
-            ops.clone().into_iter().take(count).map(move |op| plain(space, op))
-        });
-        steps.collect::<Vec<_>>()
+        let ops = filled.ops(stretch);
+        let of = |space| ops.iter().map(move |op| plain(space, op.clone()));
+        (0..spaces).flat_map(of).collect::<Vec<_>>()
     });
     let fails = prop_oneof![10 => Just(0u64), 1 => 1..6u64];
     let step =

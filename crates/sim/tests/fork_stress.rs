@@ -111,11 +111,16 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         true
     }
 
-    /// Writes, and waits while somebody has taken the right to.
-    fn write(&self, space: &Space<A>, page: Vpn, value: u64) {
+    /// Writes, and waits while somebody has taken the right to; `false` when all is over and
+    /// nobody may be left to give it back.
+    fn write(&self, space: &Space<A>, page: Vpn, value: u64) -> bool {
         while !self.try_write(space, page, value) {
+            if self.shared.over.load(Ordering::SeqCst) {
+                return false;
+            }
             thread::yield_now();
         }
+        true
     }
 
     fn read(&self, space: &Space<A>, page: Vpn) -> u64 {
@@ -136,17 +141,17 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let mut value = 0;
         while !shared.over.load(Ordering::SeqCst) {
             value += 1;
-            self.write(space, first, value);
-            self.write(space, second, value);
+            if !self.write(space, first, value) || !self.write(space, second, value) {
+                break;
+            }
             shared.done[number].store(value, Ordering::SeqCst);
             let kept = [first, second].map(|page| self.read(space, page));
             assert_eq!(kept, [value; 2], "CPU {number} has lost a store");
             match number {
-                1 => {
-                    self.write(space, relay, value);
+                1 if self.write(space, relay, value) => {
                     shared.relay.store(value, Ordering::SeqCst);
                 }
-                2 => self.write(space, relay, shared.relay.load(Ordering::SeqCst)),
+                2 => drop(self.write(space, relay, shared.relay.load(Ordering::SeqCst))),
                 _ => {}
             }
             self.disturb();
