@@ -83,9 +83,9 @@ pub(super) fn is_settled(attrs: Attrs) -> bool {
             && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
 }
 
-/// Consecutive leaves, all of them folded or none, whose first word tells the others. A run consists
-/// of such stretches, and mostly of one. In a block whose words differ in what the hardware noted, a
-/// stretch may begin or end.
+/// Consecutive leaves, all of them folded or none, whose first word tells the others. A run
+/// consists of such stretches, and mostly of one. In a block whose words differ in what the
+/// hardware noted, a stretch may begin or end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) index: usize,

@@ -14,7 +14,8 @@
 //! The folio of each page is looked up, as kernels do. A second form remembers the folio of the
 //! page before, and looks further only where that ends: half a step towards runs.
 //!
-//! Like the library, it takes a frame for each table of the child, and clears it.
+//! Like the library, it takes a frame for each table of the child, and clears it; that frame is not
+//! in the caches, as it is not in a kernel. Its words then go into the host's memory, which is.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use quire::folio::{Folio, Folios};
 use quire_arch::{Arch, Attrs, Entry, Level};
-use quire_hw::{Flush, FrameRun, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware, Reuse};
 use quire_units::{CpuSet, Order, PageSpan, Pfn, Prot};
 
 use super::scene::{CPU, Scene};
@@ -102,10 +103,12 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
         let mut lost = false;
         for (from, to) in parent.words.chunks(entries).zip(child.words.chunks_mut(entries)) {
             let frame = self.scene.mm.phys().alloc(CPU, Order::ZERO);
-            child.frames.push(frame.context("no frame for a table")?);
-            to.iter_mut().for_each(|word| *word.get_mut() = 0);
+            let frame = frame.context("no frame for a table")?;
+            self.scene.machine.clear(&frame, 0..1, Reuse::Soon);
+            child.frames.push(frame);
             for (from, to) in from.iter().zip(to) {
                 let old = from.load(Ordering::Relaxed);
+                *to.get_mut() = 0;
                 let Some(frame) = flags.look(old) else { continue };
                 let Some(folio) = found.folio(frame) else { continue };
                 self.folios.get(folio);
