@@ -4,7 +4,7 @@ use quire_hw::FrameRun;
 use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
 use crate::limits::ORDER_MAX;
-use crate::phys::{Kind, Meta, State};
+use crate::phys::{Kind, Meta, Slot, State};
 use crate::sync::Ordering;
 
 /// The name of a folio: its first frame and its order. Naming it gives no right to it.
@@ -110,9 +110,6 @@ impl<'m> Folios<'m> {
     /// them, up to a frame that is no folio's, or the folio for which `act` says that it has not
     /// been dealt with. How many frames were. The caller sees to it that they live, as for
     /// [`of`](Self::of).
-    ///
-    /// Mostly folios of one size lie side by side. How many do is found out ahead, in a loop that
-    /// does nothing else: their slots come from memory, and the CPU waits for many of them at once.
     #[inline(always)]
     pub(crate) fn each(
         &self,
@@ -121,31 +118,69 @@ impl<'m> Folios<'m> {
     ) -> u64 {
         let mut left = frames;
         while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
-            let mut alike = self.alike(folio, left);
-            let mut head = folio.head;
-            while alike > 0 {
-                let folio = Folio { head, order: folio.order };
-                let piece = folio.part_of(left);
-                if !act(folio, piece) {
-                    return frames.count - left.count;
-                }
-                left = FrameSpan::new(piece.end(), left.count - piece.count);
-                head = left.start;
-                alike -= 1;
+            let alike = self.alike(folio, left, |_| true);
+            if !each_alike(folio, alike, &mut left, &mut act) {
+                break;
             }
         }
         frames.count - left.count
     }
 
-    /// How many folios like `folio`, itself included, lie side by side in `frames`; a few hundred
-    /// at most.
+    /// How many folios like `folio`, itself included, lie side by side in `frames`, all of them as
+    /// `such` says; a few hundred at most.
+    ///
+    /// Mostly folios of one size lie side by side. How many do is found out in a loop that does
+    /// nothing else: their slots come from memory, and the CPU waits for many of them at once.
     #[inline]
-    fn alike(&self, folio: Folio, frames: FrameSpan) -> u64 {
+    fn alike(&self, folio: Folio, frames: FrameSpan, such: impl Fn(&Slot) -> bool) -> u64 {
         let state = State::new(Kind::Folio, folio.order.get());
+        let heads = self.heads(folio, frames);
+        heads.take_while(|slot| slot.state() == state && such(slot)).count() as u64
+    }
+
+    /// The slots at multiples of the size of `folio` from its own on, up to the end of `frames`.
+    #[inline]
+    fn heads(&self, folio: Folio, frames: FrameSpan) -> impl Iterator<Item = &'m Slot> {
         let rest = frames.end().offset_from(folio.head).min(folio.order.pages() << 9);
         let slots = self.meta.slots(FrameSpan::new(folio.head, rest));
-        let heads = slots.iter().step_by(folio.order.pages() as usize);
-        heads.take_while(|slot| slot.state() == state).count() as u64
+        slots.iter().step_by(folio.order.pages() as usize)
+    }
+
+    /// [`share`](Self::share) for all folios that hold `frames`, up to one that cannot be; how many
+    /// frames, and the order of the largest folio.
+    #[inline]
+    pub(crate) fn share_all(&self, frames: FrameSpan, exclusive: bool) -> (u64, Order) {
+        let (mut left, mut largest) = (frames, Order::ZERO);
+        while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
+            largest = largest.max(folio.order);
+            let sole = self.share_soles(folio, left);
+            if sole > 0 {
+                left = FrameSpan::new(left.start.add(sole), left.count - sole);
+                continue;
+            }
+            let alike = self.alike(folio, left, |_| true);
+            let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
+            if !each_alike(folio, alike, &mut left, share) {
+                break;
+            }
+        }
+        (frames.count - left.count, largest)
+    }
+
+    /// [`share`](Self::share) for folios like `folio`, from it on, that lie whole in `frames` and
+    /// have no other hold than being mapped there; how many frames.
+    #[inline]
+    fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
+        if folio.head != frames.start {
+            return 0;
+        }
+        let sole = folio.order.pages() << MAPPED_AT;
+        let is_sole = |slot: &Slot| slot.counts.load(Ordering::Acquire) == sole;
+        let whole = frames.count >> folio.order.get();
+        let count = self.alike(folio, frames, is_sole).min(whole);
+        let heads = self.heads(folio, frames).take(count as usize);
+        heads.for_each(|slot| slot.counts.store(2 * sole, Ordering::Relaxed));
+        count << folio.order.get()
     }
 
     /// Who holds it now. Out of date at once unless the caller keeps others out.
@@ -260,4 +295,26 @@ impl<'m> Folios<'m> {
         slot.set_state(State::new(Kind::None, 0));
         Some(self.meta.mint(folio.span(), false))
     }
+}
+
+/// Calls `act` with `count` folios like `folio`, from it on, each with its part of `left`, which
+/// shrinks from below by what is done; whether all were.
+#[inline(always)]
+fn each_alike(
+    folio: Folio,
+    count: u64,
+    left: &mut FrameSpan,
+    mut act: impl FnMut(Folio, FrameSpan) -> bool,
+) -> bool {
+    let mut head = folio.head;
+    (0..count).all(|_| {
+        let folio = Folio { head, order: folio.order };
+        let piece = folio.part_of(*left);
+        let done = act(folio, piece);
+        if done {
+            *left = FrameSpan::new(piece.end(), left.count - piece.count);
+            head = left.start;
+        }
+        done
+    })
 }

@@ -167,15 +167,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// is pinned is not shared if it is the parent's own: whoever pinned it reads and writes the
     /// parent's memory, and that must stay what the parent sees.
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
-        let folios = Folios::new(self.tables.meta);
         let block = A::order(self.level());
-        let fold = A::fold_order(self.level());
-        let mut folds = false;
         let frames = FrameSpan::new(frame, (count as u64) << block.get());
-        let pages = folios.each(frames, |folio, piece| {
-            folds |= fold.is_some_and(|fold| folio.order >= fold);
-            folios.share(folio, piece.count as u32, exclusive)
-        });
+        let (pages, largest) = Folios::new(self.tables.meta).share_all(frames, exclusive);
+        let folds = A::fold_order(self.level()).is_some_and(|fold| largest >= fold);
         Shared { entries: (pages >> block.get()) as usize, folds }
     }
 
