@@ -6,8 +6,8 @@
 //!          | state  | lock   | counts         | links[0] [1]    | owner          |
 //!          +--------+--------+----------------+--------+--------+----------------+
 //! free     Free|ord          -                  prev     next     -
-//! folio    Folio|ord|flags   refs, mapcount     LRU prev, next    whose it is, and where
-//! table    Table|level       present entries    root     -        first page it translates
+//! folio    Folio|ord|flags   refs, pins, mapped LRU prev, next    whose it is, and where
+//! table    Table|level       present, blocks    root     -        first page it translates
 //! node     Node              -                  next spare -      -
 //! stray    Stray             frames in the run  next run -        -
 //! other    None              -                  -        -        -
@@ -95,7 +95,8 @@ impl State {
 pub struct Slot {
     state: AtomicU32,
     lock: AtomicU32,
-    /// Folio: references in the low, mapped pages in the high half. Table: present entries.
+    /// Folio: references, pins, and in the high half mapped pages. Table: present entries, and in
+    /// the high half contiguous blocks.
     pub(crate) counts: AtomicU64,
     /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
