@@ -58,6 +58,10 @@ const MAPPED_AT: u32 = 32;
 const ONE_MAPPED: u64 = 1 << MAPPED_AT;
 const ONE_PIN: u64 = 1 << PINS_AT;
 
+/// How many folios are looked at ahead: enough to wait for many slots at once, and few enough that
+/// all of them are still in the nearest cache when they are written.
+const AHEAD: u64 = 64;
+
 /// Beyond so many mapped pages a folio gets no more of them by a fork. Half of what the count can
 /// hold, so that forks on all CPUs at once, each adding one folio's pages, do not reach its end.
 const MAPPED_MAX: u32 = 1 << 31;
@@ -141,7 +145,7 @@ impl<'m> Folios<'m> {
     /// The slots at multiples of the size of `folio` from its own on, up to the end of `frames`.
     #[inline]
     fn heads(&self, folio: Folio, frames: FrameSpan) -> impl Iterator<Item = &'m Slot> {
-        let rest = frames.end().offset_from(folio.head).min(folio.order.pages() << 9);
+        let rest = frames.end().offset_from(folio.head).min(folio.order.pages() * AHEAD);
         let slots = self.meta.slots(FrameSpan::new(folio.head, rest));
         slots.iter().step_by(folio.order.pages() as usize)
     }
