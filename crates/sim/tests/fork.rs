@@ -7,13 +7,16 @@
 //! are folded, unfolded in part, and folded again all the time.
 
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use quire::fault::SizePolicy;
+use quire::space::AreaFlags;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Level, Sv39, Sv48, X86_64};
 use quire_hw::Transitions;
 use quire_machine::Config;
 use quire_sim::beside::Beside;
-use quire_sim::script::{Field, STEPS, Step, forks};
+use quire_sim::script::{Field, Going, Op, Pages, Place, STEPS, Step, Stretch, forks};
 use quire_sim::system;
 use quire_units::Vpn;
+use quire_units::{Access, Prot};
 
 /// How many steps a script has at most, besides what fills the spaces.
 const LENGTH: usize = 30;
@@ -116,4 +119,31 @@ fn c4_forks_on_riscv64_sv39_agree_with_the_naive_model() {
 #[test]
 fn c4_forks_on_riscv64_sv48_agree_with_the_naive_model() {
     on_every_machine::<Sv48>(Config::riscv64_sv48(), 20);
+}
+
+#[test]
+fn i5_a_block_that_is_moved_apart_tells_each_page_what_one_of_them_noted() {
+    let pages = |steps, pages| Pages { steps, pages };
+    let stretch = |from, len| Stretch { from, len };
+    let all = stretch(pages(0, 0), pages(22, 0));
+    let map = Op::Map {
+        stretch: all,
+        place: Place::Fixed,
+        prot: Prot::READ,
+        most: Prot::all(),
+        flags: AreaFlags::empty(),
+    };
+    let touched = stretch(pages(8, 0), pages(0, 16));
+    let going = Going::To(pages(17, 0));
+    let steps = [
+        Op::Size(3, SizePolicy::Always),
+        map,
+        Op::Populate(all),
+        Op::Protect(all, Prot::RW),
+        Op::Touch { stretch: touched, apart: 1, access: Access::Write },
+        Op::Remap { stretch: stretch(pages(11, 4), pages(4, 0)), len: pages(0, 16), going },
+    ];
+    let steps = steps.map(|op| Step { space: 0, op, fails: 0 });
+    let apart = Config { joins_contiguous: false, ..Config::riscv64_sv39() };
+    run::<Sv39>(apart, &steps).unwrap();
 }

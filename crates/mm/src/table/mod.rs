@@ -39,6 +39,7 @@ mod shift;
 mod split;
 mod take;
 mod walk;
+mod write;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -296,19 +296,34 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         moved
     }
 
-    /// Moves one run, stretch by stretch.
+    /// Moves one run: at once where its first word tells the others, and else piece by piece.
     fn hand_over_run(&self, run: &Run, target: &Self, index: usize, frame: Pfn) {
-        for stretch in self.stretches(run, run.count) {
-            let (at, ahead) = (stretch.index, stretch.index - run.index);
+        let end = run.index + run.count;
+        let mut at = run.index;
+        while at < end {
+            let count = if run.uniform { run.count } else { self.alike(at, end) };
+            let ahead = at - run.index;
             let frame = frame.add((ahead as u64) << A::order(self.level()).get());
             let Some((_, attrs)) = self.leaf_at(at) else { return };
-            let noted = if is_settled(attrs) {
-                self.clear(at, stretch.count);
+            let noted = if run.uniform && is_settled(attrs) {
+                self.clear(at, count);
                 Attrs::empty()
             } else {
-                self.take_noted(at, stretch.count)
+                self.take_noted(at, count)
             };
-            target.put_any(index + ahead, stretch.count, frame, attrs | noted);
+            target.put_any(index + ahead, count, frame, attrs | noted);
+            at += count;
+        }
+    }
+
+    /// How many entries from `at` on have noted the same: a contiguous block, whose words speak for
+    /// each other, or equal ones.
+    fn alike(&self, at: usize, end: usize) -> usize {
+        let raw = self.raw(at);
+        if A::is_folded(raw, self.level()) {
+            self.width()
+        } else {
+            self.stretch(at, end, raw).count
         }
     }
 
