@@ -173,6 +173,9 @@ impl<'m> Folios<'m> {
 
     /// [`share`](Self::share) for folios like `folio`, from it on, that lie whole in `frames` and
     /// have no other hold than being mapped there; how many frames.
+    ///
+    /// Such a folio cannot gain a hold meanwhile, since that takes a hold or the caller's lock: so
+    /// its count is the caller's to write, and needs no atomic addition.
     #[inline]
     fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
         if folio.head != frames.start {
@@ -209,24 +212,15 @@ impl<'m> Folios<'m> {
     /// Counts `pages` more mapped pages, for a child that maps what its parent does. Not if there
     /// are too many already; nor, where the pages were `exclusive` to the parent, if the folio is
     /// pinned. The caller holds the lock of the table that maps these `pages`.
-    ///
-    /// A folio with no other hold than these mappings cannot gain one meanwhile, since that takes
-    /// a hold or this lock: so its count is the caller's to write, and needs no atomic addition.
     #[inline]
     #[must_use = "a folio that is not shared must be copied"]
     pub(crate) fn share(&self, folio: Folio, pages: u32, exclusive: bool) -> bool {
         let counts = &self.meta.at(folio.head).counts;
-        let more = pages as u64 * ONE_MAPPED;
-        let word = counts.load(Ordering::Acquire);
-        if word == more {
-            counts.store(word + more, Ordering::Relaxed);
-            return true;
-        }
-        let now = Counts::from_word(word);
+        let now = Counts::from_word(counts.load(Ordering::Relaxed));
         if exclusive && now.pins > 0 || now.mapped >= MAPPED_MAX {
             return false;
         }
-        counts.fetch_add(more, Ordering::Relaxed);
+        counts.fetch_add(pages as u64 * ONE_MAPPED, Ordering::Relaxed);
         true
     }
 

@@ -87,12 +87,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Takes all rights from leaves that the hardware sees: there is no block where it sees none.
     fn hide(&self, run: &Run, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
         let (level, settled) = (self.level(), run.is_settled());
-        let mut at = run.index;
-        while at < run.index + count {
+        let (mut at, end) = (run.index, run.index + count);
+        while at < end {
             let raw = self.raw(at);
             if !A::is_folded(raw, level) {
-                self.exchange_leaf(at, None, change);
-                at += 1;
+                let stretch = self.stretch(at, end, raw);
+                self.regrant_stretch(&stretch, change);
+                at += stretch.count;
                 continue;
             }
             match A::decode(plain::<A>(raw, level, at), level) {
