@@ -1,0 +1,128 @@
+//! The machine, once for each ISA: boot, traps, the registers of a program, interrupts, timer,
+//! translations, console. All assembler of the kernel is below here.
+//!
+//! **Owns** what the manuals prescribe. **Key types**: [`Context`] (a program's registers),
+//! [`Trap`] (why it stopped). **Never** knows what a process or a file is. **Next room**: `memory`.
+//!
+//! One idea shapes all of it: *to run a program is a function call*. [`run`] leaves for user mode
+//! and returns when the program stops for any reason. So there is one kernel stack for each CPU,
+//! none for each thread; a call that must wait is left and made again later; and no lock, no
+//! pointer and no half-done work survives a wait.
+//!
+//! ```text
+//!   run(&mut context) ──► user mode ──► system call, fault, interrupt ──► Trap
+//!        ▲                                                                  │
+//!        └────────────── the loop of this CPU (`task::run`) ◄───────────────┘
+//! ```
+//!
+//! Interrupts are on nearly always, in the kernel, too: other CPUs wait for our acknowledgement of
+//! a flush. That is safe, as handlers touch nothing but atomics of this module.
+//!
+//! Each ISA's module has the same items; this list is the contract.
+//!
+//! | item | promise |
+//! |---|---|
+//! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
+//! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
+//! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
+//! | `KERNEL_HALF` | the first virtual address of the kernel's half |
+//! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
+//! | `MACHINE` | what `uname -m` says |
+//! | `Context` | see below; aligned as its vector state needs |
+//! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
+//! | `Context::start(entry, stack)` | zeroed registers but for these two |
+//! | `Context::call() -> Call` | number and six arguments of the system call it stopped at |
+//! | `Context::answer(value: isize)` | puts the call's result, or `-errno`, into its register |
+//! | `Context::again(&Call)` | it will make that call anew: the program counter is back at the instruction, number and arguments are in their registers |
+//! | `Context::{pc, sp, set_sp, thread_pointer, set_thread_pointer}` | registers |
+//! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
+//! | `cpu() -> CpuId` | who runs this; stays so, since kernel code does not migrate |
+//! | `start_cpus(main: fn(CpuId) -> !)` | starts the others; each calls `main` on a stack of its own, set up as the boot CPU is; returns when all have begun |
+//! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
+//! | `kernel_root(Pfn)` | from now on the kernel's half is under this root; the table that boot used is given up |
+//! | `root_template()` | words of a new space's root table that are the kernel's: pairs (index, word). Empty where the halves have a root each |
+//! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. `enter` says whether translations of the space left before may remain on this CPU |
+//! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
+//! | `publish()` | the barrier after a store to a table, so that walkers see it |
+//! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |
+//! | `profile()` | [`Profile`](quire::hw::Profile) |
+//! | `interrupt(CpuId)` | makes that CPU leave user mode, or wake from `idle` |
+//! | `idle(&dyn Fn() -> bool)` | sleeps until an interrupt, unless the function (called with interrupts off) says that there is work; interrupts are on afterwards |
+//! | `now() -> u64` | nanoseconds since boot, monotonic, the same on all CPUs |
+//! | `realtime() -> u64` | nanoseconds since 1970 at about boot, from the machine's clock |
+//! | `alarm(Option<u64>)` | interrupts this CPU at that time, or not |
+//! | `random() -> Option<u64>` | from the CPU's source of random numbers |
+//! | `put(&[u8])`, `take() -> Option<u8>` | the console; input also interrupts CPU 0 |
+//! | `power_off(status: u8) -> !` | ends the machine; the emulator's exit status tells `status` |
+//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when [`Faults::kernel`] said no |
+//! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
+//!
+//! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off
+//! (the first `idle` or `run` turns them on), with all of low RAM mapped at `DIRECT`.
+
+use quire::units::Access;
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;
+
+/// The most CPUs that are used; more are left alone.
+pub const MAX_CPUS: usize = 16;
+
+/// Bytes of a CPU's kernel stack; below it lies a page that is not mapped.
+pub const STACK_BYTES: usize = 64 << 10;
+
+/// A system call as the program made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Which, by this ISA's numbers.
+    pub number: usize,
+    /// Its six arguments; those that it does not have are noise.
+    pub args: [usize; 6],
+}
+
+/// Why a program stopped.
+#[derive(Clone, Copy, Debug)]
+pub enum Trap {
+    /// A system call.
+    Call,
+    /// No translation allowed `access` to `address`.
+    Fault {
+        /// Which address, as the program has it.
+        address: u64,
+        /// What it tried.
+        access: Access,
+    },
+    /// An interrupt, which has been served: time to look whether someone else should run.
+    Interrupt,
+    /// The program did what is answered by a signal.
+    Signal {
+        /// Which signal (SIGILL, SIGFPE, SIGTRAP, SIGBUS, SIGSEGV), by Linux's numbers.
+        number: u8,
+        /// Its `si_code`.
+        code: i32,
+        /// Its `si_addr`.
+        address: u64,
+    },
+}
+
+/// What the loader told us.
+#[derive(Debug)]
+pub struct Boot {
+    /// RAM: address and length in bytes of each piece, ascending, not overlapping; whole pages.
+    pub ram: [(u64, u64); 8],
+    /// The physical bytes of the kernel's image, with all of its data.
+    pub image: (u64, u64),
+    /// The physical address and length of the initramfs; no bytes when there is none.
+    pub initrd: (u64, u64),
+    /// What else must not be overwritten: address and length; no bytes when there is nothing.
+    pub keep: (u64, u64),
+    /// The kernel's command line.
+    pub command_line: &'static str,
+}
