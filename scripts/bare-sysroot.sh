@@ -53,7 +53,9 @@ edition = "2024"
 panic = "abort"
 TOML
 for target in "$@"; do
-    (cd "$work" && RUSTC=$rustc RUSTC_BOOTSTRAP=1 "$cargo" build --quiet --release \
+    # With bitcode, so that kernels can be optimised across crates (`lto`).
+    (cd "$work" && RUSTC=$rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Cembed-bitcode=yes \
+        "$cargo" build --quiet --release \
         -Zbuild-std=core,alloc,compiler_builtins --target "$target")
     mkdir -p "$dir/lib/rustlib/$target/lib"
     cp "$work/target/$target"/release/deps/lib{core,alloc,compiler_builtins}-*.rlib \

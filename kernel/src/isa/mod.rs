@@ -24,6 +24,8 @@
 //! |---|---|
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
+//! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
+//! | `DEVICES` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `KERNEL_HALF` | the first virtual address of the kernel's half |
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
@@ -41,7 +43,7 @@
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
 //! | `kernel_root(Pfn)` | from now on the kernel's half is under this root; the table that boot used is given up |
 //! | `root_template()` | words of a new space's root table that are the kernel's: pairs (index, word). Empty where the halves have a root each |
-//! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. `enter` says whether translations of the space left before may remain on this CPU |
+//! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. Both say whether translations of the space left before may remain on this CPU |
 //! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |
 //! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |

@@ -1,7 +1,7 @@
 //! Fork: a second space that sees what the first does, and from then on its own.
 
 use quire_arch::{Arch, Attrs};
-use quire_hw::Hardware;
+use quire_hw::{FrameRun, Hardware};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::error::Error;
@@ -29,7 +29,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// child then, and the parent is as it was, but that pages may be mapped without the right to
     /// write that their next write gives them back.
     pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
-        let child = self.space(asid, parent.window())?;
+        self.fork_over(parent, self.table_frame()?, asid)
+    }
+
+    /// The same over a root table for the child that the embedder has prepared, as for
+    /// [`space_over`](Self::space_over).
+    ///
+    /// # Errors
+    /// As for [`fork`](Self::fork), and [`Error::Invalid`] when the run is not one frame; the
+    /// frame is free then.
+    pub fn fork_over(
+        &self,
+        parent: &Space<A>,
+        root: FrameRun,
+        asid: Asid,
+    ) -> Result<Space<A>, Error> {
+        let child = self.space_over(root, asid, parent.window())?;
         child.set_opt_out(parent.opt_out());
         match self.fork_into(parent, &child) {
             Ok(()) => Ok(child),

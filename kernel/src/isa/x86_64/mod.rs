@@ -1,0 +1,98 @@
+//! x86-64: booted by a PVH note, local APICs in x2APIC mode, a clock made of the TSC.
+//!
+//! Sources: Intel SDM volume 3A (paging, interrupts, APIC), AMD APM volume 2; for the boot
+//! protocol, Xen's PVH documentation.
+
+mod apic;
+mod boot;
+mod clock;
+mod console;
+mod context;
+mod cpus;
+mod flush;
+mod local;
+mod space;
+mod traps;
+mod user;
+
+use quire::arch::{Attrs, X86_64};
+use quire::hw::{Profile, Transitions};
+use x86_64::instructions::port::Port;
+
+pub use apic::{alarm, idle, interrupt};
+pub use clock::{now, random, realtime};
+pub use console::{put, take};
+pub use context::Context;
+pub use cpus::{cpu_count, start_cpus};
+pub use flush::{flush, publish, serialize_others};
+pub use local::cpu;
+pub use space::{enter, kernel_root, leave, root_template};
+pub use traps::run;
+pub use user::copy_user;
+
+/// The page-table format.
+pub type Format = X86_64;
+
+/// Where physical address 0 is visible.
+pub const DIRECT: u64 = 0xffff_8000_0000_0000;
+
+/// Where the kernel's image runs: its physical address plus this.
+pub const IMAGE: u64 = 0xffff_ffff_8000_0000;
+
+/// The first address of the kernel's half.
+pub const KERNEL_HALF: u64 = DIRECT;
+
+/// The end of what a program may map. The last page of the lower half stays free, as on Linux: a
+/// `syscall` at its very end would return to an address that is not canonical.
+pub const USER_END: u64 = 0x7fff_ffff_f000;
+
+/// What the kernel's own leaves have besides their rights.
+pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
+
+/// What `uname -m` says.
+pub const MACHINE: &str = "x86_64";
+
+/// Physical addresses and lengths of devices that the kernel reaches through the direct map.
+pub const DEVICES: [(u64, u64); 1] = [(apic::IO_APIC, 0x1000)];
+
+/// What the CPUs can do.
+pub fn profile() -> Profile {
+    Profile {
+        transitions: Transitions::Base,
+        sets_accessed: true,
+        sets_dirty: true,
+        near_cache_bytes: 1 << 20,
+        clear_unit_bytes: u64::MAX,
+    }
+}
+
+/// Ends the machine: by the emulator's exit device, or else by the keyboard controller's reset.
+pub fn power_off(status: u8) -> ! {
+    // SAFETY: the device, where it is, ends the emulator; elsewhere nobody listens at this port.
+    unsafe { Port::new(0xf4).write(u32::from(status)) };
+    // SAFETY: asks the keyboard controller to reset the CPU: nothing of ours goes on after that.
+    unsafe { Port::new(0x64).write(0xfe_u8) };
+    loop {
+        x86_64::instructions::interrupts::disable();
+        x86_64::instructions::hlt();
+    }
+}
+
+/// Tells the return addresses of the calling chain, innermost first.
+pub fn frames(tell: &mut dyn FnMut(u64)) {
+    let mut frame: u64;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack)) };
+    for _ in 0..64 {
+        if frame < IMAGE || !frame.is_multiple_of(8) || !local::on_stack(frame) {
+            return;
+        }
+        // SAFETY: the address is aligned and on a kernel stack, which is always mapped.
+        let [next, back] = unsafe { *(frame as *const [u64; 2]) };
+        if back < IMAGE {
+            return;
+        }
+        tell(back);
+        frame = next;
+    }
+}

@@ -1,0 +1,83 @@
+//! Which space this CPU translates by.
+//!
+//! The upper half of every root table is the kernel's, and the same in all. Where the CPU tags
+//! translations (PCID), those of a space that is left stay; else `CR3` drops them.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use quire::units::{Asid, Pfn};
+use raw_cpuid::CpuId as Features;
+use x86_64::registers::control::{Cr4, Cr4Flags};
+
+use super::{DIRECT, KERNEL_HALF};
+
+/// The physical address of the kernel's root table.
+static KERNEL: AtomicU64 = AtomicU64::new(0);
+static TAGGED: AtomicBool = AtomicBool::new(false);
+
+/// With this bit `CR3` keeps what is tagged with the new space's number.
+const KEEP: u64 = 1 << 63;
+
+/// The first entry of a root table that is the kernel's.
+const FIRST: usize = (KERNEL_HALF >> 39 & 511) as usize;
+
+fn set(value: u64) {
+    // SAFETY: a root table whose upper half maps the kernel as the present one does.
+    unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// The value of `CR3`.
+pub(super) fn current() -> u64 {
+    let value: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Whether translations are tagged.
+pub(super) fn is_tagged() -> bool {
+    TAGGED.load(Ordering::Relaxed)
+}
+
+/// From now on this CPU uses the kernel's final tables.
+pub fn kernel_root(root: Pfn) {
+    let address = root.get() << 12;
+    KERNEL.store(address, Ordering::Relaxed);
+    set(address);
+    let features = Features::new();
+    let has_pcid = features.get_feature_info().is_some_and(|f| f.has_pcid());
+    let has_invpcid = features.get_extended_feature_info().is_some_and(|f| f.has_invpcid());
+    let tagged = has_pcid && has_invpcid;
+    // SAFETY: `CR3` names tag 0, as SDM volume 3A §4.10.1 demands of it now.
+    unsafe { Cr4::update(|flags| flags.set(Cr4Flags::PCID, tagged)) };
+    TAGGED.store(tagged, Ordering::Relaxed);
+}
+
+/// The kernel's root table, for CPUs that come later.
+pub(super) fn kernel_table() -> Pfn {
+    Pfn::new(KERNEL.load(Ordering::Relaxed) >> 12)
+}
+
+/// Entries of a root table that are the kernel's, with their places.
+pub fn root_template() -> impl Iterator<Item = (usize, u64)> {
+    let root = (DIRECT + KERNEL.load(Ordering::Relaxed)) as *const u64;
+    // SAFETY: the kernel's root table, whose words never change.
+    (FIRST..512).map(move |at| (at, unsafe { root.add(at).read() }))
+}
+
+/// Makes a space the current one; whether translations of the last one may remain.
+pub fn enter(root: Pfn, asid: Asid) -> bool {
+    let address = root.get() << 12;
+    match is_tagged() {
+        true => set(address | u64::from(asid.0) | KEEP),
+        false => set(address),
+    }
+    is_tagged()
+}
+
+/// Makes no space the current one; whether translations of the last one may remain.
+pub fn leave() -> bool {
+    set(KERNEL.load(Ordering::Relaxed) | if is_tagged() { KEEP } else { 0 });
+    is_tagged()
+}

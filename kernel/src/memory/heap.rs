@@ -1,0 +1,75 @@
+//! The kernel's heap: talc over frames that the library gives.
+//!
+//! Rust's collections end the machine when an allocation fails, so none may fail that was not asked
+//! to: what a program can make large is reserved by fallible calls, and all else is small and comes
+//! out of a reserve. A system call that allocates begins with [`admit`], which refuses while the
+//! reserve is not whole.
+
+use core::alloc::Layout;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use quire::units::Order;
+use talc::base::Talc;
+use talc::base::binning::Binning;
+use talc::source::Source;
+use talc::TalcLock;
+
+use super::early::Early;
+use super::{MM, PAGE, PAGE_SHIFT};
+use crate::isa;
+
+/// What the heap begins with.
+const FIRST_BYTES: u64 = 1 << 20;
+/// What it grows by: 256 KiB at least.
+const GROWTH: Order = Order::new(6);
+/// Frames that must be free beside the heap for a call to be admitted: 512 KiB.
+const RESERVE_FRAMES: u64 = 128;
+
+#[global_allocator]
+static HEAP: TalcLock<spin::mutex::Mutex<(), spin::Spin>, Frames> = TalcLock::new(Frames);
+
+/// Bytes that the heap has taken, all in all.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
+struct Frames;
+
+// SAFETY: it touches the allocator through the given reference only; frames come from the library,
+// which uses no heap.
+unsafe impl Source for Frames {
+    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
+        let mm = MM.get().ok_or(())?;
+        // Alignment and the allocator's own words fit in as much again.
+        let pages = (2 * layout.size().max(layout.align()) as u64).div_ceil(PAGE);
+        let order = Order::fitting(pages.next_power_of_two()).ok_or(())?.max(GROWTH);
+        let run = mm.phys().alloc(isa::cpu(), order).ok_or(())?;
+        let start = (isa::DIRECT + (run.start().get() << PAGE_SHIFT)) as *mut u8;
+        let bytes = order.bytes(PAGE_SHIFT);
+        TAKEN.fetch_add(bytes, Ordering::Relaxed);
+        // SAFETY: the frames are ours from now on (the run is never given back), and mapped.
+        unsafe { talc.claim(start, bytes as usize) }.map(drop).ok_or(())
+    }
+}
+
+/// Gives the heap what it needs before there is a library.
+pub(super) fn init(early: &mut Early) {
+    let start = early.take(FIRST_BYTES, PAGE);
+    // SAFETY: taken out of the free pieces for good, and mapped.
+    let claimed = unsafe { HEAP.lock().claim((isa::DIRECT + start) as *mut u8, FIRST_BYTES as usize) };
+    assert!(claimed.is_some(), "the first heap is too small for its allocator");
+    TAKEN.store(FIRST_BYTES, Ordering::Relaxed);
+}
+
+/// Whether a call that makes small allocations may go on.
+///
+/// # Errors
+/// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not whole.
+pub(crate) fn admit() -> quire_linux::Result<()> {
+    let free = super::mm().phys().free_frames();
+    if free >= RESERVE_FRAMES { Ok(()) } else { Err(quire_linux::Errno::ENOMEM) }
+}
+
+/// Bytes that the heap has taken from the library and before it was there.
+pub(crate) fn taken_bytes() -> u64 {
+    TAKEN.load(Ordering::Relaxed)
+}

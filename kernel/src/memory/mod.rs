@@ -1,0 +1,96 @@
+//! RAM under Quire's management, and what the kernel itself needs of it.
+//!
+//! **Owns** the one [`Mm`], the kernel's own page tables and heap, and each program's address
+//! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees
+//! it). **Never** knows who a space belongs to. **Next room**: `task`.
+//!
+//! ```text
+//!   physical memory
+//!   ├ first MiB ┼ kernel image ┼ early: slots, tables ┼ free: Quire's ………… ┼ initramfs ┤
+//!                 kept           kept                   programs, heap        kept
+//! ```
+
+mod board;
+mod early;
+mod heap;
+mod map;
+mod space;
+mod tags;
+pub(crate) mod user;
+
+use quire::engine::{Mm, Parts};
+use quire::hw::FrameRun;
+use quire::phys::{CpuCache, Slot};
+use quire::stats::Counters;
+use quire::units::{FrameSpan, Pfn};
+use spin::Once;
+
+pub(crate) use board::Board;
+pub(crate) use heap::admit;
+pub(crate) use space::{Memory, current, fault, switch};
+
+use crate::isa::{self, Boot, Format, MAX_CPUS};
+
+/// The memory manager of this system.
+pub(crate) type System = Mm<'static, Format, Board>;
+
+/// Base-two logarithm of the base page in bytes.
+pub(crate) const PAGE_SHIFT: u32 = 12;
+/// Bytes of a base page.
+pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
+
+static MM: Once<System> = Once::new();
+
+/// The memory manager.
+///
+/// # Panics
+/// Before [`init`] is done.
+#[inline]
+pub(crate) fn mm() -> &'static System {
+    MM.get().expect("memory is set up first of all")
+}
+
+/// Takes over all RAM: final tables, metadata, the library, the heap.
+///
+/// # Panics
+/// When there is too little RAM to begin at all.
+pub(crate) fn init(boot: &Boot) {
+    let mut early = early::Early::new(boot);
+    map::switch(boot, &mut early);
+    let span = early.span();
+    let slots = early.array(span.count as usize, Slot::empty);
+    let caches = early.array(MAX_CPUS, CpuCache::new);
+    let counters = early.array(MAX_CPUS, Counters::new);
+    let zones = early.array(1, || span);
+    heap::init(&mut early);
+    let (board, all) = board::take(span);
+    let board = early.one(board);
+    let parts = Parts { first: span.start, slots, caches, counters, zones };
+    let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
+    let mm = MM.call_once(|| mm);
+    give(mm, all, &early);
+    log!("{} MiB of {} free", mm.phys().free_frames() >> 8, span.count >> 8);
+}
+
+/// Gives the library what is left of `all`.
+fn give(mm: &System, mut all: FrameRun, early: &early::Early) {
+    for (start, bytes) in early.left() {
+        let piece = FrameSpan::new(Pfn::new(start >> PAGE_SHIFT), bytes >> PAGE_SHIFT);
+        let before = piece.start.offset_from(all.start());
+        // What lies between is not ours to give: it stays taken for ever.
+        let (_, rest) = all.split_at(before);
+        let (run, rest) = rest.split_at(piece.count);
+        mm.add(run).unwrap_or_else(|error| panic!("{error}"));
+        all = rest;
+    }
+}
+
+/// The bytes of the initramfs.
+pub(crate) fn initrd(boot: &Boot) -> &'static [u8] {
+    let (start, bytes) = boot.initrd;
+    if bytes == 0 {
+        return &[];
+    }
+    // SAFETY: `early` keeps these bytes out of use, nobody writes them, and they are mapped.
+    unsafe { core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize) }
+}

@@ -1,0 +1,165 @@
+//! Programs' address spaces, and which one each CPU is in.
+
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
+
+use quire::arch::Arch;
+use quire::engine::{Error, Resolved};
+use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::space::Space;
+use quire::units::{Access, Asid, PageSpan, Vpn};
+use quire_linux::Errno;
+use spin::mutex::SpinMutex;
+
+use super::{PAGE, PAGE_SHIFT, mm, tags};
+use crate::isa::{self, Format, MAX_CPUS};
+
+/// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
+const WINDOW: PageSpan =
+    PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new((isa::USER_END - STACK_ROOM) >> 12) };
+
+/// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.
+const STACK_ROOM: u64 = 16 << 30;
+
+/// The program's heap (`brk`): bytes, half-open.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Break {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// An address space, which ends with its last owner.
+pub(crate) struct Memory {
+    space: ManuallyDrop<Space<Format>>,
+    /// The program's heap.
+    pub(crate) heap: SpinMutex<Break>,
+}
+
+impl Memory {
+    /// A space without areas.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EAGAIN` when too many spaces are there already.
+    pub(crate) fn new() -> Result<Arc<Self>, Errno> {
+        let asid = tags::take().ok_or(Errno::EAGAIN)?;
+        let space = root().and_then(|root| mm().space_over(root, asid, WINDOW).map_err(errno));
+        Self::wrap(asid, space, Break::default())
+    }
+
+    /// A copy of this one, all of whose memory is shared until it is written.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(crate) fn fork(&self) -> Result<Arc<Self>, Errno> {
+        let asid = tags::take().ok_or(Errno::EAGAIN)?;
+        let heap = *self.heap.lock();
+        let child = root().and_then(|root| mm().fork_over(&self.space, root, asid).map_err(errno));
+        Self::wrap(asid, child, heap)
+    }
+
+    fn wrap(
+        asid: Asid,
+        space: Result<Space<Format>, Errno>,
+        heap: Break,
+    ) -> Result<Arc<Self>, Errno> {
+        match space {
+            Ok(space) => {
+                Ok(Arc::new(Self { space: ManuallyDrop::new(space), heap: SpinMutex::new(heap) }))
+            }
+            Err(error) => {
+                tags::free(asid);
+                Err(error)
+            }
+        }
+    }
+
+    /// The library's space.
+    #[inline]
+    pub(crate) fn space(&self) -> &Space<Format> {
+        &self.space
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let asid = self.space.asid();
+        // SAFETY: taken once, here; nobody uses the value after this.
+        let space = unsafe { ManuallyDrop::take(&mut self.space) };
+        mm().destroy(space);
+        tags::free(asid);
+    }
+}
+
+/// A root table: zeroes, and the kernel's entries where its half is under the same root.
+fn root() -> Result<FrameRun, Errno> {
+    let board = mm().hardware();
+    let run = mm().phys().alloc(isa::cpu(), quire::units::Order::ZERO).ok_or(Errno::ENOMEM)?;
+    board.clear(&run, 0..1, Reuse::Soon);
+    let words = board.address(run.start()).cast::<u64>();
+    for (at, word) in isa::root_template() {
+        // SAFETY: the frame was just taken and is ours; the place is within it.
+        unsafe { words.add(at).write(word) };
+    }
+    Ok(run.dirtied())
+}
+
+/// The kernel's number for what the library says.
+pub(crate) fn errno(error: Error) -> Errno {
+    Errno::of_number(error.errno().0 as u16)
+}
+
+/// Which space a CPU is in. Only that CPU touches its own.
+struct Here(UnsafeCell<Option<Arc<Memory>>>);
+
+// SAFETY: each CPU touches its own element only, and never in an interrupt handler.
+unsafe impl Sync for Here {}
+
+static HERE: [Here; MAX_CPUS] = [const { Here(UnsafeCell::new(None)) }; MAX_CPUS];
+
+/// Puts this CPU into `memory`, or into none. What it leaves may end by that.
+pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
+    let cpu = isa::cpu();
+    // SAFETY: this CPU's own element, and no reference to it is alive: `current` clones.
+    let here = unsafe { &mut *HERE[cpu.index()].0.get() };
+    if here.as_ref().map(Arc::as_ptr) == memory.map(Arc::as_ptr) {
+        return;
+    }
+    let may_remain = match memory {
+        Some(memory) => {
+            memory.space.enter(cpu);
+            isa::enter(memory.space.root(), memory.space.asid())
+        }
+        None => isa::leave(),
+    };
+    let left = core::mem::replace(here, memory.cloned());
+    if let (Some(left), false) = (&left, may_remain) {
+        left.space.leave(cpu);
+    }
+}
+
+/// The space this CPU is in.
+pub(crate) fn current() -> Option<Arc<Memory>> {
+    // SAFETY: this CPU's own element, which `switch` alone changes, and not meanwhile.
+    unsafe { (*HERE[isa::cpu().index()].0.get()).clone() }
+}
+
+/// Resolves a fault of this CPU at `address` in the space it is in.
+///
+/// # Errors
+/// Why there is no page: see [`Mm::fault`](quire::engine::Mm::fault).
+pub(crate) fn fault(address: u64, access: Access) -> Result<(), Error> {
+    // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
+    let here = unsafe { &*HERE[isa::cpu().index()].0.get() };
+    let page = Vpn::new(address / PAGE);
+    let Some(memory) = here else { return Err(Error::NoArea(page)) };
+    if address >= isa::USER_END {
+        return Err(Error::NoArea(page));
+    }
+    match mm().fault(&memory.space, page, access)? {
+        // The program tries again, and faults again if it must.
+        Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => Ok(()),
+    }
+}
+
+const _: () = assert!(Format::PAGE_SHIFT == PAGE_SHIFT);
