@@ -1,0 +1,120 @@
+//! Ends: of a thread, and of a process with its last thread.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use quire_linux::files::Table;
+use quire_linux::signal::status::Status;
+use quire_linux::signal::{Flags, Handler, Signal};
+
+use super::{Process, Thread, futex, process, send};
+use crate::memory::{self, user};
+
+/// All threads of a process are to end, and it with them, as `status`. The first to say so decides.
+pub(crate) fn doom(process: &Process, status: Status) {
+    {
+        let mut family = process.family.lock();
+        // Not ended yet, but it is decided how: `news` of a doomed process is never told.
+        if family.news.is_none() || !is_doomed(process) {
+            family.news = Some(status);
+        }
+    }
+    for task in process.threads.lock().iter() {
+        task.doomed.store(true, Ordering::Release);
+        task.summon();
+    }
+}
+
+fn is_doomed(process: &Process) -> bool {
+    process.threads.lock().iter().any(|task| task.doomed.load(Ordering::Acquire))
+}
+
+/// A thread ends. If its process has others, these go on; `status` counts for the last.
+pub(crate) fn end(thread: Box<Thread>, status: Status) {
+    let task = thread.task.clone();
+    let address = task.clear_tid.load(Ordering::Relaxed);
+    if address != 0 && task.process.threads.lock().len() > 1 {
+        // A bad address is the program's own loss.
+        let _ = user::write(address, &0_u32);
+        futex::wake_private(address, 1);
+    }
+    drop(thread);
+    if process::delist(&task) {
+        bury(&task.process, status);
+    }
+    // Last of all: this CPU leaves the space, which may end with that.
+    memory::switch(None);
+}
+
+/// The last thread of a process has ended: it is a zombie from now on.
+fn bury(process: &Arc<Process>, status: Status) {
+    let table = core::mem::replace(&mut *process.files.lock(), Arc::new(Table::new()));
+    drop(table);
+    process.give_back();
+    let empty = memory::nothing();
+    let memory = core::mem::replace(&mut *process.memory.lock(), empty);
+    memory::switch(None);
+    drop(memory);
+    adopt(process);
+    let parent = {
+        let mut family = process.family.lock();
+        let status = family.news.take().unwrap_or(status);
+        family.ended = Some(status);
+        family.parent.upgrade()
+    };
+    if process.pid == 1 {
+        finish(process);
+    }
+    let Some(parent) = parent else { return process::forget(process.pid) };
+    let (status, usage) = {
+        let family = process.family.lock();
+        (family.ended.unwrap_or(Status::Exited(0)), family.usage)
+    };
+    let action = *parent.signals.lock().actions.get(Signal::CHLD);
+    let ignored =
+        action.handler == Handler::Ignore || action.flags.contains(Flags::NO_CHILD_WAIT);
+    if ignored {
+        reap(&parent, process);
+    }
+    let _ = send::to_process(&parent, status.info(process.pid as i32, 0, &usage));
+    parent.child_news.wake();
+}
+
+/// Its children become those of the first process.
+fn adopt(process: &Arc<Process>) {
+    let children = core::mem::take(&mut process.family.lock().children);
+    if children.is_empty() {
+        return;
+    }
+    let Some(first) = super::find(1) else { return };
+    for child in children {
+        child.family.lock().parent = Arc::downgrade(&first);
+        first.family.lock().children.push(child);
+    }
+    first.child_news.wake();
+}
+
+/// Forgets a child that has ended and was told of.
+pub(crate) fn reap(parent: &Process, child: &Process) {
+    let (usage, below) = {
+        let family = child.family.lock();
+        (family.usage, family.children_usage)
+    };
+    let mut family = parent.family.lock();
+    family.children.retain(|other| other.pid != child.pid);
+    family.children_usage = family.children_usage.and(&usage).and(&below);
+    drop(family);
+    process::forget(child.pid);
+}
+
+/// The first process has ended, and with it the machine.
+fn finish(process: &Process) -> ! {
+    let status = match process.family.lock().ended {
+        Some(Status::Exited(status)) => status,
+        Some(Status::Killed { signal, .. }) => 128 + signal.number(),
+        _ => 0,
+    };
+    log!("the first process has ended with status {status}");
+    crate::halt(status)
+}

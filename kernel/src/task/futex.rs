@@ -1,0 +1,153 @@
+//! Waiting for a word of memory to change.
+//!
+//! Who waits is in a queue under the word's key: its address with the space, or, where memory is
+//! shared between spaces, its physical address. The word is looked at with the queue's lock held,
+//! and whoever changes it calls `wake` afterwards; so none is missed.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use quire_linux::{Errno, Result, Wake};
+use spin::mutex::SpinMutex;
+
+use super::Task;
+use crate::memory::{self, user};
+
+/// A word: a number of its space, or 0, and an address in that, or a physical one.
+pub(crate) type Key = (usize, u64);
+
+/// Someone who waits.
+pub(crate) struct Sleeper {
+    task: Arc<Task>,
+    key: SpinMutex<Key>,
+    /// Only wakes with one of these bits count.
+    bits: u32,
+    woken: AtomicBool,
+}
+
+static QUEUES: SpinMutex<BTreeMap<Key, VecDeque<Arc<Sleeper>>>> = SpinMutex::new(BTreeMap::new());
+
+/// The key of a word in the current space. `private`: no other space shares it.
+///
+/// # Errors
+/// `EINVAL` when it is not aligned, `EFAULT` when it is not there.
+pub(crate) fn key(address: u64, private: bool) -> Result<Key> {
+    if !address.is_multiple_of(4) {
+        return Err(Errno::EINVAL);
+    }
+    let memory = memory::current().ok_or(Errno::EFAULT)?;
+    if !private && memory.is_shared(address) {
+        return Ok((0, memory.physical(address)?));
+    }
+    Ok((Arc::as_ptr(&memory).addr(), address))
+}
+
+/// Begins to wait at `key`, if the word at `address` is `expected`.
+///
+/// # Errors
+/// `EAGAIN` when it is another; `EFAULT`.
+pub(crate) fn begin(
+    task: &Arc<Task>,
+    key: Key,
+    address: u64,
+    expected: u32,
+    bits: u32,
+) -> Result<Arc<Sleeper>> {
+    // Brings the page in, so that looking at it again with the lock held is short.
+    user::read::<u32>(address)?;
+    let sleeper = Arc::new(Sleeper {
+        task: task.clone(),
+        key: SpinMutex::new(key),
+        bits,
+        woken: AtomicBool::new(false),
+    });
+    let mut queues = QUEUES.lock();
+    if user::read::<u32>(address)? != expected {
+        return Err(Errno::EAGAIN);
+    }
+    let queue = queues.entry(key).or_default();
+    queue.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    queue.push_back(sleeper.clone());
+    Ok(sleeper)
+}
+
+impl Sleeper {
+    /// Whether someone woke it.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// Waits no longer. Whether it had been woken before.
+    pub(crate) fn leave(self: &Arc<Self>) -> bool {
+        let mut queues = QUEUES.lock();
+        let key = *self.key.lock();
+        if let Some(queue) = queues.get_mut(&key) {
+            queue.retain(|other| !Arc::ptr_eq(other, self));
+            if queue.is_empty() {
+                queues.remove(&key);
+            }
+        }
+        self.is_woken()
+    }
+}
+
+/// Wakes up to `most` who wait at `key` for one of `bits`; how many.
+pub(crate) fn wake(key: Key, most: usize, bits: u32) -> usize {
+    let mut count = 0;
+    loop {
+        let mut queues = QUEUES.lock();
+        let Some(queue) = queues.get_mut(&key) else { return count };
+        let found = queue.iter().position(|sleeper| sleeper.bits & bits != 0);
+        let sleeper = match found.filter(|_| count < most) {
+            Some(at) => queue.remove(at),
+            None => return count,
+        };
+        if queue.is_empty() {
+            queues.remove(&key);
+        }
+        drop(queues);
+        if let Some(sleeper) = sleeper {
+            sleeper.woken.store(true, Ordering::Release);
+            sleeper.task.wake();
+            count += 1;
+        }
+    }
+}
+
+/// Wakes up to `most` at a word of the current space that is its own.
+pub(crate) fn wake_private(address: u64, most: usize) {
+    if let Ok(key) = key(address, true) {
+        wake(key, most, u32::MAX);
+    }
+}
+
+/// Wakes up to `wakes` at `from`, and makes up to `moves` of the rest wait at `to`; how many in
+/// all. `check`: the word at `from`'s address must be this (`FUTEX_CMP_REQUEUE`).
+///
+/// # Errors
+/// `EAGAIN` when the word is another; `EFAULT`.
+pub(crate) fn requeue(
+    from: Key,
+    to: Key,
+    wakes: usize,
+    moves: usize,
+    check: Option<(u64, u32)>,
+) -> Result<usize> {
+    if let Some((address, expected)) = check
+        && user::read::<u32>(address)? != expected
+    {
+        return Err(Errno::EAGAIN);
+    }
+    let woken = wake(from, wakes, u32::MAX);
+    let mut queues = QUEUES.lock();
+    let Some(mut queue) = queues.remove(&from) else { return Ok(woken) };
+    let rest = queue.split_off(moves.min(queue.len()));
+    let moved = queue.len();
+    queue.iter().for_each(|sleeper| *sleeper.key.lock() = to);
+    queues.entry(to).or_default().append(&mut queue);
+    if !rest.is_empty() {
+        queues.insert(from, rest);
+    }
+    Ok(woken + moved)
+}

@@ -1,0 +1,35 @@
+//! Threads and processes: who runs, who waits, who ends.
+//!
+//! **Owns** every thread that does not run right now, and what processes share. **Key types**:
+//! [`Thread`] (registers, and what a call left half done; one owner at a time), [`Task`] (what
+//! others may know and do to a thread), [`Process`]. **Never** interprets a system call. **Next
+//! room**: `proc`.
+//!
+//! ```text
+//!                 ┌────────── ready ◄──────── wake ─────────┐
+//!                 ▼                                         │
+//!   a CPU owns the Thread ── must wait ──► parked (by tid, with an hour to give up)
+//!                 │
+//!                 └── ends ──► its process, when it was the last, is a zombie until waited for
+//! ```
+//!
+//! A thread that must wait is parked *with its call*, and makes it again from the start when woken.
+//! To be woken promises nothing; so waking too often is never wrong, and there are no lost wakes:
+//! each leaves a token that parking looks for.
+//!
+//! | lock | what it protects | taken before |
+//! |---|---|---|
+//! | `Process::family` | children and their states | signals |
+//! | `Process::threads` | the list of tasks | signals |
+//! | `Process::signals`, then `Task::signals` | pending signals, actions, masks | queues |
+//! | queues | ready and parked threads | nothing |
+
+pub(crate) mod exit;
+pub(crate) mod futex;
+mod process;
+pub(crate) mod queue;
+pub(crate) mod send;
+mod thread;
+
+pub(crate) use process::{Family, Ids, Process, ProcessSignals, find, find_task, processes, start};
+pub(crate) use thread::{Answer, Resume, Stop, Task, TaskSignals, Thread};

@@ -1,0 +1,228 @@
+//! One process: what its threads share.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use quire_linux::files::{Place, Table};
+use quire_linux::signal::status::{Status, Usage};
+use quire_linux::signal::{Actions, Pending};
+use quire_linux::Waiters;
+use spin::mutex::SpinMutex;
+
+use super::thread::SIGNALS_MAX;
+use super::{Task, Thread, queue};
+use crate::memory::Memory;
+
+/// What the threads of a process share.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// Replaced as a whole by `execve`.
+    pub(crate) memory: SpinMutex<Arc<Memory>>,
+    /// Shared with other processes after `clone` with `CLONE_FILES`.
+    pub(crate) files: SpinMutex<Arc<Table>>,
+    pub(crate) place: SpinMutex<Place>,
+    pub(crate) umask: AtomicU32,
+    pub(crate) signals: SpinMutex<ProcessSignals>,
+    /// Whether any signal may be pending, for the process or one of its threads. A hint: set
+    /// before one is added, cleared when none is found.
+    pub(crate) has_signals: AtomicBool,
+    pub(crate) family: SpinMutex<Family>,
+    pub(crate) threads: SpinMutex<Vec<Arc<Task>>>,
+    pub(crate) ids: SpinMutex<Ids>,
+    /// Those who wait for a child of this process to change.
+    pub(crate) child_news: Waiters,
+    /// Its parent waits until it runs another program or ends (`vfork`).
+    pub(crate) borrows: AtomicBool,
+    /// Those who wait for that.
+    pub(crate) returned: Waiters,
+    /// The program, and where on the stack its arguments are, for `/proc`.
+    pub(crate) program: SpinMutex<Program>,
+    /// Nanoseconds since boot when it began.
+    pub(crate) began: u64,
+    /// Nanoseconds that its threads ran, kernel and program together.
+    pub(crate) ran: AtomicU64,
+    /// The largest stack it may have, in bytes.
+    pub(crate) stack_limit: AtomicU64,
+    /// The most address space it may have, in bytes.
+    pub(crate) space_limit: AtomicU64,
+}
+
+/// A process's signals.
+pub(crate) struct ProcessSignals {
+    pub(crate) pending: Pending,
+    pub(crate) actions: Actions,
+    /// A signal stopped it, and none has continued it.
+    pub(crate) is_stopped: bool,
+}
+
+/// Who it comes from, and who from it.
+#[derive(Default)]
+pub(crate) struct Family {
+    pub(crate) parent: Weak<Process>,
+    pub(crate) children: Vec<Arc<Process>>,
+    /// What has become of it, once it has ended.
+    pub(crate) ended: Option<Status>,
+    /// It stopped or went on, and its parent has not been told.
+    pub(crate) news: Option<Status>,
+    /// What it used, and what its children did that were waited for.
+    pub(crate) usage: Usage,
+    pub(crate) children_usage: Usage,
+}
+
+/// Its process group and session.
+#[derive(Clone, Copy)]
+pub(crate) struct Ids {
+    pub(crate) group: u32,
+    pub(crate) session: u32,
+}
+
+/// What it runs.
+#[derive(Clone, Default)]
+pub(crate) struct Program {
+    /// The path of the file.
+    pub(crate) path: Vec<u8>,
+    /// Where the strings of arguments and environment are, half-open.
+    pub(crate) args: core::ops::Range<u64>,
+    pub(crate) envs: core::ops::Range<u64>,
+    /// The top of its stack.
+    pub(crate) stack: u64,
+}
+
+/// All processes that have not been waited for, by pid.
+static PROCESSES: SpinMutex<BTreeMap<u32, Arc<Process>>> = SpinMutex::new(BTreeMap::new());
+/// All tasks, by tid.
+static TASKS: SpinMutex<BTreeMap<u32, Weak<Task>>> = SpinMutex::new(BTreeMap::new());
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// The most threads that may be; pids and tids lie below.
+pub(crate) const IDS_MAX: u32 = 1 << 22;
+
+/// A number that no process and no thread has.
+pub(crate) fn new_id() -> u32 {
+    loop {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        if id >= IDS_MAX {
+            NEXT.store(300, Ordering::Relaxed);
+            continue;
+        }
+        if !PROCESSES.lock().contains_key(&id) && !TASKS.lock().contains_key(&id) {
+            return id;
+        }
+    }
+}
+
+impl Process {
+    /// A process that nobody knows yet. `from` is whose files, place and so on it gets.
+    pub(crate) fn new(
+        pid: u32,
+        memory: Arc<Memory>,
+        files: Arc<Table>,
+        place: Place,
+        actions: Actions,
+        from: Option<&Process>,
+    ) -> Arc<Self> {
+        let ids = from.map_or(Ids { group: pid, session: pid }, |from| *from.ids.lock());
+        let limit = |of: fn(&Process) -> &AtomicU64, usual: u64| {
+            AtomicU64::new(from.map_or(usual, |from| of(from).load(Ordering::Relaxed)))
+        };
+        Arc::new(Self {
+            pid,
+            memory: SpinMutex::new(memory),
+            files: SpinMutex::new(files),
+            place: SpinMutex::new(place),
+            umask: AtomicU32::new(from.map_or(0o22, |from| from.umask.load(Ordering::Relaxed))),
+            signals: SpinMutex::new(ProcessSignals {
+                pending: Pending::new(SIGNALS_MAX),
+                actions,
+                is_stopped: false,
+            }),
+            has_signals: AtomicBool::new(false),
+            family: SpinMutex::new(Family::default()),
+            threads: SpinMutex::new(Vec::new()),
+            ids: SpinMutex::new(ids),
+            child_news: Waiters::new(),
+            borrows: AtomicBool::new(false),
+            returned: Waiters::new(),
+            program: SpinMutex::new(from.map_or(Program::default(), |f| f.program.lock().clone())),
+            began: crate::isa::now(),
+            ran: AtomicU64::new(0),
+            stack_limit: limit(|process| &process.stack_limit, 8 << 20),
+            space_limit: limit(|process| &process.space_limit, u64::MAX),
+        })
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        self.memory.lock().clone()
+    }
+
+    /// Its descriptors.
+    pub(crate) fn files(&self) -> Arc<Table> {
+        self.files.lock().clone()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_zombie(&self) -> bool {
+        self.family.lock().ended.is_some()
+    }
+
+    /// The pid of its parent; 0 when it has none.
+    pub(crate) fn parent_pid(&self) -> u32 {
+        self.family.lock().parent.upgrade().map_or(0, |parent| parent.pid)
+    }
+
+    /// No longer borrows its parent's memory.
+    pub(crate) fn give_back(&self) {
+        if self.borrows.swap(false, Ordering::SeqCst) {
+            self.returned.wake();
+        }
+    }
+}
+
+/// Makes a process with its first thread known, as a child of `parent`, and ready to run.
+pub(crate) fn start(process: &Arc<Process>, parent: Option<&Arc<Process>>, thread: alloc::boxed::Box<Thread>) {
+    if let Some(parent) = parent {
+        process.family.lock().parent = Arc::downgrade(parent);
+        parent.family.lock().children.push(process.clone());
+    }
+    PROCESSES.lock().insert(process.pid, process.clone());
+    enlist(thread);
+}
+
+/// Makes a thread known, and ready to run.
+pub(crate) fn enlist(thread: alloc::boxed::Box<Thread>) {
+    let task = thread.task.clone();
+    task.process.threads.lock().push(task.clone());
+    TASKS.lock().insert(task.tid, Arc::downgrade(&task));
+    queue::ready(thread);
+}
+
+/// A thread ends: nobody finds it any more. Whether it was the last of its process.
+pub(super) fn delist(task: &Task) -> bool {
+    TASKS.lock().remove(&task.tid);
+    let mut threads = task.process.threads.lock();
+    threads.retain(|other| other.tid != task.tid);
+    threads.is_empty()
+}
+
+/// Forgets a process that was waited for.
+pub(super) fn forget(pid: u32) {
+    PROCESSES.lock().remove(&pid);
+}
+
+/// The process `pid`, zombies included.
+pub(crate) fn find(pid: u32) -> Option<Arc<Process>> {
+    PROCESSES.lock().get(&pid).cloned()
+}
+
+/// The thread `tid`.
+pub(crate) fn find_task(tid: u32) -> Option<Arc<Task>> {
+    TASKS.lock().get(&tid)?.upgrade()
+}
+
+/// The process with the lowest pid from `from` on.
+pub(crate) fn processes(from: u32) -> Option<Arc<Process>> {
+    PROCESSES.lock().range(from..).next().map(|(_, process)| process.clone())
+}

@@ -1,0 +1,123 @@
+//! Who is ready, and who is parked.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use quire::units::CpuId;
+use spin::mutex::SpinMutex;
+
+use super::Thread;
+use crate::isa;
+
+/// How long a thread runs while others are ready: 10 ms.
+pub(crate) const SLICE: u64 = 10_000_000;
+
+static READY: SpinMutex<VecDeque<Box<Thread>>> = SpinMutex::new(VecDeque::new());
+/// How many are ready, to ask without the lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// A bit for each CPU that has nothing to do.
+static IDLE: AtomicU32 = AtomicU32::new(0);
+
+static PARKED: SpinMutex<Parked> =
+    SpinMutex::new(Parked { threads: BTreeMap::new(), hours: BTreeSet::new() });
+
+struct Parked {
+    /// By tid, with the time at which it gives up.
+    threads: BTreeMap<u32, (Box<Thread>, Option<u64>)>,
+    /// Those times, ascending.
+    hours: BTreeSet<(u64, u32)>,
+}
+
+impl Parked {
+    fn take(&mut self, tid: u32) -> Option<Box<Thread>> {
+        let (thread, hour) = self.threads.remove(&tid)?;
+        if let Some(hour) = hour {
+            self.hours.remove(&(hour, tid));
+        }
+        Some(thread)
+    }
+}
+
+/// Puts a thread at the end of those that are ready, and wakes a CPU that has nothing to do.
+pub(crate) fn ready(thread: Box<Thread>) {
+    {
+        let mut queue = READY.lock();
+        queue.push_back(thread);
+        COUNT.store(queue.len(), Ordering::SeqCst);
+    }
+    let idle = IDLE.load(Ordering::SeqCst) & !(1 << isa::cpu().index());
+    if idle != 0 {
+        isa::interrupt(CpuId::new(idle.trailing_zeros() as usize));
+    }
+}
+
+/// The thread that has been ready longest; from now on this CPU owns it.
+pub(crate) fn next() -> Option<Box<Thread>> {
+    if !is_ready() {
+        return None;
+    }
+    let mut queue = READY.lock();
+    let thread = queue.pop_front();
+    COUNT.store(queue.len(), Ordering::SeqCst);
+    thread
+}
+
+/// Whether a thread is ready.
+#[inline]
+pub(crate) fn is_ready() -> bool {
+    COUNT.load(Ordering::SeqCst) != 0
+}
+
+/// Parks a thread until it is woken, or until `hour`. If it was woken since its call began, it is
+/// ready at once.
+pub(crate) fn park(thread: Box<Thread>, hour: Option<u64>) {
+    let tid = thread.task.tid;
+    let mut parked = PARKED.lock();
+    if thread.task.take_token() {
+        drop(parked);
+        return ready(thread);
+    }
+    if let Some(hour) = hour {
+        parked.hours.insert((hour, tid));
+    }
+    parked.threads.insert(tid, (thread, hour));
+}
+
+/// Makes a parked thread ready; nothing when it is not parked.
+pub(super) fn unpark(tid: u32) {
+    let thread = PARKED.lock().take(tid);
+    if let Some(thread) = thread {
+        ready(thread);
+    }
+}
+
+/// Makes those ready whose time has come; the next such time.
+pub(crate) fn strike(now: u64) -> Option<u64> {
+    loop {
+        let mut parked = PARKED.lock();
+        let &(hour, tid) = parked.hours.first()?;
+        if hour > now {
+            return Some(hour);
+        }
+        let thread = parked.take(tid);
+        drop(parked);
+        if let Some(thread) = thread {
+            ready(thread);
+        }
+    }
+}
+
+/// Sleeps until something happens, unless a thread is ready.
+pub(crate) fn idle() {
+    let own = 1 << isa::cpu().index();
+    isa::alarm(strike(isa::now()));
+    IDLE.fetch_or(own, Ordering::SeqCst);
+    isa::idle(&is_ready);
+    IDLE.fetch_and(!own, Ordering::SeqCst);
+}
+
+/// Tells of each parked thread whether it is there: for `/proc`.
+pub(crate) fn is_parked(tid: u32) -> bool {
+    PARKED.lock().threads.contains_key(&tid)
+}

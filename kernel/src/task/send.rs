@@ -1,0 +1,116 @@
+//! Sending signals.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use quire_linux::signal::status::Status;
+use quire_linux::signal::{Handler, Info, Set, Signal};
+use quire_linux::{Errno, Result};
+
+use super::{Process, Task, processes};
+
+const STOPS: Set =
+    Set::of(Signal::STOP).with(Signal::TSTP).with(Signal::TTIN).with(Signal::TTOU);
+
+/// Sends a signal to a process: whichever thread does not block it takes it.
+///
+/// # Errors
+/// `EAGAIN`: see [`Pending::add`](quire_linux::signal::Pending::add).
+pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
+    if !prepare(process, info.signal) {
+        return Ok(());
+    }
+    process.has_signals.store(true, Ordering::Release);
+    process.signals.lock().pending.add(info)?;
+    let threads = process.threads.lock();
+    let takes = |task: &&Arc<Task>| !task.signals.lock().blocked.has(info.signal);
+    let all = info.signal.is_unstoppable();
+    match threads.iter().find(takes) {
+        Some(task) if !all => task.summon(),
+        // It may be waited for although it is blocked.
+        _ => threads.iter().for_each(|task| task.summon()),
+    }
+    Ok(())
+}
+
+/// Sends a signal to one thread.
+///
+/// # Errors
+/// As for [`to_process`].
+pub(crate) fn to_task(task: &Arc<Task>, info: Info) -> Result<()> {
+    if !prepare(&task.process, info.signal) {
+        return Ok(());
+    }
+    task.process.has_signals.store(true, Ordering::Release);
+    task.signals.lock().pending.add(info)?;
+    task.summon();
+    Ok(())
+}
+
+/// What a signal does when it is sent, before anyone takes it. `false` when nobody ever will.
+fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
+    if process.is_zombie() {
+        return false;
+    }
+    let mut signals = process.signals.lock();
+    if signal == Signal::CONT || signal == Signal::KILL {
+        signals.pending.forget(STOPS);
+        let was_stopped = core::mem::replace(&mut signals.is_stopped, false);
+        drop(signals);
+        process.threads.lock().iter().for_each(|task| {
+            task.signals.lock().pending.forget(STOPS);
+        });
+        if was_stopped {
+            tell_parent(process, Status::Continued);
+            process.threads.lock().iter().for_each(|task| task.summon());
+        }
+        signals = process.signals.lock();
+    } else if STOPS.has(signal) {
+        signals.pending.forget(Set::of(Signal::CONT));
+    }
+    let ignored = signals.actions.get(signal).ignores(signal);
+    // The first process ends by nothing it has not asked for.
+    let shielded =
+        process.pid == 1 && matches!(signals.actions.get(signal).handler, Handler::Default);
+    drop(signals);
+    let blocked =
+        process.threads.lock().iter().all(|task| task.signals.lock().blocked.has(signal));
+    // A blocked signal stays pending although it is ignored now: that may change meanwhile.
+    !(shielded || ignored && !blocked)
+}
+
+/// Tells the parent that a process stopped, or goes on.
+pub(crate) fn tell_parent(process: &Arc<Process>, news: Status) {
+    let (parent, usage) = {
+        let mut family = process.family.lock();
+        family.news = Some(news);
+        (family.parent.upgrade(), family.usage)
+    };
+    let Some(parent) = parent else { return };
+    let quiet = parent.signals.lock().actions.get(Signal::CHLD).flags
+        .contains(quire_linux::signal::Flags::NO_CHILD_STOP);
+    if !quiet {
+        // At most one is pending: a second one is no news.
+        let _ = to_process(&parent, news.info(process.pid as i32, 0, &usage));
+    }
+    parent.child_news.wake();
+}
+
+/// Sends to each process of a group; whether there is one.
+///
+/// # Errors
+/// `ESRCH` when there is none.
+pub(crate) fn to_group(group: u32, info: Option<Info>) -> Result<()> {
+    let mut found = false;
+    let mut next = processes(1);
+    while let Some(process) = next {
+        if process.ids.lock().group == group && !process.is_zombie() {
+            found = true;
+            if let Some(info) = info {
+                to_process(&process, info)?;
+            }
+        }
+        next = processes(process.pid + 1);
+    }
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}

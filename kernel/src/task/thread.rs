@@ -1,0 +1,186 @@
+//! One thread.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use quire::units::CpuId;
+use quire_linux::signal::{AltStack, Pending, Set};
+use quire_linux::{Errno, Wake};
+use spin::mutex::SpinMutex;
+
+use super::futex::Sleeper;
+use super::{Process, queue};
+use crate::isa::{self, Call, Context};
+
+/// Real-time signals that may be pending for a thread or a process.
+pub(super) const SIGNALS_MAX: usize = 1024;
+
+/// A thread that runs, is ready, or is parked. Whoever has it is its only owner.
+pub(crate) struct Thread {
+    pub(crate) context: Box<Context>,
+    pub(crate) task: Arc<Task>,
+    /// The call that it makes again when it is woken.
+    pub(crate) call: Option<Call>,
+    /// What that call knows from last time.
+    pub(crate) resume: Resume,
+    /// The signals to be blocked again after the next handler, when a call has lifted them.
+    pub(crate) saved_mask: Option<Set>,
+}
+
+/// What a call that is made again knows from last time.
+#[derive(Default)]
+pub(crate) enum Resume {
+    /// Nothing: it is made for the first time.
+    #[default]
+    Fresh,
+    /// It waits until then, in nanoseconds since boot; `None`: for ever.
+    Until(Option<u64>),
+    /// So many bytes are moved.
+    Moved(usize),
+    /// It waits for a word of memory.
+    Futex(Arc<Sleeper>, Option<u64>),
+    /// It waits for a child that borrows its memory.
+    Borrowed(Arc<Process>),
+}
+
+/// Why a system call has no result to be told.
+pub(crate) enum Stop {
+    /// It failed.
+    Fail(Errno),
+    /// It must wait: until woken, or until then (nanoseconds since boot).
+    Wait(Option<u64>),
+    /// The registers are already what they should be.
+    Same,
+    /// Someone else should run first; the result is 0.
+    Yield,
+    /// The thread ends.
+    Gone,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Stop::Fail(errno)
+    }
+}
+
+/// What a system call comes to.
+pub(crate) type Answer = core::result::Result<usize, Stop>;
+
+/// What others know of a thread.
+pub(crate) struct Task {
+    pub(crate) tid: u32,
+    pub(crate) process: Arc<Process>,
+    pub(crate) signals: SpinMutex<TaskSignals>,
+    /// Where to write zero, and whom to wake there, when it ends; 0 is nowhere.
+    pub(crate) clear_tid: AtomicU64,
+    pub(crate) name: SpinMutex<[u8; 16]>,
+    /// Somebody woke it since its call began.
+    token: AtomicBool,
+    /// The CPU it runs on, plus 1; 0 when on none.
+    cpu: AtomicU32,
+    /// It is to end.
+    pub(crate) doomed: AtomicBool,
+}
+
+/// A thread's signals.
+pub(crate) struct TaskSignals {
+    pub(crate) pending: Pending,
+    pub(crate) blocked: Set,
+    pub(crate) alt_stack: AltStack,
+}
+
+impl Task {
+    /// A task that nobody knows yet.
+    pub(crate) fn new(tid: u32, process: Arc<Process>, blocked: Set, name: [u8; 16]) -> Arc<Self> {
+        let signals =
+            TaskSignals { pending: Pending::new(SIGNALS_MAX), blocked, alt_stack: AltStack::NONE };
+        Arc::new(Self {
+            tid,
+            process,
+            signals: SpinMutex::new(signals),
+            clear_tid: AtomicU64::new(0),
+            name: SpinMutex::new(name),
+            token: AtomicBool::new(false),
+            cpu: AtomicU32::new(0),
+            doomed: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a signal waits that is not blocked, or it is to end.
+    #[inline]
+    pub(crate) fn is_summoned(&self) -> bool {
+        if self.doomed.load(Ordering::Acquire) {
+            return true;
+        }
+        if !self.process.has_signals.load(Ordering::Acquire) {
+            return false;
+        }
+        let shared = self.process.signals.lock().pending.set();
+        let own = self.signals.lock();
+        !shared.or(own.pending.set()).and_not(own.blocked.blockable()).is_empty()
+    }
+
+    /// Makes it look at its signals, wherever it is.
+    pub(crate) fn summon(&self) {
+        self.wake();
+        let cpu = self.cpu.load(Ordering::SeqCst);
+        if cpu != 0 && cpu as usize - 1 != isa::cpu().index() {
+            isa::interrupt(CpuId::new(cpu as usize - 1));
+        }
+    }
+
+    /// A call begins: what woke it before is not for this one.
+    pub(super) fn drop_token(&self) {
+        self.token.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn take_token(&self) -> bool {
+        self.token.swap(false, Ordering::SeqCst)
+    }
+
+    pub(super) fn set_cpu(&self, cpu: Option<CpuId>) {
+        self.cpu.store(cpu.map_or(0, |cpu| cpu.index() as u32 + 1), Ordering::SeqCst);
+    }
+
+    /// Whether it runs on some CPU.
+    pub(crate) fn runs(&self) -> bool {
+        self.cpu.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Wake for Task {
+    fn wake(&self) {
+        self.token.store(true, Ordering::SeqCst);
+        queue::unpark(self.tid);
+    }
+}
+
+impl Thread {
+    /// A thread that begins with these registers.
+    pub(crate) fn new(context: Box<Context>, task: Arc<Task>) -> Box<Self> {
+        Box::new(Self {
+            context,
+            task,
+            call: None,
+            resume: Resume::Fresh,
+            saved_mask: None,
+        })
+    }
+
+    /// The process it belongs to.
+    #[inline]
+    pub(crate) fn process(&self) -> &Arc<Process> {
+        &self.task.process
+    }
+
+    /// As someone who can be woken.
+    pub(crate) fn waker(&self) -> Arc<dyn Wake> {
+        self.task.clone()
+    }
+
+    /// Begins to make a call, for the first time or again.
+    pub(crate) fn begin(&self) {
+        self.task.drop_token();
+    }
+}
