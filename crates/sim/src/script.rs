@@ -111,6 +111,8 @@ pub enum Op {
     Protect(Stretch, Prot),
     /// `advise`.
     Advise(Stretch, Advice),
+    /// `set_flags`: which, and from which others they are taken.
+    Flags(Stretch, AreaFlags, AreaFlags),
     /// `discard`.
     Discard(Stretch),
     /// `lock`.
@@ -168,6 +170,7 @@ impl Op {
             }
             Op::Unmap(stretch) | Op::Protect(stretch, _) | Op::Advise(stretch, _) => Some(stretch),
             Op::Discard(stretch) | Op::Lock(stretch) | Op::Unlock(stretch) => Some(stretch),
+            Op::Flags(stretch, ..) => Some(stretch),
             Op::Populate(stretch) | Op::Fork(stretch) | Op::Pin(stretch, _) => Some(stretch),
             _ => None,
         }
@@ -265,6 +268,24 @@ fn touch(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
         .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access })
 }
 
+/// Changes of flags: mostly such as there are, and some that must be refused.
+fn advised(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
+    const PAIRS: &[(AreaFlags, AreaFlags)] = &[
+        (AreaFlags::DONTFORK, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::DONTFORK),
+        (AreaFlags::WIPEONFORK, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::WIPEONFORK),
+        (AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
+        (AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
+        (AreaFlags::empty(), AreaFlags::ADVICE),
+        (AreaFlags::DONTDUMP, AreaFlags::empty()),
+        (AreaFlags::LOCKED, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::SHARED),
+        (AreaFlags::RANDOM, AreaFlags::RANDOM),
+    ];
+    (stretch, one_of(PAIRS)).prop_map(|(stretch, (set, clear))| Op::Flags(stretch, set, clear))
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let advice = &[Advice::None, Advice::Huge, Advice::NoHuge];
     prop_oneof![
@@ -272,6 +293,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => stretch().prop_map(Op::Unmap),
         6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
+        3 => advised(stretch()),
         3 => stretch().prop_map(Op::Discard),
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
@@ -337,6 +359,7 @@ fn fork_op(order: u8) -> impl Strategy<Value = Op> {
         4 => anywhere().prop_map(Op::Unmap),
         8 => (anywhere(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => anywhere().prop_map(Op::Discard),
+        2 => advised(anywhere()),
         1 => anywhere().prop_map(Op::Lock),
         4 => anywhere().prop_map(Op::Populate),
         4 => remap(anywhere()),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use quire::engine::{Error, Move};
-use quire::space::{Advice, Area, AreaFlags, At, OptOut, Request};
+use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use crate::areas::NaiveAreas;
@@ -151,6 +151,32 @@ impl NaiveSpace {
     /// [`Error::Invalid`], [`Error::NoArea`].
     pub fn advise(&mut self, span: PageSpan, advice: Advice) -> Result<(), Error> {
         self.alter(span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
+    }
+
+    /// `set_flags`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoArea`].
+    pub fn set_flags(
+        &mut self,
+        span: PageSpan,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), Error> {
+        let thp = AreaFlags::HUGE | AreaFlags::NOHUGE;
+        let forks = AreaFlags::DONTFORK | AreaFlags::WIPEONFORK;
+        let others = AreaFlags::SEQUENTIAL | AreaFlags::RANDOM | AreaFlags::DONTDUMP;
+        let known = thp | forks | others;
+        if (set | clear) - known != AreaFlags::empty() || set & clear != AreaFlags::empty() {
+            return Err(Error::Invalid);
+        }
+        self.alter(span, |area| {
+            let private = area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
+            if set.contains(AreaFlags::WIPEONFORK) && !private {
+                return Err(Error::Invalid);
+            }
+            Ok(Area { flags: (area.flags - clear) | set, ..area })
+        })
     }
 
     /// `lock`, without the populating, or `unlock`.

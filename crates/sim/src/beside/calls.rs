@@ -141,6 +141,10 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 let call = |s: &Self| s.mm.advise(&s.lives[at].space, span, advice);
                 self.change(at, "advise", call, |model| model.advise(span, advice))
             }
+            Op::Flags(_, set, clear) => {
+                let call = |s: &Self| s.mm.set_flags(&s.lives[at].space, span, set, clear);
+                self.change(at, "set_flags", call, |model| model.set_flags(span, set, clear))
+            }
             Op::Unlock(_) => {
                 let call = |s: &Self| s.mm.unlock(&s.lives[at].space, span);
                 self.change(at, "unlock", call, |model| model.lock(span, false))
