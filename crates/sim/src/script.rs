@@ -87,6 +87,8 @@ pub enum Going {
     Anywhere,
     /// There.
     To(Pages),
+    /// Only its pages go, to a place that is asked for so.
+    Keep(Place, Pages),
 }
 
 /// One call, or a few that belong together.
@@ -254,12 +256,18 @@ fn map(
 
 fn remap(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let to = pages(STEPS - 1).prop_map(Going::To);
-    let going = prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to];
-    (stretch, prop_oneof![pages(2), pages(8)], going).prop_map(|(stretch, len, going)| Op::Remap {
-        stretch,
-        len,
-        going,
-    })
+    let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
+    let keep = (one_of(places), pages(STEPS - 1)).prop_map(|(place, to)| Going::Keep(place, to));
+    let going =
+        prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to, 3 => keep];
+    // What leaves its area behind keeps its length, or is refused.
+    let same = prop_oneof![Just(false), Just(true), Just(true), Just(true)];
+    (stretch, prop_oneof![pages(2), pages(8)], going, same).prop_map(
+        |(stretch, len, going, same)| {
+            let len = if same && matches!(going, Going::Keep(..)) { stretch.len } else { len };
+            Op::Remap { stretch, len, going }
+        },
+    )
 }
 
 fn touch(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
