@@ -87,6 +87,8 @@ pub enum Going {
     Anywhere,
     /// There.
     To(Pages),
+    /// Only its pages go, to a place that is asked for so.
+    Keep(Place, Pages),
 }
 
 /// One call, or a few that belong together.
@@ -111,6 +113,8 @@ pub enum Op {
     Protect(Stretch, Prot),
     /// `advise`.
     Advise(Stretch, Advice),
+    /// `set_flags`: which, and from which others they are taken.
+    Flags(Stretch, AreaFlags, AreaFlags),
     /// `discard`.
     Discard(Stretch),
     /// `lock`.
@@ -168,6 +172,7 @@ impl Op {
             }
             Op::Unmap(stretch) | Op::Protect(stretch, _) | Op::Advise(stretch, _) => Some(stretch),
             Op::Discard(stretch) | Op::Lock(stretch) | Op::Unlock(stretch) => Some(stretch),
+            Op::Flags(stretch, ..) => Some(stretch),
             Op::Populate(stretch) | Op::Fork(stretch) | Op::Pin(stretch, _) => Some(stretch),
             _ => None,
         }
@@ -251,18 +256,42 @@ fn map(
 
 fn remap(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let to = pages(STEPS - 1).prop_map(Going::To);
-    let going = prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to];
-    (stretch, prop_oneof![pages(2), pages(8)], going).prop_map(|(stretch, len, going)| Op::Remap {
-        stretch,
-        len,
-        going,
-    })
+    let places = &[Place::Fixed, Place::Fixed, Place::NoReplace, Place::Hint, Place::Anywhere];
+    let keep = (one_of(places), pages(STEPS - 1)).prop_map(|(place, to)| Going::Keep(place, to));
+    let going =
+        prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to, 3 => keep];
+    // What leaves its area behind keeps its length, or is refused.
+    let same = prop_oneof![Just(false), Just(true), Just(true), Just(true)];
+    (stretch, prop_oneof![pages(2), pages(8)], going, same).prop_map(
+        |(stretch, len, going, same)| {
+            let len = if same && matches!(going, Going::Keep(..)) { stretch.len } else { len };
+            Op::Remap { stretch, len, going }
+        },
+    )
 }
 
 fn touch(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let access = &[Access::Write, Access::Write, Access::Read, Access::Execute];
     (stretch, prop_oneof![Just(1u64), 1..20u64, 16..300u64], one_of(access))
         .prop_map(|(stretch, apart, access)| Op::Touch { stretch, apart, access })
+}
+
+/// Changes of flags: mostly such as there are, and some that must be refused.
+fn advised(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
+    const PAIRS: &[(AreaFlags, AreaFlags)] = &[
+        (AreaFlags::DONTFORK, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::DONTFORK),
+        (AreaFlags::WIPEONFORK, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::WIPEONFORK),
+        (AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
+        (AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
+        (AreaFlags::empty(), AreaFlags::ADVICE),
+        (AreaFlags::DONTDUMP, AreaFlags::empty()),
+        (AreaFlags::LOCKED, AreaFlags::empty()),
+        (AreaFlags::empty(), AreaFlags::SHARED),
+        (AreaFlags::RANDOM, AreaFlags::RANDOM),
+    ];
+    (stretch, one_of(PAIRS)).prop_map(|(stretch, (set, clear))| Op::Flags(stretch, set, clear))
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -272,6 +301,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => stretch().prop_map(Op::Unmap),
         6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
+        3 => advised(stretch()),
         3 => stretch().prop_map(Op::Discard),
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
@@ -337,6 +367,7 @@ fn fork_op(order: u8) -> impl Strategy<Value = Op> {
         4 => anywhere().prop_map(Op::Unmap),
         8 => (anywhere(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => anywhere().prop_map(Op::Discard),
+        2 => advised(anywhere()),
         1 => anywhere().prop_map(Op::Lock),
         4 => anywhere().prop_map(Op::Populate),
         4 => remap(anywhere()),

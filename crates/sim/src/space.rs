@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use quire::engine::{Error, Move};
-use quire::space::{Advice, Area, AreaFlags, At, OptOut, Request};
+use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use crate::areas::NaiveAreas;
@@ -153,6 +153,32 @@ impl NaiveSpace {
         self.alter(span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
+    /// `set_flags`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoArea`].
+    pub fn set_flags(
+        &mut self,
+        span: PageSpan,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), Error> {
+        let thp = AreaFlags::HUGE | AreaFlags::NOHUGE;
+        let forks = AreaFlags::DONTFORK | AreaFlags::WIPEONFORK;
+        let others = AreaFlags::SEQUENTIAL | AreaFlags::RANDOM | AreaFlags::DONTDUMP;
+        let known = thp | forks | others;
+        if (set | clear) - known != AreaFlags::empty() || set & clear != AreaFlags::empty() {
+            return Err(Error::Invalid);
+        }
+        self.alter(span, |area| {
+            let private = area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
+            if set.contains(AreaFlags::WIPEONFORK) && !private {
+                return Err(Error::Invalid);
+            }
+            Ok(Area { flags: (area.flags - clear) | set, ..area })
+        })
+    }
+
     /// `lock`, without the populating, or `unlock`.
     ///
     /// # Errors
@@ -200,6 +226,9 @@ impl NaiveSpace {
         if !area.span.covers(old) {
             return Err(Error::NoArea(area.span.end));
         }
+        if let Move::Keep(at) = how {
+            return self.remap_away(old, pages, at, area, candidates, stages);
+        }
         let mut target = None;
         if let Move::To(page) = how {
             let span = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
@@ -231,16 +260,51 @@ impl NaiveSpace {
         Ok(target)
     }
 
+    /// Moves the memory of `old` elsewhere, and leaves its area, unlocked.
+    fn remap_away(
+        &mut self,
+        old: PageSpan,
+        pages: u64,
+        at: At,
+        area: Area,
+        candidates: impl Fn(AreaFlags) -> u32,
+        stages: &mut Vec<Self>,
+    ) -> Result<PageSpan, Error> {
+        let private = area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
+        if pages != old.count() || !private {
+            return Err(Error::Invalid);
+        }
+        if let At::Fixed(page) = at {
+            let span = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+            if self.may(span)?.overlaps(old) {
+                return Err(Error::Invalid);
+            }
+            self.unmap(span)?;
+            stages.push(self.clone());
+        }
+        let target = self.place(&Request::anon(pages).at(at), candidates(area.flags))?;
+        self.shift_memory(old, target.start);
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        self.areas.update(old, |area| Area { flags: area.flags - locks, ..area });
+        self.areas.set(Area { span: target, ..area });
+        Ok(target)
+    }
+
     /// Moves the memory of `old` to `new`, and makes that an area in its place.
     fn shift(&mut self, old: PageSpan, new: Area) {
-        let moved = |page: &u64| page - old.start.get() + new.span.start.get();
+        self.shift_memory(old, new.span.start);
+        self.areas.cut(old);
+        self.areas.set(new);
+    }
+
+    /// Moves the memory of `old` to the pages from `to` on.
+    fn shift_memory(&mut self, old: PageSpan, to: Vpn) {
+        let moved = |page: &u64| page - old.start.get() + to.get();
         for page in numbers(old) {
             if let Some(here) = self.resident.remove(&page) {
                 self.resident.insert(moved(&page), here);
             }
         }
-        self.areas.cut(old);
-        self.areas.set(new);
     }
 
     /// The pages from the start of `span` on that populating makes resident, and why no more.

@@ -251,6 +251,9 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
         Scene { name: "advise in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
             call: |mm, s| mm.advise(s, middle::<A>(), Advice::NoHuge) },
+        Scene { name: "set flags in the midst of two large leaves", prepare: two_blocks,
+            keeps: Everything, least: 2,
+            call: |mm, s| mm.set_flags(s, middle::<A>(), AreaFlags::RANDOM, AreaFlags::DONTDUMP) },
         Scene { name: "unlock in a large leaf", prepare: |mm, s| {
                 two_blocks(mm, s)?;
                 mm.lock(s, span::<A>(0, 2 * A::block_order().pages()))

@@ -164,3 +164,73 @@ fn e3_aligned_tables_are_moved_whole() {
     moves_tables::<Arm4k>(Config::arm64_4k());
     moves_tables::<Sv39>(Config::riscv64_sv39());
 }
+
+/// Moves pages away from an area that stays, whole tables of them where they are aligned alike.
+fn keeps_the_old_area<A: Arch>(config: Config) {
+    let reach = A::block_order().pages();
+    stage::<A>(config, 5 * reach as usize, &[3], |mm, cpu| {
+        let space = space_of(mm, 2 * reach, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT);
+        let program = Run::on(cpu, mm, &space);
+        for page in (0..2 * reach).step_by(7) {
+            program.write(place::<A>().add(page), page + 1).unwrap();
+        }
+        let resident = mm.resident(&space);
+        for (number, skew) in [0, 3].into_iter().enumerate() {
+            // The first time the pages go where the tables do; the second time back, askew.
+            let to = place::<A>().add(4 * reach * (number as u64 + 1) + skew);
+            let from =
+                if number == 0 { span::<A>(0, 2 * reach) } else { span::<A>(4 * reach, 2 * reach) };
+            let meter = Meter::new(mm);
+            let moved = {
+                let _op = cpu.operation("remap");
+                mm.remap(&space, from, 2 * reach, Move::Keep(At::Fixed(to)))
+            };
+            assert_eq!(moved, Ok(PageSpan::new(to, to.add(2 * reach))), "{}", A::NAME);
+            assert_eq!(meter.event(Event::Flush), 1, "{}", A::NAME);
+            assert_eq!(mm.resident(&space), resident, "{}: moved, not copied", A::NAME);
+            let left = mm.areas(&space, from).next().map(|area| (area.span, area.flags));
+            assert_eq!(left, Some((from, AreaFlags::empty())), "{}: not locked", A::NAME);
+            let gone = mm.areas(&space, moved.unwrap()).next().map(|area| area.flags);
+            assert_eq!(gone, Some(AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT), "{}", A::NAME);
+            verify(mm, &[&space]);
+            let word = |page: u64| if page.is_multiple_of(7) { page + 1 } else { 0 };
+            let arrived = |page| program.read(to.add(page)) == Ok(word(page));
+            assert!((0..2 * reach).step_by(7).all(arrived), "{}", A::NAME);
+            let empty = |page| program.read(from.start.add(page)) == Ok(0);
+            assert!((0..2 * reach).step_by(7).all(empty), "{}: zero again", A::NAME);
+            mm.discard(&space, from).unwrap();
+        }
+        cpu.leave();
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_pages_that_move_away_from_an_area_that_stays_leave_zeroes() {
+    keeps_the_old_area::<X86_64>(Config::x86_64());
+    keeps_the_old_area::<Arm4k>(Config::arm64_4k());
+    keeps_the_old_area::<Sv39>(Config::riscv64_sv39());
+}
+
+#[test]
+fn e3_an_area_that_stays_is_private_and_keeps_its_length() {
+    stage::<X86_64>(Config::x86_64(), 2048, &[], |mm, _| {
+        let space = space_of(mm, 8, AreaFlags::empty());
+        let shared = Request::anon(8).at(At::Fixed(place::<X86_64>().add(8)));
+        mm.map(&space, &shared.flags(AreaFlags::SHARED)).unwrap();
+        let refused = Err(Error::Invalid);
+        let away = |from, count, pages, at| {
+            mm.remap(&space, span::<X86_64>(from, count), pages, Move::Keep(at))
+        };
+        assert_eq!(away(0, 8, 9, At::Anywhere), refused);
+        assert_eq!(away(0, 8, 7, At::Anywhere), refused);
+        assert_eq!(away(8, 8, 8, At::Anywhere), refused);
+        assert_eq!(away(0, 4, 4, At::Fixed(place::<X86_64>().add(3))), refused, "overlapping");
+        let taken = mm.areas(&space, span::<X86_64>(8, 1)).next().unwrap();
+        let there = At::FixedNoReplace(taken.span.start);
+        assert_eq!(away(0, 4, 4, there), Err(Error::Exists(taken)));
+        assert_eq!(away(6, 4, 4, At::Anywhere), Err(Error::NoArea(taken.span.start)));
+        assert_eq!(space.area_count(), 2);
+        mm.destroy(space);
+    });
+}

@@ -108,6 +108,31 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
+    /// Takes the flags `clear` from the areas of `span`, and gives them `set`: all that advice is
+    /// remembered for (`MADV_DONTFORK`, `MADV_WIPEONFORK`, `MADV_SEQUENTIAL`, `MADV_DONTDUMP` and
+    /// what takes each back). All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
+    /// flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
+    /// [`WIPEONFORK`](AreaFlags::WIPEONFORK) where an area is not private and anonymous.
+    pub fn set_flags(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), Error> {
+        if !AreaFlags::ADVICE.contains(set | clear) || set.intersects(clear) {
+            return Err(Error::Invalid);
+        }
+        let wipes = set.contains(AreaFlags::WIPEONFORK);
+        self.alter(space, span, |area| match wipes && !area.is_private_anon() {
+            true => Err(Error::Invalid),
+            false => Ok(Area { flags: (area.flags - clear) | set, ..area }),
+        })
+    }
+
     /// Keeps the pages of `span` in memory, and brings those in that are not (`mlock`).
     ///
     /// # Errors

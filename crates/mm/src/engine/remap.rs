@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
-use crate::space::{Area, At, Request, Section, Space};
+use crate::space::{Area, AreaFlags, At, Request, Section, Space};
 use crate::stats::Event;
 
 /// Whether an area may be moved to be resized.
@@ -18,6 +18,18 @@ pub enum Move {
     Allowed,
     /// It goes to this page; what is there is unmapped (`MREMAP_FIXED`).
     To(Vpn),
+    /// Its pages go there, and the old area stays and reads as zero again (`MREMAP_DONTUNMAP`).
+    /// With [`At::Fixed`] what is at the target is unmapped.
+    Keep(At),
+}
+
+/// What becomes of the place that pages move away from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Old {
+    /// It is free.
+    Goes,
+    /// Its area stays, not locked in memory any more.
+    Stays,
 }
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -26,10 +38,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// is not.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: no pages, or the new place overlaps the old. [`Error::NoArea`]: `old` is
-    /// not in one area. [`Error::NoRoom`]: it may not move and has no room. [`Error::NoMemory`].
-    /// Nothing has changed then, but that with [`Move::To`] the target may be unmapped, and what
-    /// `pages` cuts off as well, as on Linux.
+    /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
+    /// another number of pages, or an area that is not private and anonymous. [`Error::NoArea`]:
+    /// `old` is not in one area. [`Error::NoRoom`]: it may not move and has no room.
+    /// [`Error::Exists`]: with [`At::FixedNoReplace`], the target is taken. [`Error::NoMemory`].
+    /// Nothing has changed then, but that with a target that replaces, that may be unmapped, and
+    /// what `pages` cuts off as well, as on Linux.
     pub fn remap(
         &self,
         space: &Space<A>,
@@ -41,9 +55,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(old) || !Space::<A>::may_map(new) {
             return Err(Error::Invalid);
         }
-        self.single_area(space, old)?;
-        if let Move::To(page) = how {
-            return self.remap_to(space, old, pages, page);
+        let area = self.single_area(space, old)?;
+        match how {
+            Move::To(page) => return self.remap_to(space, old, pages, page),
+            Move::Keep(at) if pages == old.count() && area.is_private_anon() => {
+                return self.remap_away(space, old, at);
+            }
+            Move::Keep(_) => return Err(Error::Invalid),
+            Move::Never | Move::Allowed => {}
         }
         if pages <= old.count() {
             if pages < old.count() {
@@ -52,7 +71,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Ok(new);
         }
         match self.extend(space, old, new.end) {
-            Err(Error::NoRoom(_)) if how == Move::Allowed => self.relocate(space, old, pages, None),
+            Err(Error::NoRoom(_)) if how == Move::Allowed => {
+                self.relocate(space, old, pages, At::Anywhere, Old::Goes)
+            }
             extended => extended.map(|()| new),
         }
     }
@@ -64,17 +85,40 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         pages: u64,
         page: Vpn,
     ) -> Result<PageSpan, Error> {
-        let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
-        if !Space::<A>::may_map(target) || target.overlaps(old) {
-            return Err(Error::Invalid);
-        }
-        self.unmap(space, target)?;
+        self.clear_target(space, old, page, pages)?;
         let kept = pages.min(old.count());
         if kept < old.count() {
             self.unmap(space, PageSpan::new(old.start.add(kept), old.end))?;
         }
         let old = PageSpan::new(old.start, old.start.add(kept));
-        self.relocate(space, old, pages, Some(page))
+        self.relocate(space, old, pages, At::FixedNoReplace(page), Old::Goes)
+    }
+
+    /// Moves the pages of `old`, whose area stays.
+    fn remap_away(&self, space: &Space<A>, old: PageSpan, at: At) -> Result<PageSpan, Error> {
+        let at = match at {
+            At::Fixed(page) => {
+                self.clear_target(space, old, page, old.count())?;
+                At::FixedNoReplace(page)
+            }
+            other => other,
+        };
+        self.relocate(space, old, old.count(), at, Old::Stays)
+    }
+
+    /// Unmaps the `pages` pages from `page` on, where `old` is to go.
+    fn clear_target(
+        &self,
+        space: &Space<A>,
+        old: PageSpan,
+        page: Vpn,
+        pages: u64,
+    ) -> Result<(), Error> {
+        let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+        if !Space::<A>::may_map(target) || target.overlaps(old) {
+            return Err(Error::Invalid);
+        }
+        self.unmap(space, target)
     }
 
     /// The area that all of `span` lies in.
@@ -102,18 +146,18 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         set
     }
 
-    /// Moves `old` to `page`, which is free, or to wherever there is room, as an area of `pages`.
+    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`.
     fn relocate(
         &self,
         space: &Space<A>,
         old: PageSpan,
         pages: u64,
-        page: Option<Vpn>,
+        at: At,
+        left: Old,
     ) -> Result<PageSpan, Error> {
         let view = self.view(space);
         let mut section = Section::begin(view);
         let placed = self.single_area(space, old).and_then(|area| {
-            let at = page.map_or(At::Anywhere, At::FixedNoReplace);
             let request = Request::anon(pages).at(at).flags(area.flags);
             let span = view.place(&request, self.align(space, &request))?;
             Ok((area, span))
@@ -123,7 +167,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Err(error) => return self.give_up(space, section, error),
         };
         let ready = self.complete(space, &mut section, |section| {
-            section.prepare(old, 2)?;
+            section.prepare(old, 3)?;
             // The new place as well: nothing may be mapped there before the pages have moved.
             let (first, last) = (old.start.min(span.start), old.end.max(span.end));
             section.hold(PageSpan::new(first, last));
@@ -133,14 +177,32 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return self.give_up(space, section, error);
         }
         let backing = area.clipped(old).backing;
-        let cut = section.writer().cut(old, |_| {});
+        leave(&section, old, left);
         let set = section.writer().set(Area { span, backing, ..area });
-        debug_assert!(cut.is_ok() && set.is_ok(), "the tree was stocked and the place is free");
-        section.shift(old, span.start, self.hole(space, old));
-        section.open();
+        debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
+        let nothing = PageSpan::new(old.start, old.start);
+        let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };
+        section.shift(old, span.start, hole);
+        if left == Old::Goes {
+            // What stays makes faults wait until it is flushed; see `Section::hold`.
+            section.open();
+        }
         let entries = section.entries();
         self.finish(space, section);
         self.count(Event::EntriesMoved, entries);
         Ok(span)
     }
+}
+
+/// Makes of the area at `old` what shall be there when its pages are gone.
+fn leave<A: Arch, H: Hardware>(section: &Section<'_, A, H>, old: PageSpan, left: Old) {
+    let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+    let done = match left {
+        Old::Goes => section.writer().cut(old, |_| {}),
+        Old::Stays => {
+            let unlocked = |area: Area| Area { flags: area.flags - locks, ..area };
+            section.writer().update(old, unlocked)
+        }
+    };
+    debug_assert!(done.is_ok(), "the tree was stocked");
 }

@@ -67,6 +67,28 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
+    /// The areas that have a page in `span`, ascending and whole. Takes no lock, and none is held
+    /// between two of them: each is what the space had at some moment.
+    pub fn areas<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        span: PageSpan,
+    ) -> impl Iterator<Item = Area> + 'a {
+        self.view(space).areas().overlapping(span)
+    }
+
+    /// The first page of `span` that no area holds; `None` when all of it is covered, or empty.
+    pub fn first_hole(&self, space: &Space<A>, span: PageSpan) -> Option<Vpn> {
+        let mut next = span.start;
+        for area in self.areas(space, span) {
+            if area.span.start > next {
+                return Some(next);
+            }
+            next = area.span.end;
+        }
+        (next < span.end).then_some(next)
+    }
+
     /// Pages of `space` that are resident.
     pub fn resident(&self, space: &Space<A>) -> u64 {
         let mut pages = 0;

@@ -49,6 +49,17 @@ bitflags! {
     }
 }
 
+impl AreaFlags {
+    /// What advice may change while the area stays what it is.
+    pub const ADVICE: Self = Self::HUGE
+        .union(Self::NOHUGE)
+        .union(Self::DONTFORK)
+        .union(Self::WIPEONFORK)
+        .union(Self::SEQUENTIAL)
+        .union(Self::RANDOM)
+        .union(Self::DONTDUMP);
+}
+
 /// What stands behind the pages of an area that nobody has written yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
@@ -178,6 +189,12 @@ impl Area {
             ..self
         };
         (head, tail)
+    }
+
+    /// Whether its pages are nobody else's, and zero until they are written.
+    #[inline]
+    pub fn is_private_anon(&self) -> bool {
+        self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
     }
 
     /// The part of the area within `span`; its span is empty if there is none.

@@ -141,6 +141,10 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 let call = |s: &Self| s.mm.advise(&s.lives[at].space, span, advice);
                 self.change(at, "advise", call, |model| model.advise(span, advice))
             }
+            Op::Flags(_, set, clear) => {
+                let call = |s: &Self| s.mm.set_flags(&s.lives[at].space, span, set, clear);
+                self.change(at, "set_flags", call, |model| model.set_flags(span, set, clear))
+            }
             Op::Unlock(_) => {
                 let call = |s: &Self| s.mm.unlock(&s.lives[at].space, span);
                 self.change(at, "unlock", call, |model| model.lock(span, false))
@@ -153,6 +157,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                     Going::Never => Move::Never,
                     Going::Anywhere => Move::Allowed,
                     Going::To(to) => Move::To(to.page(&self.field)),
+                    Going::Keep(place, to) => Move::Keep(wish(place, to.page(&self.field))),
                 };
                 self.remap(at, span, len.count(&self.field), how)
             }
@@ -204,13 +209,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         most: Prot,
         flags: AreaFlags,
     ) -> Request {
-        let page = stretch.from.page(&self.field);
-        let at = match place {
-            Place::Anywhere => At::Anywhere,
-            Place::Hint => At::Hint(page),
-            Place::Fixed => At::Fixed(page),
-            Place::NoReplace => At::FixedNoReplace(page),
-        };
+        let at = wish(place, stretch.from.page(&self.field));
         let pages = stretch.len.count(&self.field);
         Request { pages, at, prot, most: most | prot, flags, backing: Backing::Anon }
     }
@@ -368,5 +367,15 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
             }
             _ => {}
         }
+    }
+}
+
+/// How a place at `page` is asked for.
+fn wish(place: Place, page: Vpn) -> At {
+    match place {
+        Place::Anywhere => At::Anywhere,
+        Place::Hint => At::Hint(page),
+        Place::Fixed => At::Fixed(page),
+        Place::NoReplace => At::FixedNoReplace(page),
     }
 }

@@ -225,9 +225,8 @@ impl Marks {
 }
 
 pub(super) fn areas_of<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<Area> {
-    let mut areas = Vec::new();
-    mm.folio_map(space, |map| areas.push(map.area));
-    areas
+    let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+    mm.areas(space, all).collect()
 }
 
 pub(super) fn ensure(holds: bool, what: &str, evidence: impl Debug) -> Result<(), String> {
