@@ -7,7 +7,7 @@ use core::mem::ManuallyDrop;
 use quire::arch::Arch;
 use quire::engine::{Error, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
-use quire::space::Space;
+use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, PageSpan, Vpn};
 use quire_linux::Errno;
 use spin::mutex::SpinMutex;
@@ -78,6 +78,55 @@ impl Memory {
     #[inline]
     pub(crate) fn space(&self) -> &Space<Format> {
         &self.space
+    }
+}
+
+impl Memory {
+    /// Whether other spaces may see what is written at `address`.
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
+        let page = Vpn::new(address / PAGE);
+        let mut areas = mm().areas(&self.space, PageSpan::new(page, page.add(1)));
+        areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
+    }
+
+    /// The physical address of `address`, which is made present for that.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(crate) fn physical(&self, address: u64) -> Result<u64, Errno> {
+        let page = Vpn::new(address / PAGE);
+        let pinned = mm().pin(&self.space, page, Access::Read).map_err(|_| Errno::EFAULT)?;
+        let frame = pinned.frame();
+        mm().unpin(pinned);
+        Ok((frame.get() << PAGE_SHIFT) + address % PAGE)
+    }
+
+    /// Reads or writes memory of this space, whichever space this CPU is in; how many bytes were
+    /// moved before a page could not be had.
+    pub(crate) fn reach(&self, address: u64, bytes: &mut [u8], access: Access) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let Some(at) = address.checked_add(done as u64).filter(|at| *at < isa::USER_END) else {
+                break;
+            };
+            let piece = ((PAGE - at % PAGE) as usize).min(bytes.len() - done);
+            let Ok(pinned) = mm().pin(&self.space, Vpn::new(at / PAGE), access) else { break };
+            let memory = mm().hardware().address(pinned.frame());
+            let own = bytes[done..].as_mut_ptr();
+            // SAFETY: the page is pinned: its frame is not given to anyone else meanwhile; that
+            // the program writes it at the same time is its own affair, and the bytes are only
+            // bytes to us. The piece ends within the page and within `bytes`.
+            unsafe {
+                let there = memory.add((at % PAGE) as usize);
+                match access {
+                    Access::Write => there.copy_from_nonoverlapping(own, piece),
+                    _ => own.copy_from_nonoverlapping(there, piece),
+                }
+            }
+            mm().unpin(pinned);
+            done += piece;
+        }
+        done
     }
 }
 

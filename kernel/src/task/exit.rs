@@ -13,21 +13,11 @@ use crate::memory::{self, user};
 
 /// All threads of a process are to end, and it with them, as `status`. The first to say so decides.
 pub(crate) fn doom(process: &Process, status: Status) {
-    {
-        let mut family = process.family.lock();
-        // Not ended yet, but it is decided how: `news` of a doomed process is never told.
-        if family.news.is_none() || !is_doomed(process) {
-            family.news = Some(status);
-        }
-    }
+    process.family.lock().fate.get_or_insert(status);
     for task in process.threads.lock().iter() {
         task.doomed.store(true, Ordering::Release);
         task.summon();
     }
-}
-
-fn is_doomed(process: &Process) -> bool {
-    process.threads.lock().iter().any(|task| task.doomed.load(Ordering::Acquire))
 }
 
 /// A thread ends. If its process has others, these go on; `status` counts for the last.
@@ -52,14 +42,13 @@ fn bury(process: &Arc<Process>, status: Status) {
     let table = core::mem::replace(&mut *process.files.lock(), Arc::new(Table::new()));
     drop(table);
     process.give_back();
-    let empty = memory::nothing();
-    let memory = core::mem::replace(&mut *process.memory.lock(), empty);
+    let memory = process.memory.lock().take();
     memory::switch(None);
     drop(memory);
     adopt(process);
     let parent = {
         let mut family = process.family.lock();
-        let status = family.news.take().unwrap_or(status);
+        let status = family.fate.unwrap_or(status);
         family.ended = Some(status);
         family.parent.upgrade()
     };

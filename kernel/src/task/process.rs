@@ -18,8 +18,8 @@ use crate::memory::Memory;
 /// What the threads of a process share.
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// Replaced as a whole by `execve`.
-    pub(crate) memory: SpinMutex<Arc<Memory>>,
+    /// Replaced as a whole by `execve`; gone when it has ended.
+    pub(crate) memory: SpinMutex<Option<Arc<Memory>>>,
     /// Shared with other processes after `clone` with `CLONE_FILES`.
     pub(crate) files: SpinMutex<Arc<Table>>,
     pub(crate) place: SpinMutex<Place>,
@@ -62,6 +62,8 @@ pub(crate) struct ProcessSignals {
 pub(crate) struct Family {
     pub(crate) parent: Weak<Process>,
     pub(crate) children: Vec<Arc<Process>>,
+    /// How it is to end, once that is decided.
+    pub(crate) fate: Option<Status>,
     /// What has become of it, once it has ended.
     pub(crate) ended: Option<Status>,
     /// It stopped or went on, and its parent has not been told.
@@ -129,7 +131,7 @@ impl Process {
         };
         Arc::new(Self {
             pid,
-            memory: SpinMutex::new(memory),
+            memory: SpinMutex::new(Some(memory)),
             files: SpinMutex::new(files),
             place: SpinMutex::new(place),
             umask: AtomicU32::new(from.map_or(0o22, |from| from.umask.load(Ordering::Relaxed))),
@@ -153,8 +155,8 @@ impl Process {
         })
     }
 
-    /// Its memory.
-    pub(crate) fn memory(&self) -> Arc<Memory> {
+    /// Its memory; none once it has ended.
+    pub(crate) fn memory(&self) -> Option<Arc<Memory>> {
         self.memory.lock().clone()
     }
 

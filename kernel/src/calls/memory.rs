@@ -1,0 +1,481 @@
+//! Memory: thin over the library, which knows all of it but Linux's argument lists.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as abi;
+use quire::engine::Move;
+use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
+use quire::units::{Order, PageSpan, Prot, Vpn};
+use quire_linux::{Errno, Result};
+
+use super::map_file;
+use crate::isa;
+use crate::memory::{self, Memory, PAGE, errno, mm, user};
+use crate::task::{Answer, Thread};
+
+/// The memory of the thread that calls.
+pub(super) fn own() -> Result<Arc<Memory>> {
+    memory::current().ok_or(Errno::EFAULT)
+}
+
+/// The whole pages from `start` on that hold `bytes` bytes; `None` when they are not below the end
+/// of what a program may map.
+fn span(start: usize, bytes: usize) -> Option<PageSpan> {
+    let end = (start as u64).checked_add(bytes as u64)?.checked_next_multiple_of(PAGE)?;
+    (end <= isa::USER_END)
+        .then(|| PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
+}
+
+fn is_aligned(address: usize) -> bool {
+    (address as u64).is_multiple_of(PAGE)
+}
+
+/// What `PROT_` bits say.
+///
+/// # Errors
+/// `EINVAL` for bits that do not exist.
+fn rights(bits: usize) -> Result<Prot> {
+    // PROT_SEM says nothing; the bits for growing stacks are `mprotect`'s.
+    let known = abi::PROT_READ | abi::PROT_WRITE | abi::PROT_EXEC | abi::PROT_SEM;
+    if bits & !(known as usize) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Prot::from_bits_truncate(bits as u8 & 7))
+}
+
+pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [address, bytes, prot, flags, fd, offset] = args;
+    let request = MapRequest::of(thread, address, bytes, prot, flags, offset)?;
+    let file = match flags & abi::MAP_ANONYMOUS as usize {
+        0 => map_file::open(thread, fd, flags, request.prot)?,
+        _ => None,
+    };
+    let memory = own()?;
+    check_limit(thread, &memory, request.pages)?;
+    let placed = match file {
+        None => mm().map(memory.space(), &request).map_err(errno)?,
+        Some(file) => map_file::map(thread, &memory, &request, &file, offset as u64)?,
+    };
+    if flags & abi::MAP_POPULATE as usize != 0 {
+        // As on Linux, that it could not all be brought in is no error.
+        let _ = mm().populate(memory.space(), placed);
+    }
+    Ok((placed.start.get() * PAGE) as usize)
+}
+
+struct MapRequest;
+
+impl MapRequest {
+    fn of(
+        thread: &Thread,
+        address: usize,
+        bytes: usize,
+        prot: usize,
+        flags: usize,
+        offset: usize,
+    ) -> Result<Request> {
+        let has = |flag: u32| flags & flag as usize != 0;
+        if bytes == 0 || !is_aligned(offset) {
+            return Err(Errno::EINVAL);
+        }
+        let shared = match flags as u32 & abi::MAP_TYPE {
+            abi::MAP_PRIVATE => false,
+            abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => true,
+            _ => return Err(Errno::EINVAL),
+        };
+        let pages = (bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)? / PAGE;
+        let fixed = has(abi::MAP_FIXED) || has(abi::MAP_FIXED_NOREPLACE);
+        if fixed && !is_aligned(address) || has(abi::MAP_HUGETLB) {
+            return Err(Errno::EINVAL);
+        }
+        if pages * PAGE > isa::USER_END || fixed && span(address, bytes).is_none() {
+            return Err(Errno::ENOMEM);
+        }
+        let page = Vpn::new(address as u64 / PAGE);
+        let at = if has(abi::MAP_FIXED_NOREPLACE) {
+            At::FixedNoReplace(page)
+        } else if has(abi::MAP_FIXED) {
+            At::Fixed(page)
+        } else if page.get() == 0 || span(address, bytes).is_none() {
+            At::Anywhere
+        } else {
+            At::Hint(page)
+        };
+        let mut area = AreaFlags::empty();
+        area.set(AreaFlags::SHARED, shared);
+        area.set(AreaFlags::GROWS_DOWN, has(abi::MAP_GROWSDOWN));
+        area.set(AreaFlags::NORESERVE, has(abi::MAP_NORESERVE));
+        let locks = thread.process().memory().is_some_and(|memory| memory.locks_future());
+        area.set(AreaFlags::LOCKED, has(abi::MAP_LOCKED) || locks);
+        Ok(Request {
+            pages,
+            at,
+            prot: rights(prot)?,
+            most: Prot::all(),
+            flags: area,
+            backing: Backing::Anon,
+        })
+    }
+}
+
+/// Refuses to go beyond what the process may map (`RLIMIT_AS`).
+fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
+    let limit = thread.process().space_limit.load(core::sync::atomic::Ordering::Relaxed);
+    if limit == u64::MAX {
+        return Ok(());
+    }
+    let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+    let mapped: u64 = mm().areas(memory.space(), all).map(|area| area.span.count()).sum();
+    if (mapped + pages) * PAGE > limit { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
+    let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
+    mm().unmap(own()?.space(), span.ok_or(Errno::EINVAL)?).map_err(errno)?;
+    Ok(0)
+}
+
+pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -> Answer {
+    let grows = (abi::PROT_GROWSDOWN | abi::PROT_GROWSUP) as usize;
+    if !is_aligned(address) || prot & grows == grows {
+        return Err(Errno::EINVAL.into());
+    }
+    let prot_rights = rights(prot & !grows)?;
+    let mut span = span(address, bytes).ok_or(Errno::ENOMEM)?;
+    if span.is_empty() {
+        return Ok(0);
+    }
+    let memory = own()?;
+    if prot & grows != 0 {
+        // From the beginning of the area on, which must be a stack.
+        let first = mm().areas(memory.space(), span).next().ok_or(Errno::ENOMEM)?;
+        let is_stack = first.flags.contains(AreaFlags::GROWS_DOWN);
+        if !is_stack || prot & abi::PROT_GROWSUP as usize != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        span = PageSpan::new(first.span.start, span.end);
+    }
+    mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
+    Ok(0)
+}
+
+pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
+    let [old, old_bytes, new_bytes, flags, new, _] = args;
+    let flags = flags as u32;
+    let (moves, fixed, keeps) = (abi::MREMAP_MAYMOVE, abi::MREMAP_FIXED, abi::MREMAP_DONTUNMAP);
+    let needs_move = flags & (fixed | keeps) != 0 && flags & moves == 0;
+    if flags & !(moves | fixed | keeps) != 0 || needs_move || !is_aligned(old) || new_bytes == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags & fixed != 0 && !is_aligned(new) {
+        return Err(Errno::EINVAL.into());
+    }
+    let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
+    let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
+    if old.is_empty() {
+        // Linux maps shared memory a second time here; there are no shared files yet.
+        return Err(Errno::EINVAL.into());
+    }
+    let target = Vpn::new(new as u64 / PAGE);
+    let how = match (flags & fixed != 0, flags & keeps != 0) {
+        (true, true) => Move::Keep(At::Fixed(target)),
+        (false, true) => Move::Keep(if new == 0 { At::Anywhere } else { At::Hint(target) }),
+        (true, false) => Move::To(target),
+        (false, false) if flags & moves != 0 => Move::Allowed,
+        (false, false) => Move::Never,
+    };
+    let memory = own()?;
+    let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
+        quire::engine::Error::NoArea(_) => Errno::EFAULT,
+        other => errno(other),
+    })?;
+    Ok((moved.start.get() * PAGE) as usize)
+}
+
+pub(super) fn brk(_: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
+    let memory = own()?;
+    let mut heap = memory.heap.lock();
+    let now = heap.end;
+    let wanted = address as u64;
+    if wanted < heap.start || wanted > isa::USER_END {
+        return Ok(now as usize);
+    }
+    let pages = |bytes: u64| Vpn::new(bytes.div_ceil(PAGE));
+    let (old, new) = (pages(now), pages(wanted));
+    let done = match old < new {
+        true => {
+            let request = Request::anon(new.offset_from(old)).at(At::FixedNoReplace(old));
+            mm().map(memory.space(), &request).map(drop)
+        }
+        false if new < old => mm().unmap(memory.space(), PageSpan::new(new, old)),
+        false => Ok(()),
+    };
+    if done.is_ok() {
+        heap.end = wanted;
+    }
+    Ok(heap.end as usize)
+}
+
+/// Does `action` for each area in `span`, with the part of it that lies there.
+///
+/// # Errors
+/// `ENOMEM` when there are holes, after the rest was done; before that what `action` says.
+fn each_area(
+    memory: &Memory,
+    span: PageSpan,
+    mut action: impl FnMut(&Area, PageSpan) -> Result<()>,
+) -> Result<()> {
+    let mut next = span.start;
+    let mut holes = false;
+    for area in mm().areas(memory.space(), span) {
+        holes |= area.span.start > next;
+        action(&area, area.span.intersect(span))?;
+        next = area.span.end;
+    }
+    if holes || next < span.end { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+pub(super) fn madvise(_: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
+    let advice = Advised::of(advice as u32).ok_or(Errno::EINVAL)?;
+    let span = span(address, bytes).filter(|_| is_aligned(address)).ok_or(Errno::EINVAL)?;
+    if !span.is_empty() {
+        advise(&*own()?, span, advice)?;
+    }
+    Ok(0)
+}
+
+/// What `madvise` may be asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Advised {
+    /// Advice that areas remember.
+    Flags(AreaFlags, AreaFlags),
+    Huge(Advice),
+    Discard,
+    /// May be dropped when memory is short: it never is by this kernel, which has no reclaim.
+    Free,
+    Populate(Prot),
+    Collapse,
+    /// Accepted, and of no effect here.
+    Nothing,
+}
+
+impl Advised {
+    pub(super) fn of(advice: u32) -> Option<Self> {
+        let none = AreaFlags::empty();
+        let order = AreaFlags::SEQUENTIAL | AreaFlags::RANDOM;
+        Some(match advice {
+            abi::MADV_NORMAL => Self::Flags(none, order),
+            abi::MADV_RANDOM => Self::Flags(AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
+            abi::MADV_SEQUENTIAL => Self::Flags(AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
+            abi::MADV_WILLNEED | abi::MADV_COLD | abi::MADV_PAGEOUT => Self::Nothing,
+            abi::MADV_MERGEABLE | abi::MADV_UNMERGEABLE => Self::Nothing,
+            abi::MADV_DONTNEED | abi::MADV_DONTNEED_LOCKED => Self::Discard,
+            abi::MADV_FREE => Self::Free,
+            abi::MADV_DONTFORK => Self::Flags(AreaFlags::DONTFORK, none),
+            abi::MADV_DOFORK => Self::Flags(none, AreaFlags::DONTFORK),
+            abi::MADV_WIPEONFORK => Self::Flags(AreaFlags::WIPEONFORK, none),
+            abi::MADV_KEEPONFORK => Self::Flags(none, AreaFlags::WIPEONFORK),
+            abi::MADV_DONTDUMP => Self::Flags(AreaFlags::DONTDUMP, none),
+            abi::MADV_DODUMP => Self::Flags(none, AreaFlags::DONTDUMP),
+            abi::MADV_HUGEPAGE => Self::Huge(Advice::Huge),
+            abi::MADV_NOHUGEPAGE => Self::Huge(Advice::NoHuge),
+            abi::MADV_POPULATE_READ => Self::Populate(Prot::READ),
+            abi::MADV_POPULATE_WRITE => Self::Populate(Prot::WRITE),
+            abi::MADV_COLLAPSE => Self::Collapse,
+            _ => return None,
+        })
+    }
+}
+
+/// Does what was advised.
+///
+/// # Errors
+/// What `madvise` gives.
+pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
+    let space = memory.space();
+    let private = |area: &Area| {
+        area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED)
+    };
+    match advised {
+        Advised::Collapse => collapse(memory, span),
+        Advised::Populate(prot) => each_area(memory, span, |area, part| {
+            let allowed = area.prot.intersects(prot | Prot::WRITE) || prot == area.prot & prot;
+            if !allowed || !area.prot.contains(prot) {
+                return Err(Errno::EINVAL);
+            }
+            mm().populate(space, part).map(drop).map_err(|_| Errno::ENOMEM)
+        }),
+        _ => each_area(memory, span, |area, part| match advised {
+            Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
+            Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
+            Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
+            Advised::Discard => mm().discard(space, part).map_err(errno),
+            Advised::Free if !private(area) => Err(Errno::EINVAL),
+            _ => Ok(()),
+        }),
+    }
+}
+
+/// Collapses each 2 MiB of `span`.
+fn collapse(memory: &Memory, span: PageSpan) -> Result<()> {
+    if let Some(_hole) = mm().first_hole(memory.space(), span) {
+        return Err(Errno::ENOMEM);
+    }
+    let block = <isa::Format as quire::arch::Arch>::block_order();
+    let collapsed = mm().collapse(memory.space(), span, block).map_err(errno)?;
+    match collapsed.errno() {
+        Some(why) => Err(Errno::of_number(why.0 as u16)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> Answer {
+    if !is_aligned(address) {
+        return Err(Errno::EINVAL.into());
+    }
+    let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
+    let memory = own()?;
+    if mm().first_hole(memory.space(), span).is_some() {
+        return Err(Errno::ENOMEM.into());
+    }
+    let mut at = span.start;
+    while at < span.end {
+        let piece = PageSpan::new(at, at.add(256).min(span.end));
+        let mut present = [0_u8; 256];
+        mm().runs(memory.space(), piece, &mut |seen| {
+            if seen.is_present() {
+                let from = seen.pages.start.offset_from(at) as usize;
+                present[from..from + seen.pages.count() as usize].fill(1);
+            }
+        });
+        let place = out as u64 + at.offset_from(span.start);
+        user::write_bytes(place, &present[..piece.count() as usize])?;
+        at = piece.end;
+    }
+    Ok(0)
+}
+
+pub(super) fn mlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
+    let memory = own()?;
+    let span = lock_span(address, bytes)?;
+    if !span.is_empty() {
+        mm().lock(memory.space(), span).map_err(errno)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    // MLOCK_ONFAULT may bring pages in later; to bring them in now is allowed, too.
+    if args[2] & !(abi::MLOCK_ONFAULT as usize) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    mlock(thread, args)
+}
+
+pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
+    let memory = own()?;
+    let span = lock_span(address, bytes)?;
+    if !span.is_empty() {
+        mm().unlock(memory.space(), span).map_err(errno)?;
+    }
+    Ok(0)
+}
+
+/// The pages of a range that need not begin at a page.
+fn lock_span(address: usize, bytes: usize) -> Result<PageSpan> {
+    let start = address & !(PAGE as usize - 1);
+    let bytes = bytes.checked_add(address - start).ok_or(Errno::EINVAL)?;
+    span(start, bytes).ok_or(Errno::ENOMEM)
+}
+
+pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
+    let known = abi::MCL_CURRENT | abi::MCL_FUTURE | abi::MCL_ONFAULT;
+    if flags == 0 || flags & !(known as usize) != 0 || flags == abi::MCL_ONFAULT as usize {
+        return Err(Errno::EINVAL.into());
+    }
+    let memory = own()?;
+    memory.set_locks_future(flags & abi::MCL_FUTURE as usize != 0);
+    if flags & abi::MCL_CURRENT as usize != 0 {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+        for area in mm().areas(memory.space(), all) {
+            // Memory that is short is told by the faults to come.
+            let _ = mm().lock(memory.space(), area.span);
+        }
+    }
+    Ok(0)
+}
+
+pub(super) fn munlockall(_: &mut Thread, _: [usize; 6]) -> Answer {
+    let memory = own()?;
+    memory.set_locks_future(false);
+    let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+    for area in mm().areas(memory.space(), all) {
+        mm().unlock(memory.space(), area.span).map_err(errno)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
+    let known = abi::MS_ASYNC | abi::MS_INVALIDATE | abi::MS_SYNC;
+    let both = (abi::MS_ASYNC | abi::MS_SYNC) as usize;
+    if flags & !(known as usize) != 0 || flags & both == both || !is_aligned(address) {
+        return Err(Errno::EINVAL.into());
+    }
+    let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
+    match mm().first_hole(own()?.space(), span) {
+        Some(_) => Err(Errno::ENOMEM.into()),
+        None => Ok(0),
+    }
+}
+
+pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> Answer {
+    use abi::membarrier_cmd as cmd;
+    let known = [
+        cmd::MEMBARRIER_CMD_GLOBAL,
+        cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED,
+        cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED,
+        cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+        cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+        cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE,
+        cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+    ];
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if command == 0 {
+        return Ok(known.into_iter().fold(0, |mask, command| mask | command as usize));
+    }
+    if !known.into_iter().any(|known| known as usize == command) {
+        return Err(Errno::EINVAL.into());
+    }
+    let others = quire::units::CpuSet::new();
+    (0..isa::cpu_count()).for_each(|number| others.insert(quire::units::CpuId::new(number)));
+    isa::serialize_others(&others);
+    Ok(0)
+}
+
+/// `PR_SET_THP_DISABLE` and its other half.
+pub(super) fn thp_disable(set: bool, on: usize, flags: usize) -> Answer {
+    let memory = own()?;
+    const EXCEPT_ADVISED: usize = 2;
+    if !set {
+        return Ok(match memory.space().opt_out() {
+            OptOut::No => 0,
+            OptOut::All => 1,
+            OptOut::ExceptAdvised => 1 | EXCEPT_ADVISED,
+        });
+    }
+    let choice = match (on, flags) {
+        (0, 0) => OptOut::No,
+        (1.., 0) => OptOut::All,
+        (1.., EXCEPT_ADVISED) => OptOut::ExceptAdvised,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    memory.space().set_opt_out(choice);
+    Ok(0)
+}
+
+/// The order of blocks that one entry maps.
+pub(crate) fn block() -> Order {
+    <isa::Format as quire::arch::Arch>::block_order()
+}
