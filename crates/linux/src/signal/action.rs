@@ -1,0 +1,221 @@
+//! What a program wants done about each signal: `rt_sigaction`.
+
+use bitflags::bitflags;
+use linux_raw_sys::general;
+
+use super::bytes::{get_u64, put_u64};
+use super::{Default, Info, Set, Signal};
+use crate::{Errno, Result};
+
+/// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask; 8 bytes each.
+pub const ACTION_BYTES: usize = 32;
+
+/// `SA_RESTORER`, which is the same for both ISAs. Arm's header names it, but does not use it.
+const RESTORER: u64 = 0x0400_0000;
+
+bitflags! {
+    /// How a signal is handled. Bits that are not known are dropped, as Linux does, so that
+    /// programs can find out.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u64 {
+        /// No SIGCHLD when a child stops or goes on.
+        const NO_CHILD_STOP = general::SA_NOCLDSTOP as u64;
+        /// Children vanish when they end: nobody waits for them.
+        const NO_CHILD_WAIT = general::SA_NOCLDWAIT as u64;
+        /// The handler takes three arguments.
+        const INFO = general::SA_SIGINFO as u64;
+        /// [`Action::restorer`] is where the handler returns to.
+        const RESTORER = RESTORER;
+        /// The handler runs on the alternative stack, if there is one.
+        const ON_STACK = general::SA_ONSTACK as u64;
+        /// A system call that was interrupted is made again.
+        const RESTART = general::SA_RESTART as u64;
+        /// The signal itself is not blocked while it is handled.
+        const NO_DEFER = general::SA_NODEFER as u64;
+        /// After it is handled once, the default holds again.
+        const RESET = general::SA_RESETHAND as u64;
+    }
+}
+
+/// Who handles a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// The kernel, as [`Signal::default`] says.
+    Default,
+    /// Nobody.
+    Ignore,
+    /// The function at this address, which is neither 0 nor 1.
+    At(u64),
+}
+
+/// What a program wants done about one signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Who handles it.
+    pub handler: Handler,
+    /// How.
+    pub flags: Flags,
+    /// Where the handler returns to, when [`Flags::RESTORER`] is set.
+    pub restorer: u64,
+    /// What is blocked besides, while it is handled.
+    pub mask: Set,
+}
+
+impl Action {
+    /// The kernel handles it.
+    pub const DEFAULT: Self = Self::plain(Handler::Default);
+
+    const fn plain(handler: Handler) -> Self {
+        Self { handler, flags: Flags::empty(), restorer: 0, mask: Set::EMPTY }
+    }
+
+    /// What a program gave. SIGKILL and SIGSTOP are taken out of the mask.
+    pub fn decode(bytes: &[u8; ACTION_BYTES]) -> Self {
+        let handler = match get_u64(bytes, 0) {
+            0 => Handler::Default,
+            1 => Handler::Ignore,
+            address => Handler::At(address),
+        };
+        Self {
+            handler,
+            flags: Flags::from_bits_truncate(get_u64(bytes, 8)),
+            restorer: get_u64(bytes, 16),
+            mask: Set(get_u64(bytes, 24)).blockable(),
+        }
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; ACTION_BYTES] {
+        let handler = match self.handler {
+            Handler::Default => 0,
+            Handler::Ignore => 1,
+            Handler::At(address) => address,
+        };
+        let mut out = [0; ACTION_BYTES];
+        for (index, word) in
+            [handler, self.flags.bits(), self.restorer, self.mask.0].into_iter().enumerate()
+        {
+            put_u64(&mut out, 8 * index, word);
+        }
+        out
+    }
+
+    /// Whether nothing happens when `signal` comes. One that is pending is forgotten when the
+    /// action becomes so.
+    pub const fn ignores(&self, signal: Signal) -> bool {
+        match self.handler {
+            Handler::Ignore => true,
+            Handler::Default => matches!(signal.default(), Default::Ignore),
+            Handler::At(_) => false,
+        }
+    }
+
+    /// What is blocked while `signal` is handled, when `blocked` was before.
+    pub const fn blocked_meanwhile(&self, signal: Signal, blocked: Set) -> Set {
+        let blocked = blocked.or(self.mask);
+        if self.flags.contains(Flags::NO_DEFER) {
+            return blocked.blockable();
+        }
+        blocked.with(signal).blockable()
+    }
+}
+
+/// What is to be done about a signal now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing.
+    Ignore,
+    /// The process ends.
+    Terminate {
+        /// Whether its status says that it left a core dump, where there are such.
+        core: bool,
+    },
+    /// The process stops.
+    Stop,
+    /// The process goes on; it does already since the signal was sent.
+    Continue,
+    /// The program's handler runs.
+    Handle {
+        /// How.
+        action: Action,
+    },
+}
+
+/// What a program wants done about each signal. All threads of a process have one such table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actions([Action; Signal::MAX as usize]);
+
+impl Actions {
+    /// The kernel handles all.
+    pub const fn new() -> Self {
+        Self([Action::DEFAULT; Signal::MAX as usize])
+    }
+
+    /// What is done about `signal`.
+    pub const fn get(&self, signal: Signal) -> &Action {
+        &self.0[signal.index()]
+    }
+
+    /// From now on `action` is done about `signal`; gives what was before. When the new action
+    /// [ignores](Action::ignores) the signal, the caller forgets those that are pending.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for SIGKILL and SIGSTOP.
+    pub fn set(&mut self, signal: Signal, action: Action) -> Result<Action> {
+        if signal.is_unstoppable() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(core::mem::replace(&mut self.0[signal.index()], action))
+    }
+
+    /// A new program begins: handlers are gone with the old one, what was ignored stays so.
+    pub fn reset(&mut self) {
+        for action in &mut self.0 {
+            *action = match action.handler {
+                Handler::Ignore => Action::plain(Handler::Ignore),
+                _ => Action::DEFAULT,
+            };
+        }
+    }
+
+    /// What is to be done about this signal now. A handler that wants to run but once is
+    /// forgotten by this.
+    pub fn deliver(&mut self, info: &Info) -> Decision {
+        let signal = info.signal;
+        let slot = &mut self.0[signal.index()];
+        match slot.handler {
+            Handler::Ignore => Decision::Ignore,
+            Handler::At(_) => {
+                let action = *slot;
+                if action.flags.contains(Flags::RESET) {
+                    slot.handler = Handler::Default;
+                }
+                Decision::Handle { action }
+            }
+            Handler::Default => match signal.default() {
+                Default::Terminate => Decision::Terminate { core: false },
+                Default::Core => Decision::Terminate { core: true },
+                Default::Ignore => Decision::Ignore,
+                Default::Stop => Decision::Stop,
+                Default::Continue => Decision::Continue,
+            },
+        }
+    }
+
+    /// Makes sure that `signal` does something: a thread at a failed instruction cannot go on
+    /// otherwise. If it is blocked or ignored, the default holds from now on, and it is blocked
+    /// no more.
+    pub fn force(&mut self, signal: Signal, blocked: &mut Set) {
+        let slot = &mut self.0[signal.index()];
+        if blocked.has(signal) || slot.handler == Handler::Ignore {
+            slot.handler = Handler::Default;
+        }
+        *blocked = blocked.without(signal);
+    }
+}
+
+impl core::default::Default for Actions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
