@@ -1,1 +1,71 @@
-//! (being written)
+//! Files: names, contents, pipes, the terminal, descriptors, and the system calls on them.
+//!
+//! **Owns** everything that has a name or a descriptor. **Key types**: [`Tree`] (all names),
+//! [`Node`] (what a name means), [`Description`] (a file as someone opened it), [`Table`] (a
+//! process's descriptors), [`Calls`] (the system calls, each a method with its name).
+//!
+//! ```text
+//!   Calls ──number──► Table ──► Description ──► Node ──► Data        a regular file
+//!     │                          offset, flags   ▲  ├──► Entries     a directory in memory
+//!     └──path──► Tree, Here ─────────────────────┘  ├──► Pipe, Device ──► Console
+//!                                                   └──► Directory, Generated: the kernel's
+//! ```
+//!
+//! **Waiting**: nothing blocks. Pipes and the terminal leave word with the caller's
+//! [`Wake`](crate::Wake) and give [`Halt::Blocked`]; then nothing was done, and the call is made
+//! again. `O_NONBLOCK`'s EAGAIN is [`Halt::Failed`].
+//!
+//! **Locks**, all of them spin locks, from left to right; nobody takes one that is further left:
+//!
+//! ```text
+//!   Table, Here │ Description's offset │ Tree's mounts │ Tree's changes │ Entries │
+//!   Node's notes, Data, Pipe │ Console │ Waiters │ Screen
+//! ```
+//!
+//! A table's lock is held for nothing else. Of the others, a program's memory is touched under the
+//! offset and under a pipe's lock only, neither of which a page fault needs; so the locks of memory
+//! are to the right of all of these. Generated files are rendered and looked up with no lock held.
+//!
+//! **Never**: waits, knows what a process is, touches memory that it was not handed.
+
+mod call;
+mod change;
+mod console;
+mod cpio;
+mod data;
+mod device;
+mod dir;
+mod dirent;
+mod generated;
+mod node;
+mod open;
+mod ops;
+mod path;
+mod pipe;
+mod poll;
+mod stat;
+mod table;
+mod termios;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::{Caller, Halt, Outcome, Sink, Source, Time};
+pub use change::Rename;
+pub use console::{Console, Keys, Screen, WindowSize};
+pub use cpio::Unpacked;
+pub use data::{Data, LENGTH_MAX, PIECE, read_to, write_from};
+pub use device::{Device, Devices, Number, Random};
+pub use dir::Entries;
+pub use generated::{Directory, Entry, Generated, Jump, Tell, Text, What};
+pub use node::{Body, Kind, Meta, Node};
+pub use open::{Description, Place};
+pub use ops::{Calls, Here, SetTime};
+pub use path::{Last, NAME_MAX, PATH_MAX, Spot, path_of};
+pub use pipe::{ATOMIC, CAPACITY, End, Pipe};
+pub use poll::{PollEvents, readiness, wait_on};
+pub use stat::{About, Stat, Statfs, Statx, joined, split};
+pub use table::{LIMIT, LIMIT_MAX, Table};
+pub use termios::Termios;
+pub use tree::{MEMORY, Mount, PIPES, Tree};

@@ -1,0 +1,114 @@
+//! What the kernel hands to every operation: who calls, where bytes go to and come from; and the
+//! two ways in which a call can come to nothing.
+
+use alloc::sync::Arc;
+
+use crate::{Errno, Result, Wake};
+
+/// A moment since 1970, as files note it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// Nanoseconds beyond these, below 1 000 000 000.
+    pub nanos: u32,
+}
+
+/// Who makes a call. Everyone is root.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// Its process.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// The time, for the files it changes.
+    pub now: Time,
+    /// Whom to wake when a call that was [`Halt::Blocked`] may go on.
+    pub wake: &'a Arc<dyn Wake>,
+}
+
+/// Why an operation that may have to wait has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// It would have to wait. Nothing was done; the caller's [`Wake`] was left where it is needed.
+    /// Park the thread, and make the call again from the start.
+    Blocked,
+    /// It failed.
+    Failed(Errno),
+}
+
+impl From<Errno> for Halt {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+/// What an operation that may have to wait comes to.
+pub type Outcome<T> = core::result::Result<T, Halt>;
+
+/// Where bytes that are read go: the memory of a program.
+pub trait Sink {
+    /// Takes all of `bytes`, after what it took before.
+    ///
+    /// # Errors
+    /// [`Errno::EFAULT`] when there is no room for all of them; they do not count as moved then.
+    fn put(&mut self, bytes: &[u8]) -> Result<()>;
+}
+
+/// Where bytes that are written come from: the memory of a program.
+pub trait Source {
+    /// Gives the next bytes: fills `into` as far as it can, and says how many these are.
+    ///
+    /// # Errors
+    /// [`Errno::EFAULT`] when there are bytes left and not one of them can be had.
+    fn take(&mut self, into: &mut [u8]) -> Result<usize>;
+
+    /// How many bytes are left.
+    fn left(&self) -> usize;
+}
+
+impl Sink for alloc::vec::Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.try_reserve(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Source for &[u8] {
+    fn take(&mut self, into: &mut [u8]) -> Result<usize> {
+        let count = into.len().min(self.len());
+        let (now, later) = self.split_at(count);
+        into[..count].copy_from_slice(now);
+        *self = later;
+        Ok(count)
+    }
+
+    fn left(&self) -> usize {
+        self.len()
+    }
+}
+
+/// What was moved before an error counts: the error is told only when nothing was.
+pub(super) fn moved(count: usize, error: Option<Errno>) -> Result<usize> {
+    match error {
+        Some(errno) if count == 0 => Err(errno),
+        _ => Ok(count),
+    }
+}
+
+/// `length` zero bytes on the heap.
+pub(super) fn zeroes(length: usize) -> Result<alloc::vec::Vec<u8>> {
+    let mut bytes = alloc::vec::Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(length, 0);
+    Ok(bytes)
+}
+
+/// A copy of `bytes` on the heap.
+pub(super) fn copied(bytes: &[u8]) -> Result<alloc::vec::Vec<u8>> {
+    let mut copy = alloc::vec::Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}

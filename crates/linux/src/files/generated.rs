@@ -1,0 +1,144 @@
+//! Files that are made when they are read: /proc and /sys. The kernel implements these traits.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::call::{Caller, Sink};
+use super::node::{Kind, Node};
+use crate::{Errno, Result};
+
+/// A growing buffer of text, into which one can `write!`. It fails, rather than ends the kernel,
+/// when there is no memory.
+#[derive(Debug, Default)]
+pub struct Text {
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    /// No text.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
+    /// What was written so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`]; nothing was appended then.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.bytes.put(bytes)
+    }
+
+    /// Appends formatted text: `text.print(format_args!(..))`.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`]; part of it may have been appended.
+    pub fn print(&mut self, args: fmt::Arguments<'_>) -> Result<()> {
+        fmt::Write::write_fmt(self, args).map_err(|_| Errno::ENOMEM)
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes()).map_err(|_| fmt::Error)
+    }
+}
+
+/// Told of one entry of a directory: the cookie from which to go on after it, its name, its inode
+/// number and what it is. Says whether to go on; if not, this entry was not taken.
+pub type Tell<'a> = dyn FnMut(u64, &[u8], u64, Kind) -> bool + 'a;
+
+/// A directory whose entries are computed. Nothing can be made or removed in it.
+pub trait Directory: Send + Sync {
+    /// The entry `name`, for this caller.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`], or what else keeps it from being had.
+    fn lookup(&self, who: &Caller<'_>, name: &[u8]) -> Result<Entry>;
+
+    /// Tells the entries from cookie `from` on, but `.` and `..`, until `tell` says no. The first
+    /// call has cookie 0; a cookie stays good when entries come and go.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    fn list(&self, who: &Caller<'_>, from: u64, tell: &mut Tell<'_>) -> Result<()>;
+}
+
+/// A file whose contents are computed. It is text unless [`is_binary`](Self::is_binary).
+pub trait Generated: Send + Sync {
+    /// Whether [`read_at`](Self::read_at) reads it, rather than [`text`](Self::text).
+    fn is_binary(&self) -> bool {
+        false
+    }
+
+    /// Writes all of its text. Called once for each open description, at the first read and at
+    /// the first after a seek to 0; what it gave is kept in between, so that lines fit together.
+    ///
+    /// # Errors
+    /// What the read is to fail with; [`Errno::EINVAL`] if it cannot be read.
+    fn text(&self, who: &Caller<'_>, out: &mut Text) -> Result<()> {
+        let _ = (who, out);
+        Err(Errno::EINVAL)
+    }
+
+    /// Puts at most `count` bytes from `offset` on into `sink`, and says how many these were.
+    ///
+    /// # Errors
+    /// What the read is to fail with, if no bytes were put.
+    fn read_at(
+        &self,
+        who: &Caller<'_>,
+        offset: u64,
+        count: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<usize> {
+        let _ = (who, offset, count, sink);
+        Err(Errno::EINVAL)
+    }
+
+    /// Takes `bytes`, at most 4096 of them, written at `offset`, and says how many it took.
+    ///
+    /// # Errors
+    /// What the write is to fail with; [`Errno::EINVAL`] if it cannot be written.
+    fn write(&self, who: &Caller<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let _ = (who, offset, bytes);
+        Err(Errno::EINVAL)
+    }
+}
+
+/// What a generated directory has under a name.
+pub struct Entry {
+    /// Its inode number: the same each time, and another for each other entry of the tree.
+    pub inode: u64,
+    /// Its permission bits, such as `0o444`.
+    pub mode: u32,
+    /// What it is.
+    pub what: What,
+}
+
+/// What an entry of a generated directory is.
+pub enum What {
+    /// A directory.
+    Directory(Arc<dyn Directory>),
+    /// A file.
+    File(Arc<dyn Generated>),
+    /// A symbolic link with this target, such as `self`.
+    Link(Vec<u8>),
+    /// A link that leads to a file, whatever its text says, such as `fd/1` and `exe`.
+    Jump(Jump),
+}
+
+/// Where a link leads that does not go by its text.
+pub struct Jump {
+    /// What `readlink` says.
+    pub text: Vec<u8>,
+    /// The file.
+    pub node: Arc<Node>,
+    /// The directory that it was found in, and its name there, if it has one.
+    pub place: Option<(Arc<Node>, Arc<[u8]>)>,
+}

@@ -1,0 +1,268 @@
+//! A node: what a file, directory, link, device or pipe is, whatever its names.
+//!
+//! Nodes in memory live as long as a name or an open description holds them. Those of generated
+//! trees are made anew by each lookup, and only their inode number says that they are the same.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as raw;
+use spin::mutex::SpinMutex;
+
+use super::call::{Caller, Time};
+use super::data::Data;
+use super::device::Device;
+use super::dir::Entries;
+use super::generated::{Directory, Entry, Generated, Jump, What};
+use super::pipe::Pipe;
+
+/// The kinds of nodes that programs know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A character device.
+    Device,
+    /// A pipe, with a name or without.
+    Pipe,
+}
+
+impl Kind {
+    /// Its bits in `st_mode`.
+    pub const fn mode(self) -> u32 {
+        match self {
+            Self::File => raw::S_IFREG,
+            Self::Directory => raw::S_IFDIR,
+            Self::Link => raw::S_IFLNK,
+            Self::Device => raw::S_IFCHR,
+            Self::Pipe => raw::S_IFIFO,
+        }
+    }
+
+    /// Its `d_type`.
+    pub const fn entry_type(self) -> u8 {
+        (self.mode() >> 12) as u8
+    }
+}
+
+/// What a node consists of.
+pub enum Body {
+    /// A regular file in memory.
+    File(SpinMutex<Data>),
+    /// A directory in memory.
+    Directory(SpinMutex<Entries>),
+    /// A symbolic link and its target.
+    Link(Vec<u8>),
+    /// A link that leads to a file, whatever its text says.
+    Jump(Jump),
+    /// A character device.
+    Device(Device),
+    /// A pipe.
+    Pipe(Arc<Pipe>),
+    /// A generated directory.
+    Tree(Arc<dyn Directory>),
+    /// A generated file.
+    Generated(Arc<dyn Generated>),
+}
+
+/// What is noted about a node beside its contents.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Permission bits, `0o7777` at most.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// How many names it has; of a directory, also how many `..` lead to it.
+    pub links: u32,
+    /// Last read; only set when asked to.
+    pub accessed: Time,
+    /// Last change of the contents.
+    pub modified: Time,
+    /// Last change of the contents or of what is noted here.
+    pub changed: Time,
+}
+
+/// What is above a directory.
+#[derive(Clone)]
+enum Above {
+    /// Nothing: it is in no tree, or in none any more.
+    Nothing,
+    /// It is the root.
+    Root,
+    /// A directory in memory, which holds this one.
+    Weak(Weak<Node>),
+    /// A generated directory, which nobody else may hold.
+    Strong(Arc<Node>),
+}
+
+struct Up {
+    above: Above,
+    name: Arc<[u8]>,
+    /// Whether another tree begins here, so that the name must stay.
+    mounted: bool,
+}
+
+/// A file, directory, link, device or pipe.
+pub struct Node {
+    inode: u64,
+    volume: u32,
+    body: Body,
+    meta: SpinMutex<Meta>,
+    up: SpinMutex<Up>,
+}
+
+impl Node {
+    /// A node with the next inode number, in no directory yet. `mode` has permission bits only,
+    /// `volume` is the number of its file system.
+    pub(super) fn new(inode: u64, volume: u32, body: Body, mode: u32, now: Time) -> Arc<Self> {
+        let links = if matches!(body, Body::Directory(_) | Body::Tree(_)) { 2 } else { 1 };
+        let meta = Meta {
+            mode: mode & 0o7777,
+            uid: 0,
+            gid: 0,
+            links,
+            accessed: now,
+            modified: now,
+            changed: now,
+        };
+        let up = Up { above: Above::Nothing, name: Arc::from(&b""[..]), mounted: false };
+        Arc::new(Self { inode, volume, body, meta: SpinMutex::new(meta), up: SpinMutex::new(up) })
+    }
+
+    /// The node of what a generated directory found.
+    pub(super) fn of_entry(
+        who: &Caller<'_>,
+        entry: Entry,
+        above: &Arc<Self>,
+        name: &[u8],
+    ) -> Arc<Self> {
+        let body = match entry.what {
+            What::Directory(tree) => Body::Tree(tree),
+            What::File(file) => Body::Generated(file),
+            What::Link(target) => Body::Link(target),
+            What::Jump(jump) => Body::Jump(jump),
+        };
+        let node = Self::new(entry.inode, above.volume, body, entry.mode, who.now);
+        if node.is_directory() {
+            let mut up = node.up.lock();
+            up.above = Above::Strong(above.clone());
+            up.name = Arc::from(name);
+        }
+        node
+    }
+
+    /// Its inode number.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// The number of the file system it belongs to.
+    pub fn volume(&self) -> u32 {
+        self.volume
+    }
+
+    /// What it consists of.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self.body {
+            Body::File(_) | Body::Generated(_) => Kind::File,
+            Body::Directory(_) | Body::Tree(_) => Kind::Directory,
+            Body::Link(_) | Body::Jump(_) => Kind::Link,
+            Body::Device(_) => Kind::Device,
+            Body::Pipe(_) => Kind::Pipe,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind() == Kind::Directory
+    }
+
+    /// Whether it is generated, so that nothing about it can be changed.
+    pub fn is_generated(&self) -> bool {
+        matches!(self.body, Body::Tree(_) | Body::Generated(_) | Body::Jump(_))
+    }
+
+    /// The entries, if it is a directory in memory.
+    pub(super) fn entries(&self) -> Option<&SpinMutex<Entries>> {
+        match &self.body {
+            Body::Directory(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// What is noted about it.
+    pub fn meta(&self) -> Meta {
+        *self.meta.lock()
+    }
+
+    /// Changes what is noted about it, and when that was.
+    pub(super) fn note(&self, now: Time, change: impl FnOnce(&mut Meta)) {
+        let mut meta = self.meta.lock();
+        change(&mut meta);
+        meta.changed = now;
+    }
+
+    /// Notes that its contents changed.
+    pub(super) fn touch(&self, now: Time) {
+        self.note(now, |meta| meta.modified = now);
+    }
+
+    /// The directory above this one; the root is above itself. A directory that was removed has
+    /// none.
+    pub fn parent(self: &Arc<Self>) -> Option<Arc<Self>> {
+        let above = self.up.lock().above.clone();
+        match above {
+            Above::Nothing => None,
+            Above::Root => Some(self.clone()),
+            Above::Weak(node) => node.upgrade(),
+            Above::Strong(node) => Some(node),
+        }
+    }
+
+    /// Its name in the directory above it, if it is a directory.
+    pub(super) fn name(&self) -> Arc<[u8]> {
+        self.up.lock().name.clone()
+    }
+
+    /// Whether it is the root of all.
+    pub(super) fn is_root(&self) -> bool {
+        matches!(self.up.lock().above, Above::Root)
+    }
+
+    /// Whether its name must stay, as a tree begins here.
+    pub(super) fn is_mounted(&self) -> bool {
+        let up = self.up.lock();
+        up.mounted || matches!(up.above, Above::Root)
+    }
+
+    pub(super) fn set_root(&self) {
+        self.up.lock().above = Above::Root;
+    }
+
+    pub(super) fn set_mounted(&self) {
+        self.up.lock().mounted = true;
+    }
+
+    /// Notes that this directory is now called `name` in `above`, or is in no tree any more.
+    pub(super) fn set_parent(&self, above: Option<(&Arc<Self>, &Arc<[u8]>)>) {
+        let mut up = self.up.lock();
+        match above {
+            Some((node, name)) => {
+                up.above = Above::Weak(Arc::downgrade(node));
+                up.name = name.clone();
+            }
+            None => up.above = Above::Nothing,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Calls that tell or change what is noted about files.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general as raw;
+
+use super::{Calls, only};
+use crate::files::call::{Sink, Time};
+use crate::files::node::{Body, Node};
+use crate::files::path::path_of;
+use crate::files::stat::{About, Stat, Statfs, Statx, about_volume};
+use crate::{Errno, Result};
+
+/// Flags that the calls which tell about a path take.
+const TELL: u32 = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT;
+
+/// What a time of a file is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// Now.
+    Now,
+    /// What it is.
+    Keep,
+    /// This.
+    At(Time),
+}
+
+impl SetTime {
+    /// What a `timespec` of `utimensat` means.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] if the nanoseconds are neither below a second nor special.
+    pub fn of(seconds: i64, nanos: i64) -> Result<Self> {
+        match u32::try_from(nanos) {
+            Ok(raw::UTIME_NOW) => Ok(Self::Now),
+            Ok(raw::UTIME_OMIT) => Ok(Self::Keep),
+            Ok(nanos) if nanos < 1_000_000_000 => Ok(Self::At(Time { seconds, nanos })),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn put(self, time: &mut Time, now: Time) {
+        match self {
+            Self::Now => *time = now,
+            Self::Keep => {}
+            Self::At(at) => *time = at,
+        }
+    }
+}
+
+impl Calls<'_> {
+    /// `fstat`.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`].
+    pub fn fstat(&self, number: u32) -> Result<Stat> {
+        Ok(About::of(self.table.get(number)?.node()).stat())
+    }
+
+    /// `newfstatat`, also for `stat` and `lstat`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown flags, and those of paths.
+    pub fn newfstatat(&self, dir: i32, path: &[u8], flags: u32) -> Result<Stat> {
+        only(flags, TELL)?;
+        Ok(About::of(&*self.node(dir, path, flags)?).stat())
+    }
+
+    /// `statx`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown flags or a reserved mask, and those of paths.
+    pub fn statx(&self, dir: i32, path: &[u8], flags: u32, mask: u32) -> Result<Statx> {
+        only(flags, TELL | raw::AT_STATX_SYNC_TYPE)?;
+        only(mask, !raw::STATX__RESERVED)?;
+        Ok(About::of(&*self.node(dir, path, flags)?).statx())
+    }
+
+    /// `statfs`.
+    ///
+    /// # Errors
+    /// Those of paths.
+    pub fn statfs(&self, path: &[u8]) -> Result<Statfs> {
+        Ok(self.about_volume(&*self.node(raw::AT_FDCWD, path, 0)?))
+    }
+
+    /// `fstatfs`.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`].
+    pub fn fstatfs(&self, number: u32) -> Result<Statfs> {
+        Ok(self.about_volume(self.table.get(number)?.node()))
+    }
+
+    fn about_volume(&self, node: &Node) -> Statfs {
+        about_volume(self.tree.magic(node.volume()), node.volume())
+    }
+
+    /// `faccessat2`. Root may do all but run a file that nobody may.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`], [`Errno::EINVAL`] for unknown flags or rights, and those of paths.
+    pub fn faccessat2(&self, dir: i32, path: &[u8], rights: u32, flags: u32) -> Result<()> {
+        const EXECUTE: u32 = 1;
+        only(rights, 0o7)?;
+        only(flags, raw::AT_EACCESS | raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
+        let node = self.node(dir, path, flags)?;
+        let may_run = node.is_directory() || node.meta().mode & 0o111 != 0;
+        if rights & EXECUTE != 0 && !may_run { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// `fchmodat2`, also for `chmod`.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for a link, [`Errno::EPERM`] for generated files, [`Errno::EINVAL`]
+    /// for unknown flags, and those of paths.
+    pub fn fchmodat(&self, dir: i32, path: &[u8], mode: u32, flags: u32) -> Result<()> {
+        only(flags, raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
+        self.chmod(&*self.node(dir, path, flags)?, mode)
+    }
+
+    /// `fchmod`.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`], else as [`fchmodat`](Self::fchmodat).
+    pub fn fchmod(&self, number: u32, mode: u32) -> Result<()> {
+        self.chmod(self.table.get(number)?.node(), mode)
+    }
+
+    fn chmod(&self, node: &Node, mode: u32) -> Result<()> {
+        if matches!(node.body(), Body::Link(_)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        changeable(node)?;
+        node.note(self.who.now, |meta| meta.mode = mode & 0o7777);
+        Ok(())
+    }
+
+    /// `fchownat`, also for `chown` and `lchown`; with an empty path and `AT_EMPTY_PATH` for
+    /// `fchown`. All ones keep an owner as it is.
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] for generated files, [`Errno::EINVAL`] for unknown flags, and those of
+    /// paths.
+    pub fn fchownat(&self, dir: i32, path: &[u8], uid: u32, gid: u32, flags: u32) -> Result<()> {
+        only(flags, raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
+        let node = self.node(dir, path, flags)?;
+        changeable(&node)?;
+        node.note(self.who.now, |meta| {
+            if uid != u32::MAX {
+                meta.uid = uid;
+            }
+            if gid != u32::MAX {
+                meta.gid = gid;
+            }
+        });
+        Ok(())
+    }
+
+    /// `utimensat`: sets the times of last read and last change. No path means `dir` itself.
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] for generated files, [`Errno::EINVAL`] for unknown flags, and those of
+    /// paths.
+    pub fn utimensat(
+        &self,
+        dir: i32,
+        path: Option<&[u8]>,
+        times: [SetTime; 2],
+        flags: u32,
+    ) -> Result<()> {
+        only(flags, raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
+        let node = match path {
+            Some(path) => self.node(dir, path, flags)?,
+            None => self.table.get(u32::try_from(dir).map_err(|_| Errno::EBADF)?)?.node().clone(),
+        };
+        if times == [SetTime::Keep; 2] {
+            return Ok(());
+        }
+        changeable(&node)?;
+        let now = self.who.now;
+        node.note(now, |meta| {
+            times[0].put(&mut meta.accessed, now);
+            times[1].put(&mut meta.modified, now);
+        });
+        Ok(())
+    }
+
+    /// `truncate`: sets the length in bytes.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a negative length or what is no regular file, [`Errno::EISDIR`],
+    /// [`Errno::ENOSPC`], and those of paths.
+    pub fn truncate(&self, path: &[u8], length: i64) -> Result<()> {
+        let node = self.node(raw::AT_FDCWD, path, 0)?;
+        if node.is_directory() {
+            return Err(Errno::EISDIR);
+        }
+        self.set_length(&node, length)
+    }
+
+    /// `ftruncate`: sets the length in bytes.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`], [`Errno::EINVAL`] if it is no regular file open to be written, or for a
+    /// negative length, [`Errno::ENOSPC`].
+    pub fn ftruncate(&self, number: u32, length: i64) -> Result<()> {
+        let open = self.table.get(number)?;
+        if !open.may_write() {
+            return Err(Errno::EINVAL);
+        }
+        self.set_length(open.node(), length)
+    }
+
+    fn set_length(&self, node: &Node, length: i64) -> Result<()> {
+        let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
+        match node.body() {
+            Body::File(file) => file.lock().truncate(length)?,
+            // Shells open generated files with O_TRUNC, and truncate them: nothing is lost.
+            Body::Generated(_) => return Ok(()),
+            _ => return Err(Errno::EINVAL),
+        }
+        node.touch(self.who.now);
+        Ok(())
+    }
+
+    /// `fallocate`, only in the form that makes a file longer; room is not reserved.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for all other forms, [`Errno::EBADF`], [`Errno::EINVAL`],
+    /// [`Errno::ENODEV`] if it is no regular file, [`Errno::EFBIG`].
+    pub fn fallocate(&self, number: u32, mode: u32, offset: i64, length: i64) -> Result<()> {
+        let open = self.table.get(number)?;
+        if !open.may_write() {
+            return Err(Errno::EBADF);
+        }
+        if mode & !raw::FALLOC_FL_KEEP_SIZE != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if offset < 0 || length <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
+        let Body::File(file) = open.node().body() else { return Err(Errno::ENODEV) };
+        let mut file = file.lock();
+        if mode == 0 && end > file.len() {
+            file.truncate(end)?;
+        }
+        Ok(())
+    }
+
+    /// `getcwd`: puts the path of the working directory, with a zero byte, into at most `count`
+    /// bytes, and says how many these were.
+    ///
+    /// # Errors
+    /// [`Errno::ERANGE`] if it does not fit, [`Errno::ENOENT`] if the directory was removed, the
+    /// sink's.
+    pub fn getcwd(&self, count: usize, sink: &mut dyn Sink) -> Result<usize> {
+        let mut path = path_of(&self.here.dir())?;
+        path.put(&[0])?;
+        if path.len() > count {
+            return Err(Errno::ERANGE);
+        }
+        sink.put(&path)?;
+        Ok(path.len())
+    }
+
+    /// `umask`: sets it, and says what it was.
+    pub fn umask(&self, mask: u32) -> u32 {
+        self.here.umask.swap(mask & 0o777, Ordering::Relaxed)
+    }
+}
+
+fn changeable(node: &Node) -> Result<()> {
+    if node.is_generated() { Err(Errno::EPERM) } else { Ok(()) }
+}

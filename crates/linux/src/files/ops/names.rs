@@ -1,0 +1,257 @@
+//! Calls that open, make, remove and rename.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as raw;
+
+use super::{Calls, only};
+use crate::files::call::{Outcome, Sink};
+use crate::files::change::Rename;
+use crate::files::data::Data;
+use crate::files::device::Device;
+use crate::files::node::{Body, Kind, Node};
+use crate::files::open::{Description, Place};
+use crate::files::path::Spot;
+use crate::files::pipe::Pipe;
+use crate::files::stat;
+use crate::{Errno, Result};
+
+impl Calls<'_> {
+    /// `openat`: the lowest free descriptor for the file, which `O_CREAT` may make with `mode`.
+    ///
+    /// # Errors
+    /// [`Blocked`](crate::files::Halt::Blocked) for a named pipe that waits for its other side;
+    /// [`Errno::EEXIST`], [`Errno::EISDIR`], [`Errno::ENOTDIR`], [`Errno::ELOOP`] for a link with
+    /// `O_NOFOLLOW`, [`Errno::ENXIO`], [`Errno::EMFILE`], [`Errno::EOPNOTSUPP`] for `O_TMPFILE`,
+    /// [`Errno::EINVAL`], [`Errno::EACCES`] if it would make a generated file, and those of paths.
+    pub fn openat(&self, dir: i32, path: &[u8], flags: u32, mode: u32) -> Outcome<u32> {
+        let open = self.open(dir, path, flags, mode)?;
+        Ok(self.table.add(Arc::new(open), flags & raw::O_CLOEXEC != 0, 0)?)
+    }
+
+    fn open(&self, dir: i32, path: &[u8], flags: u32, mode: u32) -> Outcome<Description> {
+        let creates = flags & raw::O_CREAT != 0;
+        let is_exclusive = creates && flags & raw::O_EXCL != 0;
+        if flags & raw::O_TMPFILE == raw::O_TMPFILE {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if flags & raw::O_ACCMODE == raw::O_ACCMODE || (creates && flags & raw::O_DIRECTORY != 0) {
+            return Err(Errno::EINVAL.into());
+        }
+        self.table.check_room()?;
+        let follow = flags & raw::O_NOFOLLOW == 0 && !is_exclusive;
+        let creates = creates && flags & raw::O_PATH == 0;
+        loop {
+            let spot = self.spot(dir, path, follow)?;
+            match &spot.node {
+                Some(_) if is_exclusive => return Err(Errno::EEXIST.into()),
+                Some(node) => return self.open_node(node.clone(), spot.place(), flags),
+                None if creates => match self.create(&spot, mode) {
+                    Ok(node) => return Ok(Description::new(node, spot.place(), flags, None)),
+                    // Someone else made it meanwhile.
+                    Err(Errno::EEXIST) if !is_exclusive => {}
+                    Err(errno) => return Err(errno.into()),
+                },
+                None => return Err(Errno::ENOENT.into()),
+            }
+        }
+    }
+
+    fn create(&self, spot: &Spot, mode: u32) -> Result<Arc<Node>> {
+        if spot.slash {
+            return Err(Errno::EISDIR);
+        }
+        if spot.dir.entries().is_none() {
+            return Err(Errno::EACCES);
+        }
+        let node = self.tree.make_file(Data::new(), self.masked(mode), self.who.now);
+        self.tree.link_new(spot, &node, self.who.now)?;
+        Ok(node)
+    }
+
+    fn open_node(&self, node: Arc<Node>, place: Place, flags: u32) -> Outcome<Description> {
+        let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
+        let reads = flags & raw::O_ACCMODE != raw::O_WRONLY;
+        let is_path = flags & raw::O_PATH != 0;
+        if flags & raw::O_DIRECTORY != 0 && !node.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if is_path {
+            return Ok(Description::new(node, place, flags, None));
+        }
+        let changes = writes || flags & (raw::O_CREAT | raw::O_TRUNC) != 0;
+        let end = match node.body() {
+            Body::Link(_) | Body::Jump(_) => return Err(Errno::ELOOP.into()),
+            Body::Directory(_) | Body::Tree(_) if changes => return Err(Errno::EISDIR.into()),
+            Body::Device(Device::Absent(_)) => return Err(Errno::ENXIO.into()),
+            Body::Pipe(pipe) => {
+                Some(pipe.open(self.who, flags & raw::O_NONBLOCK != 0, reads, writes)?)
+            }
+            Body::File(file) if flags & raw::O_TRUNC != 0 => {
+                file.lock().truncate(0)?;
+                node.touch(self.who.now);
+                None
+            }
+            _ => None,
+        };
+        Ok(Description::new(node, place, flags, end))
+    }
+
+    /// `mkdirat`.
+    ///
+    /// # Errors
+    /// [`Errno::EEXIST`], [`Errno::EPERM`] in a generated directory, and those of paths.
+    pub fn mkdirat(&self, dir: i32, path: &[u8], mode: u32) -> Result<()> {
+        let spot = self.spot(dir, path, false)?;
+        let node = self.tree.make_directory(self.masked(mode) & !0o6000, self.who.now);
+        self.tree.link_new(&spot, &node, self.who.now)
+    }
+
+    /// `mknodat`, for regular files, named pipes and character devices.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an unknown kind, [`Errno::EPERM`] for others that do not exist here,
+    /// else as [`mkdirat`](Self::mkdirat).
+    pub fn mknodat(&self, dir: i32, path: &[u8], mode: u32, device: u64) -> Result<()> {
+        let body = match mode & raw::S_IFMT {
+            0 | raw::S_IFREG => Body::File(Default::default()),
+            raw::S_IFIFO => Body::Pipe(Arc::new(Pipe::new())),
+            raw::S_IFCHR => Body::Device(self.tree.devices().find(stat::split(device))),
+            raw::S_IFBLK | raw::S_IFSOCK | raw::S_IFDIR => return Err(Errno::EPERM),
+            _ => return Err(Errno::EINVAL),
+        };
+        let spot = self.spot(dir, path, false)?;
+        let node = self.tree.make(body, self.masked(mode), self.who.now);
+        self.tree.link_new(&spot, &node, self.who.now)
+    }
+
+    /// `symlinkat`.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] for an empty target, [`Errno::ENAMETOOLONG`], [`Errno::ENOMEM`], else as
+    /// [`mkdirat`](Self::mkdirat).
+    pub fn symlinkat(&self, target: &[u8], dir: i32, path: &[u8]) -> Result<()> {
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if target.len() >= crate::files::path::PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let spot = self.spot(dir, path, false)?;
+        let node = self.tree.make_link(target, self.who.now)?;
+        self.tree.link_new(&spot, &node, self.who.now)
+    }
+
+    /// `readlinkat`: at most `count` bytes of the target, and how many these were.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] if it is no link or `count` is 0, the sink's, and those of paths.
+    pub fn readlinkat(
+        &self,
+        dir: i32,
+        path: &[u8],
+        count: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<usize> {
+        if count == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let flags = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW;
+        let node = self.node(dir, path, flags)?;
+        let target = match node.body() {
+            Body::Link(target) => target,
+            Body::Jump(jump) => &jump.text,
+            _ if path.is_empty() => return Err(Errno::ENOENT),
+            _ => return Err(Errno::EINVAL),
+        };
+        let count = count.min(target.len());
+        sink.put(&target[..count])?;
+        Ok(count)
+    }
+
+    /// `linkat`.
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] for directories, [`Errno::EXDEV`], [`Errno::EEXIST`], [`Errno::EINVAL`]
+    /// for unknown flags, and those of paths.
+    pub fn linkat(
+        &self,
+        old_dir: i32,
+        old_path: &[u8],
+        dir: i32,
+        path: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        only(flags, raw::AT_EMPTY_PATH | raw::AT_SYMLINK_FOLLOW)?;
+        let mut how = flags & raw::AT_EMPTY_PATH;
+        if flags & raw::AT_SYMLINK_FOLLOW == 0 {
+            how |= raw::AT_SYMLINK_NOFOLLOW;
+        }
+        let node = self.node(old_dir, old_path, how)?;
+        let spot = self.spot(dir, path, false)?;
+        self.tree.link_again(&node, &spot, self.who.now)
+    }
+
+    /// `unlinkat`; with `AT_REMOVEDIR` it removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown flags, else those of [`unlink`](crate::files::Tree::unlink),
+    /// [`remove_directory`](crate::files::Tree::remove_directory) and of paths.
+    pub fn unlinkat(&self, dir: i32, path: &[u8], flags: u32) -> Result<()> {
+        only(flags, raw::AT_REMOVEDIR)?;
+        let spot = self.spot(dir, path, false)?;
+        if flags & raw::AT_REMOVEDIR != 0 {
+            return self.tree.remove_directory(&spot, self.who.now);
+        }
+        self.tree.unlink(&spot, self.who.now)
+    }
+
+    /// `renameat2`, with `RENAME_NOREPLACE` or `RENAME_EXCHANGE`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown flags or both of them, else those of
+    /// [`rename`](crate::files::Tree::rename) and of paths.
+    pub fn renameat2(
+        &self,
+        old_dir: i32,
+        old_path: &[u8],
+        dir: i32,
+        path: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        let how = match flags {
+            0 => Rename::Replace,
+            raw::RENAME_NOREPLACE => Rename::Keep,
+            raw::RENAME_EXCHANGE => Rename::Exchange,
+            _ => return Err(Errno::EINVAL),
+        };
+        let from = self.spot(old_dir, old_path, false)?;
+        let to = self.spot(dir, path, false)?;
+        self.tree.rename(&from, &to, how, self.who.now)
+    }
+
+    /// `chdir`.
+    ///
+    /// # Errors
+    /// [`Errno::ENOTDIR`], and those of paths.
+    pub fn chdir(&self, path: &[u8]) -> Result<()> {
+        self.go(self.node(raw::AT_FDCWD, path, 0)?)
+    }
+
+    /// `fchdir`.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`], [`Errno::ENOTDIR`].
+    pub fn fchdir(&self, number: u32) -> Result<()> {
+        self.go(self.table.get(number)?.node().clone())
+    }
+
+    fn go(&self, node: Arc<Node>) -> Result<()> {
+        if node.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let old = core::mem::replace(&mut *self.here.dir.lock(), node);
+        drop(old);
+        Ok(())
+    }
+}

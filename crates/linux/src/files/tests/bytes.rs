@@ -1,0 +1,221 @@
+//! Contents of files, and how they are read and written.
+
+use proptest::prelude::*;
+use spin::mutex::SpinMutex;
+use std::boxed::Box;
+use std::vec;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, Vec<u8>),
+    Truncate(u64),
+    Read(u64, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let at = 0..20_000u64;
+    let bytes = prop_oneof![1..300usize, 3000..9000usize]
+        .prop_flat_map(|length| (1..255u8).prop_map(move |byte| vec![byte; length]));
+    let step = prop_oneof![
+        (prop_oneof![at.clone(), Just(4096), Just(8192)], bytes)
+            .prop_map(|(at, bytes)| Step::Write(at, bytes)),
+        at.clone().prop_map(Step::Truncate),
+        (at, 0..9000usize).prop_map(|(at, count)| Step::Read(at, count)),
+    ];
+    proptest::collection::vec(step, 1..24)
+}
+
+proptest! {
+    #[test]
+    fn data_is_as_a_vector_of_its_bytes(base in 0..10_000usize, steps in steps()) {
+        let mut model: Vec<u8> = (0..base).map(|index| index as u8).collect();
+        let data = SpinMutex::new(Data::borrowed(Box::leak(model.clone().into_boxed_slice())));
+        // Someone holds pieces while they are written.
+        let mut held = Vec::new();
+        for step in steps {
+            match step {
+                Step::Write(at, bytes) => {
+                    let end = at as usize + bytes.len();
+                    let wrote = write_from(&data, Some(at), &mut &bytes[..]);
+                    prop_assert_eq!(wrote, Ok((bytes.len(), end as u64)));
+                    model.resize(model.len().max(end), 0);
+                    model[at as usize..end].copy_from_slice(&bytes);
+                }
+                Step::Truncate(length) => {
+                    data.lock().truncate(length).unwrap();
+                    model.resize(length as usize, 0);
+                }
+                Step::Read(at, count) => {
+                    held.clear();
+                    read_to(&data, at, count, &mut held).unwrap();
+                    let start = (at as usize).min(model.len());
+                    let end = (at as usize + count).min(model.len());
+                    prop_assert_eq!(&held[..], &model[start..end.max(start)]);
+                }
+            }
+            let mut all = vec![0; model.len() + 1];
+            prop_assert_eq!(data.lock().len(), model.len() as u64);
+            prop_assert_eq!(data.lock().read_at(0, &mut all), model.len());
+            prop_assert_eq!(&all[..model.len()], &model[..]);
+        }
+    }
+}
+
+#[test]
+fn a_piece_that_is_being_read_does_not_change_under_the_reader() {
+    struct Nosy<'a>(&'a SpinMutex<Data>, Vec<u8>);
+    impl Sink for Nosy<'_> {
+        fn put(&mut self, bytes: &[u8]) -> Result<()> {
+            // A fault in the memory of the reader may come to the same file.
+            self.0.lock().write_at(0, b"new").unwrap();
+            self.1.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+    let data = SpinMutex::new(Data::new());
+    data.lock().write_at(0, b"old").unwrap();
+    let mut nosy = Nosy(&data, Vec::new());
+    assert_eq!(read_to(&data, 0, 3, &mut nosy), Ok(3));
+    assert_eq!(nosy.1, b"old");
+    let mut now = [0; 3];
+    data.lock().read_at(0, &mut now);
+    assert_eq!(&now, b"new");
+}
+
+#[test]
+fn a_file_of_holes_costs_nothing_and_its_holes_can_be_found() {
+    let mut data = Data::new();
+    data.truncate(1 << 40).unwrap();
+    assert_eq!((data.held_bytes(), data.next_data(0), data.next_hole(5)), (0, None, Some(5)));
+    data.write_at(3 * 4096 + 7, b"x").unwrap();
+    assert_eq!(data.held_bytes(), 4096);
+    assert_eq!((data.next_data(0), data.next_data(13_000)), (Some(12_288), Some(13_000)));
+    assert_eq!((data.next_hole(12_300), data.next_hole(1 << 40)), (Some(16_384), None));
+    let full = Data::borrowed(b"abc");
+    assert_eq!((full.next_data(1), full.next_hole(1), full.next_data(3)), (Some(1), Some(3), None));
+}
+
+#[test]
+fn no_file_is_longer_than_an_offset_can_tell() {
+    let mut data = Data::new();
+    assert_eq!(data.truncate(LENGTH_MAX + 1), Err(Errno::EFBIG));
+    assert_eq!(data.write_at(LENGTH_MAX, b"x"), Err(Errno::EFBIG));
+    assert_eq!(data.write_at(LENGTH_MAX - 1, b"xy"), Ok(1));
+    assert_eq!(data.len(), LENGTH_MAX);
+}
+
+#[test]
+fn what_was_moved_before_a_fault_counts() {
+    let world = World::new();
+    world.write_file("/f", &"a".repeat(9000));
+    let fd = world.open("/f", raw::O_RDWR).unwrap();
+    let mut short = Short { bytes: Vec::new(), room: 5000 };
+    assert_eq!(world.run(|calls| calls.read(fd, 9000, &mut short)), Ok(4096));
+    let mut none = Short { bytes: Vec::new(), room: 0 };
+    assert_eq!(world.run(|calls| calls.read(fd, 9, &mut none)), failed(Errno::EFAULT));
+    assert_eq!(world.run(|calls| calls.lseek(fd, 0, raw::SEEK_CUR)), Ok(4096));
+    let mut broken = Broken { bytes: &[b'b'; 5000], claimed: 6000 };
+    assert_eq!(world.run(|calls| calls.write(fd, &mut broken)), Ok(5000));
+    let mut broken = Broken { bytes: &[], claimed: 10 };
+    assert_eq!(world.run(|calls| calls.write(fd, &mut broken)), failed(Errno::EFAULT));
+    let text = world.read_file("/f").unwrap();
+    assert_eq!(text.matches('b').count(), 5000 - 96 + 96);
+}
+
+#[test]
+fn appended_bytes_go_to_the_end_whatever_the_offset() {
+    let world = World::new();
+    world.write_file("/f", "one");
+    let fd = world.open("/f", raw::O_WRONLY | raw::O_APPEND).unwrap();
+    assert_eq!(world.write(fd, "two"), Ok(3));
+    assert_eq!(world.run(|calls| calls.pwrite64(fd, 0, &mut &b"x"[..])), Ok(1));
+    assert_eq!(world.read_file("/f").unwrap(), "onetwox");
+    assert_eq!(world.read(fd, 1), failed(Errno::EBADF));
+    let fd = world.open("/f", raw::O_RDONLY).unwrap();
+    assert_eq!(world.write(fd, "x"), failed(Errno::EBADF));
+}
+
+#[test]
+fn seeks_go_where_lseek_says() {
+    let world = World::new();
+    world.write_file("/f", "0123456789");
+    let fd = world.open("/f", raw::O_RDONLY).unwrap();
+    let seek = |offset, whence| world.run(|calls| calls.lseek(fd, offset, whence));
+    assert_eq!(seek(4, raw::SEEK_SET), Ok(4));
+    assert_eq!(world.read(fd, 2).unwrap(), "45");
+    assert_eq!(seek(-1, raw::SEEK_CUR), Ok(5));
+    assert_eq!(seek(-3, raw::SEEK_END), Ok(7));
+    assert_eq!(seek(2, raw::SEEK_DATA), Ok(2));
+    assert_eq!(seek(2, raw::SEEK_HOLE), Ok(10));
+    assert_eq!(seek(10, raw::SEEK_DATA), Err(Errno::ENXIO));
+    assert_eq!(seek(-1, raw::SEEK_SET), Err(Errno::EINVAL));
+    assert_eq!(seek(0, 9), Err(Errno::EINVAL));
+    assert_eq!(seek(i64::MAX, raw::SEEK_CUR), Err(Errno::EOVERFLOW));
+    assert_eq!(world.run(|calls| calls.lseek(77, 0, 0)), Err(Errno::EBADF));
+}
+
+#[test]
+fn reads_and_writes_at_an_offset_leave_the_other_one_alone() {
+    let world = World::new();
+    world.write_file("/f", "0123456789");
+    let fd = world.open("/f", raw::O_RDWR).unwrap();
+    let mut bytes = Vec::new();
+    assert_eq!(world.run(|calls| calls.pread64(fd, 8, 9, &mut bytes)), Ok(2));
+    assert_eq!(world.run(|calls| calls.pwrite64(fd, 1, &mut &b"AB"[..])), Ok(2));
+    let negative = world.run(|calls| calls.pread64(fd, -1, 9, &mut bytes));
+    assert_eq!(negative, failed(Errno::EINVAL));
+    assert_eq!(world.read(fd, 4).unwrap(), "0AB3");
+}
+
+#[test]
+fn sendfile_moves_bytes_and_the_offset_that_was_used() {
+    let world = World::new();
+    world.write_file("/from", &"x".repeat(10_000));
+    let from = world.open("/from", raw::O_RDONLY).unwrap();
+    let to = world.open("/to", raw::O_WRONLY | raw::O_CREAT).unwrap();
+    assert_eq!(world.run(|calls| calls.sendfile(to, from, None, 9000)), Ok(9000));
+    assert_eq!(world.run(|calls| calls.lseek(from, 0, raw::SEEK_CUR)), Ok(9000));
+    assert_eq!(world.run(|calls| calls.sendfile(to, from, Some(9999), 50)), Ok(1));
+    assert_eq!(world.run(|calls| calls.lseek(from, 0, raw::SEEK_CUR)), Ok(9000));
+    assert_eq!(world.about("/to").unwrap().length, 9001);
+    let [read, write] = world.run(|calls| calls.pipe2(0)).unwrap();
+    let from_pipe = world.run(|calls| calls.sendfile(to, read, None, 9));
+    assert_eq!(from_pipe, failed(Errno::EINVAL));
+    world.write_file("/big", &"y".repeat(100_000));
+    let big = world.open("/big", raw::O_RDONLY).unwrap();
+    assert_eq!(world.run(|calls| calls.sendfile(write, big, None, 100_000)), Ok(CAPACITY));
+    let blocked = world.run(|calls| calls.sendfile(write, big, None, 100_000));
+    assert_eq!(blocked, Err(Halt::Blocked));
+    assert_eq!(world.run(|calls| calls.lseek(big, 0, raw::SEEK_CUR)), Ok(CAPACITY as u64));
+}
+
+#[test]
+fn devices_give_and_take_what_their_names_say() {
+    let world = World::new();
+    let open = |name| world.open(name, raw::O_RDWR).unwrap();
+    let (null, zero, full) = (open("/dev/null"), open("/dev/zero"), open("/dev/full"));
+    assert_eq!((world.read(null, 9).unwrap().as_str(), world.write(null, "abc")), ("", Ok(3)));
+    assert_eq!(world.read(zero, 300).unwrap(), "\0".repeat(300));
+    assert_eq!(world.write(full, "x"), failed(Errno::ENOSPC));
+    assert_eq!(world.read(open("/dev/urandom"), 3).unwrap(), "\x07\x07\x07");
+    assert_eq!(world.write(open("/dev/kmsg"), "log\n"), Ok(4));
+    assert_eq!(world.desk.take_shown(), "log\r\n");
+    let device = joined((240, 1));
+    let path = b"/dev/none";
+    let mode = raw::S_IFCHR | 0o600;
+    world.run(|calls| calls.mknodat(raw::AT_FDCWD, path, mode, device)).unwrap();
+    assert_eq!(world.about("/dev/none").unwrap().device, (240, 1));
+    assert_eq!(world.open("/dev/none", raw::O_RDONLY), failed(Errno::ENXIO));
+}
+
+#[test]
+fn sync_succeeds_for_files_only() {
+    let world = World::new();
+    world.write_file("/f", "");
+    let fd = world.open("/f", raw::O_RDONLY).unwrap();
+    assert_eq!(world.run(|calls| calls.fsync(fd)), Ok(()));
+    let [read, _] = world.run(|calls| calls.pipe2(0)).unwrap();
+    assert_eq!(world.run(|calls| calls.fsync(read)), Err(Errno::EINVAL));
+}

@@ -1,0 +1,236 @@
+//! The tree of names: its root, what is mounted in it, and how entries are made.
+//!
+//! Changes of names take `changes` for the whole of the change, so that nobody sees half of one
+//! but lookups, which take only the lock of the directory they look into.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use linux_raw_sys::general as raw;
+use spin::mutex::SpinMutex;
+
+use super::call::{Caller, Time, copied};
+use super::data::Data;
+use super::device::{Devices, NAMES};
+use super::dir::Entries;
+use super::generated::Directory;
+use super::node::{Body, Node};
+use super::path::Spot;
+use super::pipe::Pipe;
+use crate::{Errno, Result};
+
+/// The file system number of the tree in memory.
+pub const MEMORY: u32 = 1;
+
+/// The file system number of pipes without a name.
+pub const PIPES: u32 = 2;
+
+/// A tree that begins somewhere in this one.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// The number of its file system.
+    pub volume: u32,
+    /// Where it begins.
+    pub path: Vec<u8>,
+    /// Its type, as `mount -t` has it.
+    pub kind: &'static str,
+    /// Its magic number, as `statfs` tells it.
+    pub magic: u32,
+}
+
+/// All names.
+pub struct Tree {
+    root: Arc<Node>,
+    devices: Devices,
+    inodes: AtomicU64,
+    /// Held while names change; left of the locks of directories.
+    pub(super) changes: SpinMutex<()>,
+    mounts: SpinMutex<Vec<Mount>>,
+}
+
+impl Tree {
+    /// An empty root, of mode 0755.
+    pub fn new(devices: Devices, now: Time) -> Self {
+        let body = Body::Directory(SpinMutex::new(Entries::default()));
+        let root = Node::new(1, MEMORY, body, 0o755, now);
+        root.set_root();
+        Self {
+            root,
+            devices,
+            inodes: AtomicU64::new(2),
+            changes: SpinMutex::new(()),
+            mounts: SpinMutex::new(Vec::new()),
+        }
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Arc<Node> {
+        &self.root
+    }
+
+    /// What devices there are.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// A node with a number of its own, in no directory yet.
+    pub fn make(&self, body: Body, mode: u32, now: Time) -> Arc<Node> {
+        // Relaxed: numbers only have to differ.
+        Node::new(self.inodes.fetch_add(1, Ordering::Relaxed), MEMORY, body, mode, now)
+    }
+
+    /// A pipe without a name.
+    pub fn make_pipe(&self, now: Time) -> (Arc<Pipe>, Arc<Node>) {
+        let pipe = Arc::new(Pipe::new());
+        let inode = self.inodes.fetch_add(1, Ordering::Relaxed);
+        (pipe.clone(), Node::new(inode, PIPES, Body::Pipe(pipe), 0o600, now))
+    }
+
+    /// A new empty directory.
+    pub fn make_directory(&self, mode: u32, now: Time) -> Arc<Node> {
+        self.make(Body::Directory(SpinMutex::new(Entries::default())), mode, now)
+    }
+
+    /// A new regular file with these contents.
+    pub fn make_file(&self, data: Data, mode: u32, now: Time) -> Arc<Node> {
+        self.make(Body::File(SpinMutex::new(data)), mode, now)
+    }
+
+    /// A new symbolic link.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn make_link(&self, target: &[u8], now: Time) -> Result<Arc<Node>> {
+        Ok(self.make(Body::Link(copied(target)?), 0o777, now))
+    }
+
+    /// Puts `node`, which is in no directory yet, where `spot` found nothing.
+    ///
+    /// # Errors
+    /// [`Errno::EEXIST`]; [`Errno::ENOENT`] if the directory is gone, or if the path ended with a
+    /// slash and the node is no directory; [`Errno::EPERM`] in a generated directory.
+    pub fn link_new(&self, spot: &Spot, node: &Arc<Node>, now: Time) -> Result<()> {
+        let name = spot.name(Errno::EEXIST)?;
+        if spot.node.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if spot.slash && !node.is_directory() {
+            return Err(Errno::ENOENT);
+        }
+        let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+        let _changes = self.changes.lock();
+        if node.is_directory() {
+            node.set_parent(Some((&spot.dir, name)));
+        }
+        entries.lock().add(name.clone(), node.clone())?;
+        spot.dir.note(now, |meta| {
+            meta.modified = now;
+            meta.links += u32::from(node.is_directory());
+        });
+        Ok(())
+    }
+
+    /// Lets a generated tree begin at `path`, an existing directory in memory or a new one.
+    ///
+    /// # Errors
+    /// [`Errno::EBUSY`] if one begins there already, [`Errno::ENOTDIR`], [`Errno::ENOENT`] if the
+    /// directory above does not exist, [`Errno::EPERM`] below a generated tree,
+    /// [`Errno::ENOMEM`].
+    pub fn mount(
+        &self,
+        who: &Caller<'_>,
+        path: &[u8],
+        kind: &'static str,
+        magic: u32,
+        tree: Arc<dyn Directory>,
+    ) -> Result<()> {
+        let spot = self.walk(who, &self.root, path, true)?;
+        let name = spot.name(Errno::EBUSY)?;
+        let is_new = spot.node.is_none();
+        if spot.node.as_ref().is_some_and(|node| !node.is_directory()) {
+            return Err(Errno::ENOTDIR);
+        }
+        if spot.node.as_ref().is_some_and(|node| node.is_mounted()) {
+            return Err(Errno::EBUSY);
+        }
+        let mut mounts = self.mounts.lock();
+        mounts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let volume = PIPES + 1 + mounts.len() as u32;
+        let path = copied(path)?;
+        let node = Node::new(1, volume, Body::Tree(tree), 0o555, who.now);
+        node.set_mounted();
+        if is_new {
+            self.link_new(&spot, &node, who.now)?;
+        } else {
+            let _changes = self.changes.lock();
+            node.set_parent(Some((&spot.dir, name)));
+            let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+            entries.lock().replace(name, node).ok_or(Errno::ENOENT)?;
+        }
+        mounts.push(Mount { volume, path, kind, magic });
+        Ok(())
+    }
+
+    /// Tells what is mounted, the root first.
+    pub fn mounts(&self, tell: &mut dyn FnMut(&[u8], &str)) {
+        tell(b"/", "tmpfs");
+        for mount in self.mounts.lock().iter() {
+            tell(&mount.path, mount.kind);
+        }
+    }
+
+    /// The magic number of a file system.
+    pub fn magic(&self, volume: u32) -> u32 {
+        match volume {
+            MEMORY => raw::TMPFS_MAGIC,
+            PIPES => raw::PIPEFS_MAGIC,
+            _ => {
+                let mounts = self.mounts.lock();
+                let found = mounts.iter().find(|mount| mount.volume == volume);
+                found.map_or(raw::TMPFS_MAGIC, |mount| mount.magic)
+            }
+        }
+    }
+
+    /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is
+    /// there already stays.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`], [`Errno::ENOTDIR`] if /dev is something else.
+    pub fn fill_dev(&self, who: &Caller<'_>) -> Result<()> {
+        let now = who.now;
+        let directory = |path: &[u8]| {
+            let spot = self.walk(who, &self.root, path, true)?;
+            match &spot.node {
+                Some(node) => Ok(node.clone()),
+                None => {
+                    let node = self.make_directory(0o755, now);
+                    self.link_new(&spot, &node, now).map(|()| node)
+                }
+            }
+        };
+        let dev = directory(b"/dev")?;
+        directory(b"/dev/shm")?;
+        let add = |name: &str, node: Arc<Node>| {
+            let spot = self.walk(who, &dev, name.as_bytes(), false)?;
+            match self.link_new(&spot, &node, now) {
+                Ok(()) | Err(Errno::EEXIST) => Ok(()),
+                Err(errno) => Err(errno),
+            }
+        };
+        for (name, number) in NAMES {
+            add(name, self.make(Body::Device(self.devices.find(number)), 0o666, now))?;
+        }
+        let links = [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ];
+        for (name, target) in links {
+            add(name, self.make_link(target.as_bytes(), now)?)?;
+        }
+        Ok(())
+    }
+}
