@@ -30,6 +30,7 @@ mod process;
 pub(crate) mod queue;
 pub(crate) mod send;
 mod thread;
+pub(crate) mod tree;
 
 pub(crate) use process::{Family, Ids, Process, ProcessSignals, find, find_task, processes, start};
 pub(crate) use thread::{Answer, Resume, Stop, Task, TaskSignals, Thread};

@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use quire_linux::files::{Place, Table};
+use quire_linux::files::{Here, Table};
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::signal::{Actions, Pending};
 use quire_linux::Waiters;
@@ -22,8 +22,8 @@ pub(crate) struct Process {
     pub(crate) memory: SpinMutex<Option<Arc<Memory>>>,
     /// Shared with other processes after `clone` with `CLONE_FILES`.
     pub(crate) files: SpinMutex<Arc<Table>>,
-    pub(crate) place: SpinMutex<Place>,
-    pub(crate) umask: AtomicU32,
+    /// Working directory and umask; shared after `clone` with `CLONE_FS`.
+    pub(crate) here: SpinMutex<Arc<Here>>,
     pub(crate) signals: SpinMutex<ProcessSignals>,
     /// Whether any signal may be pending, for the process or one of its threads. A hint: set
     /// before one is added, cleared when none is found.
@@ -116,12 +116,12 @@ pub(crate) fn new_id() -> u32 {
 }
 
 impl Process {
-    /// A process that nobody knows yet. `from` is whose files, place and so on it gets.
+    /// A process that nobody knows yet. `from` is whose groups and limits it gets.
     pub(crate) fn new(
         pid: u32,
         memory: Arc<Memory>,
         files: Arc<Table>,
-        place: Place,
+        here: Arc<Here>,
         actions: Actions,
         from: Option<&Process>,
     ) -> Arc<Self> {
@@ -133,8 +133,7 @@ impl Process {
             pid,
             memory: SpinMutex::new(Some(memory)),
             files: SpinMutex::new(files),
-            place: SpinMutex::new(place),
-            umask: AtomicU32::new(from.map_or(0o22, |from| from.umask.load(Ordering::Relaxed))),
+            here: SpinMutex::new(here),
             signals: SpinMutex::new(ProcessSignals {
                 pending: Pending::new(SIGNALS_MAX),
                 actions,
