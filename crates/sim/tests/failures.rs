@@ -254,6 +254,18 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
         Scene { name: "set flags in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
             call: |mm, s| mm.set_flags(s, middle::<A>(), AreaFlags::RANDOM, AreaFlags::DONTDUMP) },
+        Scene { name: "collapse", prepare: |mm, s| {
+                map_all(mm, s)?;
+                mm.advise(s, span::<A>(0, A::block_order().pages()), Advice::None)?;
+                mm.populate(s, span::<A>(3, 40))
+                    .and_then(|_| mm.protect(s, span::<A>(0, A::block_order().pages()), Prot::READ))
+            }, keeps: Everything, least: 1,
+            call: |mm, s| {
+                let block = span::<A>(0, A::block_order().pages());
+                let done = mm.collapse(s, block, A::block_order())?;
+                assert_eq!(done.made, 1);
+                Ok(())
+            } },
         Scene { name: "unlock in a large leaf", prepare: |mm, s| {
                 two_blocks(mm, s)?;
                 mm.lock(s, span::<A>(0, 2 * A::block_order().pages()))

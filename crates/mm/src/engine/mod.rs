@@ -7,6 +7,7 @@
 //! **Never** holds policy or data of its own. **Next room**: `check`.
 
 mod change;
+mod collapse;
 mod error;
 mod faults;
 mod fork;
@@ -19,6 +20,7 @@ mod unshare;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use collapse::{Collapsed, Hindrance};
 pub use error::{Errno, Error};
 pub use faults::{Populated, Resolved};
 pub use mm::{Mm, Parts};

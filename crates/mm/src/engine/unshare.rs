@@ -40,7 +40,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         unshare: &Unshare,
     ) -> Result<Option<Resolved>, Error> {
         match unshare.claim(view) {
-            Claim::Stale => self.wait(view, unshare.page),
+            Claim::Stale => {
+                self.wait(view, unshare.page);
+                Ok(None)
+            }
             Claim::Kept(pages) => {
                 self.forget(view, unshare.page);
                 self.count(Event::CowReuse, pages.count());
@@ -57,12 +60,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Lets a change that is under way at `page` end.
-    fn wait(&self, view: &View<'_, A, H>, page: Vpn) -> Result<Option<Resolved>, Error> {
+    pub(super) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
         self.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
             core::hint::spin_loop();
         }
-        Ok(None)
     }
 
     /// Copies the largest block around the page that is allowed and to be had.
@@ -112,7 +114,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             Err(run) => {
                 self.free(run);
-                self.wait(view, unshare.page)
+                self.wait(view, unshare.page);
+                Ok(None)
             }
         }
     }

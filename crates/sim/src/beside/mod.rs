@@ -5,6 +5,7 @@
 //! an access that should have trapped, besides being found by the machine's examiner.
 
 mod calls;
+mod collapse;
 mod access;
 mod share;
 mod judge;
