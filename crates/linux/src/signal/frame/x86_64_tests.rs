@@ -208,6 +208,10 @@ fn vector_state_without_its_notes_is_taken_without_its_extensions() {
     for (at, value) in [(464, 0), (468, 0), (480, 575), (480, 833), (480, u32::MAX), (468, 840)] {
         assert_eq!(size(at, value), 512, "{at} {value}");
     }
+    let mut larger = *saved.first_chunk().unwrap();
+    put_u32(&mut larger, 468, 900);
+    put_u32(&mut larger, 480, 896);
+    assert_eq!((saved_bytes(&larger, 896), saved_bytes(&larger, 832)), (900, 512));
     let mut restored = vec![0x55; 832];
     let mut cut = saved.to_vec();
     cut[835] = 0;
