@@ -14,6 +14,7 @@ use quire::space::{AreaFlags, At, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES, Segment, Space};
 use quire_linux::files::{Body, Data, Node, PATH_MAX};
+use spin::mutex::SpinMutex;
 use quire_linux::{Errno, Result};
 
 use crate::isa::{self, Context};
@@ -130,7 +131,7 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Node>
             return Err(Errno::EACCES);
         }
         let mut first = [0; SCRIPT_BYTES];
-        let count = data.read_at(0, &mut first);
+        let count = data.lock().read_at(0, &mut first);
         let Some(script) = exec::script(&first[..count]) else {
             let plan = exec::plan(&File(data), MACHINE, &space()).map_err(|error| {
                 log!("{}: {error}", wanted.path.escape_ascii());
@@ -151,22 +152,22 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Node>
 }
 
 /// The bytes of a regular file.
-fn contents(node: &Node) -> Result<&Data> {
+fn contents(node: &Node) -> Result<&SpinMutex<Data>> {
     match node.body() {
         Body::File(data) => Ok(data),
         _ => Err(Errno::EACCES),
     }
 }
 
-struct File<'a>(&'a Data);
+struct File<'a>(&'a SpinMutex<Data>);
 
 impl exec::Read for File<'_> {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        Ok(self.0.read_at(offset, into))
+        Ok(self.0.lock().read_at(offset, into))
     }
 
     fn len(&self) -> u64 {
-        self.0.len()
+        self.0.lock().len()
     }
 }
 
@@ -197,7 +198,7 @@ fn prepare(node: &Node, mut plan: Plan, wanted: &Wanted, stack_limit: u64) -> Re
 /// Fills the memory that this CPU is in.
 fn fill(
     memory: &Memory,
-    data: &Data,
+    data: &SpinMutex<Data>,
     plan: &Plan,
     wanted: &Wanted,
     stack_limit: u64,
@@ -235,7 +236,7 @@ fn fill(
 }
 
 /// Maps a segment, and fills it.
-fn load(memory: &Memory, data: &Data, segment: &Segment) -> Result<()> {
+fn load(memory: &Memory, data: &SpinMutex<Data>, segment: &Segment) -> Result<()> {
     let page = |address: u64| Vpn::new(address / PAGE);
     let span = PageSpan::new(page(segment.pages.start), page(segment.pages.end));
     let request = Request::anon(span.count()).at(At::FixedNoReplace(span.start));
@@ -246,7 +247,7 @@ fn load(memory: &Memory, data: &Data, segment: &Segment) -> Result<()> {
     let mut done = 0;
     while done < segment.file_bytes {
         let count = (segment.file_bytes - done).min(PIECE as u64) as usize;
-        let count = data.read_at(segment.file_offset + done, &mut piece[..count]);
+        let count = data.lock().read_at(segment.file_offset + done, &mut piece[..count]);
         if count == 0 {
             return Err(Errno::ENOEXEC);
         }

@@ -28,7 +28,7 @@ use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
 
 macro_rules! table {
-    ($($name:ident => $room:ident :: $function:ident,)*
+    ($($name:ident => $room:ident :: $function:ident,)*;
      x86_64: $($old:ident => $old_room:ident :: $old_function:ident,)*) => {
         fn dispatch(thread: &mut Thread, call: &Call) -> Answer {
             match call.number as u32 {
@@ -171,7 +171,7 @@ table! {
     __NR_getresgid => misc::getresid,
     __NR_set_robust_list => misc::zero,
     __NR_rseq => misc::absent,
-    __NR_clone3 => misc::absent,
+    __NR_clone3 => misc::absent,;
     x86_64:
     __NR_open => names::open,
     __NR_creat => names::creat,

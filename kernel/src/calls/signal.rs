@@ -347,7 +347,7 @@ fn to_thread(thread: &Thread, pid: Option<usize>, tid: usize, number: usize) -> 
     if tid as i32 <= 0 {
         return Err(Errno::EINVAL.into());
     }
-    let info = sent(thread, number)?.map(|info| Info { code: signal::code::TKILL, ..info });
+    let info = sent(thread, number)?.map(|info| Info { code: signal::code::THREAD, ..info });
     let task = find_task(tid as u32).ok_or(Errno::ESRCH)?;
     if pid.is_some_and(|pid| pid != task.process.pid as usize) {
         return Err(Errno::ESRCH.into());
