@@ -130,7 +130,12 @@ pub fn devices() -> [(u64, u64); 1] {
 
 /// Makes the space under `root` the current one of this CPU. Translations of the one before may
 /// stay here under its ASID: always true.
+///
+/// That this CPU is among those who run in the space is visible to all before it walks the tables:
+/// so whoever changes them sees it and flushes here, or it sees the change.
 pub fn enter(root: Pfn, asid: Asid) -> bool {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
     let value = u64::from(asid.0) << 48 | root.get() << Format::PAGE_SHIFT;
     set_user_root(value);
     true
@@ -206,9 +211,10 @@ struct Scope {
 
 /// Drops translations on all CPUs of `flush.cpus`, and returns when it is done.
 pub fn flush(flush: &Flush<'_>) {
-    let scope = Scope { own: flush.cpus.only(cpu::cpu()), leaves: !flush.tables };
-    // SAFETY: barriers, here and below. The stores to tables come before the invalidation.
+    // SAFETY: barriers, here and below. The stores to tables come before the invalidation, and
+    // before the look at who runs in the space: see `enter`.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
+    let scope = Scope { own: flush.cpus.only(cpu::cpu()), leaves: !flush.tables };
     let asid = u64::from(flush.asid.0) << 48;
     match flush.pages {
         Some(pages) => flush_pages(asid, pages, flush.stride.pages(), scope),
