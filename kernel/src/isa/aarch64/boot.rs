@@ -18,8 +18,9 @@ use crate::isa::{Boot, STACK_BYTES};
 use super::{clock, console, cpu, gic, mmu, tree};
 
 /// Bytes of a stack together with the page below it that is not mapped.
-const STACK_STEP: usize = STACK_BYTES + GUARD_BYTES;
-const GUARD_BYTES: usize = 4096;
+pub(super) const STACK_STEP: u64 = STACK_BYTES as u64 + GUARD_BYTES;
+/// Bytes of that page.
+pub(super) const GUARD_BYTES: u64 = 4096;
 
 global_asm!(
     r#"
@@ -141,8 +142,8 @@ unsafe extern "C" fn drop_to_el1() {
         "mrs    x0, id_aa64mmfr1_el1",
         "ubfx   x0, x0, #40, #4",
         "cbz    x0, 1f",
-        "mov    x0, #0x800",        // MSCEn
-        "msr    s3_4_c1_c2_2, x0",  // HCRX_EL2
+        "mov    x0, #0x800",       // MSCEn
+        "msr    s3_4_c1_c2_2, x0", // HCRX_EL2
         "1: mov x0, #0x3c5",
         "msr    spsr_el2, x0",
         "msr    elr_el2, x30",

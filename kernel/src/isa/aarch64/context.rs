@@ -144,23 +144,34 @@ impl Context {
 }
 
 /// Runs the program, until it stops. Interrupts are on afterwards.
+///
+/// Inlined as far as system calls need it: they are what happens most.
 #[inline]
 pub fn run(context: &mut Context) -> Trap {
+    gic::mask();
     loop {
-        gic::mask();
-        let trap = if gic::take_kick() { Some(Trap::Interrupt) } else { run_once(context) };
-        gic::unmask();
-        if let Some(trap) = trap {
+        if gic::take_kick() {
+            gic::unmask();
+            return Trap::Interrupt;
+        }
+        // SAFETY: the context is exclusively borrowed; interrupts are off.
+        let stop = unsafe { vectors::enter_user(context) };
+        if trap::class(stop) == trap::SYSTEM_CALL {
+            gic::unmask();
+            return Trap::Call;
+        }
+        if let Some(trap) = stopped(context, stop) {
+            gic::unmask();
             return trap;
         }
     }
 }
 
-/// Runs it once, with interrupts off before and afterwards. None when it goes on as it is now.
-#[inline]
-fn run_once(context: &mut Context) -> Option<Trap> {
-    // SAFETY: the context is exclusively borrowed; interrupts are off.
-    match unsafe { vectors::enter_user(context) } {
+/// Why it stopped, where that was no system call; none when it goes on as it is now. With
+/// interrupts off.
+#[inline(never)]
+fn stopped(context: &mut Context, stop: u64) -> Option<Trap> {
+    match stop {
         vectors::INTERRUPTED => {
             gic::serve();
             Some(Trap::Interrupt)

@@ -39,7 +39,8 @@ static KICKED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_C
 /// When the controller is none that we know.
 pub(super) fn set_up() {
     let machine = cpu::machine();
-    let register = |address: u64| ptr::with_exposed_provenance_mut::<u8>((address + DIRECT) as usize);
+    let register =
+        |address: u64| ptr::with_exposed_provenance_mut::<u8>((address + DIRECT) as usize);
     let distributor = NonNull::new(register(machine.distributor).cast::<Gicd>());
     let redistributors = NonNull::new(register(machine.redistributors).cast::<GicrSgi>());
     let (Some(distributor), Some(redistributors)) = (distributor, redistributors) else {

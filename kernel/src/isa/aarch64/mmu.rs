@@ -263,7 +263,11 @@ fn flush_range(asid: u64, start: u64, end: u64, scope: Scope) -> bool {
     let operand = asid | granule | u64::from(scale) << 44 | number << 39 | start;
     // RVAE1IS, RVALE1IS, RVAE1, RVALE1
     invalidate!(
-        operand, scope, "sys #0, c8, c2, #1", "sys #0, c8, c2, #5", "sys #0, c8, c6, #1",
+        operand,
+        scope,
+        "sys #0, c8, c2, #1",
+        "sys #0, c8, c2, #5",
+        "sys #0, c8, c6, #1",
         "sys #0, c8, c6, #5"
     );
     true

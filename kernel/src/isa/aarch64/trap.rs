@@ -41,12 +41,11 @@ pub(super) const fn access(syndrome: u64) -> Access {
     if writes && !maintains { Access::Write } else { Access::Read }
 }
 
-/// The trap that `syndrome` is; none when the program goes on as it is now. With interrupts off,
-/// as it reads FAR_EL1.
+/// The trap that `syndrome` is, which is no system call's; none when the program goes on as it is
+/// now. With interrupts off, as it reads FAR_EL1.
 pub(super) fn decode(context: &mut Context, syndrome: u64) -> Option<Trap> {
     let here = context.pc;
     Some(match class(syndrome) {
-        SYSTEM_CALL => Trap::Call,
         INSTRUCTION_ABORT => abort(context, syndrome, Access::Execute),
         DATA_ABORT => abort(context, syndrome, access(syndrome)),
         PC_ALIGNMENT => signal(linux::SIGBUS, linux::BUS_ADRALN, here),
@@ -82,8 +81,13 @@ fn abort(context: &mut Context, syndrome: u64, access: Access) -> Trap {
 
 /// Which of the five floating-point exceptions it was, where the CPU tells (TFV, bit 23).
 fn floating_point(syndrome: u64) -> u32 {
-    const FAULTS: [u32; 5] =
-        [linux::FPE_FLTINV, linux::FPE_FLTDIV, linux::FPE_FLTOVF, linux::FPE_FLTUND, linux::FPE_FLTRES];
+    const FAULTS: [u32; 5] = [
+        linux::FPE_FLTINV,
+        linux::FPE_FLTDIV,
+        linux::FPE_FLTOVF,
+        linux::FPE_FLTUND,
+        linux::FPE_FLTRES,
+    ];
     if syndrome >> 23 & 1 == 0 {
         return linux::FPE_FLTUNK;
     }

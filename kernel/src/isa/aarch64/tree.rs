@@ -67,10 +67,11 @@ pub(super) struct Found {
 pub(super) fn read(address: u64) -> Found {
     // SAFETY: the loader's promise is that a whole tree is there; RAM is mapped at `DIRECT`, and
     // nobody writes there, as `keep` says.
-    let tree = match unsafe { Fdt::from_raw(ptr::with_exposed_provenance((address + DIRECT) as usize)) } {
-        Ok(tree) => tree,
-        Err(error) => panic!("no device tree at {address:#x}: {error}"),
-    };
+    let tree =
+        match unsafe { Fdt::from_raw(ptr::with_exposed_provenance((address + DIRECT) as usize)) } {
+            Ok(tree) => tree,
+            Err(error) => panic!("no device tree at {address:#x}: {error}"),
+        };
     let command_line = tree.chosen().and_then(|chosen| text(*chosen, "bootargs")).unwrap_or("");
     let mut machine = devices(tree);
     machine.semihosting = command_line.split_ascii_whitespace().any(|word| word == "semihosting");

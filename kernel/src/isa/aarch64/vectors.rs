@@ -11,10 +11,11 @@
 //! that a backtrace goes through it.
 
 use core::arch::{global_asm, naked_asm};
+use core::ptr;
 
+use super::boot::{GUARD_BYTES, STACK_STEP};
 use super::context::{Context, KERNEL_SP_AT, PC_AT, SP_AT, THREAD_AT};
 use super::{USER_END, copy, gic, read_register, trap};
-use crate::isa::{MAX_CPUS, STACK_BYTES};
 
 /// What [`enter_user`] returns for an interrupt, in place of a syndrome.
 pub(super) const INTERRUPTED: u64 = u64::MAX;
@@ -299,22 +300,13 @@ pub(super) fn broken(pc: u64) -> ! {
 }
 
 /// Calls `visit` with the return addresses of the calling chain, innermost first. The kernel is
-/// built with frame pointers. A chain that leaves the stacks, or does not go up, ends.
+/// built with frame pointers. A chain that leaves the stacks, or does not go up, ends; from the
+/// spare stack it goes on into the full one.
 pub fn frames(visit: &mut dyn FnMut(u64)) {
-    let start = (&raw const __stacks_start).addr() as u64;
-    let end = (&raw const __stacks_end).addr() as u64;
-    // A bound for what goes wrong in a way not thought of: the most that fit a stack.
-    let most = STACK_BYTES / 16;
     let mut record = frame_pointer();
-    let in_spare = spare().contains(&record);
-    let area = if in_spare { spare() } else { start..end };
-    debug_assert!(end - start >= (MAX_CPUS * STACK_BYTES) as u64);
-    for _ in 0..most {
-        if !area.contains(&record) || record % 16 != 0 {
-            return;
-        }
-        let words = core::ptr::with_exposed_provenance::<[u64; 2]>(record as usize);
-        // SAFETY: the record is within the stacks, and aligned, so all of it is.
+    while is_on_stack(record) {
+        let words = ptr::with_exposed_provenance::<[u64; 2]>(record as usize);
+        // SAFETY: the record begins on a stack, aligned, so all of it is there.
         let [next, address] = unsafe { words.read() };
         if address == 0 {
             return;
@@ -327,9 +319,15 @@ pub fn frames(visit: &mut dyn FnMut(u64)) {
     }
 }
 
-fn spare() -> core::ops::Range<u64> {
-    let start = (&raw const SPARE).addr() as u64;
-    start..start + size_of::<Spare>() as u64
+/// Whether a frame record can be at `record`: on a stack, not in the page below it, and aligned.
+fn is_on_stack(record: u64) -> bool {
+    let spare = (&raw const SPARE).addr() as u64;
+    let start = (&raw const __stacks_start).addr() as u64;
+    let end = (&raw const __stacks_end).addr() as u64;
+    let stacks = start..end;
+    let on_stack = stacks.contains(&record) && (record - start) % STACK_STEP >= GUARD_BYTES;
+    let on_spare = (spare..spare + size_of::<Spare>() as u64).contains(&record);
+    (on_stack || on_spare) && record.is_multiple_of(16)
 }
 
 #[inline(always)]
