@@ -31,7 +31,7 @@ _start:
     .long   0
     .quad   0                           // offset of the image from a multiple of 2 MiB
     .quad   __image_bytes
-    .quad   0xa                         // little-endian, 4 KiB pages, anywhere in RAM
+    .quad   2                           // little-endian, 4 KiB pages, low in RAM
     .quad   0, 0, 0
     .ascii  "ARM\x64"
     .long   0

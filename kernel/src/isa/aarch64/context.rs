@@ -205,6 +205,7 @@ global_asm!(
     .macro  pair_named op, first, second
     \op     q\first, q\second, [x0, #\first * 16]
     .endm
+    .globl  __save_vectors, __load_vectors
 __save_vectors:
     each_pair stp
     mrs     x2, fpcr

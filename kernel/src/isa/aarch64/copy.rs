@@ -15,6 +15,7 @@ global_asm!(
     r#"
     .pushsection .text.copy_user, "ax", %progbits
     .balign 64
+    .globl  __copy_user, __copy_user_bytes, __copy_user_end
 __copy_user:
 1:  subs    x4, x2, #64
     b.lo    2f

@@ -66,10 +66,23 @@ fn known() -> &'static Known {
     known
 }
 
+/// The machine.
+///
+/// # Panics
+/// Before [`set_up`].
 pub(super) fn machine() -> &'static Machine {
     &known().machine
 }
 
+/// The machine, for who may come before it is known: a panic.
+pub(super) fn machine_if_known() -> Option<&'static Machine> {
+    KNOWN.get().map(|known| &known.machine)
+}
+
+/// What its CPUs can do.
+///
+/// # Panics
+/// Before [`set_up`].
 pub(super) fn features() -> &'static Features {
     &known().features
 }

@@ -141,7 +141,8 @@ pub fn enter(root: Pfn, asid: Asid) -> bool {
     true
 }
 
-/// Makes no space the current one of this CPU.
+/// Makes no space the current one of this CPU: ASID 0 with an empty table. So that ASID is no
+/// space's.
 pub fn leave() {
     set_user_root(physical(&raw const EMPTY));
 }

@@ -10,12 +10,12 @@ use super::{cpu, gic};
 /// Ends the machine. Where the command line has the word `semihosting`, the emulator's exit status
 /// is `status`; otherwise the firmware turns the power off, and the status is lost.
 pub fn power_off(status: u8) -> ! {
-    let machine = cpu::machine();
-    if machine.semihosting {
+    let machine = cpu::machine_if_known();
+    if machine.is_some_and(|machine| machine.semihosting) {
         semihosting::process::exit(i32::from(status));
     }
     // A refusal leaves nothing else to try.
-    let _refused = match machine.conduit {
+    let _refused = match machine.map_or(Conduit::Hvc, |machine| machine.conduit) {
         Conduit::Hvc => psci::system_off::<Hvc>(),
         Conduit::Smc => psci::system_off::<Smc>(),
     };
