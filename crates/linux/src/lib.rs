@@ -16,4 +16,4 @@ pub mod signal;
 mod wait;
 
 pub use errno::{Errno, Result};
-pub use wait::{Waiters, Wake};
+pub use wait::{Wake, Waiters};

@@ -97,6 +97,16 @@ impl Calls<'_> {
         Ok(Description::new(node, place, flags, end))
     }
 
+    /// The thread gives up an `openat` that was blocked: a signal came, or it ends. Else the other
+    /// side of a named pipe might meet someone who does not come any more.
+    pub fn forget_openat(&self, dir: i32, path: &[u8]) {
+        if let Ok(node) = self.node(dir, path, 0)
+            && let Body::Pipe(pipe) = node.body()
+        {
+            pipe.forget(self.who.tid);
+        }
+    }
+
     /// `mkdirat`.
     ///
     /// # Errors
