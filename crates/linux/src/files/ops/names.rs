@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
 
-use super::{Calls, only};
+use super::calls::{Calls, only};
 use crate::files::call::{Outcome, Sink};
 use crate::files::change::Rename;
 use crate::files::data::Data;

@@ -100,6 +100,10 @@ fn text_is_rendered_once_until_one_seeks_back() {
     assert_eq!(world.read(fd, 1).unwrap(), "1");
     world.run(|calls| calls.lseek(fd, 0, raw::SEEK_SET)).unwrap();
     assert_eq!(world.read(fd, 99).unwrap(), "render 2 for 10\n");
+    let mut bytes = Vec::new();
+    assert_eq!(world.run(|calls| calls.pread64(fd, 7, 1, &mut bytes)), Ok(1));
+    assert_eq!(world.run(|calls| calls.pread64(fd, 0, 8, &mut bytes)), Ok(8));
+    assert_eq!(bytes, b"2render 3");
     assert_eq!(world.about("/proc/count").unwrap().length, 0);
 }
 
