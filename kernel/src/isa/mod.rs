@@ -25,7 +25,7 @@
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
 //! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
-//! | `DEVICES` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
+//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `KERNEL_HALF` | the first virtual address of the kernel's half |
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |

@@ -118,8 +118,8 @@ unsafe extern "C" fn replace_root() {
 }
 
 /// Nothing: the halves have a root each.
-pub fn root_template() -> &'static [(usize, u64)] {
-    &[]
+pub fn root_template() -> impl Iterator<Item = (usize, u64)> {
+    core::iter::empty()
 }
 
 /// Physical spans of devices, addresses half-open: the kernel's root maps them at [`DIRECT`], as
@@ -142,9 +142,10 @@ pub fn enter(root: Pfn, asid: Asid) -> bool {
 }
 
 /// Makes no space the current one of this CPU: ASID 0 with an empty table. So that ASID is no
-/// space's.
-pub fn leave() {
+/// space's. Translations of the one before may stay: always true.
+pub fn leave() -> bool {
     set_user_root(physical(&raw const EMPTY));
+    true
 }
 
 fn set_user_root(value: u64) {

@@ -23,11 +23,12 @@
 //! | `clock` | time |
 //! | `console` | the serial line |
 //! | `power` | the machine's end, random numbers |
+//! | `signal` | frames of signals |
 //!
 //! What the rooms above must know:
 //! * the kernel's root also maps [`devices`] at [`DIRECT`], with [`Attrs::DEVICE`];
 //! * the caches of instructions are not maintained: QEMU needs none of that. On other machines,
-//!   whoever fills pages with code would clean and invalidate them.
+//!   [`publish_code`] would clean and invalidate them.
 
 mod boot;
 mod clock;
@@ -38,6 +39,7 @@ mod cpu;
 mod gic;
 mod mmu;
 mod power;
+mod signal;
 mod trap;
 mod tree;
 mod vectors;
@@ -52,6 +54,7 @@ pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
 pub use gic::{idle, interrupt};
 pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template};
 pub use power::{power_off, random};
+pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
 pub use vectors::frames;
 
 /// The page-table format: granules of 4 KiB, 48-bit addresses.
@@ -59,6 +62,9 @@ pub use quire::arch::Arm4k as Format;
 
 /// The virtual address of physical address 0.
 pub const DIRECT: u64 = 0xffff_0000_0000_0000;
+
+/// The kernel's image runs where the direct map shows it.
+pub const IMAGE: u64 = DIRECT;
 
 /// The first virtual address of the kernel's half.
 pub const KERNEL_HALF: u64 = DIRECT;
@@ -68,6 +74,18 @@ pub const USER_END: u64 = 1 << 48;
 
 /// What `uname -m` says.
 pub const MACHINE: &str = "aarch64";
+
+/// What the auxiliary vector says of the CPU: `AT_HWCAP` and `AT_HWCAP2`. Floating point and
+/// vectors are there, and nothing that is not switched on is told.
+pub fn features() -> (u64, u64) {
+    const FP: u64 = 1 << 0;
+    const ASIMD: u64 = 1 << 1;
+    (FP | ASIMD, 0)
+}
+
+/// Makes code that was written at a program's address visible to instruction fetches: QEMU keeps
+/// them coherent by itself.
+pub fn publish_code(_address: u64, _bytes: u64) {}
 
 /// Leaves of the kernel's half are in all spaces, and never fault for being old or clean.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::DIRTY);

@@ -27,7 +27,7 @@ pub use context::Context;
 pub use cpus::{cpu_count, start_cpus};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
-pub use signal::{Reader, SIGNAL_STACK_BYTES, TRAMPOLINE};
+pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
 pub use space::{enter, kernel_root, leave, root_template};
 pub use traps::run;
 pub use user::copy_user;
@@ -55,7 +55,9 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 pub const MACHINE: &str = "x86_64";
 
 /// Physical addresses and lengths of devices that the kernel reaches through the direct map.
-pub const DEVICES: [(u64, u64); 1] = [(apic::IO_APIC, 0x1000)];
+pub fn devices() -> [(u64, u64); 1] {
+    [(apic::IO_APIC, 0x1000)]
+}
 
 /// What the CPUs can do.
 pub fn profile() -> Profile {
