@@ -2,7 +2,7 @@
  * each time that it lives on: that memory can be had again, and children can be made. */
 #include "common.h"
 
-#include <sys/resource.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 enum { STEP_BYTES = 4 << 20, REFUSED = 7, ENOUGH = 8, FORKS = 3 };
@@ -74,12 +74,15 @@ int main(int argc, char **argv)
         pid_t child = fork();
         if (child < 0)
             failed("fork");
-        if (!child)
+        if (!child) {
+            setpgid(0, 0);
             eat(limit, FORKS);
+        }
         int status;
         if (waitpid(child, &status, 0) != child)
             failed("waitpid");
-        /* Grandchildren end by themselves, or are killed; wait until memory is back. */
+        /* Its children may eat on. End them, and wait until their memory is back. */
+        kill(-child, SIGKILL);
         const char *how = WIFSIGNALED(status) ? "was killed"
             : WEXITSTATUS(status) == REFUSED ? "was told that there is no memory"
             : "took all it wanted";
