@@ -1,4 +1,4 @@
-//! x86-64: booted by a PVH note, local APICs in x2APIC mode, a clock made of the TSC.
+//! x86-64: booted by a PVH note, local APICs, a clock made of the TSC.
 //!
 //! Sources: Intel SDM volume 3A (paging, interrupts, APIC), AMD APM volume 2; for the boot
 //! protocol, Xen's PVH documentation.
@@ -55,8 +55,8 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 pub const MACHINE: &str = "x86_64";
 
 /// Physical addresses and lengths of devices that the kernel reaches through the direct map.
-pub fn devices() -> [(u64, u64); 1] {
-    [(apic::IO_APIC, 0x1000)]
+pub fn devices() -> [(u64, u64); 2] {
+    [(apic::IO_APIC, 0x1000), (apic::LOCAL_APIC, 0x1000)]
 }
 
 /// What the CPUs can do.
