@@ -159,7 +159,7 @@ impl Source for Pieces {
     }
 }
 
-/// Makes a call that may have to wait.
+/// What a call that may have to wait comes to.
 pub(super) fn answer(outcome: Outcome<usize>) -> Answer {
     outcome.map_err(|halt| match halt {
         Halt::Blocked => Stop::Wait(None),
@@ -306,8 +306,10 @@ pub(super) fn close(thread: &mut Thread, [fd, ..]: [usize; 6]) -> Answer {
 /// own threads always share them here.
 pub(super) fn close_range(thread: &mut Thread, [first, last, flags, ..]: [usize; 6]) -> Answer {
     let (first, last, flags) = (first as u32, last as u32, flags as u32);
-    let known = abi::CLOSE_RANGE_UNSHARE | abi::CLOSE_RANGE_CLOEXEC;
-    if flags & abi::CLOSE_RANGE_UNSHARE != 0 && flags & !known == 0 && first <= last {
+    // Linux's numbers (linux/close_range.h).
+    const UNSHARE: u32 = 1 << 1;
+    const CLOEXEC: u32 = 1 << 2;
+    if flags & UNSHARE != 0 && flags & !(UNSHARE | CLOEXEC) == 0 && first <= last {
         let process = thread.process();
         let own = Arc::new(process.files().duplicate()?);
         // What it shared may end by this, and that is not to happen under the lock.

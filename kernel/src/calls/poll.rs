@@ -226,7 +226,8 @@ impl Sets {
         let mut ready = 0;
         for fd in 0..self.count {
             let (word, bit) = ((fd / u64::BITS) as usize, 1_u64 << (fd % u64::BITS));
-            let of = |set: usize| set * self.words() + word;
+            let words = self.words();
+            let of = |set: usize| set * words + word;
             let wanted = [0, 1, 2].map(|set| self.asked[of(set)] & bit != 0);
             if wanted == [false; 3] {
                 continue;
@@ -234,8 +235,7 @@ impl Sets {
             let file = open(calls, fd).ok_or(Errno::EBADF)?;
             let events = look(calls, &file, may_wait && ready == 0)?;
             for set in (0..3).filter(|set| wanted[*set] && events.intersects(MEMBERS[*set])) {
-                let at = of(set);
-                self.found[at] |= bit;
+                self.found[of(set)] |= bit;
                 ready += 1;
             }
         }
