@@ -7,7 +7,8 @@ use linux_raw_sys::general as abi;
 use quire_linux::files::{PATH_MAX, SetTime};
 use quire_linux::{Errno, Result};
 
-use super::files::{Pieces, answer};
+use super::files::answer;
+use super::pieces::Pieces;
 use crate::memory::user;
 use crate::task::tree::with_calls;
 use crate::task::{Answer, Thread};
@@ -56,9 +57,8 @@ pub(super) fn newfstatat(thread: &mut Thread, [dir, name, out, flags, ..]: [usiz
 
 pub(super) fn statx(thread: &mut Thread, [dir, name, flags, mask, out, _]: [usize; 6]) -> Answer {
     let name = path_or_none(name, flags)?;
-    let about = with_calls(thread, |calls| {
-        calls.statx(dir as i32, &name, flags as u32, mask as u32)
-    })?;
+    let about =
+        with_calls(thread, |calls| calls.statx(dir as i32, &name, flags as u32, mask as u32))?;
     user::write_bytes(out as u64, &about)?;
     Ok(0)
 }
@@ -132,10 +132,7 @@ pub(super) fn fchmodat2(thread: &mut Thread, [dir, name, mode, flags, ..]: [usiz
     done!(thread, |calls| calls.fchmodat(dir as i32, &name, mode as u32, flags as u32))
 }
 
-pub(super) fn fchownat(
-    thread: &mut Thread,
-    [dir, name, uid, gid, flags, _]: [usize; 6],
-) -> Answer {
+pub(super) fn fchownat(thread: &mut Thread, [dir, name, uid, gid, flags, _]: [usize; 6]) -> Answer {
     let name = path_or_none(name, flags)?;
     done!(thread, |calls| {
         calls.fchownat(dir as i32, &name, uid as u32, gid as u32, flags as u32)
@@ -272,10 +269,7 @@ mod old {
     const CREAT: usize = (abi::O_CREAT | abi::O_WRONLY | abi::O_TRUNC) as usize;
 
     /// Times in whole seconds.
-    pub(in super::super) fn utime(
-        thread: &mut Thread,
-        [name, times, ..]: [usize; 6],
-    ) -> Answer {
+    pub(in super::super) fn utime(thread: &mut Thread, [name, times, ..]: [usize; 6]) -> Answer {
         let times = match times {
             0 => [SetTime::Now; 2],
             _ => {
