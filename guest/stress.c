@@ -68,15 +68,20 @@ static void write_pages(struct worker *w, struct slot *s, size_t from, size_t to
     }
 }
 
-/* Moves the slot's memory away and back. */
+/* Moves the slot's memory away and back. A kernel may refuse with EFAULT to move several areas at
+ * once (Linux before 6.17); then the place that was set aside stays so: to unmap it could hit what
+ * another thread has mapped there meanwhile. */
 static void move_slot(struct slot *s)
 {
     size_t bytes = SLOT_PAGES * PAGE;
     char *away = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (away == MAP_FAILED)
         failed("mmap");
-    if (mremap(s->region, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, away) != away)
-        failed("mremap");
+    if (mremap(s->region, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, away) != away) {
+        if (errno != EFAULT)
+            failed("mremap");
+        return;
+    }
     /* Another thread may take the place between the two calls, unless it is held. */
     char *held = mmap(s->region, bytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

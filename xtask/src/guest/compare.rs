@@ -79,8 +79,9 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         };
         let (ending, lines) = boot(root, &order, false)?;
         side.figures.extend(lines.iter().filter_map(|line| Figure::read(line)));
-        let thp = lines.iter().find_map(|line| line.strip_prefix("[init] "));
-        side.thp = side.thp.or(thp.map(str::to_owned));
+        // A firmware may have left its own words on the line.
+        let thp = lines.iter().find_map(|line| line.split_once("[init] thp:"));
+        side.thp = side.thp.or(thp.map(|(_, thp)| format!("thp:{thp}")));
         if ending != Ending::Guest(Some(Event::Exit(0))) {
             side.is_whole = false;
             let last = lines.last().map_or("", String::as_str);

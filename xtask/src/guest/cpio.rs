@@ -51,9 +51,8 @@ impl Archive {
         let name_bytes = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
         let links = if mode & DIRECTORY == DIRECTORY { 2 } else { 1 };
         self.bytes.extend(b"070701");
-        let fields = [
-            self.entries, mode, 0, 0, links, 0, size, 0, 0, device.0, device.1, name_bytes, 0,
-        ];
+        let fields =
+            [self.entries, mode, 0, 0, links, 0, size, 0, 0, device.0, device.1, name_bytes, 0];
         for field in fields {
             self.bytes.extend(format!("{field:08x}").as_bytes());
         }

@@ -37,8 +37,12 @@ mod tests {
     #[test]
     fn other_lines_are_no_figures() {
         for line in [
-            "", "ok mmap", "touch size=64K munmap 192.4", "touch 64K munmap 192.4 ns/page",
-            "touch size=64K munmap much ns/page", "touch size=64K munmap nan ns/page",
+            "",
+            "ok mmap",
+            "touch size=64K munmap 192.4",
+            "touch 64K munmap 192.4 ns/page",
+            "touch size=64K munmap much ns/page",
+            "touch size=64K munmap nan ns/page",
             "touch size=64K munmap 1 ns/page more",
         ] {
             assert_eq!(Figure::read(line), None, "{line}");

@@ -91,9 +91,8 @@ impl Machine<'_> {
         }
         let (program, package) = self.isa.emulator();
         let mut command = self.command(program, archive);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("{program}: {error}; install {package}."))?;
+        let mut child =
+            command.spawn().map_err(|error| format!("{program}: {error}; install {package}."))?;
         let bytes = follow(child.stdout.take());
         let mut console = Console::default();
         let ending = self.watch(&bytes, &mut console, &stop);

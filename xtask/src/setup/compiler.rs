@@ -43,7 +43,9 @@ fn words(isa: Isa) -> (&'static str, [&'static str; 2]) {
     let is_native = std::env::consts::ARCH == isa.name();
     match isa {
         _ if is_native => ("gcc", ["gcc", "libc6-dev"]),
-        Isa::Aarch64 => ("aarch64-linux-gnu-gcc", ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+        Isa::Aarch64 => {
+            ("aarch64-linux-gnu-gcc", ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"])
+        }
         Isa::X86_64 => ("x86_64-linux-gnu-gcc", ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"]),
     }
 }

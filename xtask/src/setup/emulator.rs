@@ -42,7 +42,10 @@ pub fn system_emulator(program: &str, package: &str) -> Result<(), Missing> {
     if is_here() {
         return Ok(());
     }
-    Err(Missing { sentence: format!("{program} is not in the package {package}."), attempted: true })
+    Err(Missing {
+        sentence: format!("{program} is not in the package {package}."),
+        attempted: true,
+    })
 }
 
 /// Installs a package of QEMU that is new enough; `what` is in it, for people.
