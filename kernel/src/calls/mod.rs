@@ -11,6 +11,7 @@ mod map_file;
 mod memory;
 mod misc;
 mod names;
+mod pieces;
 mod poll;
 mod process;
 pub(crate) mod signal;
@@ -63,7 +64,10 @@ table! {
     __NR_fsync => files::fsync,
     __NR_fdatasync => files::fsync,
     __NR_sync => misc::zero,
-    __NR_syncfs => files::fsync,
+    __NR_syncfs => files::syncfs,
+    __NR_preadv2 => files::preadv2,
+    __NR_pwritev2 => files::pwritev2,
+    __NR_fchmodat2 => names::fchmodat2,
     __NR_fstat => files::fstat,
     __NR_fstatfs => files::fstatfs,
     __NR_getdents64 => files::getdents64,

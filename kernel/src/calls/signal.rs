@@ -88,7 +88,7 @@ fn end_call(thread: &mut Thread, action: &Action) {
     if let Resume::Futex(sleeper, _) = &resume {
         sleeper.leave();
     }
-    if let Resume::Moved(count) = resume {
+    if let Resume::Moved(count @ 1..) = resume {
         thread.context.answer(count as isize);
     } else if action.flags.contains(Flags::RESTART) && super::is_restarted(&call, &resume) {
         thread.context.again(&call);
