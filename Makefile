@@ -5,7 +5,7 @@
 
 run:
 	@./scripts/setup.sh
-	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo xtask run
+	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo xtask demo
 
 test:
 	@./scripts/setup.sh

@@ -26,22 +26,96 @@ extern crate alloc;
 mod log;
 mod isa;
 mod memory;
+mod task;
+mod calls;
+mod run;
 
-use quire::units::CpuId;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use quire_linux::files::{Caller, Here, Table};
+use quire_linux::signal::{Actions, Set};
+
+use task::{Process, Task, Thread, tree};
 
 /// The boot CPU, once the machine is set up.
 fn start(boot: isa::Boot) -> ! {
-    log!("booting: {}", boot.command_line);
     memory::init(&boot);
-    isa::start_cpus(join);
-    log!("{} CPUs, {} MiB free", isa::cpu_count(), memory::mm().phys().free_frames() >> 8);
-    isa::power_off(0)
+    tree::init();
+    isa::start_cpus(run::forever);
+    log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
+    if let Err(error) = first_process(&boot) {
+        panic!("the first program cannot be run: {error}");
+    }
+    run::forever(isa::cpu())
 }
 
-/// Each other CPU.
-fn join(cpu: CpuId) -> ! {
-    log!("CPU {} is here", cpu.index());
-    loop {
-        isa::idle(&|| false);
+/// The first process: `/init`, or what the command line names, with the words after `--`.
+fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
+    let memory = memory::Memory::new()?;
+    let files = Arc::new(Table::new());
+    let here = Arc::new(Here::new(tree::tree().root().clone()));
+    let process = Process::new(task::new_id(), memory, files, here, Actions::new(), None);
+    let task = Task::new(process.pid, process.clone(), Set::EMPTY, *b"init\0\0\0\0\0\0\0\0\0\0\0\0");
+    let mut thread = Thread::new(Box::new(isa::Context::start(0, 0)), task);
+    fill_tree(&thread, boot)?;
+    let words = Words::of(boot.command_line);
+    calls::first(&mut thread, words.init, &words.args, &words.envs)?;
+    thread.context.save_vectors();
+    task::start(&process, None, thread);
+    Ok(())
+}
+
+/// Unpacks the initramfs, mounts what is generated, and opens the console three times.
+fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
+    let wake = thread.waker();
+    let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
+    let unpacked = tree::tree().unpack(&who, memory::initrd(boot));
+    if !unpacked.is_whole || unpacked.refused > 0 {
+        log!("the initramfs: {unpacked:?}");
     }
+    tree::tree().fill_dev(&who)?;
+    tree::with_calls(thread, |calls| {
+        let opened = calls.openat(-100, b"/dev/console", 2, 0);
+        if opened.is_ok() {
+            calls.dup(0)?;
+            calls.dup(0)?;
+        }
+        Ok(())
+    })
+}
+
+/// The kernel's command line, as Linux reads it: `init=PATH`, words with `=` for the environment,
+/// and after `--` the first program's arguments.
+struct Words<'a> {
+    init: &'a [u8],
+    args: Vec<&'a [u8]>,
+    envs: Vec<&'a [u8]>,
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Self {
+        let mut words = Self { init: b"/init", args: Vec::new(), envs: Vec::new() };
+        words.envs.extend([&b"HOME=/"[..], b"TERM=linux", b"PATH=/bin:/sbin:/usr/bin:/usr/sbin"]);
+        let mut all = line.split_ascii_whitespace();
+        for word in all.by_ref().take_while(|word| *word != "--") {
+            match word.strip_prefix("init=") {
+                Some(path) => words.init = path.as_bytes(),
+                None if word.contains('=') && !word.contains('.') => {
+                    words.envs.push(word.as_bytes());
+                }
+                None => {}
+            }
+        }
+        words.args.push(words.init);
+        words.args.extend(all.map(str::as_bytes));
+        words
+    }
+}
+
+/// Ends the machine, after the last words.
+fn halt(status: u8) -> ! {
+    log!("power off");
+    isa::power_off(status)
 }

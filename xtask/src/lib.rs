@@ -4,10 +4,12 @@
 //! * [`setup`] finds the tools that the other parts need, and installs what it can.
 //! * [`ci`] runs all checks, one step after the other, and sums them up (`make test`).
 //! * [`job`] runs the benches and writes the report (`make run`).
+//! * [`guest`] runs Linux programs in an emulator, on Linux or on Quire's kernel.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
 pub mod setup;
 pub mod steps;
 pub mod ci;
+pub mod guest;
 pub mod job;

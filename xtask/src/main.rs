@@ -1,39 +1,140 @@
-//! The command line of `cargo xtask`: one word that says what to do.
+//! The command line of `cargo xtask`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::{Args, Parser, Subcommand};
+use xtask::guest::{self, Accel, Comparison, Isa, Order};
+use xtask::steps::Missing;
 use xtask::{ci, job, setup, tidy};
 
-const USAGE: &str = "\
-Usage: cargo xtask COMMAND
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_help_subcommand = false)]
+struct Words {
+    #[command(subcommand)]
+    command: Command,
+}
 
-  tidy     check the house rules of STYLE.md; one line for each finding
-  readme   copy the example's code into README.md
-  setup    find the tools that the tests need, install what can be installed
-  ci       set up, then run every check (what `make test` does)
-  run      set up, then run the benches and write the report (what `make run` does)";
+#[derive(Subcommand)]
+enum Command {
+    /// Check the house rules of STYLE.md; one line for each finding
+    Tidy,
+    /// Copy the example's code into README.md
+    Readme,
+    /// Find the tools that the tests need, install what can be installed
+    Setup,
+    /// Set up, then run every check (what `make test` does)
+    Ci,
+    /// Set up, then run the benches and write the report (what `make run` does)
+    Demo,
+    /// Run a Linux program in an emulated machine, on Quire's kernel or on Linux
+    Run(Run),
+    /// Run the same programs on Linux and on Quire's kernel; print both sides' instructions
+    Compare(Compare),
+}
+
+#[derive(Args)]
+struct Run {
+    /// The machine's ISA
+    #[arg(long, value_enum, default_value = "x86_64")]
+    arch: Isa,
+    /// How many CPUs it has
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    smp: u32,
+    /// How much memory it has
+    #[arg(long, default_value = "2G")]
+    mem: String,
+    /// Folio sizes and when they are used, such as 64K=always,2M=inherit
+    #[arg(long)]
+    thp: Option<String>,
+    /// What runs the instructions; auto is tcg, as kvm does not work everywhere
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: Accel,
+    /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
+    #[arg(long, default_value = "quire")]
+    kernel: String,
+    /// End the machine after so many seconds, with exit status 124
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// The machine's clock counts instructions, one nanosecond each
+    #[arg(long)]
+    icount: bool,
+    /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
+    /// its arguments. None: a shell
+    #[arg(last = true)]
+    words: Vec<String>,
+}
+
+#[derive(Args)]
+struct Compare {
+    /// The machine's ISA
+    #[arg(long, value_enum, default_value = "x86_64")]
+    arch: Isa,
+    /// Folio sizes and when they are used, for what the programs do not set themselves
+    #[arg(long)]
+    thp: Option<String>,
+    /// linux (the distribution's newest, fetched if need be), or another one's file
+    #[arg(long, default_value = "linux")]
+    linux: String,
+    /// End a machine after so many seconds
+    #[arg(long, default_value_t = 900)]
+    timeout: u64,
+    /// Programs of guest/ that print figures
+    #[arg(default_values = ["touch", "forkbench"])]
+    programs: Vec<String>,
+}
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let command = words.next();
-    if let Some(extra) = words.next() {
-        return refuse(&format!("xtask takes one command, and `{extra}` is a second one."));
-    }
-    let root = workspace();
-    match command.as_deref() {
-        Some("tidy") => check(&root),
-        Some("readme") => copy(&root),
-        Some("setup") => exit(setup::run(&root)),
-        Some("ci") => exit(ci::run(&root)),
-        Some("run") => exit(job::run(&root)),
-        Some("help" | "-h" | "--help") => {
-            println!("{USAGE}");
-            ExitCode::SUCCESS
+    let words = match Words::try_parse() {
+        Ok(words) => words,
+        Err(error) if error.use_stderr() => return refuse(&error.to_string()),
+        Err(help) => {
+            print!("{help}");
+            return ExitCode::SUCCESS;
         }
-        Some(other) => refuse(&format!("xtask has no command `{other}`.")),
-        None => refuse("xtask needs a command."),
+    };
+    let root = workspace();
+    match words.command {
+        Command::Tidy => check(&root),
+        Command::Readme => copy(&root),
+        Command::Setup => exit(setup::run(&root)),
+        Command::Ci => exit(ci::run(&root)),
+        Command::Demo => exit(job::run(&root)),
+        Command::Run(words) => run(&root, words),
+        Command::Compare(words) => compare(&root, words),
     }
+}
+
+fn run(root: &Path, words: Run) -> ExitCode {
+    let order = Order {
+        isa: words.arch,
+        cpus: words.smp,
+        memory: words.mem,
+        thp: words.thp,
+        accel: words.accel,
+        kernel: words.kernel,
+        timeout_seconds: words.timeout,
+        counts_instructions: words.icount,
+        words: words.words,
+    };
+    guest::run(root, &order).map_or_else(|missing| lacks(&missing), ExitCode::from)
+}
+
+fn compare(root: &Path, words: Compare) -> ExitCode {
+    let what = Comparison {
+        isa: words.arch,
+        programs: words.programs,
+        thp: words.thp,
+        linux: words.linux,
+        timeout_seconds: words.timeout,
+    };
+    guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
+}
+
+/// What is needed is not here.
+fn lacks(missing: &Missing) -> ExitCode {
+    eprintln!("{}", missing.sentence);
+    ExitCode::from(2)
 }
 
 /// The directory of the workspace: above the one this program was built from.
@@ -43,8 +144,11 @@ fn workspace() -> PathBuf {
     Path::new(package).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-fn refuse(sentence: &str) -> ExitCode {
-    eprintln!("{sentence} `cargo xtask help` lists the commands.");
+/// The first line of clap's answer says what is wrong; the rest is in the help.
+fn refuse(answer: &str) -> ExitCode {
+    let line = answer.lines().find(|line| !line.trim().is_empty()).unwrap_or("nothing to do");
+    let line = line.trim_start_matches("error: ").trim_end_matches([':', '.']);
+    eprintln!("{line}; `cargo xtask help` lists the commands.");
     ExitCode::from(2)
 }
 

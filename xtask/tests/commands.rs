@@ -23,7 +23,7 @@ fn help_lists_all_commands() {
     let output = xtask(&["help"]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stdout);
-    for command in ["tidy", "readme", "setup", "ci", "run"] {
+    for command in ["tidy", "readme", "setup", "ci", "demo", "run", "compare"] {
         assert!(said.contains(command), "{command} is not listed");
     }
 }

@@ -59,11 +59,15 @@ pub enum Event {
     CowCopy,
     /// Page tables that moved whole.
     TableMoved,
+    /// Folios that were made of what was mapped in smaller ones.
+    CollapseAlloc,
+    /// Blocks for which there was no such folio.
+    CollapseFailed,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 24] = [
+    pub const ALL: [Event; 26] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -88,6 +92,8 @@ impl Event {
         Event::CowReuse,
         Event::CowCopy,
         Event::TableMoved,
+        Event::CollapseAlloc,
+        Event::CollapseFailed,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -117,6 +123,8 @@ impl Event {
             Event::CowReuse => "cow_reuse",
             Event::CowCopy => "cow_copy",
             Event::TableMoved => "tables_moved",
+            Event::CollapseAlloc => "thp_collapse_alloc",
+            Event::CollapseFailed => "thp_collapse_alloc_failed",
         }
     }
 }

@@ -115,6 +115,10 @@ pub enum Op {
     Advise(Stretch, Advice),
     /// `set_flags`: which, and from which others they are taken.
     Flags(Stretch, AreaFlags, AreaFlags),
+    /// `collapse`, to folios of this order; taken modulo what makes sense.
+    Collapse(Stretch, u8),
+    /// `clear_young`.
+    Age(Stretch),
     /// `discard`.
     Discard(Stretch),
     /// `lock`.
@@ -172,7 +176,8 @@ impl Op {
             }
             Op::Unmap(stretch) | Op::Protect(stretch, _) | Op::Advise(stretch, _) => Some(stretch),
             Op::Discard(stretch) | Op::Lock(stretch) | Op::Unlock(stretch) => Some(stretch),
-            Op::Flags(stretch, ..) => Some(stretch),
+            Op::Flags(stretch, ..) | Op::Collapse(stretch, _) => Some(stretch),
+            Op::Age(stretch) => Some(stretch),
             Op::Populate(stretch) | Op::Fork(stretch) | Op::Pin(stretch, _) => Some(stretch),
             _ => None,
         }
@@ -302,6 +307,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (stretch(), prot()).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => (stretch(), one_of(advice)).prop_map(|(stretch, advice)| Op::Advise(stretch, advice)),
         3 => advised(stretch()),
+        2 => stretch().prop_map(Op::Age),
+        3 => (stretch(), 0..10u8).prop_map(|(stretch, order)| Op::Collapse(stretch, order)),
         3 => stretch().prop_map(Op::Discard),
         2 => stretch().prop_map(Op::Lock),
         1 => stretch().prop_map(Op::Unlock),
@@ -368,6 +375,8 @@ fn fork_op(order: u8) -> impl Strategy<Value = Op> {
         8 => (anywhere(), right).prop_map(|(stretch, prot)| Op::Protect(stretch, prot)),
         3 => anywhere().prop_map(Op::Discard),
         2 => advised(anywhere()),
+        3 => anywhere().prop_map(Op::Age),
+        4 => (anywhere(), 0..order + 2).prop_map(|(stretch, order)| Op::Collapse(stretch, order)),
         1 => anywhere().prop_map(Op::Lock),
         4 => anywhere().prop_map(Op::Populate),
         4 => remap(anywhere()),

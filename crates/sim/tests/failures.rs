@@ -223,6 +223,33 @@ fn middle<A: Arch>() -> PageSpan {
 }
 
 #[rustfmt::skip]
+fn more_scenes<A: Arch>() -> Vec<Scene<A>> {
+    use Keeps::Everything;
+    let levels = A::LEVELS.len() as u64;
+    vec![
+        Scene { name: "set flags in the midst of two large leaves", prepare: two_blocks,
+            keeps: Everything, least: 2,
+            call: |mm, s| mm.set_flags(s, middle::<A>(), AreaFlags::RANDOM, AreaFlags::DONTDUMP) },
+        Scene { name: "pin for reading", prepare: |mm, s| {
+                mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())
+            }, keeps: Everything, least: levels,
+            call: |mm, s| mm.pin_read(s, at::<A>(3)).map(|pinned| mm.unpin(pinned)) },
+        Scene { name: "collapse", prepare: |mm, s| {
+                map_all(mm, s)?;
+                mm.advise(s, span::<A>(0, A::block_order().pages()), Advice::None)?;
+                mm.populate(s, span::<A>(3, 40))
+                    .and_then(|_| mm.protect(s, span::<A>(0, A::block_order().pages()), Prot::READ))
+            }, keeps: Everything, least: 1,
+            call: |mm, s| {
+                let block = span::<A>(0, A::block_order().pages());
+                let done = mm.collapse(s, block, A::block_order())?;
+                assert_eq!(done.made, 1);
+                Ok(())
+            } },
+    ]
+}
+
+#[rustfmt::skip]
 fn scenes<A: Arch>() -> Vec<Scene<A>> {
     use Keeps::{Areas, AreasAndPages, Everything, Pages};
     let levels = A::LEVELS.len() as u64;
@@ -251,9 +278,6 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
         Scene { name: "advise in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
             call: |mm, s| mm.advise(s, middle::<A>(), Advice::NoHuge) },
-        Scene { name: "set flags in the midst of two large leaves", prepare: two_blocks,
-            keeps: Everything, least: 2,
-            call: |mm, s| mm.set_flags(s, middle::<A>(), AreaFlags::RANDOM, AreaFlags::DONTDUMP) },
         Scene { name: "unlock in a large leaf", prepare: |mm, s| {
                 two_blocks(mm, s)?;
                 mm.lock(s, span::<A>(0, 2 * A::block_order().pages()))
@@ -355,7 +379,7 @@ fn i10_a_fork_that_fails_takes_nothing_but_the_right_to_write_at_once() {
 }
 
 fn every_scene<A: Arch>(config: Config) {
-    for scene in scenes::<A>() {
+    for scene in scenes::<A>().into_iter().chain(more_scenes::<A>()) {
         each_failure(config, &scene, false);
     }
 }

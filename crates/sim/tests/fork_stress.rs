@@ -163,7 +163,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
     fn disturb(&mut self) {
         let (mm, space) = (self.mm, &self.shared.space);
         let (numbers, loose) = (self.part(self.shared.numbers()), self.part(self.shared.loose()));
-        let dice = self.dice(if self.number == 3 { 9 } else { 8 });
+        let dice = self.dice(if self.number == 3 { 10 } else { 9 });
         if dice < 3 {
             for page in (loose.start.get()..loose.end.get()).take(4) {
                 // It may be gone or denied by now.
@@ -181,6 +181,11 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             7 => {
                 let taken = mm.protect(space, numbers, Prot::READ);
                 taken.and_then(|()| mm.protect(space, numbers, Prot::RW))
+            }
+            8 => {
+                let all = if self.dice(2) == 0 { self.shared.numbers() } else { loose };
+                let order = Order::new([2, contiguous::<A>(), 5][self.dice(3) as usize]);
+                mm.collapse(space, all, order).map(drop)
             }
             _ => mm.fork(space, Asid(99)).map(|child| mm.destroy(child)),
         };

@@ -161,7 +161,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let all = PageSpan::new(shared.region(0).start, shared.region(REGIONS - 1).end);
         let span = self.part(all);
         let common = self.part(shared.region(REGIONS - 1));
-        let dice = self.dice(12);
+        let dice = self.dice(14);
+        let order = Order::new(1 + self.dice(5) as u8);
         let _operation = self.cpu.operation("change");
         let result = match dice {
             0..=2 => mm.populate(space, span).map(drop),
@@ -174,6 +175,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             7 => mm.protect(space, common, Prot::READ),
             8 => mm.protect(space, common, Prot::RW),
             9 => self.grow(shared),
+            10..=11 => mm.collapse(space, span, order).map(drop),
             _ => self.rule(shared),
         };
         match result {

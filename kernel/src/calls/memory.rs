@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
 use quire::engine::Move;
+use quire::table::Sight;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::units::{Order, PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
@@ -343,7 +344,7 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
         let piece = PageSpan::new(at, at.add(256).min(span.end));
         let mut present = [0_u8; 256];
         mm().runs(memory.space(), piece, &mut |seen| {
-            if seen.is_present() {
+            if matches!(seen.what, Sight::Leaf { .. }) {
                 let from = seen.pages.start.offset_from(at) as usize;
                 present[from..from + seen.pages.count() as usize].fill(1);
             }

@@ -25,7 +25,7 @@
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
 //! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
-//! | `DEVICES` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
+//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `KERNEL_HALF` | the first virtual address of the kernel's half |
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
@@ -38,6 +38,8 @@
 //! | `Context::again(&Call)` | it will make that call anew: the program counter is back at the instruction, number and arguments are in their registers |
 //! | `Context::{pc, sp, set_sp, thread_pointer, set_thread_pointer}` | registers |
 //! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
+//! | `Context::deliver`, `handled` | start a signal's handler, go on after it |
+//! | `TRAMPOLINE` | code that calls `rt_sigreturn`, where programs name none |
 //! | `cpu() -> CpuId` | who runs this; stays so, since kernel code does not migrate |
 //! | `start_cpus(main: fn(CpuId) -> !)` | starts the others; each calls `main` on a stack of its own, set up as the boot CPU is; returns when all have begun |
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
@@ -46,6 +48,8 @@
 //! | `enter(root, asid)`, `leave()` | makes a space the current one of this CPU; makes none current. Both say whether translations of the space left before may remain on this CPU |
 //! | `flush(&Flush)` | all of [`Hardware::flush`](quire::hw::Hardware::flush), other CPUs included |
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |
+//! | `publish_code(address, bytes)` | makes code that was written at a program's address visible to instruction fetches |
+//! | `features() -> (u64, u64)` | `AT_HWCAP` and `AT_HWCAP2` |
 //! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |
 //! | `profile()` | [`Profile`](quire::hw::Profile) |
 //! | `interrupt(CpuId)` | makes that CPU leave user mode, or wake from `idle` |

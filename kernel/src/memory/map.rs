@@ -31,7 +31,7 @@ pub(super) fn switch(boot: &Boot, early: &mut Early) {
     let mut map = Map { root, early };
     map.ram(boot);
     map.image();
-    for (start, bytes) in isa::DEVICES {
+    for (start, bytes) in isa::devices() {
         map.put(isa::DIRECT + start, start, bytes, Attrs::READ | Attrs::WRITE | Attrs::DEVICE);
     }
     isa::kernel_root(Pfn::new(root >> PAGE_SHIFT));

@@ -27,7 +27,7 @@ use spin::Once;
 
 pub(crate) use board::Board;
 pub(crate) use heap::admit;
-pub(crate) use space::{Memory, current, fault, switch};
+pub(crate) use space::{Break, Memory, current, errno, fault, switch, trampoline};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};
 

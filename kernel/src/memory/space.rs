@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::arch::Arch;
 use quire::engine::{Error, Resolved};
@@ -17,10 +18,18 @@ use crate::isa::{self, Format, MAX_CPUS};
 
 /// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
 const WINDOW: PageSpan =
-    PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new((isa::USER_END - STACK_ROOM) >> 12) };
+    PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new(TRAMPOLINE >> 12) };
 
 /// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.
 const STACK_ROOM: u64 = 16 << 30;
+
+/// The page where each program finds [`isa::TRAMPOLINE`].
+const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
+
+/// Where programs find code that calls `rt_sigreturn`.
+pub(crate) fn trampoline() -> u64 {
+    TRAMPOLINE
+}
 
 /// The program's heap (`brk`): bytes, half-open.
 #[derive(Clone, Copy, Default)]
@@ -34,6 +43,8 @@ pub(crate) struct Memory {
     space: ManuallyDrop<Space<Format>>,
     /// The program's heap.
     pub(crate) heap: SpinMutex<Break>,
+    /// What is mapped from now on is locked (`MCL_FUTURE`).
+    locks_future: AtomicBool,
 }
 
 impl Memory {
@@ -65,13 +76,27 @@ impl Memory {
     ) -> Result<Arc<Self>, Errno> {
         match space {
             Ok(space) => {
-                Ok(Arc::new(Self { space: ManuallyDrop::new(space), heap: SpinMutex::new(heap) }))
+                Ok(Arc::new(Self {
+                    space: ManuallyDrop::new(space),
+                    heap: SpinMutex::new(heap),
+                    locks_future: AtomicBool::new(false),
+                }))
             }
             Err(error) => {
                 tags::free(asid);
                 Err(error)
             }
         }
+    }
+
+    /// Whether what is mapped from now on is locked.
+    pub(crate) fn locks_future(&self) -> bool {
+        self.locks_future.load(Ordering::Relaxed)
+    }
+
+    /// Says whether what is mapped from now on is locked.
+    pub(crate) fn set_locks_future(&self, locks: bool) {
+        self.locks_future.store(locks, Ordering::Relaxed);
     }
 
     /// The library's space.

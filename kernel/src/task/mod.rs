@@ -32,5 +32,7 @@ pub(crate) mod send;
 mod thread;
 pub(crate) mod tree;
 
-pub(crate) use process::{Family, Ids, Process, ProcessSignals, find, find_task, processes, start};
-pub(crate) use thread::{Answer, Resume, Stop, Task, TaskSignals, Thread};
+pub(crate) use process::{
+    IDS_MAX, Ids, Process, Program, enlist, find, find_task, new_id, processes, start,
+};
+pub(crate) use thread::{Answer, Resume, Stop, Task, Thread};

@@ -28,6 +28,8 @@ pub(crate) struct Process {
     /// Whether any signal may be pending, for the process or one of its threads. A hint: set
     /// before one is added, cleared when none is found.
     pub(crate) has_signals: AtomicBool,
+    /// A signal stopped it, and none has continued it. Changes with `signals` locked.
+    pub(crate) is_stopped: AtomicBool,
     pub(crate) family: SpinMutex<Family>,
     pub(crate) threads: SpinMutex<Vec<Arc<Task>>>,
     pub(crate) ids: SpinMutex<Ids>,
@@ -53,8 +55,6 @@ pub(crate) struct Process {
 pub(crate) struct ProcessSignals {
     pub(crate) pending: Pending,
     pub(crate) actions: Actions,
-    /// A signal stopped it, and none has continued it.
-    pub(crate) is_stopped: bool,
 }
 
 /// Who it comes from, and who from it.
@@ -137,9 +137,9 @@ impl Process {
             signals: SpinMutex::new(ProcessSignals {
                 pending: Pending::new(SIGNALS_MAX),
                 actions,
-                is_stopped: false,
             }),
             has_signals: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             family: SpinMutex::new(Family::default()),
             threads: SpinMutex::new(Vec::new()),
             ids: SpinMutex::new(ids),

@@ -55,7 +55,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     let mut signals = process.signals.lock();
     if signal == Signal::CONT || signal == Signal::KILL {
         signals.pending.forget(STOPS);
-        let was_stopped = core::mem::replace(&mut signals.is_stopped, false);
+        let was_stopped = process.is_stopped.swap(false, Ordering::SeqCst);
         drop(signals);
         process.threads.lock().iter().for_each(|task| {
             task.signals.lock().pending.forget(STOPS);
@@ -105,6 +105,25 @@ pub(crate) fn to_group(group: u32, info: Option<Info>) -> Result<()> {
     let mut next = processes(1);
     while let Some(process) = next {
         if process.ids.lock().group == group && !process.is_zombie() {
+            found = true;
+            if let Some(info) = info {
+                to_process(&process, info)?;
+            }
+        }
+        next = processes(process.pid + 1);
+    }
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// Sends to every process but the first and `own`; whether there is one.
+///
+/// # Errors
+/// `ESRCH` when there is none.
+pub(crate) fn to_all(own: &Arc<Process>, info: Option<Info>) -> Result<()> {
+    let mut found = false;
+    let mut next = processes(2);
+    while let Some(process) = next {
+        if process.pid != own.pid && !process.is_zombie() {
             found = true;
             if let Some(info) = info {
                 to_process(&process, info)?;

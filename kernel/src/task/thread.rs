@@ -180,7 +180,25 @@ impl Thread {
     }
 
     /// Begins to make a call, for the first time or again.
+    #[inline]
     pub(crate) fn begin(&self) {
         self.task.drop_token();
+    }
+
+    /// This CPU runs it from now on.
+    pub(crate) fn enter(&self) {
+        self.task.set_cpu(Some(isa::cpu()));
+    }
+
+    /// No CPU runs it from now on; it ran for `ns` nanoseconds.
+    pub(crate) fn leave(&self, ns: u64) {
+        self.task.set_cpu(None);
+        self.task.process.ran.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Whether a signal has stopped its process.
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.task.process.is_stopped.load(Ordering::Relaxed)
     }
 }

@@ -11,6 +11,9 @@ use crate::steps::{Missing, build_dir};
 pub const BARE_TARGETS: [&str; 3] =
     ["x86_64-unknown-none", "aarch64-unknown-none", "riscv64gc-unknown-none-elf"];
 
+/// The targets of Quire's kernel; it saves no vector registers for itself.
+pub const KERNEL_TARGETS: [&str; 2] = ["x86_64-unknown-none", "aarch64-unknown-none-softfloat"];
+
 /// The oldest compiler that Quire builds with.
 const OLDEST: (u32, u32) = (1, 95);
 
@@ -49,13 +52,19 @@ impl Compiler {
     }
 }
 
-/// A compiler for all of [`BARE_TARGETS`]: the one in use if it has them, else one made from
+/// All of the above, each once.
+fn targets() -> impl Iterator<Item = &'static str> {
+    let more = KERNEL_TARGETS.into_iter().filter(|target| !BARE_TARGETS.contains(target));
+    BARE_TARGETS.into_iter().chain(more)
+}
+
+/// A compiler for all of [`BARE_TARGETS`] and [`KERNEL_TARGETS`]: the one in use if it has them, else one made from
 /// Debian's packages, else the one in use after rustup added the targets.
 ///
 /// # Errors
 /// Why there is none.
 pub fn bare(root: &Path) -> Result<Compiler, Missing> {
-    if BARE_TARGETS.iter().all(|target| rustup::has(target)) {
+    if targets().all(rustup::has) {
         return Ok(Compiler::Usual);
     }
     let seeded = match debian() {
@@ -66,13 +75,13 @@ pub fn bare(root: &Path) -> Result<Compiler, Missing> {
     if let Ok(Some(compiler)) = seeded {
         return Ok(compiler);
     }
-    if BARE_TARGETS.iter().all(|target| rustup::target(target)) {
+    if targets().all(rustup::target) {
         return Ok(Compiler::Usual);
     }
     Err(match seeded {
         Err(sentence) => Missing { sentence, attempted: true },
         Ok(_) => {
-            let targets = BARE_TARGETS.join(" ");
+            let targets = targets().collect::<Vec<_>>().join(" ");
             let sentence = format!("no bare targets here: `rustup target add {targets}`.");
             Missing { sentence, attempted: false }
         }
@@ -113,7 +122,7 @@ fn seed(root: &Path) -> Result<Compiler, String> {
     let output = Command::new("bash")
         .arg(root.join("scripts/bare-sysroot.sh"))
         .arg(&dir)
-        .args(BARE_TARGETS)
+        .args(targets())
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .output()

@@ -1,5 +1,5 @@
-//! Emulators of the other ISAs' CPUs, for the code of `quire-hw` that is written in their
-//! instructions.
+//! Emulators: of the other ISAs' CPUs, for the code of `quire-hw` that is written in their
+//! instructions, and of whole machines, for kernels.
 
 use super::apt::{Apt, output};
 use crate::steps::Missing;
@@ -22,33 +22,59 @@ pub fn emulators() -> Result<Emulators, Missing> {
     if let Some(found) = find() {
         return Ok(found);
     }
-    let needed = format!("qemu-aarch64 and qemu-riscv64, {}.{} or later,", OLDEST.0, OLDEST.1);
+    install("qemu-user", "qemu-aarch64 and qemu-riscv64")?;
+    find().ok_or_else(|| {
+        let sentence = "qemu-aarch64 and qemu-riscv64 are not in the package qemu-user.".to_owned();
+        Missing { sentence, attempted: true }
+    })
+}
+
+/// Sees to it that `program`, an emulator of whole machines, is here; Debian has it in `package`.
+///
+/// # Errors
+/// Why it is not.
+pub fn system_emulator(program: &str, package: &str) -> Result<(), Missing> {
+    let is_here = || version(program).is_some_and(|found| found >= OLDEST);
+    if is_here() {
+        return Ok(());
+    }
+    install(package, program)?;
+    if is_here() {
+        return Ok(());
+    }
+    Err(Missing {
+        sentence: format!("{program} is not in the package {package}."),
+        attempted: true,
+    })
+}
+
+/// Installs a package of QEMU that is new enough; `what` is in it, for people.
+fn install(package: &str, what: &str) -> Result<(), Missing> {
+    let needed = format!("{what}, {}.{} or later,", OLDEST.0, OLDEST.1);
     let missing = |sentence, attempted| Missing { sentence, attempted };
     let Some(apt) = Apt::find() else {
-        return Err(missing(format!("{needed} are missing: install qemu-user."), false));
+        return Err(missing(format!("{needed} is missing: install {package}."), false));
     };
     if !apt.update() {
-        return Err(missing(format!("{needed} are missing, and there is no network."), false));
+        return Err(missing(format!("{needed} is missing, and there is no network."), false));
     }
-    let usual = apt.candidate("qemu-user").is_some_and(|found| parse(&found) >= OLDEST);
+    let usual = apt.candidate(package).is_some_and(|found| parse(&found) >= OLDEST);
     let suite = if usual { None } else { apt.add_backports() };
     if !usual && suite.is_none() {
-        return Err(missing(format!("{needed} are in no package of this system."), false));
+        return Err(missing(format!("{needed} is in no package of this system."), false));
     }
-    match apt.install(&["qemu-user"], suite.as_deref()).map(|()| find()) {
-        Ok(Some(found)) => Ok(found),
-        Ok(None) => Err(missing(format!("{needed} are not in the package qemu-user."), true)),
-        Err(error) => Err(missing(format!("qemu-user could not be installed: {error}"), true)),
-    }
+    apt.install(&[package], suite.as_deref())
+        .map_err(|error| missing(format!("{package} could not be installed: {error}"), true))
 }
 
 fn find() -> Option<Emulators> {
-    let version = |program| {
-        let said = output(program, &["--version"])?;
-        Some(parse(said.lines().next()?.split("version ").nth(1)?))
-    };
     let both = version("qemu-aarch64")?.min(version("qemu-riscv64")?);
     (both >= OLDEST).then_some(Emulators { version: both })
+}
+
+fn version(program: &str) -> Option<(u32, u32)> {
+    let said = output(program, &["--version"])?;
+    Some(parse(said.lines().next()?.split("version ").nth(1)?))
 }
 
 /// The first two numbers of a version, behind Debian's epoch if there is one.

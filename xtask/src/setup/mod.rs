@@ -5,11 +5,15 @@
 
 mod apt;
 mod bare;
+mod compiler;
+mod download;
 mod emulator;
 mod rustup;
 mod show;
 
-pub use bare::{BARE_TARGETS, Compiler, bare};
-pub use emulator::{Emulators, emulators};
+pub use bare::{BARE_TARGETS, Compiler, KERNEL_TARGETS, bare};
+pub use compiler::c_compiler;
+pub use download::{busybox, linux};
+pub use emulator::{Emulators, emulators, system_emulator};
 pub use rustup::component;
 pub use show::run;

@@ -228,8 +228,8 @@ fn file_header(file: &dyn Read, machine: Machine) -> Result<FileHeader<LittleEnd
     if ident.1 != Class::ELF64 {
         return Err(ExecError::WrongClass { found: abi::ELFCLASS32 });
     }
-    let header = FileHeader::parse_tail(ident, &bytes[abi::EI_NIDENT..])
-        .map_err(|_| ExecError::NotElf)?;
+    let header =
+        FileHeader::parse_tail(ident, &bytes[abi::EI_NIDENT..]).map_err(|_| ExecError::NotElf)?;
     if header.e_machine != machine.number() {
         return Err(ExecError::WrongMachine { found: header.e_machine });
     }
@@ -314,11 +314,7 @@ fn segment(
         file_offset: offset,
         file_bytes: entry.p_filesz,
         zero_end,
-        rights: Rights {
-            read: may(abi::PF_R),
-            write: may(abi::PF_W),
-            execute: may(abi::PF_X),
-        },
+        rights: Rights { read: may(abi::PF_R), write: may(abi::PF_W), execute: may(abi::PF_X) },
     })
 }
 

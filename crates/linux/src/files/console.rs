@@ -17,7 +17,7 @@ use spin::mutex::SpinMutex;
 use super::call::{Caller, Halt, Outcome, Sink, Source, moved};
 use super::poll::PollEvents;
 use super::termios::Termios;
-use crate::{Errno, Result, Wake, Waiters};
+use crate::{Errno, Result, Waiters, Wake};
 
 /// Where output goes. It must not call back into the console.
 pub trait Screen: Send + Sync {

@@ -140,7 +140,8 @@ impl Data {
             return None;
         }
         let base = self.base.len().next_multiple_of(PIECE) as u64 / PIECE as u64;
-        let mut index = (offset / PIECE as u64).max(if offset < base * PIECE as u64 { base } else { 0 });
+        let mut index =
+            (offset / PIECE as u64).max(if offset < base * PIECE as u64 { base } else { 0 });
         while self.pieces.contains_key(&index) {
             index += 1;
         }

@@ -15,6 +15,7 @@ use super::device::Device;
 use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
 use super::pipe::Pipe;
+use crate::{Errno, Result};
 
 /// The kinds of nodes that programs know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +192,29 @@ impl Node {
     /// Whether it is generated, so that nothing about it can be changed.
     pub fn is_generated(&self) -> bool {
         matches!(self.body, Body::Tree(_) | Body::Generated(_) | Body::Jump(_))
+    }
+
+    /// Copies bytes of a regular file in memory from `offset` on into `into`, and says how many
+    /// there were: for programs that are run, and for mappings.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`] if it is no such file.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match &self.body {
+            Body::File(file) => Ok(file.lock().read_at(offset, into)),
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    /// The length in bytes of a regular file in memory.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`] if it is no such file.
+    pub fn length(&self) -> Result<u64> {
+        match &self.body {
+            Body::File(file) => Ok(file.lock().len()),
+            _ => Err(Errno::EACCES),
+        }
     }
 
     /// The entries, if it is a directory in memory.

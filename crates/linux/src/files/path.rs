@@ -115,7 +115,8 @@ impl Tree {
             return Err(Errno::ENAMETOOLONG);
         }
         let at = if path[0] == b'/' { self.root() } else { start };
-        let mut walk = Walk { at: at.clone(), path: Cow::Borrowed(path), from: 0, links: 0, follow };
+        let mut walk =
+            Walk { at: at.clone(), path: Cow::Borrowed(path), from: 0, links: 0, follow };
         loop {
             if let Some(spot) = walk.step(who, self.root())? {
                 return Ok(spot);

@@ -21,7 +21,7 @@ use spin::mutex::SpinMutex;
 
 use super::call::{Caller, Halt, Outcome, Sink, Source, moved, zeroes};
 use super::poll::PollEvents;
-use crate::{Errno, Result, Wake, Waiters};
+use crate::{Errno, Result, Waiters, Wake};
 
 const PIECE: usize = 4096;
 const PIECES: usize = 16;
@@ -87,6 +87,34 @@ struct State {
     openers: Vec<Opener>,
 }
 
+impl State {
+    /// Who waited in `open` and was met is a reader, though it has no end yet.
+    fn readers(&self) -> usize {
+        self.readers + self.openers.iter().filter(|one| one.met && !one.writes).count()
+    }
+
+    /// As [`readers`](Self::readers).
+    fn writers(&self) -> usize {
+        self.writers + self.openers.iter().filter(|one| one.met && one.writes).count()
+    }
+
+    /// One more end, which those who wait for it meet.
+    fn join(&mut self, reads: bool, writes: bool) {
+        self.readers += usize::from(reads);
+        self.writers += usize::from(writes);
+        for opener in &mut self.openers {
+            opener.met |= if opener.writes { reads } else { writes };
+        }
+    }
+
+    /// Bytes that nobody can read any more go away.
+    fn drain_unused(&mut self) {
+        if self.readers() + self.writers() == 0 {
+            self.ring = Ring::default();
+        }
+    }
+}
+
 /// A pipe.
 #[derive(Default)]
 pub struct Pipe {
@@ -123,7 +151,7 @@ impl Pipe {
         }
         let mut state = self.state.lock();
         if state.ring.length == 0 {
-            return if state.writers == 0 { Ok(0) } else { self.wait(who, nonblocking) };
+            return if state.writers() == 0 { Ok(0) } else { self.wait(who, nonblocking) };
         }
         let mut done = 0;
         let mut error = None;
@@ -157,7 +185,7 @@ impl Pipe {
         source: &mut dyn Source,
     ) -> Outcome<usize> {
         let mut state = self.state.lock();
-        if state.readers == 0 {
+        if state.readers() == 0 {
             return Err(Errno::EPIPE.into());
         }
         let wanted = source.left();
@@ -207,25 +235,19 @@ impl Pipe {
         let mut events = PollEvents::empty();
         if reads {
             events.set(PollEvents::IN | PollEvents::RDNORM, state.ring.length > 0);
-            events.set(PollEvents::HUP, state.writers == 0);
+            events.set(PollEvents::HUP, state.writers() == 0);
         }
         if writes {
             let room = state.ring.room() >= ATOMIC;
             events.set(PollEvents::OUT | PollEvents::WRNORM, room);
-            events.set(PollEvents::ERR, state.readers == 0);
+            events.set(PollEvents::ERR, state.readers() == 0);
         }
         events
     }
 
     /// A new end, without waiting for the other side.
     pub fn end(self: &Arc<Self>, reads: bool, writes: bool) -> End {
-        let mut state = self.state.lock();
-        state.readers += usize::from(reads);
-        state.writers += usize::from(writes);
-        for opener in &mut state.openers {
-            opener.met |= if opener.writes { reads } else { writes };
-        }
-        drop(state);
+        self.state.lock().join(reads, writes);
         self.waiters.wake();
         End { pipe: self.clone(), reads, writes }
     }
@@ -252,8 +274,10 @@ impl Pipe {
         let other = |one: &Opener| one.tid != tid && one.writes != writes;
         if (reads && writes) || met || there || state.openers.iter().any(other) {
             state.openers.retain(|one| one.tid != tid);
+            state.join(reads, writes);
             drop(state);
-            return Ok(self.end(reads, writes));
+            self.waiters.wake();
+            return Ok(End { pipe: self.clone(), reads, writes });
         }
         if nonblocking && writes {
             return Err(Errno::ENXIO.into());
@@ -271,7 +295,11 @@ impl Pipe {
 
     /// Thread `tid` does not wait in [`open`](Self::open) any more: a signal came, or it ended.
     pub fn forget(&self, tid: u32) {
-        self.state.lock().openers.retain(|one| one.tid != tid);
+        let mut state = self.state.lock();
+        state.openers.retain(|one| one.tid != tid);
+        state.drain_unused();
+        drop(state);
+        self.waiters.wake();
     }
 }
 
@@ -300,9 +328,7 @@ impl Drop for End {
         let mut state = self.pipe.state.lock();
         state.readers -= usize::from(self.reads);
         state.writers -= usize::from(self.writes);
-        if state.readers + state.writers == 0 {
-            state.ring = Ring::default();
-        }
+        state.drain_unused();
         drop(state);
         self.pipe.waiters.wake();
     }

@@ -223,9 +223,10 @@ impl Slots {
         }
         let from = least.max(self.lowest);
         let mut slots = self.slots.iter().skip(from);
-        let number = from + slots.position(Option::is_none).unwrap_or_else(|| {
-            self.slots.len().saturating_sub(from)
-        });
+        let number = from
+            + slots
+                .position(Option::is_none)
+                .unwrap_or_else(|| self.slots.len().saturating_sub(from));
         if number >= self.limit { Err(Errno::EMFILE) } else { Ok(number) }
     }
 

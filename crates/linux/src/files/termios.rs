@@ -64,7 +64,7 @@ impl Termios {
         }
     }
 
-    /// `struct termios2`, of which `struct termios` is the first [`BYTES`] bytes.
+    /// `struct termios2`, of which `struct termios` is the first 36 bytes.
     pub fn encode(&self) -> [u8; BYTES2] {
         let mut bytes = [0; BYTES2];
         let words = [self.input, self.output, self.control, self.local];
@@ -81,7 +81,7 @@ impl Termios {
     /// What `struct termios` or `struct termios2` says.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] when there are fewer than [`BYTES`] bytes.
+    /// [`Errno::EINVAL`] when there are fewer than 36 bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bytes = bytes.get(..BYTES).ok_or(Errno::EINVAL)?;
         let word = |at: usize| {

@@ -27,3 +27,6 @@ pub use alt_stack::{ALT_STACK_BYTES, AltStack};
 pub use info::{Detail, INFO_BYTES, Info, code};
 pub use pending::{Pending, next};
 pub use set::{Default, Set, Signal};
+
+#[cfg(test)]
+mod tests;

@@ -259,7 +259,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Takes all pages of `span` out of the tables, and tables within `hole` that became empty.
-    fn take(
+    pub(super) fn take(
         &self,
         space: &Space<A>,
         section: &mut Section<'_, A, H>,

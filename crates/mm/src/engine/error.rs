@@ -35,6 +35,8 @@ pub enum Error {
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Try again.
+    pub const EAGAIN: Errno = Errno(11);
     /// Out of memory, or address space, or no mapping in a range that must have one.
     pub const ENOMEM: Errno = Errno(12);
     /// Permission denied.

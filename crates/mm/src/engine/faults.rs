@@ -272,6 +272,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         access: Access,
     ) -> Option<Resolved> {
         if !leaf.touch(view, page, access) {
+            self.wait(view, page);
             return None;
         }
         self.forget(view, page);

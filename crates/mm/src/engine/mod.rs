@@ -7,9 +7,11 @@
 //! **Never** holds policy or data of its own. **Next room**: `check`.
 
 mod change;
+mod collapse;
 mod error;
 mod faults;
 mod fork;
+mod frames;
 mod memory;
 mod mm;
 mod remap;
@@ -19,8 +21,10 @@ mod unshare;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use collapse::{Collapsed, Hindrance};
 pub use error::{Errno, Error};
 pub use faults::{Populated, Resolved};
+pub use frames::{FrameInfo, FrameUse};
 pub use mm::{Mm, Parts};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};

@@ -8,7 +8,8 @@ use super::mm::Mm;
 use crate::folio::Folios;
 use crate::limits::ORDERS;
 use crate::space::{Area, Space};
-use crate::table::What;
+use crate::stats::Event;
+use crate::table::{Gather, Seen, What};
 
 /// How much of an area is mapped by folios of one size, in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,6 +88,27 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             next = area.span.end;
         }
         (next < span.end).then_some(next)
+    }
+
+    /// Tells what is mapped in `span`, ascending, in pieces as long as a table lets them be: the
+    /// frames, the rights, and what was noted, page by page exactly. Absent pages are not told.
+    /// Nothing is held while `tell` runs, so it may do what it likes; each piece is what a table
+    /// said at some moment.
+    pub fn runs(&self, space: &Space<A>, span: PageSpan, tell: &mut dyn FnMut(&Seen)) {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        self.view(space).tables().pieces(span.intersect(all)).for_each(|seen| tell(&seen));
+    }
+
+    /// Forgets that the pages of `span` were touched (`/proc/PID/clear_refs`), on all CPUs: the
+    /// next access to each shows again. A large leaf or a contiguous block that reaches across an
+    /// end of the span is not forgotten. How many entries were written.
+    pub fn clear_young(&self, space: &Space<A>, span: PageSpan) -> u64 {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut gather = Gather::new();
+        let entries = self.view(space).tables().age(span.intersect(all), &mut gather);
+        self.settle(space, gather);
+        self.count(Event::EntriesChanged, entries);
+        entries
     }
 
     /// Pages of `space` that are resident.

@@ -16,13 +16,24 @@ use crate::table::{Gather, What};
 
 /// A page that stays where it is and what it is until [`Mm::unpin`].
 ///
-/// The page is its space's own: a fork copies it for the child, so that whoever was told the frame
-/// and the program go on seeing the same memory.
+/// A page of [`Mm::pin`] is its space's own: a fork copies it for the child, so that whoever was
+/// told the frame and the program go on seeing the same memory. A page of [`Mm::pin_read`] is only
+/// kept from being freed: it is what the program saw at that moment, and no longer if that writes.
 #[derive(Debug)]
 #[must_use = "the page stays pinned: unpin it"]
 pub struct Pinned {
     frame: Pfn,
     folio: Folio,
+    hold: Hold,
+}
+
+/// What a pin asks of its page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    /// That it is its space's own, and stays so.
+    Own,
+    /// That it is not freed.
+    Look,
 }
 
 impl Pinned {
@@ -40,7 +51,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         unshare: &Unshare,
     ) -> Result<Option<Resolved>, Error> {
         match unshare.claim(view) {
-            Claim::Stale => self.wait(view, unshare.page),
+            Claim::Stale => {
+                self.wait(view, unshare.page);
+                Ok(None)
+            }
             Claim::Kept(pages) => {
                 self.forget(view, unshare.page);
                 self.count(Event::CowReuse, pages.count());
@@ -57,12 +71,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Lets a change that is under way at `page` end.
-    fn wait(&self, view: &View<'_, A, H>, page: Vpn) -> Result<Option<Resolved>, Error> {
+    pub(super) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
         self.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
             core::hint::spin_loop();
         }
-        Ok(None)
     }
 
     /// Copies the largest block around the page that is allowed and to be had.
@@ -112,7 +125,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             Err(run) => {
                 self.free(run);
-                self.wait(view, unshare.page)
+                self.wait(view, unshare.page);
+                Ok(None)
             }
         }
     }
@@ -147,9 +161,28 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame is no folio's, or more
     /// have it pinned than can be counted.
     pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
+        self.pin_as(space, page, access, Hold::Own)
+    }
+
+    /// Pins `page` to read it now, for another space, say: brings it in if it is not there, but
+    /// copies nothing that others have as well. To write, [`pin`](Self::pin).
+    ///
+    /// # Errors
+    /// As for [`pin`](Self::pin).
+    pub fn pin_read(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+        self.pin_as(space, page, Access::Read, Hold::Look)
+    }
+
+    fn pin_as(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        hold: Hold,
+    ) -> Result<Pinned, Error> {
         let view = self.view(space);
         for _ in 0..FAULT_TRIES {
-            match self.try_pin(&view, page, access) {
+            match self.try_pin(&view, page, access, hold) {
                 Some(Ok(pinned)) => return Ok(pinned),
                 Some(Err(Shared)) => {
                     let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
@@ -173,19 +206,24 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         view: &View<'_, A, H>,
         page: Vpn,
         access: Access,
+        hold: Hold,
     ) -> Option<Result<Pinned, Shared>> {
         let locked = view.tables().lock_lowest(page, Level::LAST);
         let index = locked.index(page);
         let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
             return None;
         };
-        if attrs.contains(Attrs::COW) {
+        if hold == Hold::Own && attrs.contains(Attrs::COW) {
             return Some(Err(Shared));
         }
         let folios = Folios::new(view.meta);
         let frame = frame.add(page.offset_from(locked.page(index)));
         let folio = folios.of(frame).filter(|_| attrs.prot().allows(access))?;
-        folios.pin(folio).then_some(Ok(Pinned { frame, folio }))
+        let held = match hold {
+            Hold::Own => folios.pin(folio),
+            Hold::Look => folios.hold(folio),
+        };
+        held.then_some(Ok(Pinned { frame, folio, hold }))
     }
 
     /// Whether the leaf at `page` maps what is no folio.
@@ -200,7 +238,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Lets a pinned page go.
     pub fn unpin(&self, pinned: Pinned) {
-        if let Some(run) = Folios::new(self.phys.meta()).unpin(pinned.folio) {
+        let folios = Folios::new(self.phys.meta());
+        let last = match pinned.hold {
+            Hold::Own => folios.unpin(pinned.folio),
+            Hold::Look => folios.put(pinned.folio),
+        };
+        if let Some(run) = last {
             self.free(run);
         }
     }

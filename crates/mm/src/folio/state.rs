@@ -234,13 +234,24 @@ impl<'m> Folios<'m> {
     /// Takes a pin; `false` when there are as many as can be counted. The caller holds the lock of
     /// a table that maps a page of it exclusively.
     pub(crate) fn pin(&self, folio: Folio) -> bool {
+        self.add_if(folio, ONE_PIN, |now| now.pins < u16::MAX)
+    }
+
+    /// Takes a reference for as long as somebody outside likes; `false` when there are so many that
+    /// those who look for a moment might not find room. The caller holds the lock of a table that
+    /// maps a page of it.
+    pub(crate) fn hold(&self, folio: Folio) -> bool {
+        self.add_if(folio, 1, |now| now.refs < u16::MAX / 2)
+    }
+
+    fn add_if(&self, folio: Folio, more: u64, has_room: impl Fn(Counts) -> bool) -> bool {
         let counts = &self.meta.at(folio.head).counts;
         let mut word = counts.load(Ordering::Relaxed);
         loop {
-            if Counts::from_word(word).pins == u16::MAX {
+            if !has_room(Counts::from_word(word)) {
                 return false;
             }
-            let more = word + ONE_PIN;
+            let more = word + more;
             match counts.compare_exchange_weak(word, more, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,

@@ -6,7 +6,7 @@ use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::run::NOTED;
 use super::walk::Step;
-use super::{Gather, Locked, Tables, What};
+use super::{Gather, Locked, Run, Tables, What};
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Grants `prot` on every leaf of `span`, and nothing else; but never to write where others may
@@ -32,6 +32,35 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         written += run.count as u64;
                     }
                     What::Leaf { .. } => {}
+                }
+                at = end;
+            }
+            Step::To(at)
+        });
+        written
+    }
+
+    /// Takes the young flag from every leaf of `span`, so that the next access to it shows. What
+    /// reaches across an end of the span, a large leaf or a contiguous block, keeps it. The flush
+    /// goes into `gather`. How many entries were written.
+    pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
+        let mut written = 0;
+        self.each(span, |locked, part| -> Step<()> {
+            let mut at = part.start;
+            while at < part.end {
+                let (run, end) = locked.run_in(at, part.end);
+                match run.what {
+                    What::Table(_) => return Step::To(at),
+                    What::Leaf { attrs, .. } if attrs.contains(Attrs::YOUNG) => {
+                        let (first, count) = locked.uncut(&run, PageSpan::new(at, end));
+                        if count > 0 {
+                            let run = locked.run(first, first + count);
+                            locked.regrant(&run, count, |attrs| attrs.difference(Attrs::YOUNG));
+                            gather.flush(locked.pages(&run), A::order(locked.level()));
+                            written += count as u64;
+                        }
+                    }
+                    What::Absent | What::Leaf { .. } | What::Marker(_) => {}
                 }
                 at = end;
             }
@@ -103,6 +132,24 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let pages = PageSpan::new(self.page(index), self.page(index + count));
         self.tables.broken(pages, A::order(self.level()));
         self.put(index, count, frame, attrs, each);
+    }
+
+    /// The entries of a run of leaves that lie in `pages` whole, and so do their blocks: the
+    /// first of them, and how many.
+    fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
+        let cut = |edge: usize| {
+            edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level())
+        };
+        let mut first = run.index + (self.page(run.index) < pages.start) as usize;
+        let end = run.index + run.count;
+        let mut end = end - (self.page(end) > pages.end) as usize;
+        if first < end && cut(first) {
+            first = first.next_multiple_of(self.width());
+        }
+        if first < end && cut(end) {
+            end = self.block_at(end);
+        }
+        (first, end.saturating_sub(first))
     }
 
     /// Notes an access in the leaf at entry `index`, and gives it the rights `grant`.

@@ -150,6 +150,11 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 self.change(at, "unlock", call, |model| model.lock(span, false))
             }
             Op::Discard(_) => self.discard(at, span),
+            Op::Age(_) => self.age(at, span),
+            Op::Collapse(_, order) => {
+                let order = Order::new(1 + order % A::block_order().get());
+                self.collapse(at, span, order)
+            }
             Op::Lock(_) => self.lock(at, span),
             Op::Populate(_) => self.populate(at, span),
             Op::Remap { len, going, .. } => {

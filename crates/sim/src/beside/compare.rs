@@ -29,7 +29,7 @@ pub(super) enum New {
 }
 
 /// What a page is mapped to, and what its leaf grants and remembers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) frame: Pfn,
     pub(super) attrs: Attrs,
@@ -155,6 +155,10 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     /// Compares all memory of a space: frames, contents, rights, and what the leaves remember.
     fn look(&mut self, at: usize) -> Result<(), String> {
         let real = self.resident(at)?;
+        let told = self.told(at);
+        let differs = real.iter().find(|(page, found)| told.get(page) != Some(found));
+        let same = differs.is_none() && told.len() == real.len();
+        ensure(same, "to be told what there is", (differs, told.len(), real.len()))?;
         let model = &self.lives[at].model;
         ensure(real.len() == model.resident.len(), "no other pages", (at, real.len()))?;
         for ((&page, found), (also, here)) in real.iter().zip(&model.resident) {

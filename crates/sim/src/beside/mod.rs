@@ -4,7 +4,9 @@
 //! Programs' accesses go through the CPU with its TLB, so that a flush that was forgotten shows as
 //! an access that should have trapped, besides being found by the machine's examiner.
 
+mod age;
 mod calls;
+mod collapse;
 mod access;
 mod share;
 mod judge;

@@ -1,9 +1,9 @@
-//! Local APICs in x2APIC mode, and the one line of the I/O APIC that is used: the console's.
+//! Local APICs, and the one line of the I/O APIC that is used: the console's.
 //!
-//! Source: SDM volume 3A, chapter *APIC*; §10.12 for the registers as MSRs.
+//! Source: SDM volume 3A, chapter *APIC*. The registers are used in memory and not as MSRs
+//! (x2APIC): QEMU counts instructions (`-icount`) only where a device is read as a device.
 
 use quire::units::CpuId;
-use raw_cpuid::CpuId as Features;
 use x86_64::instructions::interrupts;
 use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
@@ -20,38 +20,54 @@ const SPURIOUS: u8 = 0xff;
 /// The I/O APIC's registers.
 pub(super) const IO_APIC: u64 = 0xfec0_0000;
 
-const ID: u32 = 0x802;
-const END: u32 = 0x80b;
-const SPURIOUS_VECTOR: u32 = 0x80f;
-const COMMAND: u32 = 0x830;
-const TIMER_VECTOR: u32 = 0x832;
-const TIMER_START: u32 = 0x838;
-const TIMER_LEFT: u32 = 0x839;
-const TIMER_DIVIDE: u32 = 0x83e;
-const MASKED: u64 = 1 << 16;
+/// The local APIC's registers; each CPU sees its own.
+pub(super) const LOCAL_APIC: u64 = 0xfee0_0000;
 
-fn read(register: u32) -> u64 {
-    // SAFETY: a register of the local APIC, which `init` has put into x2APIC mode.
-    unsafe { Msr::new(register).read() }
+const ID: u64 = 0x20;
+const END: u64 = 0xb0;
+const SPURIOUS_VECTOR: u64 = 0xf0;
+const COMMAND: u64 = 0x300;
+const COMMAND_TARGET: u64 = 0x310;
+const TIMER_VECTOR: u64 = 0x320;
+const TIMER_START: u64 = 0x380;
+const TIMER_LEFT: u64 = 0x390;
+const TIMER_DIVIDE: u64 = 0x3e0;
+const MASKED: u32 = 1 << 16;
+/// A command has not been taken yet.
+const SENDING: u32 = 1 << 12;
+
+fn read(register: u64) -> u32 {
+    // SAFETY: a register of the local APIC, mapped as a device at the direct map.
+    unsafe { ((DIRECT + LOCAL_APIC + register) as *const u32).read_volatile() }
 }
 
-fn write(register: u32, value: u64) {
+fn write(register: u64, value: u32) {
     // SAFETY: as above; what is written here is what the manual gives these registers.
-    unsafe { Msr::new(register).write(value) }
+    unsafe { ((DIRECT + LOCAL_APIC + register) as *mut u32).write_volatile(value) }
+}
+
+/// Gives a command to the CPU whose APIC is `apic`.
+fn command(apic: u32, command: u32) {
+    // Two stores, and an interrupt between them might send a command of its own.
+    interrupts::without_interrupts(|| {
+        write(COMMAND_TARGET, apic << 24);
+        write(COMMAND, command);
+        while read(COMMAND) & SENDING != 0 {
+            core::hint::spin_loop();
+        }
+    });
 }
 
 /// Switches this CPU's APIC on; returns its number.
 pub(super) fn init() -> u32 {
-    let has_x2apic = Features::new().get_feature_info().is_some_and(|f| f.has_x2apic());
-    assert!(has_x2apic, "this CPU has no x2APIC; QEMU has it with -cpu max");
     let mut base = Msr::new(0x1b);
-    // SAFETY: IA32_APIC_BASE: enabled, x2APIC mode.
-    unsafe { base.write(base.read() | 3 << 10) };
-    write(SPURIOUS_VECTOR, 0x100 | u64::from(SPURIOUS));
+    // SAFETY: IA32_APIC_BASE: enabled, where it is after reset.
+    unsafe { base.write(LOCAL_APIC | base.read() & 0x100 | 1 << 11) };
+    write(SPURIOUS_VECTOR, 0x100 | u32::from(SPURIOUS));
     write(TIMER_DIVIDE, 0b1011);
-    write(TIMER_VECTOR, u64::from(TIMER));
+    write(TIMER_VECTOR, u32::from(TIMER));
     write(TIMER_START, 0);
-    read(ID) as u32
+    read(ID) >> 24
 }
 
 /// Sends the console's interrupt (line 4) to CPU 0, and silences the old controllers.
@@ -83,22 +99,18 @@ pub(super) fn serve(vector: u8) {
     }
 }
 
-/// Sends `vector` to the CPU whose APIC is `apic`.
+/// Sends `vector` to the CPU whose APIC is `apic`. What was stored before is seen there: a store
+/// to a device comes after it.
 pub(super) fn send(apic: u32, vector: u8) {
-    // What was stored before must be seen by the CPU that is interrupted: WRMSR to an x2APIC
-    // register does not wait for stores (SDM volume 3A, §10.12.3).
-    // SAFETY: a fence.
-    unsafe { core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags)) };
-    write(COMMAND, u64::from(apic) << 32 | u64::from(vector));
+    command(apic, 0x4000 | u32::from(vector));
 }
 
-/// Sends INIT, then twice the address of a page where the CPU is to begin.
+/// Sends INIT, then twice the number of a page where the CPU is to begin.
 pub(super) fn start(apic: u32, page: u8) {
-    let to = u64::from(apic) << 32;
-    write(COMMAND, to | 0x4500);
+    command(apic, 0x4500);
     clock::wait(10_000_000);
     for _ in 0..2 {
-        write(COMMAND, to | 0x4600 | u64::from(page));
+        command(apic, 0x4600 | u32::from(page));
         clock::wait(200_000);
     }
 }
@@ -120,16 +132,16 @@ pub fn idle(has_work: &dyn Fn() -> bool) {
 /// Interrupts this CPU at `time`, or not.
 pub fn alarm(time: Option<u64>) {
     let ticks = time.map_or(0, |time| clock::timer_ticks(time.saturating_sub(super::now())));
-    write(TIMER_START, ticks);
+    write(TIMER_START, ticks as u32);
 }
 
 /// How far the timer counts while `action` runs. Without an interrupt.
 pub(super) fn timed(action: impl FnOnce()) -> u64 {
     write(TIMER_VECTOR, MASKED);
-    write(TIMER_START, u32::MAX.into());
+    write(TIMER_START, u32::MAX);
     action();
     let left = read(TIMER_LEFT);
     write(TIMER_START, 0);
-    write(TIMER_VECTOR, u64::from(TIMER));
-    u64::from(u32::MAX) - left
+    write(TIMER_VECTOR, u32::from(TIMER));
+    u64::from(u32::MAX - left)
 }

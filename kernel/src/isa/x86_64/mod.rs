@@ -1,4 +1,4 @@
-//! x86-64: booted by a PVH note, local APICs in x2APIC mode, a clock made of the TSC.
+//! x86-64: booted by a PVH note, local APICs, a clock made of the TSC.
 //!
 //! Sources: Intel SDM volume 3A (paging, interrupts, APIC), AMD APM volume 2; for the boot
 //! protocol, Xen's PVH documentation.
@@ -11,6 +11,7 @@ mod context;
 mod cpus;
 mod flush;
 mod local;
+mod signal;
 mod space;
 mod traps;
 mod user;
@@ -26,6 +27,7 @@ pub use context::Context;
 pub use cpus::{cpu_count, start_cpus};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
+pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
 pub use space::{enter, kernel_root, leave, root_template};
 pub use traps::run;
 pub use user::copy_user;
@@ -53,7 +55,9 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 pub const MACHINE: &str = "x86_64";
 
 /// Physical addresses and lengths of devices that the kernel reaches through the direct map.
-pub const DEVICES: [(u64, u64); 1] = [(apic::IO_APIC, 0x1000)];
+pub fn devices() -> [(u64, u64); 2] {
+    [(apic::IO_APIC, 0x1000), (apic::LOCAL_APIC, 0x1000)]
+}
 
 /// What the CPUs can do.
 pub fn profile() -> Profile {
@@ -65,6 +69,17 @@ pub fn profile() -> Profile {
         clear_unit_bytes: u64::MAX,
     }
 }
+
+/// What the auxiliary vector says of the CPU: `AT_HWCAP` (CPUID leaf 1, EDX) and `AT_HWCAP2`.
+pub fn features() -> (u64, u64) {
+    // SAFETY: every x86-64 CPU has the instruction and the leaf.
+    #[allow(unused_unsafe)]
+    let leaf = unsafe { core::arch::x86_64::__cpuid(1) };
+    (leaf.edx.into(), 0)
+}
+
+/// Makes code that was written visible to instruction fetches: nothing to do.
+pub fn publish_code(_address: u64, _bytes: u64) {}
 
 /// Ends the machine: by the emulator's exit device, or else by the keyboard controller's reset.
 pub fn power_off(status: u8) -> ! {

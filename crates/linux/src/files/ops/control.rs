@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general as raw;
 
-use super::{Calls, only};
+use super::calls::{Calls, only};
 use crate::files::call::{Sink, Source};
 use crate::files::console::Console;
 use crate::files::device::Device;

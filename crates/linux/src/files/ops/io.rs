@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
 
-use super::{Calls, only};
+use super::calls::{Calls, only};
 use crate::files::call::{Halt, Outcome, Sink, Source, moved};
 use crate::files::dirent::records;
 use crate::files::node::{Body, Kind};

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as raw;
 
-use super::{Calls, only};
+use super::calls::{Calls, only};
 use crate::files::call::{Sink, Time};
 use crate::files::node::{Body, Node};
 use crate::files::path::path_of;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
 
-use super::{Calls, only};
+use super::calls::{Calls, only};
 use crate::files::call::{Outcome, Sink};
 use crate::files::change::Rename;
 use crate::files::data::Data;
@@ -95,6 +95,16 @@ impl Calls<'_> {
             _ => None,
         };
         Ok(Description::new(node, place, flags, end))
+    }
+
+    /// The thread gives up an `openat` that was blocked: a signal came, or it ends. Else the other
+    /// side of a named pipe might meet someone who does not come any more.
+    pub fn forget_openat(&self, dir: i32, path: &[u8]) {
+        if let Ok(node) = self.node(dir, path, 0)
+            && let Body::Pipe(pipe) = node.body()
+        {
+            pipe.forget(self.who.tid);
+        }
     }
 
     /// `mkdirat`.

@@ -162,6 +162,26 @@ fn named_pipes_wait_for_their_other_side() {
 }
 
 #[test]
+fn bytes_written_to_a_reader_that_still_opens_are_kept_for_it() {
+    let world = World::new();
+    let mode = raw::S_IFIFO | 0o600;
+    world.run(|calls| calls.mknodat(raw::AT_FDCWD, b"/p", mode, 0)).unwrap();
+    assert_eq!(world.open("/p", raw::O_RDONLY), Err(Halt::Blocked));
+    let other = Caller { tid: 12, ..world.who() };
+    let (tree, table, here) = (&world.tree, &world.table, &world.here);
+    let calls = Calls { tree, table, here, who: &other };
+    let write = calls.openat(raw::AT_FDCWD, b"/p", raw::O_WRONLY, 0).unwrap();
+    world.write(write, "kept").unwrap();
+    calls.close(write).unwrap();
+    let read = world.open("/p", raw::O_RDONLY).unwrap();
+    assert_eq!(world.read(read, 9).unwrap(), "kept");
+    world.run(|calls| calls.close(read)).unwrap();
+    assert_eq!(world.open("/p", raw::O_RDONLY), Err(Halt::Blocked));
+    world.run(|calls| calls.forget_openat(raw::AT_FDCWD, b"/p"));
+    assert_eq!(calls.openat(raw::AT_FDCWD, b"/p", raw::O_WRONLY, 0), Err(Halt::Blocked));
+}
+
+#[test]
 fn who_gives_up_opening_is_not_waited_for() {
     let world = World::new();
     let pipe = Arc::new(Pipe::new());

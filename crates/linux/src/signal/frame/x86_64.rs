@@ -113,8 +113,23 @@ impl Registers {
     /// Those that are restored, as they lie in the frame.
     const fn words(&self) -> [u64; 18] {
         [
-            self.r8, self.r9, self.r10, self.r11, self.r12, self.r13, self.r14, self.r15, self.rdi,
-            self.rsi, self.rbp, self.rbx, self.rdx, self.rax, self.rcx, self.rsp, self.rip,
+            self.r8,
+            self.r9,
+            self.r10,
+            self.r11,
+            self.r12,
+            self.r13,
+            self.r14,
+            self.r15,
+            self.rdi,
+            self.rsi,
+            self.rbp,
+            self.rbx,
+            self.rdx,
+            self.rax,
+            self.rcx,
+            self.rsp,
+            self.rip,
             self.rflags,
         ]
     }
@@ -124,8 +139,27 @@ impl Registers {
         let [.., rsp, rip, rflags] = words;
         let (error, trap, cr2) = (0, 0, 0);
         Self {
-            r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
-            rflags, error, trap, cr2,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+            rdi,
+            rsi,
+            rbp,
+            rbx,
+            rdx,
+            rax,
+            rcx,
+            rsp,
+            rip,
+            rflags,
+            error,
+            trap,
+            cr2,
         }
     }
 }

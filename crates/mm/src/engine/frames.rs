@@ -1,0 +1,74 @@
+//! Frames as such: what each is used for, and some for the embedder's own use.
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Order, Pfn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::folio::{Counts, Folio, Folios};
+use crate::phys::Kind;
+
+/// What a frame is used for, as `/proc/kpageflags` and `/proc/kpagecount` tell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameInfo {
+    /// The first frame of the block that it belongs to; itself, where it is one alone.
+    pub head: Pfn,
+    /// The size of that block.
+    pub order: Order,
+    /// What the block is.
+    pub used: FrameUse,
+}
+
+/// What a block of frames is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameUse {
+    /// Free, in the lists of its zone.
+    Free,
+    /// A folio. Its pages are counted together: divided by its size,
+    /// [`mapped`](Counts::mapped) is how often a page is mapped on average.
+    Folio(Counts),
+    /// A page table.
+    Table,
+    /// A node of an area tree.
+    Node,
+    /// Not on record: in the cache of a CPU, about to be freed, never added, or the embedder's.
+    Other,
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// What `frame` is used for; `None` where it is none of those that are managed. Takes no lock:
+    /// what changes meanwhile is told as it was at some moment, or as [`FrameUse::Other`].
+    pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
+        let meta = self.phys.meta();
+        meta.slot(frame)?;
+        let other = FrameInfo { head: frame, order: Order::ZERO, used: FrameUse::Other };
+        let Some((head, state)) = meta.head(frame) else { return Some(other) };
+        let order = Order::new(state.order());
+        Some(match state.kind() {
+            Kind::Free => FrameInfo { head, order, used: FrameUse::Free },
+            Kind::Folio => {
+                let counts = Folios::new(meta).counts(Folio { head, order });
+                FrameInfo { head, order, used: FrameUse::Folio(counts) }
+            }
+            Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
+            Kind::Node => FrameInfo { used: FrameUse::Node, ..other },
+            Kind::Stray | Kind::None => other,
+        })
+    }
+
+    /// A block of frames for the embedder's own use, naturally aligned, of any content unless
+    /// [`is_zeroed`](FrameRun::is_zeroed) says that it is zero. The library knows nothing of it
+    /// until it [comes back](Self::give_back), whole or in parts.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn take_frames(&self, order: Order) -> Result<FrameRun, Error> {
+        self.frames(order, true)
+    }
+
+    /// Frees what [`take_frames`](Self::take_frames) gave. Nothing may use it any more.
+    pub fn give_back(&self, run: FrameRun) {
+        self.free(run);
+    }
+}

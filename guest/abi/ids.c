@@ -1,0 +1,107 @@
+/* Who we are, what the machine is, limits, random numbers, calls that are not there. */
+#include "abi.h"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+static const char *identity(void)
+{
+    CHECK(getpid() > 0 && syscall(SYS_gettid) == getpid() && getppid() > 0);
+    CHECK(getuid() == geteuid() && getgid() == getegid());
+    CHECK(getpgid(0) == getpgrp() && getsid(0) > 0);
+    CHECK(setpgid(0, 0) == 0 && getpgrp() == getpid());
+    FAILS(ESRCH, getpgid(1 << 22));
+    FAILS(EPERM, setsid());
+    return NULL;
+}
+
+static const char *machine_name(void)
+{
+    struct utsname name;
+    CHECK(uname(&name) == 0 && !strcmp(name.sysname, "Linux") && name.release[0] && name.version[0]);
+#ifdef __x86_64__
+    CHECK(!strcmp(name.machine, "x86_64"));
+#else
+    CHECK(!strcmp(name.machine, "aarch64"));
+#endif
+    return NULL;
+}
+
+static const char *random_bytes(void)
+{
+    unsigned char a[32] = {0}, b[32] = {0};
+    CHECK(getrandom(a, 32, 0) == 32 && getrandom(b, 32, GRND_NONBLOCK) == 32);
+    CHECK(memcmp(a, b, 32) && getrandom(a, 0, 0) == 0);
+    FAILS(EINVAL, getrandom(a, 1, 0x100));
+    return NULL;
+}
+
+static const char *limits(void)
+{
+    struct rlimit a, b;
+    CHECK(getrlimit(RLIMIT_STACK, &a) == 0 && a.rlim_cur > 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &a) == 0 && a.rlim_cur >= 64 && a.rlim_cur <= a.rlim_max);
+    b = a;
+    b.rlim_cur = 40;
+    CHECK(setrlimit(RLIMIT_NOFILE, &b) == 0 && prlimit(0, RLIMIT_NOFILE, NULL, &b) == 0);
+    CHECK(b.rlim_cur == 40 && b.rlim_max == a.rlim_max);
+    int last = -1;
+    for (int fd; (fd = dup(1)) >= 0;)
+        last = fd;
+    CHECK(last == 39);
+    FAILS(EMFILE, dup(1));
+    b.rlim_cur = b.rlim_max + 1;
+    FAILS(EINVAL, setrlimit(RLIMIT_NOFILE, &b));
+    FAILS(EINVAL, getrlimit(99, &a));
+    FAILS(ESRCH, prlimit(1 << 22, RLIMIT_NOFILE, NULL, &a));
+    return NULL;
+}
+
+static const char *memory_of_machine(void)
+{
+    struct sysinfo info;
+    CHECK(sysinfo(&info) == 0 && info.mem_unit > 0 && info.totalram > 0);
+    CHECK(info.freeram <= info.totalram && info.procs > 0 && info.uptime >= 0);
+    return NULL;
+}
+
+static const char *processors(void)
+{
+    cpu_set_t set;
+    CHECK(sched_yield() == 0 && sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0);
+    FAILS(EINVAL, syscall(SYS_sched_getaffinity, 0, 1, &set));
+    FAILS(ESRCH, syscall(SYS_sched_getaffinity, 1 << 22, sizeof set, &set));
+    unsigned cpu = 999;
+    CHECK(syscall(SYS_getcpu, &cpu, NULL, NULL) == 0 && cpu < 999);
+    return NULL;
+}
+
+static const char *unknown_call(void)
+{
+    FAILS(ENOSYS, syscall(5000));
+    FAILS(ENOSYS, syscall(0x7fffffff));
+    return NULL;
+}
+
+static const char *usage(void)
+{
+    struct rusage u;
+    CHECK(getrusage(RUSAGE_SELF, &u) == 0 && u.ru_utime.tv_sec >= 0);
+    FAILS(EINVAL, getrusage(99, &u));
+    return NULL;
+}
+
+const struct abi_case id_cases[] = {
+    {"identity", identity},
+    {"uname", machine_name},
+    {"getrandom", random_bytes},
+    {"limits", limits},
+    {"sysinfo", memory_of_machine},
+    {"sched_getaffinity", processors},
+    {"unknown system call", unknown_call},
+    {"getrusage", usage},
+    {NULL, NULL},
+};

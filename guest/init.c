@@ -1,0 +1,154 @@
+/* /init of the initramfs, for both kernels: mounts what programs expect, sets THP as the word
+ * thp=64K=always,2M=inherit says, runs the program it was given, and powers the machine off.
+ *
+ * Words after `--` on the kernel's command line come as arguments; unknown words of the form
+ * KEY=VALUE before it come as environment. Its lines begin with `[init]`; the last of them,
+ * `[init] exit STATUS`, is what the program returned, or 128 plus the signal that killed it. */
+#include "common.h"
+
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+/* The name by which people, and Linux, know the size with a setting: hugepages-64kB. */
+static size_t setting_kib(const char *word, const char **rest)
+{
+    char *end_of_number;
+    unsigned long value = strtoul(word, &end_of_number, 10);
+    if (end_of_number == word || (*end_of_number != 'K' && *end_of_number != 'M'))
+        return 0;
+    *rest = end_of_number + 1;
+    return *end_of_number == 'M' ? value * 1024 : value;
+}
+
+static void mount_at(const char *what, const char *where)
+{
+    mkdir(where, 0755); /* It may be there already. */
+    /* Both kernels may have mounted it already: EBUSY. */
+    if (mount(what, where, what, 0, NULL) && errno != EBUSY)
+        printf("[init] %s is not mounted: %s.\n", where, strerror(errno));
+}
+
+/* A console for who is started without one: descriptors 0 to 2. */
+static void open_console(void)
+{
+    while (fcntl(2, F_GETFD) < 0)
+        if (open("/dev/console", O_RDWR) < 0)
+            return;
+}
+
+/* Applies one setting like 64K=always. */
+static void apply(const char *setting)
+{
+    const char *rest;
+    size_t kib = setting_kib(setting, &rest);
+    if (!kib || *rest != '=')
+        printf("[init] thp: `%s` is not of the form 64K=always.\n", setting);
+    else if (!set_thp(kib, rest + 1))
+        printf("[init] thp: %s: %s.\n", setting, strerror(errno));
+}
+
+static void apply_all(const char *settings)
+{
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", settings);
+    char *place;
+    for (char *word = strtok_r(copy, ",", &place); word; word = strtok_r(NULL, ",", &place))
+        apply(word);
+}
+
+/* The word in brackets of a file like `always [madvise] never`. */
+static void print_setting(const char *name, const char *path)
+{
+    char text[256] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    char *from = length > 0 ? strchr(text, '[') : NULL;
+    char *to = from ? strchr(from, ']') : NULL;
+    if (to) {
+        *to = 0;
+        printf(" %s=%s", name, from + 1);
+    }
+}
+
+static void print_settings(void)
+{
+    printf("[init] thp:");
+    print_setting("all", THP_DIR "/enabled");
+    for (size_t kib = 8; kib <= 2048; kib *= 2) {
+        char path[128], name[32];
+        snprintf(path, sizeof path, THP_DIR "/hugepages-%zukB/enabled", kib);
+        snprintf(name, sizeof name, kib < 1024 ? "%zuK" : "%zuM", kib < 1024 ? kib : kib / 1024);
+        print_setting(name, path);
+    }
+    putchar('\n');
+}
+
+/* Tries the program by its path, else in /bin; does not return. */
+static void execute(char **argv)
+{
+    if (!strchr(argv[0], '/')) {
+        char path[256];
+        snprintf(path, sizeof path, "/bin/%s", argv[0]);
+        execv(path, argv);
+    } else {
+        execv(argv[0], argv);
+    }
+    printf("[init] %s cannot be run: %s.\n", argv[0], strerror(errno));
+    fflush(stdout);
+    _exit(127);
+}
+
+/* Runs the program and waits for it; whoever else becomes our child is reaped meanwhile. */
+static int run(char **argv)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child < 0) {
+        printf("[init] fork: %s.\n", strerror(errno));
+        return 126;
+    }
+    if (!child) {
+        setsid();
+        execute(argv);
+    }
+    for (;;) {
+        int status;
+        pid_t ended = wait(&status);
+        if (ended < 0 && errno != EINTR)
+            return 126;
+        if (ended == child)
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static char *shell[] = {"/bin/sh", NULL};
+    program_name = "init";
+    mkdir("/dev", 0755);
+    mount_at("devtmpfs", "/dev");
+    open_console();
+    mount_at("proc", "/proc");
+    mount_at("sysfs", "/sys");
+    setenv("PATH", "/bin:/sbin:/usr/bin:/usr/sbin", 1);
+    setenv("HOME", "/", 0);
+    const char *settings = getenv("thp");
+    if (settings)
+        apply_all(settings);
+    unsetenv("thp");
+    print_settings();
+    int status = run(argc > 1 ? argv + 1 : shell);
+    printf("[init] exit %d\n", status);
+    fflush(stdout);
+    sync();
+    reboot(RB_POWER_OFF);
+    /* Without the right to power off, PID 1 must not end: that would be a panic. */
+    for (;;)
+        pause();
+}

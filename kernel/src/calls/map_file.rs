@@ -1,0 +1,117 @@
+//! `mmap` of files.
+//!
+//! There is no page cache: a mapping is memory of its own, into which the file's bytes are copied
+//! when it is made. So
+//! - a mapping never sees what is written to the file later;
+//! - pages wholly beyond the end of the file read as zeroes; on Linux they give SIGBUS;
+//! - a shared mapping that could be written cannot be had: what is written there would be lost.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as abi;
+use quire::space::{AreaFlags, Request};
+use quire::units::{PageSpan, Prot};
+use quire_linux::files::{Body, Description, Device, Halt, LENGTH_MAX, Sink};
+use quire_linux::{Errno, Result};
+
+use crate::memory::{Memory, PAGE, errno, mm, user};
+use crate::task::Thread;
+use crate::task::tree::with_calls;
+
+/// The file to be mapped; `None` for `/dev/zero`, which is anonymous memory.
+///
+/// # Errors
+/// `EBADF`; `EACCES` when the file was not opened to be read, or a shared mapping is to be written
+/// and the file was not opened for that; `ENODEV` when it is no regular file.
+pub(super) fn open(
+    thread: &Thread,
+    fd: usize,
+    flags: usize,
+    prot: Prot,
+) -> Result<Option<Arc<Description>>> {
+    let file = with_calls(thread, |calls| calls.open_file(fd as u32))?;
+    if file.flags() & abi::O_PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let is_written = is_shared(flags) && prot.contains(Prot::WRITE);
+    if !file.may_read() || is_written && !file.may_write() {
+        return Err(Errno::EACCES);
+    }
+    match file.node().body() {
+        Body::Device(Device::Zero) => Ok(None),
+        Body::File(_) => Ok(Some(file)),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+fn is_shared(flags: usize) -> bool {
+    matches!(flags as u32 & abi::MAP_TYPE, abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE)
+}
+
+/// Maps `file` from `offset` on (in bytes, whole pages) into `memory`, which is the thread's own;
+/// which pages it got.
+///
+/// # Errors
+/// `ENODEV` for a shared mapping that is to be written; `EOVERFLOW` beyond what a file can have;
+/// `ENOMEM`, also when its bytes find no memory; what `mmap` of memory gives. Nothing is mapped
+/// then; but what was there under a fixed address is gone if there was no memory for the bytes.
+pub(super) fn map(
+    thread: &Thread,
+    memory: &Memory,
+    request: &Request,
+    file: &Description,
+    offset: u64,
+) -> Result<PageSpan> {
+    let is_shared = request.flags.contains(AreaFlags::SHARED);
+    if is_shared && request.prot.contains(Prot::WRITE) {
+        return Err(Errno::ENODEV);
+    }
+    let bytes = request.pages.checked_mul(PAGE).ok_or(Errno::ENOMEM)?;
+    if offset.checked_add(bytes).is_none_or(|end| end > LENGTH_MAX) {
+        return Err(Errno::EOVERFLOW);
+    }
+    let space = memory.space();
+    // It is written once, now. What is shared may never be again (`mprotect` gives EACCES).
+    let most = if is_shared { request.most & !Prot::WRITE } else { request.most };
+    let writable = Request { prot: Prot::RW, most, ..*request };
+    let span = mm().map(space, &writable).map_err(errno)?;
+    let done = fill(thread, span, file, offset)
+        .and_then(|()| mm().protect(space, span, request.prot).map_err(errno));
+    if let Err(errno) = done {
+        // With no frame to split an area, it stays; it ends with the space.
+        let _ = mm().unmap(space, span);
+        return Err(errno);
+    }
+    Ok(span)
+}
+
+/// Copies the file into `span`, which is mapped to be written.
+fn fill(thread: &Thread, span: PageSpan, file: &Description, offset: u64) -> Result<()> {
+    let mut sink = Fill { next: span.start.get() * PAGE, is_short: false };
+    let count = (span.count() * PAGE) as usize;
+    let moved = with_calls(thread, |calls| file.read_at(calls.who, offset, count, &mut sink));
+    match moved {
+        _ if sink.is_short => Err(Errno::ENOMEM),
+        Ok(_) => Ok(()),
+        Err(Halt::Failed(errno)) => Err(errno),
+        // Regular files never wait.
+        Err(Halt::Blocked) => Err(Errno::EAGAIN),
+    }
+}
+
+/// New memory, from `next` on.
+struct Fill {
+    /// The address where the next byte goes.
+    next: u64,
+    /// There was no memory for some of it.
+    is_short: bool,
+}
+
+impl Sink for Fill {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let put = user::write_bytes(self.next, bytes);
+        self.is_short |= put.is_err();
+        self.next += bytes.len() as u64;
+        put
+    }
+}

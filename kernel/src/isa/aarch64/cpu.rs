@@ -1,0 +1,161 @@
+//! CPUs: their numbers, what they can do, and the start of those that the loader left asleep.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+use quire::units::{CpuId, CpuSet};
+use smccc::{Hvc, Smc, psci};
+use spin::Once;
+
+use super::tree::{Conduit, Machine};
+use super::{DIRECT, boot, gic, mmu, read_register};
+use crate::isa::MAX_CPUS;
+
+/// The affinity fields of MPIDR_EL1.
+pub(super) const AFFINITY: u64 = 0xff_00ff_ffff;
+
+/// What CPUs may have beyond the base, of the boot CPU: all of a machine are taken to be alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Features {
+    /// FEAT_BBM level 2.
+    pub(super) relaxed: bool,
+    /// The CPU sets the accessed flag.
+    pub(super) sets_accessed: bool,
+    /// The CPU notes the dirty state.
+    pub(super) sets_dirty: bool,
+    /// FEAT_TLBIRANGE.
+    pub(super) ranges: bool,
+    /// FEAT_RNG.
+    pub(super) random: bool,
+}
+
+/// Set at boot, before anything can ask.
+struct Known {
+    machine: Machine,
+    features: Features,
+}
+
+static KNOWN: Once<Known> = Once::new();
+
+/// What the other CPUs call.
+static MAIN: Once<fn(CpuId) -> !> = Once::new();
+
+/// How many CPUs run.
+static BEGUN: AtomicUsize = AtomicUsize::new(1);
+
+/// How often a barrier was asked of each CPU, and up to which of these it has made them.
+static ASKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+static MADE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// Notes what this machine is.
+pub(super) fn set_up(machine: Machine) {
+    let instructions = read_register!("id_aa64isar0_el1");
+    let memory1 = read_register!("id_aa64mmfr1_el1");
+    let memory2 = read_register!("id_aa64mmfr2_el1");
+    let features = Features {
+        relaxed: memory2 >> 52 & 0xf == 2,
+        sets_accessed: memory1 & 0xf >= 1,
+        sets_dirty: memory1 & 0xf >= 2,
+        ranges: instructions >> 56 & 0xf >= 2,
+        random: instructions >> 60 != 0,
+    };
+    KNOWN.call_once(|| Known { machine, features });
+}
+
+fn known() -> &'static Known {
+    let Some(known) = KNOWN.get() else { panic!("the machine is asked for before it is known") };
+    known
+}
+
+/// The machine.
+///
+/// # Panics
+/// Before [`set_up`].
+pub(super) fn machine() -> &'static Machine {
+    &known().machine
+}
+
+/// The machine, for who may come before it is known: a panic.
+pub(super) fn machine_if_known() -> Option<&'static Machine> {
+    KNOWN.get().map(|known| &known.machine)
+}
+
+/// What its CPUs can do.
+///
+/// # Panics
+/// Before [`set_up`].
+pub(super) fn features() -> &'static Features {
+    &known().features
+}
+
+/// The CPU that runs this.
+pub fn cpu() -> CpuId {
+    CpuId::new(number())
+}
+
+/// Its number: TPIDR_EL1 holds it from the first instructions on.
+pub(super) fn number() -> usize {
+    read_register!("tpidr_el1") as usize
+}
+
+/// How many CPUs there are, at most [`MAX_CPUS`].
+pub fn cpu_count() -> usize {
+    machine().cpus
+}
+
+/// Starts all CPUs but the one that boots. Each calls `main`; returns when all have begun. To be
+/// called once, by the boot CPU.
+///
+/// # Panics
+/// When the firmware refuses to start one: the machine is not what its device tree says.
+pub fn start_cpus(main: fn(CpuId) -> !) {
+    MAIN.call_once(|| main);
+    let entry = boot::other_cpu as *const () as u64 - DIRECT;
+    let machine = machine();
+    for (number, &affinity) in machine.affinities[..machine.cpus].iter().enumerate().skip(1) {
+        let context = mmu::kernel_root_address() | number as u64;
+        mmu::publish();
+        let started = match machine.conduit {
+            Conduit::Hvc => psci::cpu_on::<Hvc>(affinity, entry, context),
+            Conduit::Smc => psci::cpu_on::<Smc>(affinity, entry, context),
+        };
+        if let Err(error) = started {
+            panic!("CPU {number} does not start: {error:?}");
+        }
+    }
+    while BEGUN.load(Ordering::Acquire) < machine.cpus {
+        core::hint::spin_loop();
+    }
+}
+
+/// This CPU, set up by now, does what it was started for.
+pub(super) fn begun() -> ! {
+    BEGUN.fetch_add(1, Ordering::AcqRel);
+    let Some(main) = MAIN.get() else { panic!("a CPU started that nobody started") };
+    main(cpu())
+}
+
+/// A full barrier on each of `cpus`, this one included, between what the caller did before and
+/// what it does afterwards. With interrupts on, as others may want the same of this CPU.
+pub fn serialize_others(cpus: &CpuSet) {
+    fence(Ordering::SeqCst);
+    let count = cpu_count();
+    let mut wanted = [0; MAX_CPUS];
+    for cpu in cpus.iter().filter(|cpu| cpu.index() < count && cpu.index() != number()) {
+        wanted[cpu.index()] = ASKED[cpu.index()].fetch_add(1, Ordering::SeqCst) + 1;
+        gic::ask_barrier(cpu);
+    }
+    for (made, &wanted) in MADE.iter().zip(&wanted) {
+        while made.load(Ordering::SeqCst) < wanted {
+            core::hint::spin_loop();
+        }
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// The interrupt that asks for a barrier: whoever asked before this reads the number is served.
+pub(super) fn make_barrier() {
+    let number = number();
+    let asked = ASKED[number].load(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    MADE[number].fetch_max(asked, Ordering::SeqCst);
+}

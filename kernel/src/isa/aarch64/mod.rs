@@ -1,0 +1,120 @@
+//! arm64: QEMU's `virt` machine with a GICv3, at EL1.
+//!
+//! Source of all facts about registers: Arm ARM (DDI 0487); of the interrupt controller: the GIC
+//! architecture (IHI 0069); of the console: PL011 (DDI 0183); of the clock: PL031 (DDI 0224).
+//!
+//! ```text
+//!   0                       USER_END          DIRECT = KERNEL_HALF
+//!   ├── TTBR0: a program ───┤ … nothing … ├── TTBR1: the kernel ─────────────────────────┤
+//!                                          physical 0 …  1 GiB: devices │ RAM, image in it
+//! ```
+//!
+//! | file | about |
+//! |---|---|
+//! | `boot` | the first instructions of each CPU, up to Rust |
+//! | `tree` | what the device tree tells |
+//! | `cpu` | numbers of CPUs, features, start of the others |
+//! | `mmu` | roots, flushes, what the CPU does by itself |
+//! | `vectors` | exceptions: in and out of user mode, and within the kernel |
+//! | `context` | a program's registers, and [`run`] |
+//! | `trap` | what an exception syndrome means |
+//! | `copy` | copies that may fault |
+//! | `gic` | interrupts, and sleep |
+//! | `clock` | time |
+//! | `console` | the serial line |
+//! | `power` | the machine's end, random numbers |
+//! | `signal` | frames of signals |
+//!
+//! What the rooms above must know:
+//! * the kernel's root also maps [`devices`] at [`DIRECT`], with [`Attrs::DEVICE`];
+//! * the caches of instructions are not maintained: QEMU needs none of that. On other machines,
+//!   [`publish_code`] would clean and invalidate them.
+
+mod boot;
+mod clock;
+mod console;
+mod context;
+mod copy;
+mod cpu;
+mod gic;
+mod mmu;
+mod power;
+mod signal;
+mod trap;
+mod tree;
+mod vectors;
+
+use quire::arch::Attrs;
+
+pub use clock::{alarm, now, realtime};
+pub use console::{put, take};
+pub use context::{Context, run};
+pub use copy::copy_user;
+pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
+pub use gic::{idle, interrupt};
+pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template};
+pub use power::{power_off, random};
+pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
+pub use vectors::frames;
+
+/// The page-table format: granules of 4 KiB, 48-bit addresses.
+pub use quire::arch::Arm4k as Format;
+
+/// The virtual address of physical address 0.
+pub const DIRECT: u64 = 0xffff_0000_0000_0000;
+
+/// The kernel's image runs where the direct map shows it.
+pub const IMAGE: u64 = DIRECT;
+
+/// The first virtual address of the kernel's half.
+pub const KERNEL_HALF: u64 = DIRECT;
+
+/// What a program may map ends here, in bytes.
+pub const USER_END: u64 = 1 << 48;
+
+/// What `uname -m` says.
+pub const MACHINE: &str = "aarch64";
+
+/// What the auxiliary vector says of the CPU: `AT_HWCAP` and `AT_HWCAP2`. Floating point and
+/// vectors are there, and nothing that is not switched on is told.
+pub fn features() -> (u64, u64) {
+    const FP: u64 = 1 << 0;
+    const ASIMD: u64 = 1 << 1;
+    (FP | ASIMD, 0)
+}
+
+/// Makes code that was written at a program's address visible to instruction fetches: QEMU keeps
+/// them coherent by itself.
+pub fn publish_code(_address: u64, _bytes: u64) {}
+
+/// Leaves of the kernel's half are in all spaces, and never fault for being old or clean.
+pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::DIRTY);
+
+/// Reads a system register, named or as `s3_…`.
+macro_rules! read_register {
+    ($name:literal) => {{
+        let value: u64;
+        // SAFETY: only registers whose reading has no effect are read with this.
+        unsafe {
+            core::arch::asm!(
+                concat!("mrs {}, ", $name),
+                out(reg) value,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        value
+    }};
+}
+
+/// Writes a system register. To be used in `unsafe`: the caller argues what it changes.
+macro_rules! write_register {
+    ($name:literal, $value:expr) => {
+        core::arch::asm!(
+            concat!("msr ", $name, ", {}"),
+            in(reg) $value,
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
+use {read_register, write_register};

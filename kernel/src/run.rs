@@ -1,0 +1,164 @@
+//! What each CPU does: run a thread until it must wait, then another.
+//!
+//! ```text
+//!   next ready ──► its space, its vectors ──► answer signals ──► isa::run ──► Trap
+//!       ▲                                          ▲                            │
+//!       └── yield, wait, end ◄─────────────────────┴── call, fault, interrupt ◄─┘
+//! ```
+
+use alloc::boxed::Box;
+
+use quire::units::{Access, CpuId};
+use quire_linux::signal::status::Status;
+use quire_linux::signal::{Info, Signal};
+
+use crate::calls::{self, signal};
+use crate::isa::{self, Call, Trap};
+use crate::memory;
+use crate::task::{Resume, Stop, Thread, exit, queue, tree};
+
+/// Why a CPU lets go of a thread.
+enum Leave {
+    /// Another is to run.
+    Yield,
+    /// It waits until woken, or until then.
+    Wait(Option<u64>),
+    /// It ends.
+    End(Status),
+}
+
+/// Runs threads for ever.
+pub(crate) fn forever(_: CpuId) -> ! {
+    loop {
+        match queue::next() {
+            Some(thread) => take(thread),
+            None => {
+                // What ended here must not be kept alive by a CPU that does nothing.
+                memory::switch(None);
+                queue::idle();
+                tree::poll_console();
+            }
+        }
+    }
+}
+
+/// Runs a thread until this CPU lets go of it.
+fn take(mut thread: Box<Thread>) {
+    let Some(memory) = thread.process().memory() else { return };
+    memory::switch(Some(&memory));
+    drop(memory);
+    thread.enter();
+    thread.context.load_vectors();
+    let began = isa::now();
+    isa::alarm(Some(began + queue::SLICE));
+    let leave = drive(&mut thread, began);
+    thread.context.save_vectors();
+    thread.leave(isa::now() - began);
+    match leave {
+        Leave::Yield => queue::ready(thread),
+        Leave::Wait(hour) => queue::park(thread, hour),
+        Leave::End(status) => exit::end(thread, status),
+    }
+}
+
+/// Runs a thread that this CPU is set up for.
+fn drive(thread: &mut Thread, began: u64) -> Leave {
+    loop {
+        if thread.task.is_summoned() || thread.saved_mask.is_some() || thread.is_stopped() {
+            match signal::answer(thread) {
+                signal::Fate::Runs => {}
+                signal::Fate::Stopped => return Leave::Wait(None),
+                signal::Fate::Ends(status) => return Leave::End(status),
+            }
+        }
+        let left = match thread.call.take() {
+            Some(call) => make(thread, call),
+            None => step(thread, began),
+        };
+        if let Some(left) = left {
+            return left;
+        }
+    }
+}
+
+/// Runs the program until it stops, and does what it stopped for.
+#[inline]
+fn step(thread: &mut Thread, began: u64) -> Option<Leave> {
+    match isa::run(&mut thread.context) {
+        Trap::Call => {
+            let call = thread.context.call();
+            make(thread, call)
+        }
+        Trap::Fault { address, access } => fault(thread, address, access),
+        Trap::Interrupt => tick(began),
+        Trap::Signal { number, code, address } => {
+            if let Ok(signal) = Signal::new(number.into()) {
+                signal::force(thread, Info::fault(signal, code, address));
+            }
+            None
+        }
+    }
+}
+
+/// Makes a call, for the first time or again.
+#[inline]
+fn make(thread: &mut Thread, call: Call) -> Option<Leave> {
+    match calls::make(thread, &call) {
+        Ok(value) => {
+            thread.resume = Resume::Fresh;
+            thread.context.answer(value as isize);
+            None
+        }
+        Err(stop) => halt(thread, call, stop),
+    }
+}
+
+/// What a call that has no result comes to.
+fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
+    match stop {
+        Stop::Wait(hour) => {
+            thread.call = Some(call);
+            return Some(Leave::Wait(hour));
+        }
+        Stop::Gone => return Some(Leave::End(Status::Exited(call.args[0] as u8))),
+        Stop::Fail(error) => thread.context.answer(-(error.number() as isize)),
+        Stop::Yield => thread.context.answer(0),
+        Stop::Same => {}
+    }
+    thread.resume = Resume::Fresh;
+    matches!(stop, Stop::Yield).then_some(Leave::Yield)
+}
+
+/// Brings the page in that a program touched, or says what it did wrong.
+#[inline]
+fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
+    let Err(error) = memory::fault(address, access) else { return None };
+    match signal::of_fault(address, error) {
+        Some(info) => {
+            signal::force(thread, info);
+            None
+        }
+        None => {
+            let pid = thread.process().pid;
+            log!("out of memory: process {pid} is killed");
+            let status = Status::Killed { signal: Signal::KILL, core: false };
+            exit::doom(thread.process(), status);
+            Some(Leave::End(status))
+        }
+    }
+}
+
+/// An interrupt has struck: threads whose time has come are ready, and this one has had its turn
+/// if others are.
+fn tick(began: u64) -> Option<Leave> {
+    tree::poll_console();
+    let now = isa::now();
+    let next = queue::strike(now);
+    let over = now >= began + queue::SLICE;
+    if over && queue::is_ready() {
+        return Some(Leave::Yield);
+    }
+    let slice = if over { now + queue::SLICE } else { began + queue::SLICE };
+    isa::alarm(Some(next.map_or(slice, |next| next.min(slice))));
+    None
+}

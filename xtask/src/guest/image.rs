@@ -1,0 +1,200 @@
+//! The initramfs: our `/init`, the program, busybox if there is one, and what programs look for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cpio::Archive;
+use super::{Isa, Programs};
+use crate::setup;
+use crate::steps::Missing;
+
+/// Names that busybox goes by in `/bin`.
+const APPLETS: [&str; 72] = [
+    "ash",
+    "awk",
+    "base64",
+    "basename",
+    "cat",
+    "chmod",
+    "clear",
+    "cmp",
+    "cp",
+    "cut",
+    "date",
+    "dd",
+    "df",
+    "diff",
+    "dirname",
+    "dmesg",
+    "du",
+    "echo",
+    "env",
+    "expr",
+    "false",
+    "find",
+    "free",
+    "grep",
+    "gunzip",
+    "gzip",
+    "head",
+    "hexdump",
+    "hostname",
+    "id",
+    "kill",
+    "less",
+    "ln",
+    "ls",
+    "md5sum",
+    "mkdir",
+    "mktemp",
+    "more",
+    "mount",
+    "mv",
+    "nproc",
+    "od",
+    "printenv",
+    "printf",
+    "ps",
+    "pwd",
+    "readlink",
+    "rm",
+    "rmdir",
+    "sed",
+    "seq",
+    "sh",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "stat",
+    "sync",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "time",
+    "top",
+    "touch",
+    "tr",
+    "true",
+    "uname",
+    "uniq",
+    "vi",
+    "wc",
+    "xargs",
+    "yes",
+];
+
+/// What a machine is to run: the archive, and the words after `--` on the command line.
+pub(super) struct Image {
+    /// The initramfs.
+    pub archive: Vec<u8>,
+    /// The program in the guest, and its arguments.
+    pub words: Vec<String>,
+}
+
+/// Packs what `program` names: a program of `guest/`, `busybox`, a static ELF file of the host, or
+/// a directory of the host that becomes the root.
+///
+/// # Errors
+/// Why it cannot be had, as a sentence.
+pub(super) fn pack(
+    root: &Path,
+    isa: Isa,
+    program: Option<&str>,
+    args: &[String],
+) -> Result<Image, Missing> {
+    let programs = Programs::new(root, isa)?;
+    let mut archive = Archive::default();
+    let dir = program.map(Path::new).filter(|path| path.is_dir());
+    if let Some(dir) = dir {
+        add_tree(&mut archive, dir, "").map_err(failed)?;
+    } else {
+        skeleton(&mut archive);
+    }
+    archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
+    if dir.is_some() {
+        return Ok(Image { archive: archive.finish(), words: args.to_vec() });
+    }
+    let wants_busybox = program.is_none_or(|name| name == "busybox");
+    match setup::busybox(root, isa, wants_busybox) {
+        Ok(path) => add_busybox(&mut archive, &read(&path)?, program),
+        Err(missing) if wants_busybox => return Err(missing),
+        Err(_) => {}
+    }
+    let mut words = Vec::new();
+    if let Some(name) = program.filter(|_| !wants_busybox) {
+        let path = find(root, &programs, name)?;
+        let base = path.file_name().map_or_else(|| name.into(), |base| base.to_string_lossy());
+        archive.file(&format!("bin/{base}"), 0o755, &read(&path)?);
+        words.push(format!("/bin/{base}"));
+    } else if program.is_some() {
+        words.push(if args.is_empty() { "/bin/sh" } else { "/bin/busybox" }.to_owned());
+    }
+    words.extend_from_slice(args);
+    Ok(Image { archive: archive.finish(), words })
+}
+
+/// The program's file on the host, compiled now if it is ours.
+fn find(root: &Path, programs: &Programs, name: &str) -> Result<PathBuf, Missing> {
+    if !name.contains('/') && Programs::names(root).iter().any(|known| known == name) {
+        return programs.build(name).map_err(failed);
+    }
+    if Path::new(name).is_file() {
+        return Ok(PathBuf::from(name));
+    }
+    let known = Programs::names(root).join(", ");
+    Err(failed(format!("there is no program `{name}`: name one of {known}, busybox, or a path.")))
+}
+
+fn skeleton(archive: &mut Archive) {
+    for dir in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+        archive.directory(dir);
+    }
+    // Linux opens the console for init before anything is mounted.
+    archive.device("dev/console", (5, 1));
+    archive.device("dev/null", (1, 3));
+    archive.file("etc/passwd", 0o644, b"root:x:0:0:root:/:/bin/sh\n");
+    archive.file("etc/group", 0o644, b"root:x:0:\n");
+}
+
+/// Adds busybox under all its names but that of the program, which takes precedence.
+fn add_busybox(archive: &mut Archive, bytes: &[u8], program: Option<&str>) {
+    archive.file("bin/busybox", 0o755, bytes);
+    let taken = program.and_then(|program| Path::new(program).file_name());
+    for applet in APPLETS.iter().filter(|&&applet| taken.is_none_or(|taken| taken != applet)) {
+        archive.link(&format!("bin/{applet}"), "busybox");
+    }
+}
+
+/// Packs a directory of the host, without devices and sockets.
+fn add_tree(archive: &mut Archive, dir: &Path, prefix: &str) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let fail = |path: &Path, error| format!("{}: {error}", path.display());
+    let entries = dir.read_dir().map_err(|error| fail(dir, error))?;
+    let mut entries: Vec<_> = entries.flatten().collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let data = path.symlink_metadata().map_err(|error| fail(&path, error))?;
+        if data.is_symlink() {
+            let target = fs::read_link(&path).map_err(|error| fail(&path, error))?;
+            archive.link(&name, &target.to_string_lossy());
+        } else if data.is_dir() {
+            archive.directory(&name);
+            add_tree(archive, &path, &format!("{name}/"))?;
+        } else if data.is_file() {
+            let content = fs::read(&path).map_err(|error| fail(&path, error))?;
+            archive.file(&name, data.permissions().mode(), &content);
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Missing> {
+    fs::read(path).map_err(|error| failed(format!("{}: {error}.", path.display())))
+}
+
+fn failed(sentence: String) -> Missing {
+    Missing { sentence, attempted: false }
+}

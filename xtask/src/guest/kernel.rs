@@ -1,0 +1,122 @@
+//! Kernels to boot: Quire's, built now, or a Linux.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Isa;
+use crate::setup;
+use crate::steps::{Missing, build_dir};
+
+/// A kernel that QEMU can load.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Kernel {
+    /// The file.
+    pub file: PathBuf,
+    /// Whether it is Linux, which must be told its console.
+    pub is_linux: bool,
+}
+
+impl Kernel {
+    /// Finds what `--kernel` names: `quire`, `linux` (the distribution's newest), or a file, which
+    /// is taken for Linux unless it is an ELF.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn find(root: &Path, isa: Isa, name: &str) -> Result<Self, Missing> {
+        match name {
+            "quire" => Ok(Self { file: build(root, isa)?, is_linux: false }),
+            "linux" => Ok(Self { file: setup::linux(root, isa)?, is_linux: true }),
+            path if Path::new(path).is_file() => {
+                let is_elf = std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+                Ok(Self { file: PathBuf::from(path), is_linux: !is_elf })
+            }
+            path => Err(failed(format!("--kernel is `quire`, `linux` or a file, not `{path}`."))),
+        }
+    }
+
+    /// The command line: the words for the kernel, then those for init.
+    pub(super) fn command_line(&self, isa: Isa, thp: Option<&str>, words: &[String]) -> String {
+        let mut line = format!("console={} ", isa.console());
+        if self.is_linux {
+            line += "quiet panic=-1 rdinit=/init ";
+        }
+        if let Some(thp) = thp {
+            line += &format!("thp={thp} ");
+        }
+        line += "--";
+        for word in words {
+            line += " ";
+            // Both kernels read quotes; neither reads an escape.
+            match word.contains(char::is_whitespace) {
+                true => line += &format!("\"{word}\""),
+                false => line += word,
+            }
+        }
+        line
+    }
+}
+
+fn failed(sentence: String) -> Missing {
+    Missing { sentence, attempted: false }
+}
+
+/// Builds Quire's kernel with the compiler for bare targets.
+fn build(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
+    let compiler = setup::bare(root)?;
+    let place = build_dir(root).join("kernel");
+    let mut cargo = compiler.cargo(root);
+    cargo
+        .args(["build", "--quiet", "--release", "--target", isa.target()])
+        .current_dir(root.join("kernel"))
+        .env("CARGO_TARGET_DIR", &place)
+        .env("RUSTFLAGS", "-Crelocation-model=static -Cforce-frame-pointers=yes");
+    match cargo.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => return Err(failed("Quire's kernel does not compile.".to_owned())),
+        Err(error) => return Err(failed(format!("cargo: {error}."))),
+    }
+    let elf = place.join(isa.target()).join("release/quire-kernel");
+    match isa {
+        Isa::X86_64 => Ok(elf),
+        Isa::Aarch64 => flat(&elf),
+    }
+}
+
+/// The image without its ELF headers: only so does QEMU tell an arm64 kernel of its device tree.
+fn flat(elf: &Path) -> Result<PathBuf, Missing> {
+    let image = elf.with_extension("img");
+    let usual = ["rust-objcopy", "llvm-objcopy", "aarch64-linux-gnu-objcopy"].map(str::to_owned);
+    // Debian's rust-web-llvm keeps its tools beside the libraries of the compiler's host.
+    let arch = std::env::consts::ARCH;
+    let debian = format!("/usr/lib/rustlib/{arch}-unknown-linux-gnu/bin/rust-objcopy");
+    for program in usual.into_iter().chain([debian]) {
+        let mut command = Command::new(program);
+        command.args(["-O", "binary"]).arg(elf).arg(&image);
+        if command.output().is_ok_and(|output| output.status.success()) {
+            return Ok(image);
+        }
+    }
+    let sentence = "no objcopy for arm64 here: install llvm or binutils-aarch64-linux-gnu.";
+    Err(failed(sentence.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Isa, Kernel};
+
+    #[test]
+    fn the_words_for_init_come_last_and_keep_their_spaces() {
+        let kernel = Kernel { file: "vmlinuz".into(), is_linux: true };
+        let words = ["/bin/sh", "-c", "echo hello"].map(str::to_owned);
+        let line = kernel.command_line(Isa::Aarch64, Some("64K=always"), &words);
+        let expected = "console=ttyAMA0 quiet panic=-1 rdinit=/init thp=64K=always \
+            -- /bin/sh -c \"echo hello\"";
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_kernel_that_is_no_file_is_refused() {
+        let root = std::path::Path::new(".");
+        assert!(Kernel::find(root, Isa::X86_64, "no/such/kernel").is_err());
+    }
+}

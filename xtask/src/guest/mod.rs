@@ -1,0 +1,33 @@
+//! Linux programs in an emulated machine, on Linux's kernel or on Quire's.
+//!
+//! ```text
+//!   guest/*.c ──programs──► static ELF ──image──► initramfs ─┐
+//!   kernel/   ──kernel────► ELF or Image ────────────────────┼──machine──► QEMU ──console──► lines
+//!   Debian    ──setup─────► vmlinuz, busybox ────────────────┘
+//! ```
+//!
+//! * `programs` compiles the C programs; `kernel` builds Quire's kernel or finds Linux.
+//! * `cpio` writes archives, `image` decides what is in them.
+//! * `machine` starts QEMU and ends it; `console` understands what it prints.
+//! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures` reads
+//!   what they print.
+//!
+//! Nothing that is built here is taken from an earlier run but packages of Debian.
+
+mod compare;
+mod console;
+mod cpio;
+mod figures;
+mod image;
+mod isa;
+mod kernel;
+mod machine;
+mod programs;
+mod run;
+
+pub use compare::{Comparison, compare};
+pub use figures::Figure;
+pub use isa::Isa;
+pub use machine::Accel;
+pub use programs::Programs;
+pub use run::{Order, run};

@@ -1,0 +1,92 @@
+//! `cargo xtask run`: one program, one kernel, one machine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::console::Event;
+use super::kernel::Kernel;
+use super::machine::{Accel, Ending, Machine, files};
+use super::{Isa, image};
+use crate::setup;
+use crate::steps::Missing;
+
+/// The exit status when a kernel panicked.
+const PANICKED: u8 = 101;
+/// The exit status when time was over.
+const TIMED_OUT: u8 = 124;
+/// The exit status when the machine ended without a word of the program's.
+const NO_WORD: u8 = 125;
+/// The exit status after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// What is to be run, and on what.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The machine's ISA.
+    pub isa: Isa,
+    /// How many CPUs it has.
+    pub cpus: u32,
+    /// How much memory, in QEMU's notation.
+    pub memory: String,
+    /// THP settings for init, such as `64K=always,2M=inherit`.
+    pub thp: Option<String>,
+    /// What runs the instructions.
+    pub accel: Accel,
+    /// `quire`, `linux`, or a file.
+    pub kernel: String,
+    /// Seconds after which the machine is ended.
+    pub timeout_seconds: u64,
+    /// The guest's clock counts instructions, one nanosecond each.
+    pub counts_instructions: bool,
+    /// The program and its arguments; none: a shell.
+    pub words: Vec<String>,
+}
+
+/// Runs the order with its console on ours; returns the exit status: the program's, or 101 after a
+/// panic, 124 after the timeout, 125 if the machine ended without a word, 130 after Ctrl-C.
+///
+/// # Errors
+/// Why it cannot be run here.
+pub fn run(root: &Path, order: &Order) -> Result<u8, Missing> {
+    let (ending, _) = boot(root, order, true)?;
+    Ok(match ending {
+        Ending::Guest(Some(Event::Exit(status))) => status,
+        Ending::Guest(Some(Event::Panic)) => PANICKED,
+        Ending::Guest(None) => {
+            eprintln!("The machine ended before init said how the program did.");
+            NO_WORD
+        }
+        Ending::Timeout => {
+            eprintln!("The machine was ended after {} s.", order.timeout_seconds);
+            TIMED_OUT
+        }
+        Ending::Interrupted => INTERRUPTED,
+    })
+}
+
+/// Boots the order's machine; gives its ending and the lines of its console.
+pub(super) fn boot(
+    root: &Path,
+    order: &Order,
+    is_shown: bool,
+) -> Result<(Ending, Vec<String>), Missing> {
+    let (program, package) = order.isa.emulator();
+    setup::system_emulator(program, package)?;
+    let kernel = Kernel::find(root, order.isa, &order.kernel)?;
+    let program = order.words.first().map(String::as_str);
+    let args = order.words.get(1..).unwrap_or_default();
+    let image = image::pack(root, order.isa, program, args)?;
+    let machine = Machine {
+        isa: order.isa,
+        kernel: &kernel.file,
+        archive: &image.archive,
+        command_line: &kernel.command_line(order.isa, order.thp.as_deref(), &image.words),
+        cpus: order.cpus,
+        memory: &order.memory,
+        accel: order.accel,
+        counts_instructions: order.counts_instructions,
+        timeout: Duration::from_secs(order.timeout_seconds),
+        is_shown,
+    };
+    machine.run(&files(root)).map_err(|sentence| Missing { sentence, attempted: false })
+}

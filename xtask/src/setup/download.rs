@@ -1,0 +1,196 @@
+//! Packages of Debian that are unpacked and not installed: busybox and kernels for either ISA.
+//!
+//! apt works here with lists and a cache of its own in the build directory, so the machine stays as
+//! it is, and needs to know nothing of the other ISA.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::apt::{may_install, suites};
+use crate::guest::Isa;
+use crate::steps::{Missing, build_dir};
+
+/// The oldest Linux worth a comparison: folios of many sizes came with 6.8, and this is the next
+/// one that distributions keep for long.
+const OLDEST_LINUX: (u32, u32) = (6, 12);
+
+/// A static busybox for `isa`: one that was unpacked before, the host's own, or Debian's.
+///
+/// # Errors
+/// Why there is none.
+pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missing> {
+    let unpacked = build_dir(root).join("guest").join(isa.name()).join("busybox/bin/busybox");
+    if unpacked.is_file() {
+        return Ok(unpacked);
+    }
+    let installed = Path::new("/bin/busybox");
+    if std::env::consts::ARCH == isa.name() && is_static(installed) {
+        return Ok(installed.to_path_buf());
+    }
+    if !may_fetch {
+        return Err(missing(format!("there is no busybox for {} here.", isa.name())));
+    }
+    let packages = Packages::of(root, isa)?;
+    packages.unpack("busybox-static", "busybox")?;
+    is_static(&unpacked)
+        .then_some(unpacked)
+        .ok_or_else(|| missing("the package busybox-static has no bin/busybox.".to_owned()))
+}
+
+/// The newest kernel that Debian has for virtual machines of `isa`.
+///
+/// # Errors
+/// Why there is none.
+pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
+    let boot = build_dir(root).join("guest").join(isa.name()).join("linux/boot");
+    if let Some(found) = image(&boot) {
+        return Ok(found);
+    }
+    let packages = Packages::of(root, isa)?;
+    let name = packages.newest_kernel()?;
+    println!("Fetching {name}.");
+    packages.unpack(&name, "linux")?;
+    image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
+}
+
+fn image(boot: &Path) -> Option<PathBuf> {
+    let entries = boot.read_dir().ok()?.flatten();
+    let names = entries.map(|entry| entry.path());
+    names.filter(|path| path.to_string_lossy().contains("vmlinuz-")).max()
+}
+
+fn missing(sentence: String) -> Missing {
+    Missing { sentence, attempted: false }
+}
+
+/// Whether this is an ELF file that asks for no interpreter by its usual names.
+fn is_static(path: &Path) -> bool {
+    let Ok(bytes) = fs::read(path) else { return false };
+    let head = &bytes[..bytes.len().min(4096)];
+    bytes.starts_with(b"\x7fELF") && !head.windows(8).any(|part| part == b"ld-linux")
+}
+
+/// Debian's packages for one ISA.
+struct Packages {
+    /// Where they are unpacked: a directory for each ISA.
+    dir: PathBuf,
+    /// apt's options, which keep it in that directory.
+    options: Vec<String>,
+}
+
+impl Packages {
+    fn of(root: &Path, isa: Isa) -> Result<Self, Missing> {
+        if !may_install() {
+            return Err(missing("QUIRE_INSTALL=no: nothing is fetched.".to_owned()));
+        }
+        let Some(suites) = suites() else {
+            return Err(missing("this is no Debian: name a kernel by its path.".to_owned()));
+        };
+        let dir = build_dir(root).join("guest").join(isa.name());
+        let apt = dir.join("apt");
+        let list = apt.join("quire.sources");
+        fs::create_dir_all(apt.join("state/lists/partial"))
+            .and_then(|()| fs::create_dir_all(apt.join("cache/archives/partial")))
+            .and_then(|()| fs::write(apt.join("status"), ""))
+            .and_then(|()| fs::write(&list, suites))
+            .map_err(|error| missing(format!("{}: {error}.", apt.display())))?;
+        let at = |name: &str, path: PathBuf| format!("{name}={}", path.display());
+        let words = [
+            at("Dir::State", apt.join("state")),
+            at("Dir::State::status", apt.join("status")),
+            at("Dir::Cache", apt.join("cache")),
+            at("Dir::Etc::sourcelist", list),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            format!("APT::Architecture={}", isa.debian()),
+            format!("APT::Architectures={}", isa.debian()),
+            "Acquire::Languages=none".to_owned(),
+        ];
+        let options = words.into_iter().flat_map(|word| ["-o".to_owned(), word]).collect();
+        let packages = Self { dir, options };
+        packages.run("apt-get", &["-qq", "update"])?;
+        Ok(packages)
+    }
+
+    /// Runs a program of apt in our directory; gives what it prints.
+    fn run(&self, program: &str, words: &[&str]) -> Result<String, Missing> {
+        let output = Command::new(program)
+            .args(&self.options)
+            .args(words)
+            .current_dir(self.dir.join("apt/cache"))
+            .output()
+            .map_err(|error| missing(format!("{program}: {error}.")))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it failed");
+        Err(missing(format!("{program} {}: {}.", words.join(" "), last.trim())))
+    }
+
+    /// The package of the newest cloud kernel that is signed for and not built for debugging.
+    fn newest_kernel(&self) -> Result<String, Missing> {
+        let names = self.run("apt-cache", &["pkgnames", "linux-image-"])?;
+        newest(&names).ok_or_else(|| {
+            let (major, minor) = OLDEST_LINUX;
+            missing(format!("Debian has no cloud kernel {major}.{minor} or later here."))
+        })
+    }
+
+    /// Downloads a package and unpacks it into the directory `place`, replacing what is there.
+    fn unpack(&self, package: &str, place: &str) -> Result<(), Missing> {
+        let cache = self.dir.join("apt/cache");
+        self.run("apt-get", &["-qq", "download", package])?;
+        let prefix = format!("{package}_");
+        let entries = cache.read_dir().into_iter().flatten().flatten();
+        let file = entries
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&prefix)))
+            .ok_or_else(|| missing(format!("apt-get left no file of {package}.")))?;
+        let place = self.dir.join(place);
+        let unpacked = Command::new("dpkg").arg("-x").arg(&file).arg(&place).status();
+        // It was only needed until now; a second one would be found in its place.
+        let _ = fs::remove_file(&file);
+        match unpacked {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(missing(format!("dpkg could not unpack {package}."))),
+        }
+    }
+}
+
+/// The newest of these packages that is a kernel for clouds, by version number.
+fn newest(names: &str) -> Option<String> {
+    let kernels = names.lines().filter_map(|name| {
+        let version = name.strip_prefix("linux-image-")?;
+        let is_plain = !version.ends_with("-unsigned") && !version.ends_with("-dbg");
+        (version.contains("-cloud-") && is_plain).then_some((numbers(version), name))
+    });
+    let (version, name) = kernels.max()?;
+    let major_minor = (*version.first()?, *version.get(1)?);
+    (major_minor >= OLDEST_LINUX).then(|| name.to_owned())
+}
+
+/// The numbers that a version begins with: 6.12.95+deb12 gives 6, 12, 95, 12.
+fn numbers(version: &str) -> Vec<u32> {
+    let begins = version.starts_with(|c: char| c.is_ascii_digit());
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter(|_| begins).filter_map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::newest;
+
+    #[test]
+    fn the_newest_kernel_is_the_newest_by_number_and_not_for_debugging() {
+        let names = "linux-image-6.9.7+bpo-cloud-amd64\nlinux-image-6.12.95+deb12-cloud-amd64\n\
+            linux-image-6.12.95+deb12-cloud-amd64-unsigned\nlinux-image-6.12.9-amd64\n\
+            linux-image-6.12.95+deb12-cloud-amd64-dbg\nlinux-image-cloud-amd64\n";
+        assert_eq!(newest(names).as_deref(), Some("linux-image-6.12.95+deb12-cloud-amd64"));
+    }
+
+    #[test]
+    fn an_old_kernel_is_none() {
+        assert_eq!(newest("linux-image-6.1.0-13-cloud-amd64\n"), None);
+    }
+}
