@@ -230,8 +230,16 @@ fn fill(
     let image =
         exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
     user::write_bytes(image.sp, &image.bytes)?;
-    let program =
-        Program { path: Vec::new(), args: image.args, envs: image.envs, stack: top };
+    let pages = || plan.segments.iter().map(|segment| &segment.pages);
+    let start = pages().map(|pages| pages.start).min().unwrap_or(0);
+    let end = pages().map(|pages| pages.end).max().unwrap_or(0);
+    let program = Program {
+        path: Vec::new(),
+        args: image.args,
+        envs: image.envs,
+        stack: top,
+        image: start..end,
+    };
     Ok((Box::new(Context::start(plan.entry, image.sp)), program))
 }
 

@@ -50,7 +50,7 @@ pub(super) fn state(of: &Subject) -> (char, &'static str) {
     if of.process.is_zombie() {
         return ('Z', "zombie");
     }
-    if of.process.signals.lock().is_stopped {
+    if of.process.is_stopped.load(Ordering::Relaxed) {
         return ('T', "stopped");
     }
     match &of.task {

@@ -74,15 +74,6 @@ pub(super) fn environ(
     part(of, range, offset, count, sink)
 }
 
-/// `auxv`: what the kernel told the program when it began.
-///
-/// # Errors
-/// `EFAULT`.
-pub(super) fn auxv(of: &Subject, offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
-    let range = of.process.program.lock().auxv.clone();
-    part(of, range, offset, count, sink)
-}
-
 /// Bytes of a part of the program's memory.
 fn part(
     of: &Subject,

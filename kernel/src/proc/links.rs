@@ -30,7 +30,7 @@ pub(super) fn program(of: &Subject, who: &Caller<'_>, _: u64) -> Result<What> {
 /// # Errors
 /// As for [`path_of`].
 pub(super) fn working_directory(of: &Subject, _: &Caller<'_>, _: u64) -> Result<What> {
-    to_directory(of.process.here.lock().clone().dir())
+    to_directory(of.process.here.lock().dir())
 }
 
 /// `root`.

@@ -108,7 +108,6 @@ impl Numbers for Tasks {
 /// What there is about a process: first what there is not about a thread.
 const ROWS: &[Row<Subject>] = &[
     Row { name: "task", is: Is::Directory(|of, _, _| directory(Tasks(of.process.clone()))) },
-    Row { name: "auxv", is: Is::Bytes(contents::auxv) },
     Row { name: "clear_refs", is: Is::Action(contents::clear_refs) },
     Row { name: "cmdline", is: Is::Bytes(contents::cmdline) },
     Row { name: "comm", is: Is::Setting(about::comm, about::set_comm) },

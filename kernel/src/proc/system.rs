@@ -1,5 +1,7 @@
 //! What `/proc` tells of the whole system.
 
+use core::sync::atomic::Ordering;
+
 use quire::stats::Event;
 use quire_linux::files::{Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
@@ -7,20 +9,19 @@ use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 use spin::Once;
 
+use super::cpuinfo;
 use super::frames::{self, Census};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
-use super::cpuinfo;
 use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
 use crate::task::{IDS_MAX, processes, queue, tree::tree};
-use core::sync::atomic::Ordering;
 
-/// What `uname -r` says: the Linux whose interface this is, and whose it is.
-pub(crate) const RELEASE: &str = "7.2.0-quire";
+/// What `uname -r` says. Programs look at it to learn what they may use.
+pub(crate) const RELEASE: &str = "6.12.0-quire";
 /// What `uname -v` says.
-pub(crate) const VERSION: &str = concat!("#1 SMP ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
 /// What `uname -n` says.
 pub(crate) const HOST_NAME: &str = "quire";
 
