@@ -21,7 +21,8 @@ static const char *identity(void)
 static const char *machine_name(void)
 {
     struct utsname name;
-    CHECK(uname(&name) == 0 && !strcmp(name.sysname, "Linux") && name.release[0] && name.version[0]);
+    CHECK(uname(&name) == 0 && !strcmp(name.sysname, "Linux"));
+    CHECK(name.release[0] && name.version[0]);
 #ifdef __x86_64__
     CHECK(!strcmp(name.machine, "x86_64"));
 #else

@@ -76,6 +76,12 @@ struct Compare {
     /// linux (the distribution's newest, fetched if need be), or another one's file
     #[arg(long, default_value = "linux")]
     linux: String,
+    /// MiB of the region that is measured
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    region: u32,
+    /// Medians are over so many rounds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
     /// End a machine after so many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
@@ -124,6 +130,8 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     let what = Comparison {
         isa: words.arch,
         programs: words.programs,
+        region_mib: words.region,
+        rounds: words.rounds,
         thp: words.thp,
         linux: words.linux,
         timeout_seconds: words.timeout,

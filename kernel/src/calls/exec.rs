@@ -207,6 +207,7 @@ fn fill(
         load(memory, data, segment)?;
     }
     trampoline(memory)?;
+    memory.space().set_stack_pages(stack_limit / PAGE);
     let stack = make_stack(memory, plan.is_stack_executable, stack_limit)?;
     let top = stack.end.get() * PAGE;
     let mut random = [0; 16];

@@ -1,6 +1,7 @@
 //! Memory: thin over the library, which knows all of it but Linux's argument lists.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire::engine::Move;
@@ -53,6 +54,9 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     };
     let memory = own()?;
     check_limit(thread, &memory, request.pages)?;
+    if request.flags.contains(AreaFlags::SHARED) {
+        memory.note_shared();
+    }
     let placed = match file {
         None => mm().map(memory.space(), &request).map_err(errno)?,
         Some(file) => map_file::map(thread, &memory, &request, &file, offset as u64)?,
@@ -121,7 +125,7 @@ impl MapRequest {
 
 /// Refuses to go beyond what the process may map (`RLIMIT_AS`).
 fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
-    let limit = thread.process().space_limit.load(core::sync::atomic::Ordering::Relaxed);
+    let limit = thread.process().space_limit.load(Ordering::Relaxed);
     if limit == u64::MAX {
         return Ok(());
     }
@@ -176,6 +180,9 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
     if old.is_empty() {
         // Linux maps shared memory a second time here; there are no shared files yet.
         return Err(Errno::EINVAL.into());
+    }
+    if pages > isa::USER_END / PAGE {
+        return Err(Errno::ENOMEM.into());
     }
     let target = Vpn::new(new as u64 / PAGE);
     let how = match (flags & fixed != 0, flags & keeps != 0) {
@@ -310,6 +317,8 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
             Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
             Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
+            // What is shared is still there for the others, and so it is for this one.
+            Advised::Discard if area.flags.contains(AreaFlags::SHARED) => Ok(()),
             Advised::Discard => mm().discard(space, part).map_err(errno),
             Advised::Free if !private(area) => Err(Errno::EINVAL),
             _ => Ok(()),
@@ -448,6 +457,19 @@ pub(super) fn membarrier(_: &mut Thread, [command, flags, ..]: [usize; 6]) -> An
     }
     if !known.into_iter().any(|known| known as usize == command) {
         return Err(Errno::EINVAL.into());
+    }
+    let memory = own()?;
+    let is = |command_: cmd| command == command_ as usize;
+    if is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+        || is(cmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)
+    {
+        memory.has_barriers.store(true, Ordering::Relaxed);
+        return Ok(0);
+    }
+    let needs_registration = is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+        || is(cmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE);
+    if needs_registration && !memory.has_barriers.load(Ordering::Relaxed) {
+        return Err(Errno::EPERM.into());
     }
     let others = quire::units::CpuSet::new();
     (0..isa::cpu_count()).for_each(|number| others.insert(quire::units::CpuId::new(number)));

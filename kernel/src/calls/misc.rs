@@ -114,7 +114,12 @@ fn limit(process: &Process, what: u32) -> Result<[u64; 2]> {
 /// Sets a limit; those that are not kept are accepted when they only ask for less.
 fn set_limit(process: &Process, what: u32, value: u64) -> Result<()> {
     match what {
-        abi::RLIMIT_STACK => process.stack_limit.store(value, Ordering::Relaxed),
+        abi::RLIMIT_STACK => {
+            process.stack_limit.store(value, Ordering::Relaxed);
+            if let Some(memory) = process.memory() {
+                memory.space().set_stack_pages(value / PAGE);
+            }
+        }
         abi::RLIMIT_AS => process.space_limit.store(value, Ordering::Relaxed),
         abi::RLIMIT_NOFILE => {
             let value = u32::try_from(value).map_err(|_| Errno::EPERM)?;
@@ -170,6 +175,7 @@ pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
             Ok(0)
         }
         prctl::PR_SET_THP_DISABLE => super::memory::thp_disable(true, first, second),
+        prctl::PR_GET_THP_DISABLE if args[1..5] != [0; 4] => Err(Errno::EINVAL.into()),
         prctl::PR_GET_THP_DISABLE => super::memory::thp_disable(false, 0, 0),
         prctl::PR_GET_DUMPABLE => Ok(1),
         // Accepted, and of no effect here.

@@ -12,7 +12,7 @@ use quire_linux::{Errno, Result};
 use crate::isa;
 use crate::memory::{self, user};
 use crate::task::{
-    Answer, Process, Resume, Stop, Task, Thread, enlist, exit, find, new_id, processes, start,
+    Answer, Process, Resume, Stop, Task, Thread, enlist, exit, find, find_task, new_id, processes, start,
 };
 
 /// Flags of `clone` that are known, besides the signal in the lowest byte.
@@ -402,7 +402,10 @@ pub(super) fn sched_yield(_: &mut Thread, _: [usize; 6]) -> Answer {
     Err(Stop::Yield)
 }
 
-pub(super) fn sched_getaffinity(_: &mut Thread, [_, bytes, out, ..]: [usize; 6]) -> Answer {
+pub(super) fn sched_getaffinity(_: &mut Thread, [tid, bytes, out, ..]: [usize; 6]) -> Answer {
+    if tid != 0 && find_task(tid as u32).is_none() {
+        return Err(Errno::ESRCH.into());
+    }
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }

@@ -9,7 +9,7 @@ use quire_linux::signal::{
     self, ACTION_BYTES, ALT_STACK_BYTES, Action, AltStack, Decision, Flags, INFO_BYTES, Info, Set,
     Signal,
 };
-use quire_linux::{Errno, Result};
+use quire_linux::{Errno, Result, Wake};
 
 use super::time::timespec;
 use crate::isa;
@@ -144,6 +144,11 @@ pub(super) fn lend_mask(thread: &mut Thread, mask: Set) {
         thread.saved_mask = Some(own.blocked);
     }
     own.blocked = mask.blockable();
+    drop(own);
+    // One may be waiting that is blocked no more: then the call must not park.
+    if thread.task.is_summoned() {
+        thread.task.wake();
+    }
 }
 
 /// Ends what [`lend_mask`] began, unless the call goes on.

@@ -31,7 +31,7 @@
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
 //! | `MACHINE` | what `uname -m` says |
 //! | `Context` | see below; aligned as its vector state needs |
-//! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
+//! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. An interrupt that was served in the kernel since the last `run` or `idle` makes it return at once, so that none is missed between a last look and the way out. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
 //! | `Context::start(entry, stack)` | zeroed registers but for these two |
 //! | `Context::call() -> Call` | number and six arguments of the system call it stopped at |
 //! | `Context::answer(value: isize)` | puts the call's result, or `-errno`, into its register |

@@ -45,6 +45,10 @@ pub(crate) struct Memory {
     pub(crate) heap: SpinMutex<Break>,
     /// What is mapped from now on is locked (`MCL_FUTURE`).
     locks_future: AtomicBool,
+    /// It has had memory that others may share.
+    shares: AtomicBool,
+    /// It has registered for expedited barriers.
+    pub(crate) has_barriers: AtomicBool,
 }
 
 impl Memory {
@@ -63,10 +67,31 @@ impl Memory {
     /// # Errors
     /// As for [`new`](Self::new).
     pub(crate) fn fork(&self) -> Result<Arc<Self>, Errno> {
+        self.bring_shared()?;
         let asid = tags::take().ok_or(Errno::EAGAIN)?;
         let heap = *self.heap.lock();
         let child = root().and_then(|root| mm().fork_over(&self.space, root, asid).map_err(errno));
         Self::wrap(asid, child, heap)
+    }
+
+    /// Brings in all shared memory: there is no object behind it yet that would know its pages, so
+    /// a child shares those that are there when it is made.
+    fn bring_shared(&self) -> Result<(), Errno> {
+        if !self.shares.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+        for area in mm().areas(&self.space, all) {
+            if area.flags.contains(AreaFlags::SHARED) && !area.prot.is_empty() {
+                mm().populate(&self.space, area.span).map_err(errno)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that it has memory that others may share.
+    pub(crate) fn note_shared(&self) {
+        self.shares.store(true, Ordering::Relaxed);
     }
 
     fn wrap(
@@ -80,6 +105,8 @@ impl Memory {
                     space: ManuallyDrop::new(space),
                     heap: SpinMutex::new(heap),
                     locks_future: AtomicBool::new(false),
+                    shares: AtomicBool::new(false),
+                    has_barriers: AtomicBool::new(false),
                 }))
             }
             Err(error) => {

@@ -18,8 +18,12 @@ use crate::steps::Missing;
 pub struct Comparison {
     /// The machine's ISA.
     pub isa: Isa,
-    /// Programs of `guest/`; all are told `-t -j 1`.
+    /// Programs of `guest/`; all are told `-t -j 1`, and the two numbers below.
     pub programs: Vec<String>,
+    /// MiB of the region that they measure.
+    pub region_mib: u32,
+    /// Medians are over so many rounds.
+    pub rounds: u32,
     /// THP settings of the machine, for what the programs do not set themselves.
     pub thp: Option<String>,
     /// `linux`, or the file of another.
@@ -65,7 +69,8 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
     let mut side = Side { is_whole: true, ..Side::default() };
     for program in &what.programs {
         let mut words = vec![program.clone()];
-        words.extend(["-t", "-j", "1"].map(str::to_owned));
+        words.extend(["-t", "-j", "1", "-m"].map(str::to_owned));
+        words.extend([what.region_mib.to_string(), "-n".to_owned(), what.rounds.to_string()]);
         let order = Order {
             isa: what.isa,
             cpus: 1,

@@ -9,8 +9,8 @@
 //! * `programs` compiles the C programs; `kernel` builds Quire's kernel or finds Linux.
 //! * `cpio` writes archives, `image` decides what is in them.
 //! * `machine` starts QEMU and ends it; `console` understands what it prints.
-//! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures` reads
-//!   what they print.
+//! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
+//!   reads what they print.
 //!
 //! Nothing that is built here is taken from an earlier run but packages of Debian.
 

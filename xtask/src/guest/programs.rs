@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Isa;
 use crate::setup;
@@ -50,14 +51,19 @@ impl Programs {
     pub fn build(&self, name: &str) -> Result<PathBuf, String> {
         let fail = |error| format!("{}: {error}", self.built.display());
         fs::create_dir_all(&self.built).map_err(fail)?;
-        let result = self.built.join(name);
+        // Someone may be running the last one, or building the same: the new one comes whole.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let part = self.built.join(format!(".{name}-{}-{count}", std::process::id()));
         let mut command = Command::new(self.compiler);
-        command.args(FLAGS).arg("-o").arg(&result).args(self.sources(name)?);
+        command.args(FLAGS).arg("-o").arg(&part).args(self.sources(name)?);
         let output = command.output().map_err(|error| format!("{}: {error}", self.compiler))?;
-        match output.status.success() {
-            true => Ok(result),
-            false => Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr))),
+        if !output.status.success() {
+            return Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr)));
         }
+        let result = self.built.join(name);
+        fs::rename(&part, &result).map_err(fail)?;
+        Ok(result)
     }
 
     fn sources(&self, name: &str) -> Result<Vec<PathBuf>, String> {

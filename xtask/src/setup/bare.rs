@@ -58,8 +58,8 @@ fn targets() -> impl Iterator<Item = &'static str> {
     BARE_TARGETS.into_iter().chain(more)
 }
 
-/// A compiler for all of [`BARE_TARGETS`] and [`KERNEL_TARGETS`]: the one in use if it has them, else one made from
-/// Debian's packages, else the one in use after rustup added the targets.
+/// A compiler for all of [`BARE_TARGETS`] and [`KERNEL_TARGETS`]: the one in use if it has them,
+/// else one made from Debian's packages, else the one in use after rustup added the targets.
 ///
 /// # Errors
 /// Why there is none.

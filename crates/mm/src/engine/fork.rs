@@ -46,6 +46,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Space<A>, Error> {
         let child = self.space_over(root, asid, parent.window())?;
         child.set_opt_out(parent.opt_out());
+        child.set_stack_pages(parent.stack_pages());
         match self.fork_into(parent, &child) {
             Ok(()) => Ok(child),
             Err(error) => {

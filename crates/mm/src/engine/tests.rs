@@ -11,7 +11,7 @@ use super::{Errno, Error, Mm, Parts, Populated, Resolved};
 use crate::check;
 use crate::fault::SizePolicy;
 use crate::phys::{CpuCache, FailPlan, Slot};
-use crate::space::{Advice, At, Request, Space};
+use crate::space::{Advice, AreaFlags, At, Request, Space};
 use crate::stats::{Counters, Event};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
@@ -199,4 +199,23 @@ fn errors_have_linuxs_numbers_and_say_what_they_mean() {
         assert_eq!(error.errno(), errno);
         assert!(error.to_string().contains(words), "{error}");
     }
+}
+
+#[test]
+fn e3_a_stack_grows_no_further_than_its_limit() {
+    with(|_, mm, space| {
+        let top = Vpn::new(0x6000);
+        let area = Request::anon(4)
+            .at(At::FixedNoReplace(Vpn::new(top.get() - 4)))
+            .flags(AreaFlags::GROWS_DOWN);
+        mm.map(&space, &area).expect("free");
+        space.set_stack_pages(16);
+        let page = |below: u64| Vpn::new(top.get() - below);
+        mm.fault(&space, page(16), Access::Write).expect("the last page that it may have");
+        let refused = mm.fault(&space, page(17), Access::Write);
+        assert_eq!(refused, Err(Error::NoArea(page(17))));
+        space.set_stack_pages(u64::MAX);
+        mm.fault(&space, page(17), Access::Write).expect("no bound");
+        mm.destroy(space);
+    });
 }

@@ -99,7 +99,8 @@ pub fn decide<A: Arch, H: Hardware>(
     let Some(area) = area else { return Decision::Refuse(Refusal::NoArea) };
     if !area.span.contains(page) {
         let stack = reach == Reach::Folio && area.flags.contains(AreaFlags::GROWS_DOWN);
-        let grows = stack && area.prot.allows(access);
+        let room = area.span.end.offset_from(page) <= view.space.stack_pages();
+        let grows = stack && room && area.prot.allows(access);
         return if grows { Decision::Grow(area) } else { Decision::Refuse(Refusal::NoArea) };
     }
     if !area.prot.allows(access) {

@@ -10,7 +10,7 @@ use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
 use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{Tables, Target, What};
 
 /// An address space: its areas, the root of its page tables, and who runs in it.
@@ -25,6 +25,7 @@ pub struct Space<A> {
     window: PageSpan,
     cpus: CpuSet,
     opt_out: AtomicU32,
+    stack_pages: AtomicU64,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
 }
@@ -39,6 +40,7 @@ impl<A: Arch> Space<A> {
             window,
             cpus: CpuSet::new(),
             opt_out: AtomicU32::new(0),
+            stack_pages: AtomicU64::new(u64::MAX),
             counters: SpaceCounters::default(),
             arch: PhantomData,
         }
@@ -85,6 +87,18 @@ impl<A: Arch> Space<A> {
     /// Sets what the process chose about large folios.
     pub fn set_opt_out(&self, choice: OptOut) {
         self.opt_out.store(choice as u32, Ordering::Relaxed);
+    }
+
+    /// How many pages a stack may have ([`GROWS_DOWN`](super::AreaFlags::GROWS_DOWN)) before a
+    /// fault below it is a fault like any other. No bound unless one was set.
+    #[inline]
+    pub fn stack_pages(&self) -> u64 {
+        self.stack_pages.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many pages a stack may grow to (`RLIMIT_STACK`). Those that are larger stay so.
+    pub fn set_stack_pages(&self, pages: u64) {
+        self.stack_pages.store(pages, Ordering::Relaxed);
     }
 
     /// What faults in this space got, by size.

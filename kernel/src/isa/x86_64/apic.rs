@@ -15,7 +15,7 @@ const TIMER: u8 = 0x20;
 pub(super) const FLUSH: u8 = 0x21;
 const WAKE: u8 = 0x22;
 const CONSOLE: u8 = 0x24;
-const SPURIOUS: u8 = 0xff;
+pub(super) const SPURIOUS: u8 = 0xff;
 
 /// The I/O APIC's registers.
 pub(super) const IO_APIC: u64 = 0xfec0_0000;
@@ -99,6 +99,11 @@ pub(super) fn serve(vector: u8) {
     }
 }
 
+/// Whether an interrupt is news for who runs threads: time, a wake, input.
+pub(super) fn is_news(vector: u8) -> bool {
+    !matches!(vector, FLUSH | SPURIOUS)
+}
+
 /// Sends `vector` to the CPU whose APIC is `apic`. What was stored before is seen there: a store
 /// to a device comes after it.
 pub(super) fn send(apic: u32, vector: u8) {
@@ -120,10 +125,11 @@ pub fn interrupt(cpu: CpuId) {
     send(local::apic_of(cpu.index()), WAKE);
 }
 
-/// Sleeps until an interrupt, unless there is work.
+/// Sleeps until an interrupt, unless there is work, or an interrupt that was served in the kernel
+/// since the last `run` or `idle`.
 pub fn idle(has_work: &dyn Fn() -> bool) {
     interrupts::disable();
-    match has_work() {
+    match local::take_news() || has_work() {
         true => interrupts::enable(),
         false => interrupts::enable_and_hlt(),
     }

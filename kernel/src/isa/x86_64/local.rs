@@ -42,6 +42,8 @@ pub(super) struct Local {
     pub(super) kernel_sp: u64,
     /// The program's stack pointer, for the two instructions in which there is nowhere else.
     pub(super) scratch: u64,
+    /// An interrupt was served in the kernel that is news for who runs threads.
+    pub(super) news: u64,
     number: u64,
     /// What the CPU's local APIC calls itself.
     pub(super) apic: u64,
@@ -74,6 +76,7 @@ static LOCALS: Locals = Locals(
         UnsafeCell::new(Local {
             kernel_sp: 0,
             scratch: 0,
+            news: 0,
             number: 0,
             apic: 0,
             gdt: [
@@ -103,6 +106,7 @@ static LOCALS: Locals = Locals(
 pub(super) const KERNEL_SP: usize = offset_of!(Local, kernel_sp);
 pub(super) const SCRATCH: usize = offset_of!(Local, scratch);
 pub(super) const FRAME_END: usize = offset_of!(Local, tss) + offset_of!(TaskState, stacks);
+pub(super) const NEWS: usize = offset_of!(Local, news);
 const NUMBER: usize = offset_of!(Local, number);
 const APIC: usize = offset_of!(Local, apic);
 
@@ -133,6 +137,20 @@ pub(super) fn own_apic() -> u32 {
              options(nostack, readonly, preserves_flags));
     }
     apic as u32
+}
+
+/// Notes that an interrupt is news: the next `run` or `idle` returns at once.
+pub(super) fn note_news() {
+    // SAFETY: this CPU's own data.
+    unsafe { asm!("mov qword ptr gs:[{}], 1", const NEWS, options(nostack, preserves_flags)) };
+}
+
+/// Whether there is news; none any more. With interrupts off.
+pub(super) fn take_news() -> bool {
+    let mut news = 0_u64;
+    // SAFETY: as above.
+    unsafe { asm!("xchg gs:[{}], {}", const NEWS, inout(reg) news, options(nostack)) };
+    news != 0
 }
 
 /// The end of the stack of CPU `number`.

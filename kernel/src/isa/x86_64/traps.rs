@@ -12,8 +12,8 @@ use quire::units::Access;
 use x86_64::registers::control::Cr2;
 
 use super::context::{BY_CALL, Context};
-use super::local::{FRAME_END, KERNEL_CODE, KERNEL_SP, SCRATCH, USER_CODE, USER_DATA};
-use super::{apic, user};
+use super::local::{FRAME_END, KERNEL_CODE, KERNEL_SP, NEWS, SCRATCH, USER_CODE, USER_DATA};
+use super::{apic, local, user};
 use crate::isa::Trap;
 
 const PAGE_FAULT: u64 = 14;
@@ -109,6 +109,8 @@ unsafe extern "C" fn leave_kernel(context: *mut Context) {
         "push rbp; push rbx; push r12; push r13; push r14; push r15",
         "lea rax, [rdi + {FRAME_BYTES}]",
         "cli",
+        "cmp qword ptr gs:[{NEWS}], 0",
+        "jne 3f",
         "mov gs:[{KERNEL_SP}], rsp",
         "mov gs:[{FRAME_END}], rax",
         "mov rsp, rdi",
@@ -127,6 +129,14 @@ unsafe extern "C" fn leave_kernel(context: *mut Context) {
         "add rsp, 16",
         "swapgs",
         "iretq",
+        // As if the interrupt had come just now.
+        "3: mov qword ptr gs:[{NEWS}], 0",
+        "mov qword ptr [rdi + {VECTOR}], {SERVED}",
+        "sti",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+        NEWS = const NEWS,
+        SERVED = const apic::SPURIOUS,
         FRAME_BYTES = const FRAME_BYTES,
         KERNEL_SP = const KERNEL_SP,
         FRAME_END = const FRAME_END,
@@ -203,7 +213,12 @@ struct Frame {
 /// A trap in the kernel, with interrupts off.
 extern "C" fn kernel_trap(frame: &mut Frame) {
     match frame.vector {
-        vector if vector >= 32 => apic::serve(vector as u8),
+        vector if vector >= 32 => {
+            apic::serve(vector as u8);
+            if apic::is_news(vector as u8) {
+                local::note_news();
+            }
+        }
         PAGE_FAULT if user::is_copy(frame.rip) => {
             let address = Cr2::read_raw();
             // A fault may wait for other CPUs, and those for our acknowledgement of a flush.
