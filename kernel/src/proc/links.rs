@@ -3,26 +3,28 @@
 use alloc::sync::Arc;
 
 use quire_linux::files::{
-    Body, Caller, Generated, Jump, Kind, Node, Place, Table, Text, What, path_of,
+    Body, Caller, Description, Generated, Jump, Kind, Node, Place, Table, Text, What, path_of,
 };
 use quire_linux::{Errno, Result};
 
 use super::process::{Subject, directory};
-use super::table::{Numbers, copied};
+use super::table::Numbers;
 use crate::task::tree::tree;
 
 /// `exe`.
 ///
 /// # Errors
-/// `ENOENT` when the process has ended, or its program has no name any more.
-pub(super) fn program(of: &Subject, who: &Caller<'_>, _: u64) -> Result<What> {
-    if of.memory().is_none() {
-        return Err(Errno::ENOENT);
-    }
-    let text = copied(&of.process.program.lock().path)?;
-    let spot = tree().walk(who, tree().root(), &text, true)?;
-    let (node, place) = (spot.existing()?.clone(), spot.place());
-    Ok(What::Jump(Jump { text, node, place }))
+/// `ENOENT` when the process has ended, or its program's file has no path.
+pub(super) fn program(of: &Subject, _: &Caller<'_>, _: u64) -> Result<What> {
+    let file = of.process.program.lock().file.clone();
+    let file = file.filter(|_| of.memory().is_some()).ok_or(Errno::ENOENT)?;
+    to_open(&file)
+}
+
+/// A link to an open file.
+fn to_open(open: &Description) -> Result<What> {
+    let (node, place) = (open.node().clone(), open.place().clone());
+    Ok(What::Jump(Jump { text: open.path()?, node, place }))
 }
 
 /// `cwd`.
@@ -82,9 +84,7 @@ impl Numbers for Descriptors {
     }
 
     fn make(&self, _: &Caller<'_>, number: u32) -> Result<What> {
-        let open = self.table.get(number).map_err(|_| Errno::ENOENT)?;
-        let (node, place) = (open.node().clone(), open.place().clone());
-        Ok(What::Jump(Jump { text: open.path()?, node, place }))
+        to_open(&*self.table.get(number).map_err(|_| Errno::ENOENT)?)
     }
 }
 

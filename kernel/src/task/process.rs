@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use quire_linux::files::{Here, Table};
+use quire_linux::files::{Description, Here, Table};
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::signal::{Actions, Pending};
 use quire_linux::Waiters;
@@ -85,7 +85,9 @@ pub(crate) struct Ids {
 /// What it runs.
 #[derive(Clone, Default)]
 pub(crate) struct Program {
-    /// The path of the file.
+    /// The file: links to it lead here, not to its name, which may be such a link itself.
+    pub(crate) file: Option<Arc<Description>>,
+    /// The path that the file had.
     pub(crate) path: Vec<u8>,
     /// Where the strings of arguments and environment are, half-open.
     pub(crate) args: core::ops::Range<u64>,
