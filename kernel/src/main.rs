@@ -27,6 +27,7 @@ mod log;
 mod isa;
 mod memory;
 mod task;
+mod proc;
 mod calls;
 mod run;
 
@@ -76,6 +77,7 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         log!("the initramfs: {unpacked:?}");
     }
     tree::tree().fill_dev(&who)?;
+    proc::mount(tree::tree(), &who, boot.command_line)?;
     tree::with_calls(thread, |calls| {
         let opened = calls.openat(-100, b"/dev/console", 2, 0);
         if opened.is_ok() {

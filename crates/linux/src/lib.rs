@@ -13,6 +13,7 @@ mod errno;
 pub mod exec;
 pub mod files;
 pub mod signal;
+pub mod text;
 mod wait;
 
 pub use errno::{Errno, Result};

@@ -13,7 +13,7 @@ use linux_raw_sys::general as abi;
 use quire::space::{AreaFlags, At, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES, Segment, Space};
-use quire_linux::files::{Body, Data, Node, PATH_MAX};
+use quire_linux::files::{Body, Data, Description, Node, PATH_MAX};
 use spin::mutex::SpinMutex;
 use quire_linux::{Errno, Result};
 
@@ -104,10 +104,12 @@ fn strings(address: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
 /// Why it cannot be run; the thread goes on as it was.
 fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let named = wanted.path.clone();
-    let (node, plan) = find(thread, dir, &mut wanted)?;
+    let (file, plan) = find(thread, dir, &mut wanted)?;
     let stack_limit = thread.process().stack_limit.load(Ordering::Relaxed);
-    let ready = prepare(&node, plan, &wanted, stack_limit)?;
-    commit(thread, ready, &wanted, named);
+    let path = file.path()?;
+    let mut ready = prepare(file.node(), plan, &wanted, stack_limit)?;
+    (ready.program.path, ready.program.file) = (path, Some(file));
+    commit(thread, ready, named);
     Ok(())
 }
 
@@ -122,7 +124,7 @@ pub(crate) fn first(thread: &mut Thread, path: &[u8], args: &[&[u8]], envs: &[&[
 }
 
 /// The file of a path, and the plan for it; scripts are followed to their interpreters.
-fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Node>, Plan)> {
+fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Description>, Plan)> {
     for _ in 0..=SCRIPTS_MAX {
         let spot = tree::with_calls(thread, |calls| calls.find(dir, &wanted.path))?;
         let node = spot.existing()?.clone();
@@ -137,7 +139,8 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Node>
                 log!("{}: {error}", wanted.path.escape_ascii());
                 error.errno()
             })?;
-            return Ok((node, plan));
+            let place = spot.place();
+            return Ok((Arc::new(Description::new(node, place, abi::O_PATH, None)), plan));
         };
         let mut args = Vec::new();
         args.try_reserve(wanted.args.len() + 3).map_err(|_| Errno::ENOMEM)?;
@@ -231,8 +234,17 @@ fn fill(
     let image =
         exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
     user::write_bytes(image.sp, &image.bytes)?;
-    let program =
-        Program { path: Vec::new(), args: image.args, envs: image.envs, stack: top };
+    let pages = || plan.segments.iter().map(|segment| &segment.pages);
+    let start = pages().map(|pages| pages.start).min().unwrap_or(0);
+    let end = pages().map(|pages| pages.end).max().unwrap_or(0);
+    let program = Program {
+        path: Vec::new(),
+        args: image.args,
+        envs: image.envs,
+        stack: top,
+        image: start..end,
+        file: None,
+    };
     Ok((Box::new(Context::start(plan.entry, image.sp)), program))
 }
 
@@ -302,7 +314,7 @@ fn make_stack(memory: &Memory, executable: bool, limit: u64) -> Result<PageSpan>
 }
 
 /// Puts the new program in the old one's place. Nothing here can fail.
-fn commit(thread: &mut Thread, ready: Ready, wanted: &Wanted, named: Vec<u8>) {
+fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
     let process = thread.process().clone();
     *process.memory.lock() = Some(ready.memory.clone());
     memory::switch(Some(&ready.memory));
@@ -320,7 +332,7 @@ fn commit(thread: &mut Thread, ready: Ready, wanted: &Wanted, named: Vec<u8>) {
     let count = last.len().min(15);
     name[..count].copy_from_slice(&last[..count]);
     *thread.task.name.lock() = name;
-    *process.program.lock() = Program { path: wanted.path.clone(), ..ready.program };
+    *process.program.lock() = ready.program;
     process.give_back();
 }
 

@@ -9,16 +9,13 @@ use quire_linux::{Errno, Result};
 
 use crate::isa;
 use crate::memory::{PAGE, mm, user};
+use crate::proc::{HOST_NAME, RELEASE, VERSION};
 use crate::task::{Answer, Process, Thread, find, processes, tree};
 
-/// What `uname` says besides the machine. Programs look at the release to learn what they may use.
-pub(crate) const SYSTEM: &str = "Linux";
-pub(crate) const RELEASE: &str = "6.12.0-quire";
-pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
 
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 6 * 65];
-    let words = [SYSTEM, "quire", RELEASE, VERSION, isa::MACHINE, "(none)"];
+    let words = ["Linux", HOST_NAME, RELEASE, VERSION, isa::MACHINE, "(none)"];
     for (field, word) in bytes.chunks_exact_mut(65).zip(words) {
         field[..word.len()].copy_from_slice(word.as_bytes());
     }

@@ -23,7 +23,6 @@ use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
 pub(crate) use exec::first;
-pub(crate) use misc::{RELEASE, SYSTEM, VERSION};
 
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};

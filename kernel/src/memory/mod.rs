@@ -26,7 +26,7 @@ use quire::units::{FrameSpan, Pfn};
 use spin::Once;
 
 pub(crate) use board::Board;
-pub(crate) use heap::admit;
+pub(crate) use heap::{admit, taken_bytes};
 pub(crate) use space::{Break, Memory, current, errno, fault, switch, trampoline};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};

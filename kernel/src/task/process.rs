@@ -3,9 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use quire_linux::files::{Here, Table};
+use quire_linux::files::{Description, Here, Table};
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::signal::{Actions, Pending};
 use quire_linux::Waiters;
@@ -49,6 +49,8 @@ pub(crate) struct Process {
     pub(crate) stack_limit: AtomicU64,
     /// The most address space it may have, in bytes.
     pub(crate) space_limit: AtomicU64,
+    /// What `oom_score_adj` was set to, -1000 to 1000.
+    pub(crate) oom_adjust: AtomicI32,
 }
 
 /// A process's signals.
@@ -83,13 +85,17 @@ pub(crate) struct Ids {
 /// What it runs.
 #[derive(Clone, Default)]
 pub(crate) struct Program {
-    /// The path of the file.
+    /// The file: links to it lead here, not to its name, which may be such a link itself.
+    pub(crate) file: Option<Arc<Description>>,
+    /// The path that the file had.
     pub(crate) path: Vec<u8>,
     /// Where the strings of arguments and environment are, half-open.
     pub(crate) args: core::ops::Range<u64>,
     pub(crate) envs: core::ops::Range<u64>,
     /// The top of its stack.
     pub(crate) stack: u64,
+    /// From its lowest segment to its highest one, half-open.
+    pub(crate) image: core::ops::Range<u64>,
 }
 
 /// All processes that have not been waited for, by pid.
@@ -151,6 +157,7 @@ impl Process {
             ran: AtomicU64::new(0),
             stack_limit: limit(|process| &process.stack_limit, 8 << 20),
             space_limit: limit(|process| &process.space_limit, u64::MAX),
+            oom_adjust: AtomicI32::new(from.map_or(0, |from| from.oom_adjust.load(Ordering::Relaxed))),
         })
     }
 

@@ -34,6 +34,11 @@ impl Here {
         Self { dir: SpinMutex::new(self.dir()), umask }
     }
 
+    /// Which permission bits new files do not get.
+    pub fn umask(&self) -> u32 {
+        self.umask.load(Ordering::Relaxed)
+    }
+
     /// The working directory.
     pub fn dir(&self) -> Arc<Node> {
         self.dir.lock().clone()

@@ -1,0 +1,68 @@
+//! One area of a program's memory, as `maps` and `smaps` begin it.
+
+use crate::Result;
+use crate::exec::Rights;
+use crate::files::Text;
+
+/// The column where names begin.
+const NAME_COLUMN: usize = 73;
+
+/// One area of a program's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct AreaLine<'a> {
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last one.
+    pub end: u64,
+    /// What the program may do with it.
+    pub rights: Rights,
+    /// Whether others see what is written to it.
+    pub shared: bool,
+    /// Which byte of the file its first one shows; 0 without a file.
+    pub offset: u64,
+    /// Major and minor number of the file's device; 0 without a file.
+    pub device: (u32, u32),
+    /// The file's inode number; 0 without a file.
+    pub inode: u64,
+    /// The file's path, or a word in brackets; empty when it has no name.
+    pub name: &'a [u8],
+}
+
+impl AreaLine<'_> {
+    /// Prints its line.
+    ///
+    /// # Errors
+    /// [`ENOMEM`](crate::Errno::ENOMEM).
+    pub fn print(&self, out: &mut Text) -> Result<()> {
+        let begin = out.bytes().len();
+        let flag = |on, letter| if on { letter } else { '-' };
+        out.print(format_args!(
+            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+            self.start,
+            self.end,
+            flag(self.rights.read, 'r'),
+            flag(self.rights.write, 'w'),
+            flag(self.rights.execute, 'x'),
+            if self.shared { 's' } else { 'p' },
+            self.offset,
+            self.device.0,
+            self.device.1,
+            self.inode,
+        ))?;
+        if !self.name.is_empty() {
+            let width = NAME_COLUMN.saturating_sub(out.bytes().len() - begin);
+            out.print(format_args!("{:width$}", ""))?;
+            self.name(out)?;
+        }
+        out.push(b"\n")
+    }
+
+    /// A newline in a name must not look like the end of the line.
+    fn name(&self, out: &mut Text) -> Result<()> {
+        for (at, piece) in self.name.split(|byte| *byte == b'\n').enumerate() {
+            out.push(if at == 0 { b"" } else { b"\\012" })?;
+            out.push(piece)?;
+        }
+        Ok(())
+    }
+}

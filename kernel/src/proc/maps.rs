@@ -1,0 +1,114 @@
+//! A program's areas, and their names.
+
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as abi;
+use quire::space::{Area, AreaFlags, Backing};
+use quire::units::{PageSpan, Prot, Vpn};
+use quire_linux::Result;
+use quire_linux::exec::Rights;
+use quire_linux::files::{Caller, Text};
+use quire_linux::text::AreaLine;
+
+use super::process::Subject;
+use super::table::copied;
+use crate::isa;
+use crate::memory::{Break, Memory, PAGE, mm};
+
+/// All pages that a program may map.
+pub(super) fn all() -> PageSpan {
+    PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE))
+}
+
+/// What the areas of a program are called.
+pub(super) struct Names {
+    heap: Break,
+    path: Vec<u8>,
+    /// The bytes of its segments.
+    image: core::ops::Range<u64>,
+    /// The top of its stack.
+    stack: u64,
+}
+
+impl Names {
+    /// The names in the memory of `subject`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn of(subject: &Subject, memory: &Memory) -> Result<Self> {
+        let heap = *memory.heap.lock();
+        let program = subject.process.program.lock();
+        Ok(Self {
+            heap,
+            path: copied(&program.path)?,
+            image: program.image.clone(),
+            stack: program.stack,
+        })
+    }
+
+    /// The name of an area; empty when it has none.
+    fn name(&self, area: &Area) -> &[u8] {
+        let (start, end) = (area.span.start.get() * PAGE, area.span.end.get() * PAGE);
+        let overlaps = |range: &core::ops::Range<u64>| start < range.end && range.start < end;
+        if overlaps(&self.image) {
+            &self.path
+        } else if overlaps(&(self.heap.start..self.heap.end)) {
+            b"[heap]"
+        } else if start < self.stack && self.stack <= end {
+            b"[stack]"
+        } else if area.flags.contains(AreaFlags::SHARED) {
+            // As Linux calls shared memory that has no name.
+            b"/dev/zero (deleted)"
+        } else {
+            b""
+        }
+    }
+
+    /// Prints the line of an area.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn print(&self, area: &Area, out: &mut Text) -> Result<()> {
+        let (offset, inode) = match area.backing {
+            Backing::Anon => (0, 0),
+            Backing::Object { id, page } => (page * PAGE, u64::from(id)),
+        };
+        let line = AreaLine {
+            start: area.span.start.get() * PAGE,
+            end: area.span.end.get() * PAGE,
+            rights: rights(area.prot),
+            shared: area.flags.contains(AreaFlags::SHARED),
+            offset,
+            device: (0, 0),
+            inode,
+            name: self.name(area),
+        };
+        line.print(out)
+    }
+}
+
+fn rights(prot: Prot) -> Rights {
+    let has = |bit: u32| u32::from(prot.bits()) & bit != 0;
+    Rights { read: has(abi::PROT_READ), write: has(abi::PROT_WRITE), execute: has(abi::PROT_EXEC) }
+}
+
+/// Does something for each area of a subject, in ascending order; nothing when it has ended.
+///
+/// # Errors
+/// What `action` says, and `ENOMEM`.
+pub(super) fn each(
+    of: &Subject,
+    mut action: impl FnMut(&Memory, &Names, &Area) -> Result<()>,
+) -> Result<()> {
+    let Some(memory) = of.memory() else { return Ok(()) };
+    let names = Names::of(of, &memory)?;
+    mm().areas(memory.space(), all()).try_for_each(|area| action(&memory, &names, &area))
+}
+
+/// `maps`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    each(of, |_, names, area| names.print(area, out))
+}

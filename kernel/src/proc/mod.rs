@@ -1,0 +1,59 @@
+//! What `/proc` and `/sys` say: what the kernel, the library and each program are about, in Linux's
+//! formats, since tools read them; and what Quire knows beyond that.
+//!
+//! **Owns** no state but settings that nobody else has. Everything is made when it is read, from
+//! what the rooms to the left know. **Key types**: [`Row`](table::Row) (an entry of a directory,
+//! with the function that writes it), [`Subject`](process::Subject) (the process or thread that a
+//! directory is about). **Never** keeps a lock between two entries. **Next room**: `calls`.
+//!
+//! ```text
+//!   Tree ── lookup ──► table::Fixed ── Row ──► fn(&subject, &mut Text)
+//!                      table::Many  ── number ──► process, thread, descriptor, CPU
+//! ```
+//!
+//! | file | about |
+//! |---|---|
+//! | `table` | directories as tables, and as rows of numbers |
+//! | `system` | what is about all: `meminfo`, `vmstat`, `stat`, `kernel` settings |
+//! | `cpuinfo` | the CPUs |
+//! | `frames` | `kpageflags`, `kpagecount`, and counting all folios |
+//! | `process` | the directory of a process, and of a thread |
+//! | `about` | `stat`, `status`, `limits` and their like |
+//! | `links` | descriptors, program, working directory |
+//! | `contents` | a program's memory as bytes: `mem`, `cmdline`, `environ`, `clear_refs` |
+//! | `maps`, `smaps`, `pagemap`, `folios` | its areas, from four sides |
+//! | `thp` | `/sys/kernel/mm/transparent_hugepage` |
+//! | `sys` | the rest of `/sys` |
+
+mod about;
+mod contents;
+mod cpuinfo;
+mod folios;
+mod frames;
+mod links;
+mod maps;
+mod pagemap;
+mod process;
+mod smaps;
+mod sys;
+mod system;
+mod table;
+mod thp;
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as abi;
+use quire_linux::Result;
+use quire_linux::files::{Caller, Tree};
+
+pub(crate) use system::{HOST_NAME, RELEASE, VERSION};
+
+/// Lets `/proc` and `/sys` begin. `command_line` is what the kernel was booted with.
+///
+/// # Errors
+/// As for [`Tree::mount`].
+pub(crate) fn mount(tree: &Tree, who: &Caller<'_>, command_line: &'static str) -> Result<()> {
+    system::init(command_line);
+    tree.mount(who, b"/proc", "proc", abi::PROC_SUPER_MAGIC, Arc::new(process::root()))?;
+    tree.mount(who, b"/sys", "sysfs", abi::SYSFS_MAGIC, Arc::new(sys::root()))
+}

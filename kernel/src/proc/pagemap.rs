@@ -1,0 +1,142 @@
+//! A program's pages: which frames, whose, and what was noted.
+
+use quire::arch::Attrs;
+use quire::engine::FrameUse;
+use quire::space::AreaFlags;
+use quire::table::{Seen, Sight};
+use quire::units::{Order, PageSpan, Pfn, Vpn};
+use quire_linux::files::Sink;
+use quire_linux::{Errno, Result};
+use zerocopy::IntoBytes;
+
+use super::process::Subject;
+use crate::isa;
+use crate::memory::{Memory, PAGE, mm};
+
+/// Pages of one folio that are mapped side by side.
+pub(super) struct Piece {
+    pub(super) pages: PageSpan,
+    pub(super) frame: Pfn,
+    pub(super) attrs: Attrs,
+    /// The size of the leaves that map them.
+    pub(super) leaf: Order,
+    /// Whether these are in contiguous blocks.
+    pub(super) folded: bool,
+    /// How often pages of the folio are mapped in all, by anyone; no fewer than are here.
+    pub(super) mapped: u64,
+}
+
+impl Piece {
+    /// How many pages.
+    pub(super) fn count(&self) -> u64 {
+        self.pages.count()
+    }
+
+    /// Whether others map the folio as well. The library counts mappings for a folio as a whole;
+    /// so a folio that others map a part of counts as shared in all parts.
+    pub(super) fn is_shared(&self) -> bool {
+        self.mapped > self.count()
+    }
+
+    /// Its share of the folio's mappings, in bytes.
+    pub(super) fn share_bytes(&self) -> u64 {
+        let count = self.count();
+        count * PAGE * count / self.mapped.max(1)
+    }
+}
+
+/// Tells all that is mapped in `span`, folio by folio.
+pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piece)) {
+    mm().runs(memory.space(), span, &mut |seen: &Seen| {
+        let Sight::Leaf { frame, attrs, folded } = seen.what else { return };
+        let (mut page, mut frame) = (seen.pages.start, frame);
+        while page < seen.pages.end {
+            let left = seen.pages.end.offset_from(page);
+            let (count, mapped) = folio_at(frame, left, attrs);
+            let pages = PageSpan::new(page, page.add(count));
+            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, mapped });
+            (page, frame) = (page.add(count), frame.add(count));
+        }
+    });
+}
+
+/// How many of `left` frames from `frame` on belong to its folio, and how often its pages are
+/// mapped.
+fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> (u64, u64) {
+    let Some(info) = mm().frame_info(frame) else { return (left, left) };
+    let FrameUse::Folio(counts) = info.used else { return (1, 1) };
+    let count = info.head.add(info.order.pages()).offset_from(frame).min(left);
+    // What is exclusive needs no count; and a count may lag behind what is mapped.
+    let mapped = if attrs.contains(Attrs::COW) { counts.mapped.into() } else { count };
+    (count, mapped.max(count))
+}
+
+const PRESENT: u64 = 1 << 63;
+const SHARED_OR_FILE: u64 = 1 << 61;
+const GUARD: u64 = 1 << 58;
+const EXCLUSIVE: u64 = 1 << 56;
+const FRAME: u64 = (1 << 55) - 1;
+
+/// Words that are made at a time.
+const CHUNK: usize = 256;
+/// The most bytes of one read; a larger one gets fewer, and goes on.
+const READ_MOST: usize = 16 << 20;
+
+/// `pagemap`: a word for each page.
+///
+/// # Errors
+/// `EINVAL` for what is not whole words; `EFAULT`.
+pub(super) fn read(of: &Subject, offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
+    if !offset.is_multiple_of(8) || !count.is_multiple_of(8) {
+        return Err(Errno::EINVAL);
+    }
+    let Some(memory) = of.memory() else { return Ok(0) };
+    let first = offset / 8;
+    let end = (isa::USER_END / PAGE).min(first.saturating_add(count.min(READ_MOST) as u64 / 8));
+    let mut at = first;
+    while at < end {
+        let pages = PageSpan::new(Vpn::new(at), Vpn::new(end.min(at + CHUNK as u64)));
+        let words = words(&memory, pages);
+        let bytes = &words.as_bytes()[..8 * pages.count() as usize];
+        match sink.put(bytes) {
+            Ok(()) => at = pages.end.get(),
+            Err(error) if at == first => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(8 * at.saturating_sub(first) as usize)
+}
+
+/// The words of at most [`CHUNK`] pages.
+fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
+    let mut words = [0; CHUNK];
+    let slots = |words: &mut [u64; CHUNK], span: PageSpan, word: &dyn Fn(u64) -> u64| {
+        let start = span.start.offset_from(pages.start) as usize;
+        let slots = words.iter_mut().skip(start).take(span.count() as usize);
+        slots.enumerate().for_each(|(at, slot)| *slot |= word(at as u64));
+    };
+    pieces(memory, pages, &mut |piece| {
+        let own = if piece.is_shared() { 0 } else { EXCLUSIVE };
+        let frame = piece.frame.get();
+        slots(&mut words, piece.pages, &|at| PRESENT | own | (frame + at) & FRAME);
+    });
+    mm().runs(memory.space(), pages, &mut |seen| {
+        if let Sight::Marker(_) = seen.what {
+            slots(&mut words, seen.pages, &|_| GUARD);
+        }
+    });
+    for area in mm().areas(memory.space(), pages) {
+        if area.flags.contains(AreaFlags::SHARED) {
+            mark_shared(&mut words, area.span.intersect(pages), pages.start);
+        }
+    }
+    words
+}
+
+/// Notes in the words of `span` that other spaces may have what is there; `first` is the page of
+/// the first word.
+fn mark_shared(words: &mut [u64; CHUNK], span: PageSpan, first: Vpn) {
+    let start = span.start.offset_from(first) as usize;
+    let present = words.iter_mut().skip(start).take(span.count() as usize);
+    present.filter(|word| **word & PRESENT != 0).for_each(|word| *word |= SHARED_OR_FILE);
+}

@@ -1,0 +1,129 @@
+//! What each area of a program holds.
+
+use quire::arch::Attrs;
+use quire::space::{Advice, Area, AreaFlags};
+use quire::units::{Order, Prot};
+use quire_linux::Result;
+use quire_linux::files::{Caller, Text};
+use quire_linux::text::{AreaLine, Held};
+use quire_linux::exec::Rights;
+
+use super::maps;
+use super::pagemap::{Piece, pieces};
+use super::process::Subject;
+use super::thp::BLOCK;
+use crate::memory::{Memory, PAGE, mm};
+
+/// `smaps`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    maps::each(of, |memory, names, area| {
+        names.print(area, out)?;
+        let bytes = area.span.count() * PAGE;
+        held(memory, area).print(out, bytes, PAGE, is_eligible(memory, area), flags(area))
+    })
+}
+
+/// `smaps_rollup`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let mut sum = Held::default();
+    let mut ends: Option<(u64, u64)> = None;
+    maps::each(of, |memory, _, area| {
+        sum = sum.and(&held(memory, area));
+        let (start, end) = (area.span.start.get() * PAGE, area.span.end.get() * PAGE);
+        ends = Some((ends.map_or(start, |(first, _)| first), end));
+        Ok(())
+    })?;
+    let Some((start, end)) = ends else { return Ok(()) };
+    let rights = Rights { read: false, write: false, execute: false };
+    let (device, name) = ((0, 0), &b"[rollup]"[..]);
+    AreaLine { start, end, rights, shared: false, offset: 0, device, inode: 0, name }.print(out)?;
+    sum.print_rollup(out)
+}
+
+/// What an area holds.
+fn held(memory: &Memory, area: &Area) -> Held {
+    let mut sum = Held::default();
+    pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area)));
+    sum
+}
+
+/// What one piece of an area holds.
+fn held_by(piece: &Piece, area: &Area) -> Held {
+    let bytes = piece.count() * PAGE;
+    let pss = piece.share_bytes();
+    let when = |condition: bool, amount: u64| if condition { amount } else { 0 };
+    let dirty = piece.attrs.contains(Attrs::DIRTY);
+    let others = piece.is_shared();
+    let shmem = area.flags.contains(AreaFlags::SHARED);
+    let huge = piece.leaf >= BLOCK;
+    Held {
+        rss: bytes,
+        pss,
+        pss_dirty: when(dirty, pss),
+        pss_anon: when(!shmem, pss),
+        pss_file: 0,
+        pss_shmem: when(shmem, pss),
+        shared_clean: when(others && !dirty, bytes),
+        shared_dirty: when(others && dirty, bytes),
+        private_clean: when(!others && !dirty, bytes),
+        private_dirty: when(!others && dirty, bytes),
+        referenced: when(piece.attrs.contains(Attrs::YOUNG), bytes),
+        anonymous: when(!shmem, bytes),
+        lazy_free: 0,
+        anon_huge: when(huge && !shmem, bytes),
+        shmem_huge: when(huge && shmem, bytes),
+        locked: when(area.flags.contains(AreaFlags::LOCKED), pss),
+    }
+}
+
+/// Whether a fault in the area might get a large folio: the policy allows a size, and an aligned
+/// block of it lies within.
+fn is_eligible(memory: &Memory, area: &Area) -> bool {
+    let advice = Advice::of(area.flags);
+    let allowed = mm().policy.candidates(advice, memory.space().opt_out());
+    let fits = |order: u8| {
+        let size = Order::new(order).pages();
+        let start = area.span.start.align_up(size);
+        start.is_some_and(|start| start.get() + size <= area.span.end.get())
+    };
+    (1..=BLOCK.get()).any(|order| allowed & 1 << order != 0 && fits(order))
+}
+
+/// The words of `VmFlags`, in Linux's order.
+fn flags(area: &Area) -> impl Iterator<Item = &'static str> {
+    let has = |flag| area.flags.contains(flag);
+    let (may, shared) = (area.most, has(AreaFlags::SHARED));
+    // Counted against what may be committed: private memory that may be written.
+    let counted = area.prot.contains(Prot::WRITE) && !shared && !has(AreaFlags::NORESERVE);
+    [
+        (area.prot.contains(Prot::READ), "rd"),
+        (area.prot.contains(Prot::WRITE), "wr"),
+        (area.prot.contains(Prot::EXEC), "ex"),
+        (shared, "sh"),
+        (may.contains(Prot::READ), "mr"),
+        (may.contains(Prot::WRITE), "mw"),
+        (may.contains(Prot::EXEC), "me"),
+        (shared, "ms"),
+        (has(AreaFlags::GROWS_DOWN), "gd"),
+        (has(AreaFlags::LOCKED), "lo"),
+        (has(AreaFlags::SEQUENTIAL), "sr"),
+        (has(AreaFlags::RANDOM), "rr"),
+        (has(AreaFlags::DONTFORK), "dc"),
+        (has(AreaFlags::LOCK_ON_FAULT), "lf"),
+        (counted, "ac"),
+        (has(AreaFlags::NORESERVE), "nr"),
+        (has(AreaFlags::WIPEONFORK), "wf"),
+        (has(AreaFlags::DONTDUMP), "dd"),
+        (has(AreaFlags::HUGE), "hg"),
+        (has(AreaFlags::NOHUGE), "nh"),
+    ]
+    .into_iter()
+    .filter(|(on, _)| *on)
+    .map(|(_, word)| word)
+}

@@ -1,0 +1,335 @@
+//! What `/proc` tells of the whole system.
+
+use core::sync::atomic::Ordering;
+
+use quire::stats::Event;
+use quire_linux::files::{Caller, Text};
+use quire_linux::signal::status::NS_PER_TICK;
+use quire_linux::text::number;
+use quire_linux::{Errno, Result};
+use spin::Once;
+
+use super::cpuinfo;
+use super::frames::{self, Census};
+use super::process::own;
+use super::table::{Is, Row};
+use super::thp::{self, BLOCK};
+use crate::isa::{self, STACK_BYTES};
+use crate::memory::{self, PAGE, mm};
+use crate::task::{IDS_MAX, processes, queue, tree::tree};
+
+/// What `uname -r` says. Programs look at it to learn what they may use.
+pub(crate) const RELEASE: &str = "6.12.0-quire";
+/// What `uname -v` says.
+pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
+/// What `uname -n` says.
+pub(crate) const HOST_NAME: &str = "quire";
+
+static COMMAND_LINE: Once<&'static str> = Once::new();
+/// Bytes of RAM that programs and the heap can have.
+static TOTAL: Once<u64> = Once::new();
+
+/// Notes what is the same for ever.
+pub(super) fn init(command_line: &'static str) {
+    COMMAND_LINE.call_once(|| command_line);
+    TOTAL.call_once(|| mm().phys().free_frames() * PAGE + memory::taken_bytes());
+}
+
+/// What there is besides processes.
+pub(super) const ROWS: &[Row<()>] = &[
+    Row { name: "self", is: Is::Link(|_, who, _| own(who.pid, None)) },
+    Row { name: "thread-self", is: Is::Link(|_, who, _| own(who.pid, Some(who.tid))) },
+    Row { name: "buddyinfo", is: Is::Text(buddies) },
+    Row { name: "cmdline", is: Is::Text(command_line) },
+    Row { name: "cpuinfo", is: Is::Text(|_, _, out| cpuinfo::show(out)) },
+    Row { name: "filesystems", is: Is::Text(|_, _, out| out.push(FILE_SYSTEMS)) },
+    Row { name: "kpagecount", is: Is::Bytes(frames::counts) },
+    Row { name: "kpageflags", is: Is::Bytes(frames::flags) },
+    Row { name: "loadavg", is: Is::Text(load) },
+    Row { name: "meminfo", is: Is::Text(memory_info) },
+    Row {
+        name: "mounts",
+        is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))),
+    },
+    Row { name: "stat", is: Is::Text(stat) },
+    Row { name: "swaps", is: Is::Text(|_, _, out| out.push(SWAPS)) },
+    Row { name: "sys", is: Is::Table(SETTINGS) },
+    Row { name: "uptime", is: Is::Text(uptime) },
+    Row { name: "version", is: Is::Text(version) },
+    Row { name: "vmstat", is: Is::Text(events) },
+];
+
+const FILE_SYSTEMS: &[u8] = b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tpipefs\n";
+const SWAPS: &[u8] = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+
+const SETTINGS: &[Row<()>] = &[
+    Row { name: "kernel", is: Is::Table(KERNEL) },
+    Row { name: "vm", is: Is::Table(MEMORY) },
+    Row { name: "fs", is: Is::Table(FILES) },
+];
+
+/// A line that never changes.
+macro_rules! fixed {
+    ($name:literal, $($line:tt)*) => {
+        Row { name: $name, is: Is::Text(|_, _, out| out.print(format_args!($($line)*))) }
+    };
+}
+
+const KERNEL: &[Row<()>] = &[
+    fixed!("ostype", "Linux\n"),
+    fixed!("osrelease", "{RELEASE}\n"),
+    fixed!("version", "{VERSION}\n"),
+    fixed!("hostname", "{HOST_NAME}\n"),
+    fixed!("domainname", "(none)\n"),
+    fixed!("pid_max", "{IDS_MAX}\n"),
+    fixed!("threads-max", "{IDS_MAX}\n"),
+    fixed!("cap_last_cap", "40\n"),
+    fixed!("ngroups_max", "65536\n"),
+    fixed!("overflowuid", "65534\n"),
+    fixed!("overflowgid", "65534\n"),
+    fixed!("randomize_va_space", "0\n"),
+    fixed!("tainted", "0\n"),
+];
+
+const MEMORY: &[Row<()>] = &[
+    fixed!("overcommit_memory", "1\n"),
+    fixed!("overcommit_ratio", "50\n"),
+    fixed!("max_map_count", "{}\n", u32::MAX),
+    fixed!("mmap_min_addr", "{PAGE}\n"),
+    fixed!("nr_hugepages", "0\n"),
+    fixed!("nr_overcommit_hugepages", "0\n"),
+    fixed!("swappiness", "60\n"),
+    Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
+    Row { name: "compact_memory", is: Is::Action(compact) },
+];
+
+const FILES: &[Row<()>] = &[
+    fixed!("file-max", "{}\n", i64::MAX),
+    fixed!("nr_open", "{}\n", quire_linux::files::LIMIT_MAX),
+    fixed!("pipe-max-size", "{}\n", quire_linux::files::CAPACITY),
+];
+
+/// There is nothing that could be read again, so nothing is dropped.
+fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    if (1..=4).contains(&number(bytes)?) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// What frames the CPUs keep for themselves goes back, where neighbours merge.
+fn compact(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    if number(bytes)? != 1 {
+        return Err(Errno::EINVAL);
+    }
+    mm().phys().drain();
+    Ok(())
+}
+
+fn command_line(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", COMMAND_LINE.get().copied().unwrap_or_default()))
+}
+
+fn version(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("Linux version {RELEASE} (quire@{HOST_NAME}) (rustc) {VERSION}\n"))
+}
+
+/// Free blocks by order.
+fn buddies(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("Node 0, zone {:>8} ", "Normal"))?;
+    for count in mm().phys().free_by_order() {
+        out.print(format_args!("{count:6} "))?;
+    }
+    out.push(b"\n")
+}
+
+/// What is mounted, as `mount` prints it.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn mounts(out: &mut Text) -> Result<()> {
+    each_mount(|_, _, path, kind| {
+        out.print(format_args!("{kind} "))?;
+        out.push(path)?;
+        out.print(format_args!(" {kind} rw,relatime 0 0\n"))
+    })
+}
+
+/// What is mounted where, numbered.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn mount_info(out: &mut Text) -> Result<()> {
+    each_mount(|id, volume, path, kind| {
+        out.print(format_args!("{id} 1 0:{volume} / "))?;
+        out.push(path)?;
+        out.print(format_args!(" rw,relatime - {kind} {kind} rw\n"))
+    })
+}
+
+/// Tells the number of each mount, and of its file system, its path and kind.
+fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Result<()> {
+    let (mut id, mut result) = (0, Ok(()));
+    tree().mounts(&mut |path, kind| {
+        id += 1;
+        // Pipes have a number, too, and are mounted nowhere.
+        let volume = if id == 1 { quire_linux::files::MEMORY } else { quire_linux::files::PIPES + id - 1 };
+        if result.is_ok() {
+            result = tell(id, volume, path, kind);
+        }
+    });
+    result
+}
+
+/// What all processes did and are.
+struct Load {
+    processes: u64,
+    threads: u64,
+    /// Threads that run or could.
+    ready: u64,
+    /// Nanoseconds that all ran, of those that are still there or were waited for by init.
+    ran: u64,
+    last: u32,
+}
+
+impl Load {
+    fn take() -> Self {
+        let mut load = Self { processes: 0, threads: 0, ready: 0, ran: 0, last: 0 };
+        let mut next = processes(1);
+        while let Some(process) = next {
+            load.processes += 1;
+            load.last = process.pid;
+            load.ran += process.ran.load(Ordering::Relaxed);
+            if process.pid == 1 {
+                let below = process.family.lock().children_usage;
+                load.ran += below.user_ns + below.system_ns;
+            }
+            for task in process.threads.lock().iter() {
+                load.threads += 1;
+                load.ready += u64::from(!queue::is_parked(task.tid));
+            }
+            next = processes(process.pid + 1);
+        }
+        load
+    }
+
+    /// Nanoseconds that no thread ran, over all CPUs, since boot.
+    fn idle(&self) -> u64 {
+        (isa::now() * isa::cpu_count() as u64).saturating_sub(self.ran)
+    }
+}
+
+/// Averages are not kept: there are only the counts of now.
+fn load(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let Load { ready, threads, last, .. } = Load::take();
+    out.print(format_args!("0.00 0.00 0.00 {ready}/{threads} {last}\n"))
+}
+
+fn uptime(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let hundredths = |ns: u64| (ns / 1_000_000_000, ns / 10_000_000 % 100);
+    let ((now, now_part), (idle, part)) = (hundredths(isa::now()), hundredths(Load::take().idle()));
+    out.print(format_args!("{now}.{now_part:02} {idle}.{part:02}\n"))
+}
+
+/// Times are not kept by CPU: each line tells an even share.
+fn stat(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let load = Load::take();
+    let (ran, idle) = (load.ran / NS_PER_TICK, load.idle() / NS_PER_TICK);
+    let cpus = isa::cpu_count().max(1) as u64;
+    out.print(format_args!("cpu  {ran} 0 0 {idle} 0 0 0 0 0 0\n"))?;
+    for cpu in 0..cpus {
+        out.print(format_args!("cpu{cpu} {} 0 0 {} 0 0 0 0 0 0\n", ran / cpus, idle / cpus))?;
+    }
+    let boot = isa::realtime() / 1_000_000_000;
+    out.print(format_args!("intr 0\nctxt 0\nbtime {boot}\nprocesses {}\n", load.last))?;
+    out.print(format_args!("procs_running {}\nprocs_blocked 0\n", load.ready))
+}
+
+/// `meminfo`: what there is no such thing of is zero.
+fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let census = Census::take();
+    let free = mm().phys().free_frames() * PAGE;
+    let heap = memory::taken_bytes() + census.nodes * PAGE;
+    let mapped = census.pages() * PAGE;
+    let total = TOTAL.get().copied().unwrap_or(0);
+    let block = BLOCK.bytes(memory::PAGE_SHIFT);
+    let lines = [
+        ("MemTotal", total),
+        ("MemFree", free),
+        ("MemAvailable", free),
+        ("Buffers", 0),
+        ("Cached", 0),
+        ("SwapCached", 0),
+        ("Active", mapped),
+        ("Inactive", 0),
+        ("Active(anon)", mapped),
+        ("Inactive(anon)", 0),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", mapped),
+        ("Mapped", 0),
+        ("Shmem", 0),
+        ("KReclaimable", 0),
+        ("Slab", heap),
+        ("SReclaimable", 0),
+        ("SUnreclaim", heap),
+        ("KernelStack", (isa::cpu_count() * STACK_BYTES) as u64),
+        ("PageTables", census.tables * PAGE),
+        ("CommitLimit", total),
+        ("Committed_AS", mapped),
+        ("VmallocTotal", 0),
+        ("VmallocUsed", 0),
+        ("VmallocChunk", 0),
+        ("Percpu", 0),
+        ("AnonHugePages", census.pages_from(BLOCK.index()) * PAGE),
+        ("ShmemHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FileHugePages", 0),
+        ("FilePmdMapped", 0),
+    ];
+    let kib = |out: &mut Text, (name, bytes): (&str, u64)| {
+        let width = 23 - name.len();
+        out.print(format_args!("{name}:{:width$} kB\n", bytes >> 10))
+    };
+    lines.into_iter().try_for_each(|line| kib(out, line))?;
+    for name in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
+        let width = 23 - name.len();
+        out.print(format_args!("{name}:{:width$}\n", 0))?;
+    }
+    kib(out, ("Hugepagesize", block))?;
+    [("Hugetlb", 0), ("DirectMap4k", 0), ("DirectMap2M", 0)]
+        .into_iter()
+        .try_for_each(|line| kib(out, line))
+}
+
+/// `vmstat`: Linux's names where there is one, then the library's own.
+fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let totals = mm().totals();
+    let census = Census::take();
+    let large = census.pages_from(BLOCK.index()) >> BLOCK.get();
+    for (name, value) in [
+        ("nr_free_pages", mm().phys().free_frames()),
+        ("nr_anon_pages", census.pages()),
+        ("nr_page_table_pages", census.tables),
+        ("nr_anon_transparent_hugepages", large),
+        ("nr_shmem_hugepages", 0),
+        ("pgmajfault", 0),
+        ("thp_fault_alloc", totals.alloc[BLOCK.index()]),
+        ("thp_fault_fallback", thp::fallbacks(&totals, BLOCK)),
+        ("thp_fault_fallback_charge", 0),
+        ("thp_split_page", 0),
+        ("thp_split_page_failed", 0),
+        ("thp_deferred_split_page", 0),
+        ("thp_zero_page_alloc", 0),
+        ("thp_swpout", 0),
+        ("thp_swpout_fallback", 0),
+    ] {
+        out.print(format_args!("{name} {value}\n"))?;
+    }
+    Event::ALL
+        .into_iter()
+        .try_for_each(|event| out.print(format_args!("{} {}\n", event.name(), totals.event(event))))
+}

@@ -1,0 +1,240 @@
+//! `/sys/kernel/mm/transparent_hugepage`: the library's policy and its counters by size, where
+//! Linux's tools look for them.
+
+use alloc::sync::Arc;
+use core::fmt::Display;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use quire::stats::Totals;
+use quire::units::Order;
+use quire_linux::files::{Caller, Text, What};
+use quire_linux::text::{choices, number, word};
+use quire_linux::{Errno, Result};
+
+use super::frames::Census;
+use super::table::{Fixed, Is, Row};
+use crate::memory::{PAGE_SHIFT, mm};
+
+/// The size of a large leaf: what Linux calls PMD order.
+pub(super) const BLOCK: Order = Order::new(21 - PAGE_SHIFT as u8);
+
+const _: () = assert!(PAGE_SHIFT == 12, "the directories below are named for pages of 4 KiB");
+
+/// The directory.
+pub(super) const ROWS: &[Row<()>] = &[
+    Row { name: "enabled", is: Is::Setting(enabled, set_enabled) },
+    Row { name: "defrag", is: Is::Setting(defrag, set_defrag) },
+    Row { name: "hpage_pmd_size", is: Is::Text(block_bytes) },
+    Row { name: "shmem_enabled", is: Is::Setting(shared, set_shared) },
+    value::<USE_ZERO_PAGE>("use_zero_page"),
+    value::<SHRINK_UNDERUSED>("shrink_underused"),
+    Row { name: "khugepaged", is: Is::Table(BACKGROUND) },
+    Row { name: "hugepages-8kB", is: Is::Directory(size::<1>) },
+    Row { name: "hugepages-16kB", is: Is::Directory(size::<2>) },
+    Row { name: "hugepages-32kB", is: Is::Directory(size::<3>) },
+    Row { name: "hugepages-64kB", is: Is::Directory(size::<4>) },
+    Row { name: "hugepages-128kB", is: Is::Directory(size::<5>) },
+    Row { name: "hugepages-256kB", is: Is::Directory(size::<6>) },
+    Row { name: "hugepages-512kB", is: Is::Directory(size::<7>) },
+    Row { name: "hugepages-1024kB", is: Is::Directory(size::<8>) },
+    Row { name: "hugepages-2048kB", is: Is::Directory(size::<9>) },
+];
+
+/// Collapse in the background. There is none: a program asks for it (`MADV_COLLAPSE`). Its settings
+/// are kept, as tools set them and put them back.
+const BACKGROUND: &[Row<()>] = &[
+    value::<SCAN>("pages_to_scan"),
+    value::<SCAN_SLEEP>("scan_sleep_millisecs"),
+    value::<ALLOC_SLEEP>("alloc_sleep_millisecs"),
+    value::<NONE_MOST>("max_ptes_none"),
+    value::<SWAP_MOST>("max_ptes_swap"),
+    value::<SHARED_MOST>("max_ptes_shared"),
+    value::<DEFRAG>("defrag"),
+    Row { name: "pages_collapsed", is: Is::Text(|_, _, out| out.push(b"0\n")) },
+    Row { name: "full_scans", is: Is::Text(|_, _, out| out.push(b"0\n")) },
+];
+
+fn enabled(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &mm().policy.enabled())
+}
+
+fn set_enabled(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().policy.set_enabled(parsed(bytes)?);
+    Ok(())
+}
+
+fn defrag(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &mm().policy.defrag())
+}
+
+fn set_defrag(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().policy.set_defrag(parsed(bytes)?);
+    Ok(())
+}
+
+fn block_bytes(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &BLOCK.bytes(PAGE_SHIFT))
+}
+
+fn line(out: &mut Text, value: &dyn Display) -> Result<()> {
+    out.print(format_args!("{value}\n"))
+}
+
+/// One of a choice's words.
+fn parsed<T: FromStr>(bytes: &[u8]) -> Result<T> {
+    word(bytes)?.parse().map_err(|_| Errno::EINVAL)
+}
+
+/// The directory of a size.
+fn size<const ORDER: u8>(_: &(), _: &Caller<'_>, inode: u64) -> Result<What> {
+    Ok(What::Directory(Arc::new(Fixed { rows: SIZE, of: Order::new(ORDER), inode })))
+}
+
+const SIZE: &[Row<Order>] = &[
+    Row { name: "enabled", is: Is::Setting(size_enabled, set_size_enabled) },
+    Row { name: "shmem_enabled", is: Is::Setting(size_shared, set_size_shared) },
+    Row { name: "stats", is: Is::Table(STATS) },
+];
+
+fn size_enabled(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &mm().policy.size(*of))
+}
+
+fn set_size_enabled(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
+}
+
+/// Nothing is counted for it: there is no swap, no file with large folios, and nothing that splits.
+const fn none(name: &'static str) -> Row<Order> {
+    Row { name, is: Is::Text(|_, _, out| out.push(b"0\n")) }
+}
+
+const STATS: &[Row<Order>] = &[
+    Row {
+        name: "anon_fault_alloc",
+        is: Is::Text(|of, _, out| total(out, |totals| totals.alloc[of.index()])),
+    },
+    Row {
+        name: "anon_fault_fallback",
+        is: Is::Text(|of, _, out| total(out, |totals| fallbacks(totals, *of))),
+    },
+    none("anon_fault_fallback_charge"),
+    none("zswpout"),
+    none("swpin"),
+    none("swpin_fallback"),
+    none("swpin_fallback_charge"),
+    none("swpout"),
+    none("swpout_fallback"),
+    none("shmem_alloc"),
+    none("shmem_fallback"),
+    none("shmem_fallback_charge"),
+    none("split"),
+    none("split_failed"),
+    none("split_deferred"),
+    Row {
+        name: "nr_anon",
+        is: Is::Text(|of, _, out| line(out, &Census::take().folios[of.index()])),
+    },
+    Row {
+        name: "nr_anon_partially_mapped",
+        is: Is::Text(|of, _, out| line(out, &Census::take().partial[of.index()])),
+    },
+];
+
+fn total(out: &mut Text, pick: impl Fn(&Totals) -> u64) -> Result<()> {
+    line(out, &pick(&mm().totals()))
+}
+
+/// Faults that wanted this order and got less, whatever the cause.
+pub(super) fn fallbacks(totals: &Totals, order: Order) -> u64 {
+    totals.fallback[order.index()].iter().sum()
+}
+
+/// What shared memory may be made of: for all of it, and by size. The library has one policy for
+/// all memory; these are kept, as tools set them and put them back.
+const SHARED: &[&str] = &["always", "within_size", "advise", "never", "deny", "force"];
+const SIZE_SHARED: &[&str] = &["always", "inherit", "within_size", "advise", "never"];
+
+/// The choice for all of it, then by order.
+static SHARED_CHOICES: [AtomicUsize; BLOCK.index() + 1] = {
+    let mut choices = [const { AtomicUsize::new(4) }; BLOCK.index() + 1];
+    choices[0] = AtomicUsize::new(3);
+    choices[BLOCK.index()] = AtomicUsize::new(1);
+    choices
+};
+
+fn shared(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    choices(out, SHARED, SHARED_CHOICES[0].load(Ordering::Relaxed))
+}
+
+fn set_shared(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    choose(0, SHARED, bytes)
+}
+
+fn size_shared(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    choices(out, SIZE_SHARED, SHARED_CHOICES[of.index()].load(Ordering::Relaxed))
+}
+
+fn set_size_shared(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    choose(of.index(), SIZE_SHARED, bytes)
+}
+
+fn choose(at: usize, words: &[&str], bytes: &[u8]) -> Result<()> {
+    let wanted = word(bytes)?;
+    let choice = words.iter().position(|word| *word == wanted).ok_or(Errno::EINVAL)?;
+    SHARED_CHOICES[at].store(choice, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A number that is kept.
+struct Value {
+    value: AtomicU64,
+    least: u64,
+    most: u64,
+}
+
+const fn between(value: u64, least: u64, most: u64) -> Value {
+    Value { value: AtomicU64::new(value), least, most }
+}
+
+const USE_ZERO_PAGE: usize = 0;
+const SHRINK_UNDERUSED: usize = 1;
+const SCAN: usize = 2;
+const SCAN_SLEEP: usize = 3;
+const ALLOC_SLEEP: usize = 4;
+const NONE_MOST: usize = 5;
+const SWAP_MOST: usize = 6;
+const SHARED_MOST: usize = 7;
+const DEFRAG: usize = 8;
+
+/// With Linux's defaults and bounds.
+static VALUES: [Value; 9] = [
+    between(1, 0, 1),
+    between(1, 0, 1),
+    between(4096, 1, u32::MAX as u64),
+    between(10_000, 0, u32::MAX as u64),
+    between(60_000, 0, u32::MAX as u64),
+    between(511, 0, 511),
+    between(64, 0, 511),
+    between(256, 0, 511),
+    between(1, 0, 1),
+];
+
+/// A row for number `AT`.
+const fn value<const AT: usize>(name: &'static str) -> Row<()> {
+    Row { name, is: Is::Setting(value_of::<AT>, set_value::<AT>) }
+}
+
+fn value_of<const AT: usize>(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &VALUES[AT].value.load(Ordering::Relaxed))
+}
+
+fn set_value<const AT: usize>(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    let (value, wanted) = (&VALUES[AT], number(bytes)?);
+    if !(value.least..=value.most).contains(&wanted) {
+        return Err(Errno::EINVAL);
+    }
+    value.value.store(wanted, Ordering::Relaxed);
+    Ok(())
+}
