@@ -27,8 +27,8 @@ mod machine {
     const BASE: &str = "fpu vme de pse tsc msr pae mce cx8 apic - sep mtrr pge mca cmov pat pse36 \
                         pn clflush - dts acpi mmx fxsr sse sse2 ss ht tm ia64 pbe";
     /// Leaf 1, ECX.
-    const MORE: &str = "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma cx16 \
-                        xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt tsc_deadline_timer \
+    const MORE: &str = "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma \
+                        cx16 xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt tsc_deadline_timer \
                         aes xsave - avx f16c rdrand hypervisor";
     /// Leaf 7, EBX.
     const LATER: &str = "fsgsbase tsc_adjust sgx bmi1 hle avx2 - smep bmi2 erms invpcid rtm cqm - \
@@ -58,7 +58,8 @@ mod machine {
         flags(out)?;
         let sizes = id.get_processor_capacity_feature_info();
         let (physical, linear) = sizes.map_or((36, 48), |sizes| {
-            (sizes.physical_address_bits(), sizes.linear_address_bits())
+            // Tables of four levels, whatever the CPU could do.
+            (sizes.physical_address_bits(), sizes.linear_address_bits().min(48))
         });
         out.print(format_args!("\naddress sizes\t: {physical} bits physical, {linear} bits "))?;
         out.push(b"virtual\npower management:\n\n")
