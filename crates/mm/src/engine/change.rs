@@ -48,7 +48,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return self.give_up(space, section, Error::Invalid);
         }
         // What is replaced makes faults wait until it is flushed; see `Section::hold`.
-        let done = if replaces { self.take(space, &mut section, span, span) } else { Ok(()) };
+        let done = if replaces { self.take(space, &mut section, span, &|| span) } else { Ok(()) };
         self.finish(space, section);
         done?;
         if request.flags.contains(AreaFlags::LOCKED)
@@ -78,8 +78,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return self.give_up(space, section, Error::Invalid);
         }
         section.open();
-        let hole = self.hole(space, span);
-        let done = self.take(space, &mut section, span, hole);
+        let hole = || self.hole(space, span);
+        let done = self.take(space, &mut section, span, &hole);
         self.finish(space, section);
         done
     }
@@ -164,7 +164,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut section = Section::begin(self.view(space));
         section.hold(span);
         let nothing = PageSpan::new(span.start, span.start);
-        let done = self.take(space, &mut section, span, nothing);
+        let done = self.take(space, &mut section, span, &|| nothing);
         self.finish(space, section);
         done
     }
@@ -264,7 +264,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         space: &Space<A>,
         section: &mut Section<'_, A, H>,
         span: PageSpan,
-        hole: PageSpan,
+        hole: &dyn Fn() -> PageSpan,
     ) -> Result<(), Error> {
         let mut left = span;
         let before = section.entries();

@@ -144,7 +144,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         // The table of a block goes as well; that of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
-        let taken = self.take(space, section, block, PageSpan::new(block.start, hole));
+        let hole = PageSpan::new(block.start, hole);
+        let taken = self.take(space, section, block, &|| hole);
         if let Err(error) = taken {
             debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
             self.free(run);

@@ -68,7 +68,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// find, and return before the flush that makes its own promise true. And a place that is free
     /// again must not be given away while a CPU still reaches the old memory there.
     pub(super) fn finish(&self, space: &Space<A>, mut section: Section<'_, A, H>) {
-        self.settle(space, section.gathered());
+        if !section.is_settled() {
+            self.settle(space, section.gathered());
+        }
         let ended = section.end();
         if let Some(run) = ended.table {
             self.free(run);

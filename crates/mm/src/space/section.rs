@@ -128,17 +128,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Takes every page of `span` out of the tables, and tables that became empty as well if they
-    /// translate nothing outside `hole`.
+    /// translate nothing outside `hole`, which is asked for only where there are any.
     ///
     /// # Errors
     /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
     /// [`Need::Table`] only where the span was not prepared.
-    pub fn take(&mut self, span: &mut PageSpan, hole: PageSpan) -> Result<(), Need> {
+    pub fn take(&mut self, span: &mut PageSpan, hole: &dyn Fn() -> PageSpan) -> Result<(), Need> {
         let tables = self.view.tables();
         let took = tables.take(*span, &mut self.gather);
         self.entries += took.entries;
         if took.emptied {
-            tables.prune(PageSpan::new(span.start, took.upto), hole, &mut self.gather);
+            tables.prune(PageSpan::new(span.start, took.upto), hole(), &mut self.gather);
         }
         *span = PageSpan::new(took.upto, span.end);
         match (span.is_empty(), took.straddles) {
@@ -151,6 +151,11 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// Gives the leaves of each area in `span` its area's rights.
     pub fn protect(&mut self, area: &Area) {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
+    }
+
+    /// Whether there is nothing to settle.
+    pub fn is_settled(&self) -> bool {
+        self.gather.is_empty()
     }
 
     /// Hands the gather out, to be settled.

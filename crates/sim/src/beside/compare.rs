@@ -146,6 +146,10 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let areas = areas_of(self.mm, &live.space);
         let wanted = live.model.areas.areas();
         ensure(areas == wanted, "equal areas", (areas, wanted))?;
+        let (real, told) = (self.resident(at)?, self.told(at));
+        let differs = real.iter().find(|(page, found)| told.get(page) != Some(found));
+        let same = differs.is_none() && told.len() == real.len();
+        ensure(same, "to be told what there is", (differs, told.len(), real.len()))?;
         for at in 0..self.lives.len() {
             self.look(at)?;
         }
@@ -155,10 +159,6 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     /// Compares all memory of a space: frames, contents, rights, and what the leaves remember.
     fn look(&mut self, at: usize) -> Result<(), String> {
         let real = self.resident(at)?;
-        let told = self.told(at);
-        let differs = real.iter().find(|(page, found)| told.get(page) != Some(found));
-        let same = differs.is_none() && told.len() == real.len();
-        ensure(same, "to be told what there is", (differs, told.len(), real.len()))?;
         let model = &self.lives[at].model;
         ensure(real.len() == model.resident.len(), "no other pages", (at, real.len()))?;
         for ((&page, found), (also, here)) in real.iter().zip(&model.resident) {

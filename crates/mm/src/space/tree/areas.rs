@@ -11,9 +11,10 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 /// How many entries a node has room for: header, keys and records fill 509 of 512 words.
 pub const NODE_ENTRIES: usize = 127;
 
-/// The most levels a tree can have. Nodes other than the root have two entries at least, and full
-/// ones many, so this is out of reach; it bounds the path that a writer keeps on its stack.
-pub(super) const DEPTH_MAX: usize = 24;
+/// The most levels a tree can have. Nodes other than the root have two entries at least, and those
+/// of programs' trees 31, so this is out of reach; it bounds the path that a writer keeps on its
+/// stack, and clears for each search.
+pub(super) const DEPTH_MAX: usize = 16;
 
 /// The areas of one address space. Its nodes belong to it: remove all areas and
 /// [`unstock`](TreeWriter::unstock) before dropping it, or the frames are lost.

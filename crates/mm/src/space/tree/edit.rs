@@ -3,10 +3,10 @@
 use core::fmt;
 
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::node::Entry;
-use super::write::TreeWriter;
+use super::write::{Path, TreeWriter};
 use crate::space::area::Area;
 
 /// Why a change was refused. The tree is as it was.
@@ -46,8 +46,9 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     pub fn cut(&self, span: PageSpan, taken: impl FnMut(Area)) -> Result<(), EditError> {
         // Only a hole in the middle of an area leaves one more area than before.
         let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
-        let hole = self.reader().overlapping(span).next().is_some_and(around);
-        self.provided(hole as usize)?;
+        if self.lacks(1) > 0 && self.area_from(span.start).is_some_and(around) {
+            self.provided(1)?;
+        }
         if !span.is_empty() {
             self.change(|| self.cut_all(span, taken));
         }
@@ -63,7 +64,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        if let Some(other) = self.reader().overlapping(area.span).next() {
+        let next = self.area_from(area.span.start);
+        if let Some(other) = next.filter(|other| other.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
@@ -123,8 +125,11 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
                 return;
             };
             if span.covers(area.span) {
-                let count = self.tell_run(path.steps[0], span, &mut taken);
+                let (count, end) = self.tell_run(path.steps[0], span, &mut taken);
                 self.erase(&path, count);
+                if end == span.end {
+                    return;
+                }
                 continue;
             }
             taken(area.clipped(span));
@@ -140,24 +145,27 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// Tells the areas of one leaf, from `step` on, that lie within `span`, and how many.
+    /// Tells the areas of one leaf, from `step` on, that lie within `span`; how many, and where the
+    /// last one ends.
     fn tell_run(
         &self,
         step: super::write::Step,
         span: PageSpan,
         taken: &mut impl FnMut(Area),
-    ) -> usize {
-        let Some(node) = self.nodes.node(step.frame) else { return 0 };
-        (step.at..node.count)
-            .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)))
-            .map(taken)
-            .count()
+    ) -> (usize, Vpn) {
+        let Some(node) = self.nodes.node(step.frame) else { return (0, span.start) };
+        let mut end = span.start;
+        let areas = (step.at..node.count)
+            .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)));
+        let count = areas.inspect(|area| end = area.span.end).map(taken).count();
+        (count, end)
     }
 
     /// Puts `area` onto free pages, into one with the neighbours it continues.
     fn join_in(&self, area: Area) {
-        let before = self.ending_at(area.span.start).filter(|left| left.can_merge(&area));
-        let after = self.starting_at(area.span.end).filter(|right| area.can_merge(right));
+        let (before, after) = self.meeting(area.span);
+        let before = before.filter(|left| left.can_merge(&area));
+        let after = after.filter(|right| area.can_merge(right));
         let Some(right) = after else {
             return match before {
                 Some(left) => self.extend(left, area.span.end),
@@ -176,14 +184,17 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
         let mut at = span.start;
         let mut changed = false;
-        while let Some(area) = self.area_from(at).filter(|area| area.span.overlaps(span)) {
+        while let Some((path, entry)) = self.seek(at.get()) {
+            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
+                break;
+            };
             let old = area.clipped(PageSpan::new(at, span.end));
             let asked = update(old);
             let new = Area { prot: asked.prot, most: asked.most, flags: asked.flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
             if differs {
-                self.change_part(area, new);
+                self.change_part(&path, area, new);
             }
             if differs || changed {
                 self.merge_at(old.span.start);
@@ -199,15 +210,15 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// Puts `part`, which has other attributes, in place of its pages of `whole`.
-    fn change_part(&self, whole: Area, part: Area) {
+    /// Puts `part`, which has other attributes, in place of its pages of `whole`, the area at the
+    /// end of `path`.
+    fn change_part(&self, path: &Path, whole: Area, part: Area) {
         let (head, _) = whole.split_at(part.span.start);
         let (_, tail) = whole.split_at(part.span.end);
-        let Some((path, _)) = self.seek(whole.span.start.get()) else { return };
         if head.span.is_empty() {
-            self.put(&path, Entry(part.pack()));
+            self.put(path, Entry(part.pack()));
         } else {
-            self.put(&path, Entry(head.pack()));
+            self.put(path, Entry(head.pack()));
             self.add(Entry(part.pack()));
         }
         if !tail.span.is_empty() {
@@ -217,23 +228,46 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Makes one area of those that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        let Some(right) = self.starting_at(page) else { return };
-        let Some(left) = self.ending_at(page).filter(|left| left.can_merge(&right)) else { return };
-        self.drop_at(page);
-        self.extend(left, right.span.end);
+        let (Some(left), Some(right)) = self.meeting(PageSpan::new(page, page)) else { return };
+        if left.can_merge(&right) {
+            self.drop_at(page);
+            self.extend(left, right.span.end);
+        }
+    }
+
+    /// The areas that end where `free`, which has none, begins, and that begin where it ends: by
+    /// one search, where one leaf holds both.
+    fn meeting(&self, free: PageSpan) -> (Option<Area>, Option<Area>) {
+        let mut place = None;
+        let last = free.start.get().checked_sub(1);
+        let first = last.and_then(|page| {
+            self.nodes.seek(self.tree.root(), page, |level, frame, at| {
+                place = (level == 0).then_some((frame, at));
+            })
+        });
+        let left = first.and_then(|entry| Area::unpack(entry.0));
+        let left = left.filter(|area| area.span.end == free.start);
+        let right = match (left, first) {
+            (None, Some(entry)) => Area::unpack(entry.0),
+            _ => self.behind(place, free.end),
+        };
+        (left, right.filter(|area| area.span.start == free.end))
+    }
+
+    /// The entry of a leaf behind `place`, or else the first area that ends after `page`.
+    fn behind(&self, place: Option<(Pfn, usize)>, page: Vpn) -> Option<Area> {
+        let next = place.and_then(|(frame, at)| {
+            let node = self.nodes.node(frame)?;
+            (at + 1 < node.count).then(|| node.entry(at + 1))
+        });
+        match next {
+            Some(entry) => Area::unpack(entry.0),
+            None => self.area_from(page),
+        }
     }
 
     fn area_from(&self, page: Vpn) -> Option<Area> {
         Area::unpack(self.nodes.seek(self.tree.root(), page.get(), |_, _, _| ())?.0)
-    }
-
-    fn starting_at(&self, page: Vpn) -> Option<Area> {
-        self.area_from(page).filter(|area| area.span.start == page)
-    }
-
-    fn ending_at(&self, page: Vpn) -> Option<Area> {
-        let last = Vpn::new(page.get().checked_sub(1)?);
-        self.area_from(last).filter(|area| area.span.end == page)
     }
 
     /// Lets `area`, which is in the tree, end at `end`.
