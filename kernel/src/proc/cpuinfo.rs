@@ -28,8 +28,8 @@ mod machine {
                         pn clflush - dts acpi mmx fxsr sse sse2 ss ht tm ia64 pbe";
     /// Leaf 1, ECX.
     const MORE: &str = "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma \
-                        cx16 xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt tsc_deadline_timer \
-                        aes xsave - avx f16c rdrand hypervisor";
+                        cx16 xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt \
+                        tsc_deadline_timer aes xsave - avx f16c rdrand hypervisor";
     /// Leaf 7, EBX.
     const LATER: &str = "fsgsbase tsc_adjust sgx bmi1 hle avx2 - smep bmi2 erms invpcid rtm cqm - \
                          mpx rdt_a avx512f avx512dq rdseed adx smap avx512ifma - clflushopt clwb \
