@@ -39,14 +39,13 @@ pub(super) struct Census {
 impl Census {
     /// Looks at every block of frames.
     pub(super) fn take() -> Self {
-        let mut census =
-            Self { folios: [0; ORDERS], partial: [0; ORDERS], tables: 0, nodes: 0 };
+        let mut census = Self { folios: [0; ORDERS], partial: [0; ORDERS], tables: 0, nodes: 0 };
         let span = mm().phys().meta().span();
         let mut frame = span.start;
         while frame < span.end() {
             let Some(info) = mm().frame_info(frame) else { break };
             census.add(&info);
-            // A block that changed meanwhile may have its head elsewhere: then go on frame by frame.
+            // A block that changed meanwhile may have its head elsewhere: then by single frames.
             let step = if info.head == frame { info.order.pages() } else { 1 };
             frame = frame.add(step);
         }

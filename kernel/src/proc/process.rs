@@ -21,6 +21,8 @@ pub(super) struct Subject {
     pub(super) task: Option<Arc<Task>>,
     /// Its number: a tid, or a pid.
     pub(super) id: u32,
+    /// Whether it is about one thread only.
+    pub(super) is_thread: bool,
 }
 
 impl Subject {
@@ -28,13 +30,14 @@ impl Subject {
     fn process(pid: u32) -> Result<Self> {
         let process = find(pid).ok_or(Errno::ENOENT)?;
         let task = process.threads.lock().first().cloned();
-        Ok(Self { process, task, id: pid })
+        Ok(Self { process, task, id: pid, is_thread: false })
     }
 
     /// A thread of `process`.
     fn task(process: &Arc<Process>, tid: u32) -> Result<Self> {
         let task = find_task(tid).filter(|task| task.process.pid == process.pid);
-        Ok(Self { process: process.clone(), task: Some(task.ok_or(Errno::ENOENT)?), id: tid })
+        let task = Some(task.ok_or(Errno::ENOENT)?);
+        Ok(Self { process: process.clone(), task, id: tid, is_thread: true })
     }
 
     /// Its memory; none once it has ended.
@@ -160,20 +163,12 @@ pub(super) fn own(pid: u32, tid: Option<u32>) -> Result<What> {
     }
 }
 
-fn oom_score_adj(
-    of: &Subject,
-    _: &Caller<'_>,
-    out: &mut Text,
-) -> Result<()> {
+fn oom_score_adj(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{}\n", of.process.oom_adjust.load(Ordering::Relaxed)))
 }
 
 /// Kept, and told again: memory that runs out ends whoever asked for it, whatever is said here.
-fn set_oom_score_adj(
-    of: &Subject,
-    _: &Caller<'_>,
-    bytes: &[u8],
-) -> Result<()> {
+fn set_oom_score_adj(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let (digits, sign) = bytes.strip_prefix(b"-").map_or((bytes, 1), |digits| (digits, -1));
     let value = number(digits)?;
     if value > 1000 {
