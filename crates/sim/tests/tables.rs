@@ -89,7 +89,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, spare, gather))
+        self.supplied(|spare| self.tables.isolate(page, spare, gather)).map(|(splits, _)| splits)
             .expect("only tables can be lacking")
     }
 
@@ -524,7 +524,7 @@ fn largest<A: Arch>(config: Config) {
         let middle = Vpn::new(pages + pages / 2 + 1);
         let splits = loop {
             match tables.isolate(middle, &mut spare, &mut gather) {
-                Ok(splits) => break splits,
+                Ok((splits, _)) => break splits,
                 Err(_) => spare = supply(),
             }
         };

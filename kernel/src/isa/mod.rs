@@ -24,6 +24,7 @@
 //! |---|---|
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
+//! | `RAM_START` | below this physical address nothing is RAM, and looking there may have effects |
 //! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
 //! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |

@@ -15,10 +15,8 @@ use crate::isa;
 /// tables does little else.
 pub(crate) struct Board {
     ram: DirectMap<'static>,
-    /// The first word of the first frame of RAM.
-    words: *const AtomicU64,
-    first: u64,
-    count: u64,
+    /// The frame after the last of RAM.
+    end: u64,
     clears: Chosen,
     profile: Profile,
 }
@@ -36,35 +34,31 @@ pub(super) fn take(span: FrameSpan) -> (Board, FrameRun) {
         .unwrap_or_else(|error| panic!("the direct map: {error}"));
     let board = Board {
         ram,
-        words: address as *const AtomicU64,
-        first: span.start.get(),
-        count: span.count,
+        end: span.end().get(),
         clears: Chosen::default_for_cpu(),
         profile: isa::profile(),
     };
     (board, all)
 }
 
-// SAFETY: the pointer names atomic words that stay.
-unsafe impl Sync for Board {}
-
-// SAFETY: as above.
-unsafe impl Send for Board {}
+/// The first frame that the direct map may show to walkers.
+const FIRST: u64 = isa::RAM_START >> PAGE_SHIFT;
 
 /// Words of a frame.
 const WORDS: usize = PAGE as usize / 8;
 
 impl Board {
-    /// Word `index` of `frame`, if there is one.
+    /// Word `index` of `frame`.
+    ///
+    /// # Safety
+    /// The frame lies between the beginning and the end of RAM.
     #[inline(always)]
-    fn word(&self, frame: Pfn, index: usize) -> Option<&AtomicU64> {
-        let at = frame.get().wrapping_sub(self.first);
-        if at >= self.count || index >= WORDS {
-            return None;
-        }
-        // SAFETY: the word lies within the direct map's view of RAM, which stays and is all atomic
-        // words to the library (see `take`).
-        Some(unsafe { &*self.words.add(at as usize * WORDS + index) })
+    unsafe fn word(&self, frame: Pfn, index: usize) -> &AtomicU64 {
+        debug_assert!(index < WORDS, "a frame has no word {index}");
+        let words = self.address(frame).cast::<AtomicU64>();
+        // SAFETY: the direct map shows all from the beginning to the end of RAM, and zeroes where
+        // there is none in between; to the library these are all atomic words (see `take`).
+        unsafe { &*words.add(index % WORDS) }
     }
 
     /// All of RAM, for reading and writing frames that are pinned.
@@ -73,6 +67,7 @@ impl Board {
     }
 
     /// Where `frame` is visible.
+    #[inline(always)]
     pub(crate) fn address(&self, frame: Pfn) -> *mut u8 {
         (isa::DIRECT + (frame.get() << PAGE_SHIFT)) as *mut u8
     }
@@ -81,10 +76,12 @@ impl Board {
 impl Hardware for Board {
     #[inline(always)]
     fn load(&self, frame: Pfn, index: usize) -> u64 {
-        match self.word(frame, index) {
-            Some(word) => word.load(Ordering::Acquire),
+        if (FIRST..self.end).contains(&frame.get()) {
+            // SAFETY: just looked at.
+            unsafe { self.word(frame, index) }.load(Ordering::Acquire)
+        } else {
             // Nowhere is nothing: a walker was led astray, and will find out.
-            None => 0,
+            0
         }
     }
 
@@ -96,9 +93,8 @@ impl Hardware for Board {
     #[inline(always)]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
         if count == 1 {
-            if let Some(word) = self.word(table.frame(), index) {
-                word.store(first, Ordering::Release);
-            }
+            // SAFETY: capabilities are for frames of RAM alone.
+            unsafe { self.word(table.frame(), index) }.store(first, Ordering::Release);
         } else {
             self.ram.fill(table, index, count, first, step);
         }
@@ -113,7 +109,8 @@ impl Hardware for Board {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
-        let Some(word) = self.word(table.frame(), index) else { return Err(!current) };
+        // SAFETY: capabilities are for frames of RAM alone.
+        let word = unsafe { self.word(table.frame(), index) };
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)?;
         isa::publish();
         Ok(())

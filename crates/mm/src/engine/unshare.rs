@@ -149,7 +149,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.settle(view.space, gather);
         // Where it takes another table for the next level, the next try brings it.
-        let splits = split.unwrap_or(1);
+        let splits = split.map_or(1, |(splits, _)| splits);
         self.count(Event::LeafSplit, splits);
         Ok(None)
     }

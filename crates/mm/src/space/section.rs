@@ -75,9 +75,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// [`Need::Table`]: bring one and repeat.
     pub fn isolate(&mut self, span: PageSpan) -> Result<(), Need> {
         let tables = self.view.tables();
+        let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
+            // Where nothing is, nothing reaches across.
+            if vacant.contains(page) {
+                continue;
+            }
             match tables.isolate(page, &mut self.table, &mut self.gather) {
-                Ok(splits) => self.splits += splits,
+                Ok((splits, around)) => {
+                    self.splits += splits;
+                    vacant = around;
+                }
                 Err(_) => return Err(Need::Table),
             }
         }

@@ -11,7 +11,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Makes sure that no leaf reaches across the boundary before `page`, splitting what does.
     /// Changes nothing that a program could see, so that a later failure needs no undoing. What
     /// must be flushed goes into `gather`, but for the flush inside a break-before-make, which
-    /// happens here. How many leaves were split.
+    /// happens here. How many leaves were split, and the block around `page` in which nothing is
+    /// mapped, not even a table, if there is one.
     ///
     /// # Errors
     /// [`Lack::Table`] when a split needs a table and `spare` is empty. Repeat with one.
@@ -20,11 +21,16 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         page: Vpn,
         spare: &mut Option<FrameRun>,
         gather: &mut Gather,
-    ) -> Result<u64, Lack> {
+    ) -> Result<(u64, PageSpan), Lack> {
         let mut splits = 0;
+        let mut vacant = PageSpan::new(page, page);
         while page.get() < A::USER_PAGES {
             let place = self.walk(page, Level::LAST);
             let block = PageSpan::block(page, A::order(place.level));
+            if place.word == 0 {
+                vacant = block;
+                break;
+            }
             let leaf = matches!(A::decode(place.word, place.level), Entry::Leaf { .. });
             let Some(lower) = place.level.child().filter(|_| leaf && block.start < page) else {
                 break;
@@ -42,7 +48,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 Err(run) => *spare = Some(run),
             }
         }
-        Ok(splits)
+        Ok((splits, vacant))
     }
 
     /// Replaces the leaf that maps `page` by a table of `lower` leaves that say the same.

@@ -63,6 +63,9 @@ pub use quire::arch::Arm4k as Format;
 /// The virtual address of physical address 0.
 pub const DIRECT: u64 = 0xffff_0000_0000_0000;
 
+/// Where RAM begins; below are devices.
+pub const RAM_START: u64 = 1 << 30;
+
 /// The kernel's image runs where the direct map shows it.
 pub const IMAGE: u64 = DIRECT;
 

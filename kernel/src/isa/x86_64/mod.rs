@@ -38,6 +38,9 @@ pub type Format = X86_64;
 /// Where physical address 0 is visible.
 pub const DIRECT: u64 = 0xffff_8000_0000_0000;
 
+/// Where RAM begins. What the firmware has in the first MiB may be looked at, too.
+pub const RAM_START: u64 = 0;
+
 /// Where the kernel's image runs: its physical address plus this.
 pub const IMAGE: u64 = 0xffff_ffff_8000_0000;
 

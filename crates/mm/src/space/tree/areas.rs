@@ -14,7 +14,7 @@ pub const NODE_ENTRIES: usize = 127;
 /// The most levels a tree can have. Nodes other than the root have two entries at least, and those
 /// of programs' trees 31, so this is out of reach; it bounds the path that a writer keeps on its
 /// stack, and clears for each search.
-pub(super) const DEPTH_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 12;
 
 /// The areas of one address space. Its nodes belong to it: remove all areas and
 /// [`unstock`](TreeWriter::unstock) before dropping it, or the frames are lost.

@@ -6,7 +6,7 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::node::Entry;
-use super::write::{Path, TreeWriter};
+use super::write::{Path, Step, TreeWriter};
 use crate::space::area::Area;
 
 /// Why a change was refused. The tree is as it was.
@@ -71,7 +71,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
         self.provided(1)?;
         self.change(|| match (next, other) {
-            (Some((path, _)), Some(right)) if path.steps[0].at > 0 => {
+            (Some((path, _)), Some(right)) if path.steps[0].at() > 0 => {
                 self.join_between(path, right, area);
             }
             _ => self.join_in(area),
@@ -155,13 +155,13 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// last one ends.
     fn tell_run(
         &self,
-        step: super::write::Step,
+        step: Step,
         span: PageSpan,
         taken: &mut impl FnMut(Area),
     ) -> (usize, Vpn) {
-        let Some(node) = self.nodes.node(step.frame) else { return (0, span.start) };
+        let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
         let mut end = span.start;
-        let areas = (step.at..node.count)
+        let areas = (step.at()..node.count)
             .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)));
         let count = areas.inspect(|area| end = area.span.end).map(taken).count();
         (count, end)
@@ -172,12 +172,12 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// search.
     fn join_between(&self, mut path: Path, right: Area, area: Area) {
         let step = path.steps[0];
-        let left = self.nodes.node(step.frame).map(|node| node.entry(step.at - 1));
+        let left = self.nodes.node(step.frame()).map(|node| node.entry(step.at() - 1));
         let left = left.and_then(|entry| Area::unpack(entry.0));
         match (left.filter(|left| left.can_merge(&area)), area.can_merge(&right)) {
             (Some(_), true) => self.join_in(area),
             (Some(left), false) => {
-                path.steps[0].at -= 1;
+                path.steps[0] = Step::new(step.frame(), step.at() - 1);
                 let span = PageSpan::new(left.span.start, area.span.end);
                 self.put(&path, Entry(Area { span, ..left }.pack()));
             }

@@ -39,7 +39,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             let Some(node) = self.nodes.node(frame) else { break };
             let rank = node.rank(key);
             let at = if level == 0 { rank } else { rank.saturating_sub(1) };
-            path.steps[level] = Step { frame, at };
+            path.steps[level] = Step::new(frame, at);
             if level > 0 {
                 frame = node.child(at);
             }
@@ -51,9 +51,9 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// to a new one, whose summary is then inserted one level up.
     pub(super) fn add_at(&self, path: &Path, entry: Entry) {
         let mut entry = entry;
-        let mut at = path.steps[0].at;
+        let mut at = path.steps[0].at();
         for level in 0..path.depth {
-            let frame = path.steps[level].frame;
+            let frame = path.steps[level].frame();
             if self.nodes.count(frame) < CAP {
                 self.nodes.insert(frame, at, entry);
                 return self.refresh(path, level);
@@ -67,8 +67,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
                 return self.grow(low, high, path.depth);
             }
             let parent = path.steps[level + 1];
-            self.nodes.put(parent.frame, parent.at, low);
-            (entry, at) = (high, parent.at + 1);
+            self.nodes.put(parent.frame(), parent.at(), low);
+            (entry, at) = (high, parent.at() + 1);
         }
     }
 

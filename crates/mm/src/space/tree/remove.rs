@@ -9,7 +9,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Takes out `count` areas of one leaf, from the one at the end of `path` on.
     pub(super) fn erase(&self, path: &Path, count: usize) {
         let leaf = path.steps[0];
-        self.nodes.erase(leaf.frame, leaf.at, leaf.at + count);
+        self.nodes.erase(leaf.frame(), leaf.at(), leaf.at() + count);
         self.counted(-(count as i64));
         self.mend(path);
     }
@@ -18,7 +18,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// can be too empty, since entries went from the leaf alone.
     fn mend(&self, path: &Path) {
         for level in 0..path.depth - 1 {
-            if self.nodes.count(path.steps[level].frame) >= AreaTree::<CAP>::MIN {
+            if self.nodes.count(path.steps[level].frame()) >= AreaTree::<CAP>::MIN {
                 self.refresh(path, level);
                 return self.shrink();
             }
@@ -31,8 +31,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// node, evens them out. The parent has a neighbour for it: it has two entries at least.
     fn join(&self, path: &Path, level: usize) {
         let parent = path.steps[level + 1];
-        let Some(above) = self.nodes.node(parent.frame) else { return };
-        let at = parent.at.saturating_sub(1);
+        let Some(above) = self.nodes.node(parent.frame()) else { return };
+        let at = parent.at().saturating_sub(1);
         let (left, right) = (above.child(at), above.child(at + 1));
         let (lefts, rights) = (self.nodes.count(left), self.nodes.count(right));
         let total = lefts + rights;
@@ -40,7 +40,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             self.nodes.copy((right, 0), (left, lefts), rights);
             self.nodes.set_count(left, total);
             self.summarise(path, level, at, left);
-            self.nodes.erase(parent.frame, at + 1, at + 2);
+            self.nodes.erase(parent.frame(), at + 1, at + 2);
             return self.give(right);
         }
         let keep = total / 2;
@@ -60,7 +60,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Tells the parent of `level` about its child number `at`.
     fn summarise(&self, path: &Path, level: usize, at: usize, child: quire_units::Pfn) {
         if let Some(node) = self.nodes.node(child) {
-            self.nodes.put(path.steps[level + 1].frame, at, node.summary(level == 0));
+            self.nodes.put(path.steps[level + 1].frame(), at, node.summary(level == 0));
         }
     }
 

@@ -27,16 +27,37 @@ pub(super) struct Path {
     pub(super) steps: [Step; DEPTH_MAX],
 }
 
-/// One level of a [`Path`].
+/// One level of a [`Path`]: a node and one of its entries, in one word, since paths are made and
+/// copied for each search.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) frame: Pfn,
-    pub(super) at: usize,
+pub(super) struct Step(u64);
+
+/// Bits of the entry's number.
+const AT_BITS: u32 = 8;
+
+const _: () = assert!(NODE_ENTRIES < 1 << AT_BITS);
+
+impl Step {
+    #[inline]
+    pub(super) fn new(frame: Pfn, at: usize) -> Self {
+        Self(frame.get() << AT_BITS | at as u64)
+    }
+
+    #[inline]
+    pub(super) fn frame(self) -> Pfn {
+        Pfn::new(self.0 >> AT_BITS)
+    }
+
+    #[inline]
+    pub(super) fn at(self) -> usize {
+        (self.0 & ((1 << AT_BITS) - 1)) as usize
+    }
 }
 
 impl Path {
+    #[inline]
     pub(super) fn new(depth: usize) -> Self {
-        Self { depth, steps: [Step { frame: Pfn::new(0), at: 0 }; DEPTH_MAX] }
+        Self { depth, steps: [Step(0); DEPTH_MAX] }
     }
 }
 
@@ -163,14 +184,14 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         let root = self.tree.root();
         let mut path = Path::new(root.depth);
         let entry = self.nodes.seek(root, page, |level, frame, at| {
-            path.steps[level] = Step { frame, at };
+            path.steps[level] = Step::new(frame, at);
         })?;
         Some((path, entry))
     }
 
     /// Writes another entry at the end of `path`; the order of areas stays as it is.
     pub(super) fn put(&self, path: &Path, entry: Entry) {
-        self.nodes.put(path.steps[0].frame, path.steps[0].at, entry);
+        self.nodes.put(path.steps[0].frame(), path.steps[0].at(), entry);
         self.refresh(path, 0);
     }
 
@@ -179,13 +200,13 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     pub(super) fn refresh(&self, path: &Path, level: usize) {
         for (level, pair) in path.steps[..path.depth].windows(2).enumerate().skip(level) {
             let [child, parent] = [pair[0], pair[1]];
-            let Some(node) = self.nodes.node(child.frame) else { return };
+            let Some(node) = self.nodes.node(child.frame()) else { return };
             let summary = node.summary(level == 0);
-            let known = self.nodes.node(parent.frame).map(|node| node.entry(parent.at));
+            let known = self.nodes.node(parent.frame()).map(|node| node.entry(parent.at()));
             if known == Some(summary) {
                 return;
             }
-            self.nodes.put(parent.frame, parent.at, summary);
+            self.nodes.put(parent.frame(), parent.at(), summary);
         }
     }
 
