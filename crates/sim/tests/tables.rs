@@ -89,7 +89,8 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, spare, gather)).map(|(splits, _)| splits)
+        self.supplied(|spare| self.tables.isolate(page, spare, gather))
+            .map(|(splits, _)| splits)
             .expect("only tables can be lacking")
     }
 

@@ -28,6 +28,14 @@ fn span(start: usize, bytes: usize) -> Option<PageSpan> {
         .then(|| PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
 }
 
+/// The pages that `madvise` is given.
+///
+/// # Errors
+/// `EINVAL`: they do not begin at a page, or are not the program's.
+pub(super) fn pages(start: usize, bytes: usize) -> Result<PageSpan> {
+    span(start, bytes).filter(|_| is_aligned(start)).ok_or(Errno::EINVAL)
+}
+
 fn is_aligned(address: usize) -> bool {
     (address as u64).is_multiple_of(PAGE)
 }
@@ -195,6 +203,8 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
     let memory = own()?;
     let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
         quire::engine::Error::NoArea(_) => Errno::EFAULT,
+        // It would not fit where it is, and there is no room elsewhere.
+        quire::engine::Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
     Ok((moved.start.get() * PAGE) as usize)
@@ -245,7 +255,7 @@ fn each_area(
 
 pub(super) fn madvise(_: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
     let advice = Advised::of(advice as u32).ok_or(Errno::EINVAL)?;
-    let span = span(address, bytes).filter(|_| is_aligned(address)).ok_or(Errno::EINVAL)?;
+    let span = pages(address, bytes)?;
     if !span.is_empty() {
         advise(&*own()?, span, advice)?;
     }

@@ -7,6 +7,7 @@
 mod exec;
 mod files;
 mod futex;
+mod handle;
 mod map_file;
 mod memory;
 mod misc;
@@ -133,6 +134,9 @@ table! {
     __NR_sched_yield => process::sched_yield,
     __NR_sched_getaffinity => process::sched_getaffinity,
     __NR_sched_setaffinity => process::sched_setaffinity,
+    __NR_getcpu => process::getcpu,
+    __NR_pidfd_open => handle::pidfd_open,
+    __NR_process_madvise => handle::process_madvise,
     __NR_futex => futex::futex,
     __NR_rt_sigaction => signal::rt_sigaction,
     __NR_rt_sigprocmask => signal::rt_sigprocmask,

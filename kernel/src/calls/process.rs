@@ -413,6 +413,16 @@ pub(super) fn sched_getaffinity(_: &mut Thread, [tid, bytes, out, ..]: [usize; 6
     Ok(8)
 }
 
+pub(super) fn getcpu(_: &mut Thread, [cpu, node, ..]: [usize; 6]) -> Answer {
+    let number = isa::cpu().index() as u32;
+    for (address, value) in [(cpu, number), (node, 0)] {
+        if address != 0 {
+            user::write(address as u64, &value)?;
+        }
+    }
+    Ok(0)
+}
+
 /// Threads run wherever there is a CPU; that a program would rather have it otherwise is noted by
 /// nobody.
 pub(super) fn sched_setaffinity(_: &mut Thread, [_, bytes, from, ..]: [usize; 6]) -> Answer {
