@@ -85,40 +85,51 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         pages: u64,
         page: Vpn,
     ) -> Result<PageSpan, Error> {
-        self.clear_target(space, old, page, pages)?;
+        let target = Self::target(old, page, pages)?;
         let kept = pages.min(old.count());
         if kept < old.count() {
             self.unmap(space, PageSpan::new(old.start.add(kept), old.end))?;
         }
         let old = PageSpan::new(old.start, old.start.add(kept));
-        self.relocate(space, old, pages, At::FixedNoReplace(page), Old::Goes)
+        self.replace(space, old, target, Old::Goes)
     }
 
     /// Moves the pages of `old`, whose area stays.
     fn remap_away(&self, space: &Space<A>, old: PageSpan, at: At) -> Result<PageSpan, Error> {
-        let at = match at {
+        match at {
             At::Fixed(page) => {
-                self.clear_target(space, old, page, old.count())?;
-                At::FixedNoReplace(page)
+                let target = Self::target(old, page, old.count())?;
+                self.replace(space, old, target, Old::Stays)
             }
-            other => other,
-        };
-        self.relocate(space, old, old.count(), at, Old::Stays)
+            other => self.relocate(space, old, old.count(), other, Old::Stays),
+        }
     }
 
-    /// Unmaps the `pages` pages from `page` on, where `old` is to go.
-    fn clear_target(
+    /// Moves the pages of `old` to `target`, in place of what is there. Others may map something
+    /// there once it is free, and lose it, too: it is as if they had been first.
+    fn replace(
         &self,
         space: &Space<A>,
         old: PageSpan,
-        page: Vpn,
-        pages: u64,
-    ) -> Result<(), Error> {
-        let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
-        if !Space::<A>::may_map(target) || target.overlaps(old) {
-            return Err(Error::Invalid);
+        target: PageSpan,
+        left: Old,
+    ) -> Result<PageSpan, Error> {
+        let at = At::FixedNoReplace(target.start);
+        loop {
+            match self.relocate(space, old, target.count(), at, left) {
+                Err(Error::Exists(_)) => self.unmap(space, target)?,
+                moved => return moved,
+            }
         }
-        self.unmap(space, target)
+    }
+
+    /// The `pages` pages from `page` on, where `old` is to go.
+    fn target(old: PageSpan, page: Vpn, pages: u64) -> Result<PageSpan, Error> {
+        let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+        match Space::<A>::may_map(target) && !target.overlaps(old) {
+            true => Ok(target),
+            false => Err(Error::Invalid),
+        }
     }
 
     /// The area that all of `span` lies in.
