@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire::engine::Move;
-use quire::table::Sight;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
+use quire::table::Sight;
 use quire::units::{Order, PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
@@ -301,9 +301,8 @@ impl Advised {
 /// What `madvise` gives.
 pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
     let space = memory.space();
-    let private = |area: &Area| {
-        area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED)
-    };
+    let private =
+        |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     match advised {
         Advised::Collapse => collapse(memory, span),
         Advised::Populate(prot) => each_area(memory, span, |area, part| {

@@ -218,9 +218,9 @@ pub(crate) fn make(thread: &mut Thread, call: &Call) -> Answer {
 fn unknown(call: &Call) -> Answer {
     static TOLD: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let bit = 1_u64 << (call.number % 64);
-    let is_new = TOLD.get(call.number / 64).is_some_and(|word| {
-        word.fetch_or(bit, Ordering::Relaxed) & bit == 0
-    });
+    let is_new = TOLD
+        .get(call.number / 64)
+        .is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0);
     if is_new {
         let name = syscalls::Sysno::new(call.number).map_or("unknown", |number| number.name());
         log!("no system call {} ({name})", call.number);

@@ -57,9 +57,8 @@ mod machine {
         out.print(format_args!("{}\nwp\t\t: yes\nflags\t\t:", cpuid!(0).eax))?;
         flags(out)?;
         let sizes = id.get_processor_capacity_feature_info();
-        let (physical, linear) = sizes.map_or((36, 48), |sizes| {
-            (sizes.physical_address_bits(), sizes.linear_address_bits())
-        });
+        let (physical, linear) = sizes
+            .map_or((36, 48), |sizes| (sizes.physical_address_bits(), sizes.linear_address_bits()));
         out.print(format_args!("\naddress sizes\t: {physical} bits physical, {linear} bits "))?;
         out.push(b"virtual\npower management:\n\n")
     }

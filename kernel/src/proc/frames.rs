@@ -39,8 +39,7 @@ pub(super) struct Census {
 impl Census {
     /// Looks at every block of frames.
     pub(super) fn take() -> Self {
-        let mut census =
-            Self { folios: [0; ORDERS], partial: [0; ORDERS], tables: 0, nodes: 0 };
+        let mut census = Self { folios: [0; ORDERS], partial: [0; ORDERS], tables: 0, nodes: 0 };
         let span = mm().phys().meta().span();
         let mut frame = span.start;
         while frame < span.end() {

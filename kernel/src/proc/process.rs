@@ -160,20 +160,12 @@ pub(super) fn own(pid: u32, tid: Option<u32>) -> Result<What> {
     }
 }
 
-fn oom_score_adj(
-    of: &Subject,
-    _: &Caller<'_>,
-    out: &mut Text,
-) -> Result<()> {
+fn oom_score_adj(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{}\n", of.process.oom_adjust.load(Ordering::Relaxed)))
 }
 
 /// Kept, and told again: memory that runs out ends whoever asked for it, whatever is said here.
-fn set_oom_score_adj(
-    of: &Subject,
-    _: &Caller<'_>,
-    bytes: &[u8],
-) -> Result<()> {
+fn set_oom_score_adj(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let (digits, sign) = bytes.strip_prefix(b"-").map_or((bytes, 1), |digits| (digits, -1));
     let value = number(digits)?;
     if value > 1000 {

@@ -4,9 +4,9 @@ use quire::arch::Attrs;
 use quire::space::{Advice, Area, AreaFlags};
 use quire::units::{Order, Prot};
 use quire_linux::Result;
+use quire_linux::exec::Rights;
 use quire_linux::files::{Caller, Text};
 use quire_linux::text::{AreaLine, Held};
-use quire_linux::exec::Rights;
 
 use super::maps;
 use super::pagemap::{Piece, pieces};

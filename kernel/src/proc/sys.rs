@@ -104,10 +104,8 @@ fn kib(order: usize) -> u64 {
 
 const DEVICES: &[Row<()>] = &[Row { name: "system", is: Is::Table(SYSTEM) }];
 
-const SYSTEM: &[Row<()>] = &[
-    Row { name: "cpu", is: Is::Directory(cpus) },
-    Row { name: "node", is: Is::Table(NODES) },
-];
+const SYSTEM: &[Row<()>] =
+    &[Row { name: "cpu", is: Is::Directory(cpus) }, Row { name: "node", is: Is::Table(NODES) }];
 
 const NODES: &[Row<()>] = &[
     Row { name: "online", is: Is::Text(|_, _, out| out.push(b"0\n")) },

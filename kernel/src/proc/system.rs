@@ -47,10 +47,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "kpageflags", is: Is::Bytes(frames::flags) },
     Row { name: "loadavg", is: Is::Text(load) },
     Row { name: "meminfo", is: Is::Text(memory_info) },
-    Row {
-        name: "mounts",
-        is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))),
-    },
+    Row { name: "mounts", is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))) },
     Row { name: "stat", is: Is::Text(stat) },
     Row { name: "swaps", is: Is::Text(|_, _, out| out.push(SWAPS)) },
     Row { name: "sys", is: Is::Table(SETTINGS) },
@@ -170,7 +167,8 @@ fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Resu
     tree().mounts(&mut |path, kind| {
         id += 1;
         // Pipes have a number, too, and are mounted nowhere.
-        let volume = if id == 1 { quire_linux::files::MEMORY } else { quire_linux::files::PIPES + id - 1 };
+        let volume =
+            if id == 1 { quire_linux::files::MEMORY } else { quire_linux::files::PIPES + id - 1 };
         if result.is_ok() {
             result = tell(id, volume, path, kind);
         }

@@ -159,13 +159,7 @@ impl Wake for Task {
 impl Thread {
     /// A thread that begins with these registers.
     pub(crate) fn new(context: Box<Context>, task: Arc<Task>) -> Box<Self> {
-        Box::new(Self {
-            context,
-            task,
-            call: None,
-            resume: Resume::Fresh,
-            saved_mask: None,
-        })
+        Box::new(Self { context, task, call: None, resume: Resume::Fresh, saved_mask: None })
     }
 
     /// The process it belongs to.

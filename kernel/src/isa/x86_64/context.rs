@@ -128,7 +128,14 @@ impl Context {
         let get = |at: usize| self.general[at] as usize;
         Call {
             number: get(at::RAX),
-            args: [get(at::RDI), get(at::RSI), get(at::RDX), get(at::R10), get(at::R8), get(at::R9)],
+            args: [
+                get(at::RDI),
+                get(at::RSI),
+                get(at::RDX),
+                get(at::R10),
+                get(at::R8),
+                get(at::R9),
+            ],
         }
     }
 
