@@ -1,6 +1,7 @@
 //! The hardware as Quire sees it.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::hw::{
     Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
@@ -11,8 +12,15 @@ use super::{PAGE, PAGE_SHIFT};
 use crate::isa;
 
 /// All RAM through the direct map, and this ISA's flushes.
+///
+/// Words of tables are loaded and stored without the checks of [`DirectMap`] but one: whoever walks
+/// tables does little else.
 pub(crate) struct Board {
     ram: DirectMap<'static>,
+    /// The first word of the first frame of RAM.
+    words: *const AtomicU64,
+    first: u64,
+    count: u64,
     clears: Chosen,
     profile: Profile,
 }
@@ -28,10 +36,39 @@ pub(super) fn take(span: FrameSpan) -> (Board, FrameRun) {
     let memory = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes) };
     let (ram, all) = DirectMap::new(memory, span.start, PAGE_SHIFT)
         .unwrap_or_else(|error| panic!("the direct map: {error}"));
-    (Board { ram, clears: Chosen::default_for_cpu(), profile: isa::profile() }, all)
+    let board = Board {
+        ram,
+        words: address as *const AtomicU64,
+        first: span.start.get(),
+        count: span.count,
+        clears: Chosen::default_for_cpu(),
+        profile: isa::profile(),
+    };
+    (board, all)
 }
 
+// SAFETY: the pointer names atomic words that stay.
+unsafe impl Sync for Board {}
+
+// SAFETY: as above.
+unsafe impl Send for Board {}
+
+/// Words of a frame.
+const WORDS: usize = PAGE as usize / 8;
+
 impl Board {
+    /// Word `index` of `frame`, if there is one.
+    #[inline(always)]
+    fn word(&self, frame: Pfn, index: usize) -> Option<&AtomicU64> {
+        let at = frame.get().wrapping_sub(self.first);
+        if at >= self.count || index >= WORDS {
+            return None;
+        }
+        // SAFETY: the word lies within the direct map's view of RAM, which stays and is all atomic
+        // words to the library (see `take`).
+        Some(unsafe { &*self.words.add(at as usize * WORDS + index) })
+    }
+
     /// All of RAM, for reading and writing frames that are pinned.
     pub(crate) fn ram(&self) -> &DirectMap<'static> {
         &self.ram
@@ -44,9 +81,13 @@ impl Board {
 }
 
 impl Hardware for Board {
-    #[inline]
+    #[inline(always)]
     fn load(&self, frame: Pfn, index: usize) -> u64 {
-        self.ram.load(frame, index)
+        match self.word(frame, index) {
+            Some(word) => word.load(Ordering::Acquire),
+            // Nowhere is nothing: a walker was led astray, and will find out.
+            None => 0,
+        }
     }
 
     #[inline]
@@ -54,13 +95,19 @@ impl Hardware for Board {
         self.ram.count_run(frame, index, most, first, step)
     }
 
-    #[inline]
+    #[inline(always)]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        self.ram.fill(table, index, count, first, step);
+        if count == 1 {
+            if let Some(word) = self.word(table.frame(), index) {
+                word.store(first, Ordering::Release);
+            }
+        } else {
+            self.ram.fill(table, index, count, first, step);
+        }
         isa::publish();
     }
 
-    #[inline]
+    #[inline(always)]
     fn compare_exchange(
         &self,
         table: &TableFrame,
@@ -68,7 +115,8 @@ impl Hardware for Board {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
-        self.ram.compare_exchange(table, index, current, new)?;
+        let Some(word) = self.word(table.frame(), index) else { return Err(!current) };
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)?;
         isa::publish();
         Ok(())
     }

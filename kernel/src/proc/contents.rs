@@ -111,8 +111,8 @@ fn copy(memory: &Memory, start: u64, count: usize, sink: &mut dyn Sink) -> Resul
     Ok(done)
 }
 
-/// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files); 4, soft
-/// dirty, is not kept; 5 would forget the most memory it had, which is not kept either.
+/// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files). 4 is
+/// for what was written since, 5 for the most memory it had: neither is kept.
 ///
 /// # Errors
 /// `EINVAL` for other numbers, `ESRCH` when it has ended.

@@ -27,9 +27,9 @@ mod machine {
     const BASE: &str = "fpu vme de pse tsc msr pae mce cx8 apic - sep mtrr pge mca cmov pat pse36 \
                         pn clflush - dts acpi mmx fxsr sse sse2 ss ht tm ia64 pbe";
     /// Leaf 1, ECX.
-    const MORE: &str = "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma cx16 \
-                        xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt tsc_deadline_timer \
-                        aes xsave - avx f16c rdrand hypervisor";
+    const MORE: &str = "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma \
+                        cx16 xtpr pdcm - pcid dca sse4_1 sse4_2 x2apic movbe popcnt \
+                        tsc_deadline_timer aes xsave - avx f16c rdrand hypervisor";
     /// Leaf 7, EBX.
     const LATER: &str = "fsgsbase tsc_adjust sgx bmi1 hle avx2 - smep bmi2 erms invpcid rtm cqm - \
                          mpx rdt_a avx512f avx512dq rdseed adx smap avx512ifma - clflushopt clwb \
@@ -57,8 +57,15 @@ mod machine {
         out.print(format_args!("{}\nwp\t\t: yes\nflags\t\t:", cpuid!(0).eax))?;
         flags(out)?;
         let sizes = id.get_processor_capacity_feature_info();
+<<<<<<< HEAD
         let (physical, linear) = sizes
             .map_or((36, 48), |sizes| (sizes.physical_address_bits(), sizes.linear_address_bits()));
+=======
+        let (physical, linear) = sizes.map_or((36, 48), |sizes| {
+            // Tables of four levels, whatever the CPU could do.
+            (sizes.physical_address_bits(), sizes.linear_address_bits().min(48))
+        });
+>>>>>>> w4
         out.print(format_args!("\naddress sizes\t: {physical} bits physical, {linear} bits "))?;
         out.push(b"virtual\npower management:\n\n")
     }
@@ -81,19 +88,26 @@ mod machine {
 
 #[cfg(target_arch = "aarch64")]
 mod machine {
-    //! What the identification register says (Arm ARM, MIDR_EL1).
+    //! What programs are told at their start. The part's number is not: nobody here reads it.
 
-    use aarch64_cpu::registers::{MIDR_EL1, Readable};
     use quire_linux::Result;
     use quire_linux::files::Text;
 
+    use crate::isa;
+
+    /// Names of the bits of `AT_HWCAP`, from Linux's documentation (`arch/arm64/elf_hwcaps`).
+    const NAMES: &str = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid \
+                         asimdrdm jscvt fcma lrcpc dcpop sha3 sm3 sm4 asimddp sha512 sve asimdfhm \
+                         dit uscat ilrcpc flagm ssbs sb paca pacg";
+
     pub(super) fn show(cpu: usize, out: &mut Text) -> Result<()> {
-        let id = MIDR_EL1.get();
-        out.print(format_args!("processor\t: {cpu}\nBogoMIPS\t: 100.00\n"))?;
-        out.print(format_args!("Features\t: fp asimd\n"))?;
-        out.print(format_args!("CPU implementer\t: {:#04x}\n", id >> 24 & 0xff))?;
-        out.print(format_args!("CPU architecture: 8\nCPU variant\t: {:#x}\n", id >> 20 & 0xf))?;
-        out.print(format_args!("CPU part\t: {:#05x}\n", id >> 4 & 0xfff))?;
-        out.print(format_args!("CPU revision\t: {}\n\n", id & 0xf))
+        out.print(format_args!("processor\t: {cpu}\nFeatures\t:"))?;
+        let (bits, _) = isa::features();
+        for (bit, name) in NAMES.split_ascii_whitespace().enumerate() {
+            if bits & 1 << bit != 0 {
+                out.print(format_args!(" {name}"))?;
+            }
+        }
+        out.push(b"\nCPU architecture: 8\n\n")
     }
 }

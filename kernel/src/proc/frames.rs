@@ -45,7 +45,7 @@ impl Census {
         while frame < span.end() {
             let Some(info) = mm().frame_info(frame) else { break };
             census.add(&info);
-            // A block that changed meanwhile may have its head elsewhere: then go on frame by frame.
+            // A block that changed meanwhile may have its head elsewhere: then by single frames.
             let step = if info.head == frame { info.order.pages() } else { 1 };
             frame = frame.add(step);
         }

@@ -55,7 +55,7 @@ fn to_directory(node: Arc<Node>) -> Result<What> {
 /// # Errors
 /// None.
 pub(super) fn descriptors(of: &Subject) -> Result<What> {
-    directory(Descriptors { table: of.process.files(), id: of.id })
+    directory(Descriptors::of(of))
 }
 
 /// `fdinfo`.
@@ -63,13 +63,21 @@ pub(super) fn descriptors(of: &Subject) -> Result<What> {
 /// # Errors
 /// None.
 pub(super) fn positions(of: &Subject) -> Result<What> {
-    directory(Positions(Descriptors { table: of.process.files(), id: of.id }))
+    directory(Positions(Descriptors::of(of)))
 }
 
 /// The descriptors of a process as links to what is open.
 struct Descriptors {
     table: Arc<Table>,
-    id: u32,
+    /// What their inode numbers begin with.
+    base: u64,
+}
+
+impl Descriptors {
+    fn of(subject: &Subject) -> Self {
+        let base = u64::from(subject.id) << 32 | u64::from(subject.is_thread) << 28;
+        Self { table: subject.process.files(), base }
+    }
 }
 
 impl Numbers for Descriptors {
@@ -80,7 +88,7 @@ impl Numbers for Descriptors {
     }
 
     fn inode(&self, number: u32) -> u64 {
-        u64::from(self.id) << 32 | 1 << 30 | u64::from(number)
+        self.base | 1 << 30 | u64::from(number)
     }
 
     fn make(&self, _: &Caller<'_>, number: u32) -> Result<What> {

@@ -22,8 +22,8 @@ pub(super) struct Piece {
     pub(super) leaf: Order,
     /// Whether these are in contiguous blocks.
     pub(super) folded: bool,
-    /// How often pages of the folio are mapped in all, by anyone; no fewer than are here.
-    pub(super) mapped: u64,
+    /// How many pages its folio has, and how often these are mapped in all, by anyone.
+    pub(super) folio: (u64, u64),
 }
 
 impl Piece {
@@ -32,16 +32,16 @@ impl Piece {
         self.pages.count()
     }
 
-    /// Whether others map the folio as well. The library counts mappings for a folio as a whole;
-    /// so a folio that others map a part of counts as shared in all parts.
+    /// Whether others map the folio as well. The library counts mappings for a folio as a whole: so
+    /// it counts as shared in all parts when it is mapped more often than it has pages.
     pub(super) fn is_shared(&self) -> bool {
-        self.mapped > self.count()
+        self.folio.1 > self.folio.0
     }
 
-    /// Its share of the folio's mappings, in bytes.
+    /// Its bytes, divided by how often a page of the folio is mapped on average.
     pub(super) fn share_bytes(&self) -> u64 {
-        let count = self.count();
-        count * PAGE * count / self.mapped.max(1)
+        let (pages, mapped) = self.folio;
+        self.count() * PAGE * pages / mapped.max(pages)
     }
 }
 
@@ -52,23 +52,23 @@ pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piec
         let (mut page, mut frame) = (seen.pages.start, frame);
         while page < seen.pages.end {
             let left = seen.pages.end.offset_from(page);
-            let (count, mapped) = folio_at(frame, left, attrs);
+            let (count, folio) = folio_at(frame, left, attrs);
             let pages = PageSpan::new(page, page.add(count));
-            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, mapped });
+            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, folio });
             (page, frame) = (page.add(count), frame.add(count));
         }
     });
 }
 
-/// How many of `left` frames from `frame` on belong to its folio, and how often its pages are
-/// mapped.
-fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> (u64, u64) {
-    let Some(info) = mm().frame_info(frame) else { return (left, left) };
-    let FrameUse::Folio(counts) = info.used else { return (1, 1) };
-    let count = info.head.add(info.order.pages()).offset_from(frame).min(left);
-    // What is exclusive needs no count; and a count may lag behind what is mapped.
-    let mapped = if attrs.contains(Attrs::COW) { counts.mapped.into() } else { count };
-    (count, mapped.max(count))
+/// How many of `left` frames from `frame` on belong to its folio, and what [`Piece::folio`] is.
+fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> (u64, (u64, u64)) {
+    let Some(info) = mm().frame_info(frame) else { return (left, (1, 1)) };
+    let FrameUse::Folio(counts) = info.used else { return (1, (1, 1)) };
+    let pages = info.order.pages();
+    let count = info.head.add(pages).offset_from(frame).min(left);
+    // What is exclusive needs no count, which may lag behind what is mapped.
+    let mapped = if attrs.contains(Attrs::COW) { counts.mapped.into() } else { pages };
+    (count, (pages, mapped))
 }
 
 const PRESENT: u64 = 1 << 63;

@@ -21,6 +21,8 @@ pub(super) struct Subject {
     pub(super) task: Option<Arc<Task>>,
     /// Its number: a tid, or a pid.
     pub(super) id: u32,
+    /// Whether it is about one thread only.
+    pub(super) is_thread: bool,
 }
 
 impl Subject {
@@ -28,13 +30,14 @@ impl Subject {
     fn process(pid: u32) -> Result<Self> {
         let process = find(pid).ok_or(Errno::ENOENT)?;
         let task = process.threads.lock().first().cloned();
-        Ok(Self { process, task, id: pid })
+        Ok(Self { process, task, id: pid, is_thread: false })
     }
 
     /// A thread of `process`.
     fn task(process: &Arc<Process>, tid: u32) -> Result<Self> {
         let task = find_task(tid).filter(|task| task.process.pid == process.pid);
-        Ok(Self { process: process.clone(), task: Some(task.ok_or(Errno::ENOENT)?), id: tid })
+        let task = Some(task.ok_or(Errno::ENOENT)?);
+        Ok(Self { process: process.clone(), task, id: tid, is_thread: true })
     }
 
     /// Its memory; none once it has ended.

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use quire::stats::Event;
-use quire_linux::files::{Caller, Text};
+use quire_linux::files::{self, Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
 use quire_linux::text::number;
 use quire_linux::{Errno, Result};
@@ -91,7 +91,7 @@ const KERNEL: &[Row<()>] = &[
 const MEMORY: &[Row<()>] = &[
     fixed!("overcommit_memory", "1\n"),
     fixed!("overcommit_ratio", "50\n"),
-    fixed!("max_map_count", "{}\n", u32::MAX),
+    fixed!("max_map_count", "{}\n", i32::MAX),
     fixed!("mmap_min_addr", "{PAGE}\n"),
     fixed!("nr_hugepages", "0\n"),
     fixed!("nr_overcommit_hugepages", "0\n"),
@@ -102,8 +102,8 @@ const MEMORY: &[Row<()>] = &[
 
 const FILES: &[Row<()>] = &[
     fixed!("file-max", "{}\n", i64::MAX),
-    fixed!("nr_open", "{}\n", quire_linux::files::LIMIT_MAX),
-    fixed!("pipe-max-size", "{}\n", quire_linux::files::CAPACITY),
+    fixed!("nr_open", "{}\n", files::LIMIT_MAX),
+    fixed!("pipe-max-size", "{}\n", files::CAPACITY),
 ];
 
 /// There is nothing that could be read again, so nothing is dropped.
@@ -167,8 +167,7 @@ fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Resu
     tree().mounts(&mut |path, kind| {
         id += 1;
         // Pipes have a number, too, and are mounted nowhere.
-        let volume =
-            if id == 1 { quire_linux::files::MEMORY } else { quire_linux::files::PIPES + id - 1 };
+        let volume = if id == 1 { files::MEMORY } else { files::PIPES + id - 1 };
         if result.is_ok() {
             result = tell(id, volume, path, kind);
         }

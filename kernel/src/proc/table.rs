@@ -85,8 +85,8 @@ const LEVELS: u64 = (1 << 24) - 1;
 
 /// The inode number of row `at` in the directory `above`.
 fn inode(above: u64, at: usize) -> u64 {
-    // 1 is the root of a tree.
-    let levels = (above & LEVELS & !1) << 6 | (at as u64 + 2);
+    // No row is 1, which is the root of a tree.
+    let levels = (above & LEVELS) << 6 | (at as u64 + 2);
     above & !LEVELS | levels & LEVELS
 }
 

@@ -127,12 +127,7 @@ impl Stat<'_> {
     fn times(&self, out: &mut Text) -> Result<()> {
         out.print(format_args!(
             " {} 0 {} 0 20 0 {} 0 {} {} {}",
-            self.ran,
-            self.children_ran,
-            self.threads,
-            self.began,
-            self.total,
-            self.resident_pages
+            self.ran, self.children_ran, self.threads, self.began, self.total, self.resident_pages
         ))
     }
 }

@@ -1,6 +1,5 @@
 //! Golden texts: lines that a Linux 6.18 printed, or that its format prescribes.
 
-use std::format;
 use std::string::String;
 
 use super::*;
@@ -33,7 +32,8 @@ fn an_area_is_told_as_linux_tells_it() {
     let rights = Rights { read: true, write: true, execute: false };
     let (start, end) = (0x7f42_bff8_0000, 0x7f42_c004_4000);
     let bare = AreaLine { start, end, rights, device: (0, 0), inode: 0, name: b"", ..AREA };
-    assert_eq!(printed(|out| bare.print(out)), "7f42bff80000-7f42c0044000 rw-p 00000000 00:00 0 \n");
+    let text = "7f42bff80000-7f42c0044000 rw-p 00000000 00:00 0 \n";
+    assert_eq!(printed(|out| bare.print(out)), text);
     let (start, end) = (0x40_0000, 0x40_1000);
     let rights = Rights { read: true, write: false, execute: true };
     let low = AreaLine { start, end, rights, shared: true, offset: 0x2000, ..bare };
@@ -93,7 +93,8 @@ fn a_rollup_adds_areas_and_says_what_they_are() {
     let text = printed(|out| sum.print_rollup(out));
     let begin = "Rss:                   2 kB\nPss:                   1 kB\n\
                  Pss_Dirty:             0 kB\nPss_Anon:              1 kB\n\
-                 Pss_File:              0 kB\nPss_Shmem:          3072 kB\nShared_Clean:          0 kB\n";
+                 Pss_File:              0 kB\nPss_Shmem:          3072 kB\n\
+                 Shared_Clean:          0 kB\n";
     assert!(text.starts_with(begin), "{text}");
     assert!(text.ends_with("SwapPss:               0 kB\nLocked:                0 kB\n"), "{text}");
     assert!(!text.contains("Size") && !text.contains("VmFlags"));
@@ -324,7 +325,7 @@ fn what_is_written_is_one_word_or_number() {
     assert_eq!(number(b"511\n"), Ok(511));
     assert_eq!(number(b"+7"), Ok(7));
     for wrong in [&b""[..], b"\n", b"-1", b"12a", b"0x10", b"1 2"] {
-        assert_eq!(number(wrong), Err(Errno::EINVAL), "{}", format!("{wrong:?}"));
+        assert_eq!(number(wrong), Err(Errno::EINVAL), "{wrong:?}");
     }
     assert_eq!(number(b"18446744073709551616"), Err(Errno::ERANGE));
 }

@@ -64,12 +64,18 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        let next = self.area_from(area.span.start);
-        if let Some(other) = next.filter(|other| other.span.start < area.span.end) {
+        let next = self.seek(area.span.start.get());
+        let other = next.as_ref().and_then(|(_, entry)| Area::unpack(entry.0));
+        if let Some(other) = other.filter(|other| other.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| self.join_in(area));
+        self.change(|| match (next, other) {
+            (Some((path, _)), Some(right)) if path.steps[0].at > 0 => {
+                self.join_between(path, right, area);
+            }
+            _ => self.join_in(area),
+        });
         Ok(())
     }
 
@@ -159,6 +165,31 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)));
         let count = areas.inspect(|area| end = area.span.end).map(taken).count();
         (count, end)
+    }
+
+    /// Puts `area` onto free pages before `right`, the area at the end of `path`, where the area
+    /// before these pages is in the same leaf: what [`join_in`](Self::join_in) does, without a
+    /// search.
+    fn join_between(&self, mut path: Path, right: Area, area: Area) {
+        let step = path.steps[0];
+        let left = self.nodes.node(step.frame).map(|node| node.entry(step.at - 1));
+        let left = left.and_then(|entry| Area::unpack(entry.0));
+        match (left.filter(|left| left.can_merge(&area)), area.can_merge(&right)) {
+            (Some(_), true) => self.join_in(area),
+            (Some(left), false) => {
+                path.steps[0].at -= 1;
+                let span = PageSpan::new(left.span.start, area.span.end);
+                self.put(&path, Entry(Area { span, ..left }.pack()));
+            }
+            (None, true) => {
+                let span = PageSpan::new(area.span.start, right.span.end);
+                self.put(&path, Entry(Area { span, ..area }.pack()));
+            }
+            (None, false) => {
+                self.counted(1);
+                self.add_at(&path, Entry(area.pack()));
+            }
+        }
     }
 
     /// Puts `area` onto free pages, into one with the neighbours it continues.

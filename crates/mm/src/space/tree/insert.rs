@@ -49,7 +49,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Inserts before the entry that `path` names in the leaf. A full node gives its upper part
     /// to a new one, whose summary is then inserted one level up.
-    fn add_at(&self, path: &Path, entry: Entry) {
+    pub(super) fn add_at(&self, path: &Path, entry: Entry) {
         let mut entry = entry;
         let mut at = path.steps[0].at;
         for level in 0..path.depth {

@@ -2,7 +2,7 @@
 
 use core::hint::select_unpredictable;
 
-use quire_hw::Hardware;
+use quire_hw::{Hardware, TableFrame};
 use quire_units::Pfn;
 
 use super::Root;
@@ -208,60 +208,89 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
 
     /// Writes entry `at`.
     pub(super) fn put(&self, frame: Pfn, at: usize, entry: Entry) {
-        self.write(frame, |put| put(at, entry));
+        self.write(frame, |page| page.put(at, entry));
     }
 
     /// Sets how many entries the node has.
     pub(super) fn set_count(&self, frame: Pfn, count: usize) {
-        debug_assert!(count <= CAP);
-        let lock = self.meta.lock(frame);
-        if let Some(table) = lock.as_ref().and_then(|lock| lock.table()) {
-            self.hw.fill(table, 0, 1, count as u64, 0);
-        }
+        self.write(frame, |page| page.set_count(count));
     }
 
-    /// Copies `count` entries from one place to another, which may overlap.
+    /// Copies `count` entries from one node to another.
     pub(super) fn copy(&self, from: (Pfn, usize), to: (Pfn, usize), count: usize) {
-        let Some(source) = self.node(from.0) else { return };
-        let up = from.0 == to.0 && to.1 > from.1;
-        self.write(to.0, |put| {
-            for step in 0..count {
-                let at = if up { count - 1 - step } else { step };
-                put(to.1 + at, source.entry(from.1 + at));
-            }
-        });
+        self.write(to.0, |page| page.copy(from, to.1, count));
     }
 
     /// Makes room for `entry` before entry `at` of a node that is not full.
     pub(super) fn insert(&self, frame: Pfn, at: usize, entry: Entry) {
         let count = self.count(frame);
-        self.copy((frame, at), (frame, at + 1), count - at);
-        self.put(frame, at, entry);
-        self.set_count(frame, count + 1);
+        self.write(frame, |page| {
+            page.copy((frame, at), at + 1, count - at);
+            page.put(at, entry);
+            page.set_count(count + 1);
+        });
     }
 
     /// Takes entries `from` up to but not including `to` out of the node.
     pub(super) fn erase(&self, frame: Pfn, from: usize, to: usize) {
         let count = self.count(frame);
-        self.copy((frame, to), (frame, from), count - to);
-        self.set_count(frame, count - (to - from));
+        self.write(frame, |page| {
+            page.copy((frame, to), from, count - to);
+            page.set_count(count - (to - from));
+        });
     }
 
-    /// Calls `write` with what writes an entry, under the frame's lock. Only frames on record as
-    /// nodes can be written: should the tree be damaged, nothing else is.
-    fn write(&self, frame: Pfn, write: impl FnOnce(&mut dyn FnMut(usize, Entry))) {
+    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
+    /// as nodes can be written: should the tree be damaged, nothing else is.
+    #[inline]
+    fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
         let lock = self.meta.lock(frame);
         let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
             debug_assert!(false, "{frame:?} is no node");
             return;
         };
-        write(&mut |at, entry: Entry| {
-            debug_assert!(at < CAP);
-            self.hw.fill(table, KEYS + at, 1, entry.key(), 0);
-            let record = KEYS + CAP + RECORD * at;
-            for (word, value) in entry.0[1..].iter().enumerate() {
-                self.hw.fill(table, record + word, 1, *value, 0);
-            }
-        });
+        write(&Page { hw: self.hw, table });
+    }
+}
+
+/// The right to write one node.
+struct Page<'a, H, const CAP: usize> {
+    hw: &'a H,
+    table: &'a TableFrame,
+}
+
+impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
+    #[inline]
+    fn put(&self, at: usize, entry: Entry) {
+        debug_assert!(at < CAP);
+        self.hw.fill(self.table, KEYS + at, 1, entry.key(), 0);
+        let record = KEYS + CAP + RECORD * at;
+        for (word, value) in entry.0[1..].iter().enumerate() {
+            self.hw.fill(self.table, record + word, 1, *value, 0);
+        }
+    }
+
+    #[inline]
+    fn set_count(&self, count: usize) {
+        debug_assert!(count <= CAP);
+        self.hw.fill(self.table, 0, 1, count as u64, 0);
+    }
+
+    /// Copies `count` entries of `from`, which may be this node, to entry `to` and those after it.
+    #[inline]
+    fn copy(&self, from: (Pfn, usize), to: usize, count: usize) {
+        let up = from.0 == self.table.frame() && to > from.1;
+        self.move_words(from.0, KEYS + from.1, KEYS + to, count, up);
+        let record = |at: usize| KEYS + CAP + RECORD * at;
+        self.move_words(from.0, record(from.1), record(to), RECORD * count, up);
+    }
+
+    /// Copies words, the last one first where `up`: for places that overlap.
+    #[inline]
+    fn move_words(&self, frame: Pfn, from: usize, to: usize, count: usize, up: bool) {
+        for step in 0..count {
+            let at = if up { count - 1 - step } else { step };
+            self.hw.fill(self.table, to + at, 1, self.hw.load(frame, from + at), 0);
+        }
     }
 }
