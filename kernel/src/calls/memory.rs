@@ -496,8 +496,3 @@ pub(super) fn thp_disable(set: bool, on: usize, flags: usize) -> Answer {
     memory.space().set_opt_out(choice);
     Ok(0)
 }
-
-/// The order of blocks that one entry maps.
-pub(crate) fn block() -> Order {
-    <isa::Format as quire::arch::Arch>::block_order()
-}

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire_linux::files::Table;
 use quire_linux::signal::Signal;
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::{Errno, Result};

@@ -57,15 +57,10 @@ mod machine {
         out.print(format_args!("{}\nwp\t\t: yes\nflags\t\t:", cpuid!(0).eax))?;
         flags(out)?;
         let sizes = id.get_processor_capacity_feature_info();
-<<<<<<< HEAD
-        let (physical, linear) = sizes
-            .map_or((36, 48), |sizes| (sizes.physical_address_bits(), sizes.linear_address_bits()));
-=======
         let (physical, linear) = sizes.map_or((36, 48), |sizes| {
             // Tables of four levels, whatever the CPU could do.
             (sizes.physical_address_bits(), sizes.linear_address_bits().min(48))
         });
->>>>>>> w4
         out.print(format_args!("\naddress sizes\t: {physical} bits physical, {linear} bits "))?;
         out.push(b"virtual\npower management:\n\n")
     }

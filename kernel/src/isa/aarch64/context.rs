@@ -91,11 +91,6 @@ impl Context {
         self.pc = self.pc.wrapping_sub(INSTRUCTION);
     }
 
-    /// The program counter.
-    pub fn pc(&self) -> u64 {
-        self.pc
-    }
-
     /// The stack pointer.
     pub fn sp(&self) -> u64 {
         self.sp

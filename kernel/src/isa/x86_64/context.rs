@@ -152,11 +152,6 @@ impl Context {
         self.rip -= 2;
     }
 
-    /// The address of the next instruction.
-    pub fn pc(&self) -> u64 {
-        self.rip
-    }
-
     /// The stack pointer.
     pub fn sp(&self) -> u64 {
         self.rsp
