@@ -7,7 +7,7 @@ use linux_raw_sys::general as abi;
 use quire::engine::Move;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
-use quire::units::{Order, PageSpan, Prot, Vpn};
+use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::map_file;

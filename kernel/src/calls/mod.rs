@@ -153,6 +153,8 @@ table! {
     __NR_uname => misc::uname,
     __NR_getrandom => misc::getrandom,
     __NR_sysinfo => misc::sysinfo,
+    __NR_getrlimit => misc::getrlimit,
+    __NR_setrlimit => misc::setrlimit,
     __NR_prlimit64 => misc::prlimit64,
     __NR_getrusage => misc::getrusage,
     __NR_times => misc::times,
@@ -204,8 +206,6 @@ table! {
     __NR_pause => signal::pause,
     __NR_time => time::time,
     __NR_arch_prctl => misc::arch_prctl,
-    __NR_getrlimit => misc::getrlimit,
-    __NR_setrlimit => misc::setrlimit,
 }
 
 /// Makes the call that a thread stopped at, or the one it makes again.

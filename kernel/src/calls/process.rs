@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
+#[cfg(target_arch = "x86_64")]
 use quire_linux::signal::Signal;
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::{Errno, Result};

@@ -101,11 +101,6 @@ impl Context {
         self.sp = sp;
     }
 
-    /// The thread pointer, TPIDR_EL0.
-    pub fn thread_pointer(&self) -> u64 {
-        self.thread_pointer
-    }
-
     /// Sets the thread pointer.
     pub fn set_thread_pointer(&mut self, pointer: u64) {
         self.thread_pointer = pointer;
