@@ -88,7 +88,7 @@ struct Compare {
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of guest/ that print figures
-    #[arg(default_values = ["touch", "forkbench"])]
+    #[arg(default_values = ["calibrate", "touch", "forkbench"])]
     programs: Vec<String>,
 }
 
