@@ -64,7 +64,8 @@ pub(super) fn init(early: &mut Early) {
 /// Whether a call that makes small allocations may go on.
 ///
 /// # Errors
-/// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not whole.
+/// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not
+/// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
     let free = super::mm().phys().free_frames();
     if free >= RESERVE_FRAMES { Ok(()) } else { Err(quire_linux::Errno::ENOMEM) }
