@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire::engine::Move;
-use quire::table::Sight;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
-use quire::units::{Order, PageSpan, Prot, Vpn};
+use quire::table::Sight;
+use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::map_file;
@@ -311,9 +311,8 @@ impl Advised {
 /// What `madvise` gives.
 pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
     let space = memory.space();
-    let private = |area: &Area| {
-        area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED)
-    };
+    let private =
+        |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     match advised {
         Advised::Collapse => collapse(memory, span),
         Advised::Populate(prot) => each_area(memory, span, |area, part| {
@@ -506,9 +505,4 @@ pub(super) fn thp_disable(set: bool, on: usize, flags: usize) -> Answer {
     };
     memory.space().set_opt_out(choice);
     Ok(0)
-}
-
-/// The order of blocks that one entry maps.
-pub(crate) fn block() -> Order {
-    <isa::Format as quire::arch::Arch>::block_order()
 }
