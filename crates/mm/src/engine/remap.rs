@@ -91,36 +91,15 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.unmap(space, PageSpan::new(old.start.add(kept), old.end))?;
         }
         let old = PageSpan::new(old.start, old.start.add(kept));
-        self.replace(space, old, target, Old::Goes)
+        self.relocate(space, old, target.count(), At::Fixed(target.start), Old::Goes)
     }
 
     /// Moves the pages of `old`, whose area stays.
     fn remap_away(&self, space: &Space<A>, old: PageSpan, at: At) -> Result<PageSpan, Error> {
-        match at {
-            At::Fixed(page) => {
-                let target = Self::target(old, page, old.count())?;
-                self.replace(space, old, target, Old::Stays)
-            }
-            other => self.relocate(space, old, old.count(), other, Old::Stays),
+        if let At::Fixed(page) = at {
+            Self::target(old, page, old.count())?;
         }
-    }
-
-    /// Moves the pages of `old` to `target`, in place of what is there. Others may map something
-    /// there once it is free, and lose it, too: it is as if they had been first.
-    fn replace(
-        &self,
-        space: &Space<A>,
-        old: PageSpan,
-        target: PageSpan,
-        left: Old,
-    ) -> Result<PageSpan, Error> {
-        let at = At::FixedNoReplace(target.start);
-        loop {
-            match self.relocate(space, old, target.count(), at, left) {
-                Err(Error::Exists(_)) => self.unmap(space, target)?,
-                moved => return moved,
-            }
-        }
+        self.relocate(space, old, old.count(), at, Old::Stays)
     }
 
     /// The `pages` pages from `page` on, where `old` is to go.
@@ -157,7 +136,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         set
     }
 
-    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`.
+    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
+    /// a fixed place has goes in the same change, so that nobody else is given that place meanwhile.
     fn relocate(
         &self,
         space: &Space<A>,
@@ -167,6 +147,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         left: Old,
     ) -> Result<PageSpan, Error> {
         let view = self.view(space);
+        let replaces = matches!(at, At::Fixed(_));
         let mut section = Section::begin(view);
         let placed = self.single_area(space, old).and_then(|area| {
             let request = Request::anon(pages).at(at).flags(area.flags);
@@ -178,11 +159,18 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Err(error) => return self.give_up(space, section, error),
         };
         let ready = self.complete(space, &mut section, |section| {
-            section.prepare(old, 3)?;
+            section.prepare(old, 4)?;
             // The new place as well: nothing may be mapped there before the pages have moved.
             let (first, last) = (old.start.min(span.start), old.end.max(span.end));
             section.hold(PageSpan::new(first, last));
-            section.pave(old, span.start)
+            if replaces { section.isolate(span) } else { Ok(()) }
+        });
+        let ready = match replaces {
+            true => ready.and_then(|()| self.clear_out(space, &mut section, span)),
+            false => ready,
+        };
+        let ready = ready.and_then(|()| {
+            self.complete(space, &mut section, |section| section.pave(old, span.start))
         });
         if let Err(error) = ready {
             return self.give_up(space, section, error);
@@ -202,6 +190,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.finish(space, section);
         self.count(Event::EntriesMoved, entries);
         Ok(span)
+    }
+
+    /// Takes areas and pages out of `span`, which is held and isolated, and flushes.
+    fn clear_out(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        span: PageSpan,
+    ) -> Result<(), Error> {
+        let cut = section.writer().cut(span, |_| {});
+        debug_assert!(cut.is_ok(), "the tree was stocked");
+        let done = self.take(space, section, span, &|| self.hole(space, span));
+        if !section.is_settled() {
+            self.settle(space, section.gathered());
+        }
+        done
     }
 }
 
