@@ -136,8 +136,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         set
     }
 
-    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What a
-    /// fixed place has goes in the same change: nobody else is given that place meanwhile.
+    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
+    /// a fixed place has goes in the same change: nobody else is given it meanwhile.
     fn relocate(
         &self,
         space: &Space<A>,
