@@ -41,6 +41,7 @@ pub struct Section<'a, A, H: Hardware> {
 
 impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// Begins a change; waits while another is under way.
+    #[inline]
     pub fn begin(view: View<'a, A, H>) -> Self {
         let writer = view.space.areas.writer(view.hw, view.meta);
         Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0 }
@@ -161,22 +162,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
-    /// Whether there is nothing to settle.
-    pub fn is_settled(&self) -> bool {
-        self.gather.is_empty()
+    /// What was taken out, to be settled.
+    pub fn gathered(&mut self) -> &mut Gather {
+        &mut self.gather
     }
 
-    /// Hands the gather out, to be settled.
-    pub fn gathered(&mut self) -> Gather {
-        core::mem::take(&mut self.gather)
-    }
-
-    /// Ends the change, whose gather is settled: a spare frame, leaves split. The
-    /// next change may begin.
-    pub fn end(self) -> Ended {
+    /// Ends the change, whose gather is settled: a spare frame, leaves split. The next change may
+    /// begin when this value is dropped.
+    pub fn end(&mut self) -> Ended {
         self.writer.release();
         debug_assert!(self.gather.is_empty(), "what was taken out is settled before the end");
-        Ended { table: self.table, splits: self.splits }
+        Ended { table: self.table.take(), splits: self.splits }
     }
 }
 
