@@ -37,6 +37,9 @@ pub struct Section<'a, A, H: Hardware> {
     pub(super) gather: Gather,
     pub(super) entries: u64,
     splits: u64,
+    /// Nothing is mapped here, and no table is empty here: a table that was locked when faults
+    /// waited already has said so, and faults that come later are refused.
+    vacant: PageSpan,
 }
 
 impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
@@ -44,7 +47,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     #[inline]
     pub fn begin(view: View<'a, A, H>) -> Self {
         let writer = view.space.areas.writer(view.hw, view.meta);
-        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0 }
+        let vacant = PageSpan::new(Vpn::new(0), Vpn::new(0));
+        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0, vacant }
     }
 
     /// The areas.
@@ -67,19 +71,21 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        self.isolate(span)
+        self.vacant = self.isolate(span)?;
+        Ok(())
     }
 
-    /// Splits every leaf that reaches across an end of `span`.
+    /// Splits every leaf that reaches across an end of `span`. Pages, of the span and beyond, that
+    /// one absent entry covers.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn isolate(&mut self, span: PageSpan) -> Result<(), Need> {
+    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
             // Where nothing is, nothing reaches across.
-            if vacant.contains(page) {
+            if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
             match tables.isolate(page, &mut self.table, &mut self.gather) {
@@ -90,7 +96,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
                 Err(_) => return Err(Need::Table),
             }
         }
-        Ok(())
+        Ok(vacant)
     }
 
     /// Makes the tables ready to move the leaves of `from` to `to`; faults wait from now on.
@@ -143,6 +149,9 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
     /// [`Need::Table`] only where the span was not prepared.
     pub fn take(&mut self, span: &mut PageSpan, hole: &dyn Fn() -> PageSpan) -> Result<(), Need> {
+        if self.vacant.covers(*span) {
+            return Ok(());
+        }
         let tables = self.view.tables();
         let took = tables.take(*span, &mut self.gather);
         self.entries += took.entries;
