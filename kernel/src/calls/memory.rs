@@ -1,6 +1,5 @@
 //! Memory: thin over the library, which knows all of it but Linux's argument lists.
 
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
@@ -12,12 +11,13 @@ use quire_linux::{Errno, Result};
 
 use super::map_file;
 use crate::isa;
-use crate::memory::{self, Memory, PAGE, errno, mm, user};
+use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Thread};
 
 /// The memory of the thread that calls.
-pub(super) fn own() -> Result<Arc<Memory>> {
-    memory::current().ok_or(Errno::EFAULT)
+#[inline]
+fn own() -> Result<Own> {
+    Own::get().ok_or(Errno::EFAULT)
 }
 
 /// The whole pages from `start` on that hold `bytes` bytes; `None` when they are not below the end
@@ -55,12 +55,12 @@ fn rights(bits: usize) -> Result<Prot> {
 
 pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [address, bytes, prot, flags, fd, offset] = args;
-    let request = MapRequest::of(thread, address, bytes, prot, flags, offset)?;
+    let memory = own()?;
+    let request = MapRequest::of(&memory, address, bytes, prot, flags, offset)?;
     let file = match flags & abi::MAP_ANONYMOUS as usize {
         0 => map_file::open(thread, fd, flags, request.prot)?,
         _ => None,
     };
-    let memory = own()?;
     check_limit(thread, &memory, request.pages)?;
     if request.flags.contains(AreaFlags::SHARED) {
         memory.note_shared();
@@ -80,7 +80,7 @@ struct MapRequest;
 
 impl MapRequest {
     fn of(
-        thread: &Thread,
+        memory: &Memory,
         address: usize,
         bytes: usize,
         prot: usize,
@@ -118,8 +118,7 @@ impl MapRequest {
         area.set(AreaFlags::SHARED, shared);
         area.set(AreaFlags::GROWS_DOWN, has(abi::MAP_GROWSDOWN));
         area.set(AreaFlags::NORESERVE, has(abi::MAP_NORESERVE));
-        let locks = thread.process().memory().is_some_and(|memory| memory.locks_future());
-        area.set(AreaFlags::LOCKED, has(abi::MAP_LOCKED) || locks);
+        area.set(AreaFlags::LOCKED, has(abi::MAP_LOCKED) || memory.locks_future());
         Ok(Request {
             pages,
             at,

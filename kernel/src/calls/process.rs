@@ -140,7 +140,7 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
     if wanted.has(abi::CLONE_PARENT_SETTID) {
         user::write(wanted.parent_tid, &pid)?;
     }
-    let memory = super::memory::own()?;
+    let memory = crate::memory::current().ok_or(Errno::EFAULT)?;
     let memory = if wanted.has(abi::CLONE_VM) { memory } else { memory.fork()? };
     let files = match wanted.has(abi::CLONE_FILES) {
         true => parent.files(),

@@ -27,7 +27,7 @@ use spin::Once;
 
 pub(crate) use board::Board;
 pub(crate) use heap::{admit, taken_bytes};
-pub(crate) use space::{Break, Memory, current, errno, fault, switch, trampoline};
+pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};
 

@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::arch::Arch;
@@ -219,7 +221,8 @@ static HERE: [Here; MAX_CPUS] = [const { Here(UnsafeCell::new(None)) }; MAX_CPUS
 /// Puts this CPU into `memory`, or into none. What it leaves may end by that.
 pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     let cpu = isa::cpu();
-    // SAFETY: this CPU's own element, and no reference to it is alive: `current` clones.
+    // SAFETY: this CPU's own element, and no reference to it is alive: `current` clones, and who
+    // has an `Own` does not come here.
     let here = unsafe { &mut *HERE[cpu.index()].0.get() };
     if here.as_ref().map(Arc::as_ptr) == memory.map(Arc::as_ptr) {
         return;
@@ -241,6 +244,34 @@ pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
 pub(crate) fn current() -> Option<Arc<Memory>> {
     // SAFETY: this CPU's own element, which `switch` alone changes, and not meanwhile.
     unsafe { (*HERE[isa::cpu().index()].0.get()).clone() }
+}
+
+/// The space this CPU is in, for the length of a call that stays in it: nothing is counted.
+///
+/// Whoever has one neither switches, as only `exec` and the end of a thread do, nor keeps it.
+pub(crate) struct Own(NonNull<Memory>);
+
+impl Own {
+    /// The space this CPU is in.
+    #[inline]
+    pub(crate) fn get() -> Option<Self> {
+        // SAFETY: as in `current`.
+        let here = unsafe { (*HERE[isa::cpu().index()].0.get()).as_deref() };
+        here.map(|memory| Self(NonNull::from(memory)))
+    }
+}
+
+impl Deref for Own {
+    type Target = Memory;
+
+    #[inline]
+    fn deref(&self) -> &Memory {
+        // SAFETY: this CPU is in the space, and owns it by that, until it switches to another. It
+        // does so in `switch` alone, which is called where a thread begins or ends to run, and by
+        // `exec`, which has an `Arc` of `current` instead of this. No call waits, and
+        // this cannot be sent to another CPU.
+        unsafe { self.0.as_ref() }
+    }
 }
 
 /// Resolves a fault of this CPU at `address` in the space it is in.

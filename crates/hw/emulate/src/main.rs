@@ -6,6 +6,8 @@
 #![no_std]
 #![no_main]
 
+#[cfg(target_arch = "aarch64")]
+mod bytes;
 mod linux;
 
 use core::panic::PanicInfo;
@@ -92,6 +94,10 @@ extern "C" fn main() -> ! {
     }
     paint(&SOURCE, 2);
     CopyBackend::available().for_each(copies);
+    #[cfg(target_arch = "aarch64")]
+    if !bytes::check() {
+        FAILED.store(true, Relaxed);
+    }
     linux::exit(FAILED.load(Relaxed).into())
 }
 

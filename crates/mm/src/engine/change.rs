@@ -18,13 +18,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// [`Error::Invalid`], [`Error::Exists`], [`Error::NoRoom`], [`Error::NoMemory`]. Nothing has
     /// changed then.
     pub fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
-        let view = self.view(space);
-        let align = self.align(space, request);
-        let mut section = Section::begin(view);
-        let span = match view.place(request, align) {
-            Ok(span) => span,
-            Err(error) => return self.give_up(space, section, error.into()),
-        };
+        let span = self.change(space, |section| self.map_in(space, section, request))?;
+        if request.flags.contains(AreaFlags::LOCKED)
+            && !request.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        {
+            let _ = self.populate(space, span);
+        }
+        Ok(span)
+    }
+
+    fn map_in(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        request: &Request,
+    ) -> Result<PageSpan, Error> {
+        let span = self.view(space).place(request, self.align(space, request))?;
         let area = Area {
             span,
             prot: request.prot,
@@ -33,29 +42,15 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             backing: request.backing,
         };
         let replaces = matches!(request.at, At::Fixed(_));
-        let ready = self.complete(space, &mut section, |section| match replaces {
-            true => section.prepare(span, 2),
-            false => section.stocked(1),
-        });
-        if let Err(error) = ready {
-            return self.give_up(space, section, error);
+        if !replaces {
+            self.complete(space, section, |section| section.stocked(1))?;
+            section.writer().set(area).map_err(|_| Error::Invalid)?;
+            return Ok(span);
         }
-        let set = match replaces {
-            true => section.writer().replace(area, |_| {}),
-            false => section.writer().set(area),
-        };
-        if set.is_err() {
-            return self.give_up(space, section, Error::Invalid);
-        }
+        self.complete(space, section, |section| section.prepare(span, 2))?;
+        section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
         // What is replaced makes faults wait until it is flushed; see `Section::hold`.
-        let done = if replaces { self.take(space, &mut section, span, &|| span) } else { Ok(()) };
-        self.finish(space, section);
-        done?;
-        if request.flags.contains(AreaFlags::LOCKED)
-            && !request.flags.contains(AreaFlags::LOCK_ON_FAULT)
-        {
-            let _ = self.populate(space, span);
-        }
+        self.take(space, section, span, &|| span)?;
         Ok(span)
     }
 
@@ -69,19 +64,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        let mut section = Section::begin(self.view(space));
-        let ready = self.complete(space, &mut section, |section| section.prepare(span, 1));
-        if let Err(error) = ready {
-            return self.give_up(space, section, error);
-        }
-        if section.writer().cut(span, |_| {}).is_err() {
-            return self.give_up(space, section, Error::Invalid);
-        }
-        section.open();
-        let hole = || self.hole(space, span);
-        let done = self.take(space, &mut section, span, &hole);
-        self.finish(space, section);
-        done
+        self.change(space, |section| {
+            self.complete(space, section, |section| section.prepare(span, 1))?;
+            section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
+            section.open();
+            self.take(space, section, span, &|| self.hole(space, span))
+        })
     }
 
     /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
@@ -161,12 +149,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        let mut section = Section::begin(self.view(space));
-        section.hold(span);
-        let nothing = PageSpan::new(span.start, span.start);
-        let done = self.take(space, &mut section, span, &|| nothing);
-        self.finish(space, section);
-        done
+        self.change(space, |section| {
+            section.hold(span);
+            self.take(space, section, span, &|| PageSpan::new(span.start, span.start))
+        })
     }
 
     /// Lets the stack `area` grow down to `page`, if there is room above what lies below.
@@ -174,11 +160,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// [`Error::NoArea`] when there is not, or the area is not what it was; [`Error::NoMemory`].
     pub(super) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
-        let mut section = Section::begin(self.view(space));
-        let ready = self.complete(space, &mut section, |section| section.stocked(1));
-        if let Err(error) = ready {
-            return self.give_up(space, section, error);
-        }
+        self.change(space, |section| self.grow_in(space, section, area, page))
+    }
+
+    fn grow_in(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        area: Area,
+        page: Vpn,
+    ) -> Result<(), Error> {
+        self.complete(space, section, |section| section.stocked(1))?;
         let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
         let below = PageSpan::new(guard, area.span.start);
         let areas = self.view(space).areas();
@@ -186,7 +178,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
         let more = Area { span: PageSpan::new(page, area.span.start), ..area };
         let grown = free && same && section.writer().set(more).is_ok();
-        self.finish(space, section);
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 
@@ -201,42 +192,37 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        let view = self.view(space);
-        let mut section = Section::begin(view);
+        self.change(space, |section| self.alter_in(space, section, span, change))
+    }
+
+    fn alter_in(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        span: PageSpan,
+        change: impl Fn(Area) -> Result<Area, Error>,
+    ) -> Result<(), Error> {
         let (mut differs, mut rights) = (false, false);
-        let agreed = self.agree(space, span, |area| {
+        self.agree(space, span, |area| {
             let new = change(area)?;
             differs |= new != area;
             rights |= new.prot != area.prot;
             Ok(())
-        });
-        // Also where only advice changes: no leaf may lie in two areas afterwards.
-        let ready = agreed.and_then(|()| {
-            self.complete(space, &mut section, |section| match differs {
-                true => section.prepare(span, 2),
-                false => Ok(()),
-            })
-        });
-        if ready == Ok(()) && !differs {
-            self.finish(space, section);
+        })?;
+        if !differs {
             return Ok(());
         }
-        if let Err(error) = ready {
-            return self.give_up(space, section, error);
-        }
+        // Also where only advice changes: no leaf may lie in two areas afterwards.
+        self.complete(space, section, |section| section.prepare(span, 2))?;
         let updated = section.writer().update(span, |area| change(area).unwrap_or(area));
-        if updated.is_err() {
-            return self.give_up(space, section, Error::Invalid);
-        }
+        updated.map_err(|_| Error::Invalid)?;
         section.open();
         if rights {
-            for area in view.areas().overlapping(span) {
+            for area in self.view(space).areas().overlapping(span) {
                 section.protect(&area.clipped(span));
             }
         }
-        let entries = section.entries();
-        self.finish(space, section);
-        self.count(Event::EntriesChanged, entries);
+        self.count(Event::EntriesChanged, section.entries());
         Ok(())
     }
 
@@ -290,17 +276,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
         Order::new(below.checked_ilog2().unwrap_or(0) as u8)
-    }
-
-    /// Ends a change that cannot be made.
-    pub(super) fn give_up<T>(
-        &self,
-        space: &Space<A>,
-        section: Section<'_, A, H>,
-        error: Error,
-    ) -> Result<T, Error> {
-        self.finish(space, section);
-        Err(error)
     }
 }
 

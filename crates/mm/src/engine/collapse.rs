@@ -98,10 +98,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let first = span.start.get().next_multiple_of(order.pages());
         let mut block = PageSpan::block(Vpn::new(first), order);
         while block.end <= span.end {
-            let mut section = Section::begin(self.view(space));
-            section.hold(block);
-            let one = self.collapse_block(space, &mut section, block, order);
-            self.finish(space, section);
+            let one = self.change(space, |section| {
+                section.hold(block);
+                self.collapse_block(space, section, block, order)
+            });
             done.add(one?);
             block = PageSpan::new(block.end, block.end.add(order.pages()));
         }
@@ -168,8 +168,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if from == to {
             return;
         }
-        let mut gather = section.gathered();
-        self.view(space).tables().protect(block, to, &mut gather);
+        let gather = section.gathered();
+        self.view(space).tables().protect(block, to, gather);
         self.settle(space, gather);
     }
 
@@ -215,7 +215,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             if left.is_some() {
                 let mut gather = Gather::new();
                 tables.prune(block, block, &mut gather);
-                self.settle(space, gather);
+                self.settle(space, &mut gather);
             }
         }
         self.count(Event::CollapseAlloc, 1);

@@ -58,14 +58,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     fn fork_into(&self, parent: &Space<A>, child: &Space<A>) -> Result<(), Error> {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let mut section = Section::begin(self.view(parent));
-        let mut heir = Section::begin(self.view(child));
-        section.hold(all);
-        let done = self.inherit(parent, child, &mut section, &mut heir);
-        self.count(Event::EntriesForked, section.entries());
-        self.finish(child, heir);
-        self.finish(parent, section);
-        done
+        self.change(parent, |section| {
+            section.hold(all);
+            let done = self.change(child, |heir| self.inherit(parent, child, section, heir));
+            self.count(Event::EntriesForked, section.entries());
+            done
+        })
     }
 
     /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:

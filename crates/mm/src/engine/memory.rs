@@ -62,19 +62,32 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(())
     }
 
+    /// Makes a change of `space`: begins it, lets `steps` make it, and ends it, whatever it came to.
+    #[inline]
+    pub(super) fn change<'a, T>(
+        &'a self,
+        space: &'a Space<A>,
+        steps: impl FnOnce(&mut Section<'a, A, H>) -> T,
+    ) -> T {
+        let mut section = Section::begin(self.view(space));
+        let done = steps(&mut section);
+        self.finish(space, &mut section);
+        done
+    }
+
     /// Ends a change: settles what is left, frees what was not needed, counts.
     ///
     /// The flush comes before the next change may begin: what this one took out the next would not
     /// find, and return before the flush that makes its own promise true. And a place that is free
     /// again must not be given away while a CPU still reaches the old memory there.
-    pub(super) fn finish(&self, space: &Space<A>, mut section: Section<'_, A, H>) {
-        if !section.is_settled() {
-            self.settle(space, section.gathered());
-        }
+    fn finish(&self, space: &Space<A>, section: &mut Section<'_, A, H>) {
+        self.settle(space, section.gathered());
         let ended = section.end();
         if let Some(run) = ended.table {
             self.free(run);
         }
-        self.count(Event::LeafSplit, ended.splits);
+        if ended.splits > 0 {
+            self.count(Event::LeafSplit, ended.splits);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::Policy;
 use crate::folio::clear::Pace;
 use crate::limits::COPY_MOST_BYTES;
 use crate::phys::{CpuCache, Phys, SetupError, Slot};
-use crate::space::{Section, Space, View};
+use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
 use crate::table::{Gather, Tables};
 
@@ -120,12 +120,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     pub fn destroy(&self, space: Space<A>) {
         let view = self.view(&space);
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let section = Section::begin(view);
-        let _ = section.writer().cut(all, |_| {});
-        while let Some(run) = section.writer().unstock() {
-            self.free(run);
-        }
-        self.finish(&space, section);
+        self.change(&space, |section| {
+            let _ = section.writer().cut(all, |_| {});
+            while let Some(run) = section.writer().unstock() {
+                self.free(run);
+            }
+        });
         let mut gather = view.tables().retire();
         let mut left = all;
         while !left.is_empty() {
@@ -135,7 +135,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
         view.tables().prune(all, all, &mut gather);
         view.tables().fell(&mut gather);
-        self.settle(&space, gather);
+        self.settle(&space, &mut gather);
     }
 
     /// All counters, summed over the CPUs.
@@ -152,7 +152,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     }
 
     /// Flushes and frees what a change took out.
-    pub(super) fn settle(&self, space: &Space<A>, gather: Gather) {
+    pub(super) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
         if gather.is_empty() {
             return;
         }

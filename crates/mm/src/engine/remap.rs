@@ -120,9 +120,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Lets the area that `old` ends go on up to `end`, if there is room.
     fn extend(&self, space: &Space<A>, old: PageSpan, end: Vpn) -> Result<(), Error> {
-        let mut section = Section::begin(self.view(space));
-        let ready = self.complete(space, &mut section, |section| section.stocked(1));
-        let set = ready.and_then(|()| {
+        self.change(space, |section| {
+            self.complete(space, section, |section| section.stocked(1))?;
             let area = self.single_area(space, old)?;
             let more = PageSpan::new(old.end, end);
             let no_room = Error::NoRoom(more.count());
@@ -131,9 +130,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             let backing = area.backing.advanced(area.span.count());
             section.writer().set(Area { span: more, backing, ..area }).map_err(|_| no_room)
-        });
-        self.finish(space, section);
-        set
+        })
     }
 
     /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
@@ -146,37 +143,30 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         at: At,
         left: Old,
     ) -> Result<PageSpan, Error> {
-        let view = self.view(space);
-        let replaces = matches!(at, At::Fixed(_));
-        let mut section = Section::begin(view);
-        let placed = self.single_area(space, old).and_then(|area| {
-            let request = Request::anon(pages).at(at).flags(area.flags);
-            let span = view.place(&request, self.align(space, &request))?;
-            Ok((area, span))
-        });
-        let (area, span) = match placed {
-            Ok(placed) => placed,
-            Err(error) => return self.give_up(space, section, error),
-        };
-        let ready = self.complete(space, &mut section, |section| {
-            section.prepare(old, 4)?;
-            // The new place as well: nothing may be mapped there before the pages have moved.
-            let (first, last) = (old.start.min(span.start), old.end.max(span.end));
-            section.hold(PageSpan::new(first, last));
-            if replaces { section.isolate(span) } else { Ok(()) }
-        });
-        let ready = match replaces {
-            true => ready.and_then(|()| self.clear_out(space, &mut section, span)),
-            false => ready,
-        };
-        let ready = ready.and_then(|()| {
-            self.complete(space, &mut section, |section| section.pave(old, span.start))
-        });
-        if let Err(error) = ready {
-            return self.give_up(space, section, error);
+        self.change(space, |section| self.relocate_in(space, section, old, pages, at, left))
+    }
+
+    fn relocate_in(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        old: PageSpan,
+        pages: u64,
+        at: At,
+        left: Old,
+    ) -> Result<PageSpan, Error> {
+        let area = self.single_area(space, old)?;
+        let request = Request::anon(pages).at(at).flags(area.flags);
+        let span = self.view(space).place(&request, self.align(space, &request))?;
+        // Nothing may be mapped at the new place, either, before the pages have moved.
+        self.complete(space, section, |section| section.prepare_move(old, span, 4))?;
+        if matches!(at, At::Fixed(_)) {
+            self.clear_out(space, section, span)?;
         }
+        self.complete(space, section, |section| section.pave(old, span.start))?;
+        let before = section.entries();
         let backing = area.clipped(old).backing;
-        leave(&section, old, left);
+        leave(section, old, left);
         let set = section.writer().set(Area { span, backing, ..area });
         debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
         let nothing = PageSpan::new(old.start, old.start);
@@ -186,9 +176,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             // What stays makes faults wait until it is flushed; see `Section::hold`.
             section.open();
         }
-        let entries = section.entries();
-        self.finish(space, section);
-        self.count(Event::EntriesMoved, entries);
+        self.count(Event::EntriesMoved, section.entries() - before);
         Ok(span)
     }
 
@@ -202,9 +190,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let cut = section.writer().cut(span, |_| {});
         debug_assert!(cut.is_ok(), "the tree was stocked");
         let done = self.take(space, section, span, &|| self.hole(space, span));
-        if !section.is_settled() {
-            self.settle(space, section.gathered());
-        }
+        self.settle(space, section.gathered());
         done
     }
 }

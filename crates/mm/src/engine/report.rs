@@ -106,7 +106,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         let mut gather = Gather::new();
         let entries = self.view(space).tables().age(span.intersect(all), &mut gather);
-        self.settle(space, gather);
+        self.settle(space, &mut gather);
         self.count(Event::EntriesChanged, entries);
         entries
     }

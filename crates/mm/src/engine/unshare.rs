@@ -147,7 +147,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if let Some(run) = spare {
             self.free(run);
         }
-        self.settle(view.space, gather);
+        self.settle(view.space, &mut gather);
         // Where it takes another table for the next level, the next try brings it.
         let splits = split.map_or(1, |(splits, _)| splits);
         self.count(Event::LeafSplit, splits);

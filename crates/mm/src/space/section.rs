@@ -37,13 +37,18 @@ pub struct Section<'a, A, H: Hardware> {
     pub(super) gather: Gather,
     pub(super) entries: u64,
     splits: u64,
+    /// Nothing is mapped here, and no table is empty here: a table that was locked when faults
+    /// waited already has said so, and faults that come later are refused.
+    vacant: PageSpan,
 }
 
 impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// Begins a change; waits while another is under way.
+    #[inline]
     pub fn begin(view: View<'a, A, H>) -> Self {
         let writer = view.space.areas.writer(view.hw, view.meta);
-        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0 }
+        let vacant = PageSpan::new(Vpn::new(0), Vpn::new(0));
+        Self { view, writer, table: None, gather: Gather::new(), entries: 0, splits: 0, vacant }
     }
 
     /// The areas.
@@ -66,19 +71,41 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        self.isolate(span)
+        self.vacant = self.isolate(span)?;
+        Ok(())
     }
 
-    /// Splits every leaf that reaches across an end of `span`.
+    /// Makes everything ready to move the pages of `from` to `to`, whatever is there: the same for
+    /// both places.
+    ///
+    /// # Errors
+    /// As for [`prepare`](Self::prepare).
+    pub fn prepare_move(
+        &mut self,
+        from: PageSpan,
+        to: PageSpan,
+        insertions: usize,
+    ) -> Result<(), Need> {
+        if self.writer.lacks(insertions) > 0 {
+            return Err(Need::Node);
+        }
+        self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
+        self.isolate(from)?;
+        self.vacant = self.isolate(to)?;
+        Ok(())
+    }
+
+    /// Splits every leaf that reaches across an end of `span`. Pages, of the span and beyond, that
+    /// one absent entry covers.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn isolate(&mut self, span: PageSpan) -> Result<(), Need> {
+    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
             // Where nothing is, nothing reaches across.
-            if vacant.contains(page) {
+            if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
             match tables.isolate(page, &mut self.table, &mut self.gather) {
@@ -89,7 +116,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
                 Err(_) => return Err(Need::Table),
             }
         }
-        Ok(())
+        Ok(vacant)
     }
 
     /// Makes the tables ready to move the leaves of `from` to `to`; faults wait from now on.
@@ -142,6 +169,9 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
     /// [`Need::Table`] only where the span was not prepared.
     pub fn take(&mut self, span: &mut PageSpan, hole: &dyn Fn() -> PageSpan) -> Result<(), Need> {
+        if self.vacant.covers(*span) {
+            return Ok(());
+        }
         let tables = self.view.tables();
         let took = tables.take(*span, &mut self.gather);
         self.entries += took.entries;
@@ -161,22 +191,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
-    /// Whether there is nothing to settle.
-    pub fn is_settled(&self) -> bool {
-        self.gather.is_empty()
+    /// What was taken out, to be settled.
+    pub fn gathered(&mut self) -> &mut Gather {
+        &mut self.gather
     }
 
-    /// Hands the gather out, to be settled.
-    pub fn gathered(&mut self) -> Gather {
-        core::mem::take(&mut self.gather)
-    }
-
-    /// Ends the change, whose gather is settled: a spare frame, leaves split. The
-    /// next change may begin.
-    pub fn end(self) -> Ended {
+    /// Ends the change, whose gather is settled: a spare frame, leaves split. The next change may
+    /// begin when this value is dropped.
+    pub fn end(&mut self) -> Ended {
         self.writer.release();
         debug_assert!(self.gather.is_empty(), "what was taken out is settled before the end");
-        Ended { table: self.table, splits: self.splits }
+        Ended { table: self.table.take(), splits: self.splits }
     }
 }
 

@@ -172,8 +172,9 @@ impl Gather {
         self.last = index;
     }
 
-    /// Flushes, then frees what was in custody. Holds no lock and is called with none held.
-    pub fn settle<H: Hardware>(self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
+    /// Flushes, then frees what was in custody; nothing is taken any more then. Holds no lock and
+    /// is called with none held.
+    pub fn settle<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
         let mut settled = Settled::default();
         if !self.unused && (self.pages.is_some() || self.tables || self.space) {
             let Target { asid, root, cpus } = target;
@@ -184,11 +185,20 @@ impl Gather {
             settled.flushes = 1;
             settled.invalidations = invalidations(&flush);
         }
-        Settled { frames: self.release(phys, hw), ..settled }
+        settled.frames = self.release(phys, hw);
+        self.reset();
+        settled
+    }
+
+    fn reset(&mut self) {
+        (self.pages, self.stride) = (None, Order::new(63));
+        (self.tables, self.space) = (false, false);
+        (self.first, self.last) = (NONE, NONE);
+        self.shared_len = 0;
     }
 
     /// Frees what was in custody. The flush is over.
-    fn release<H: Hardware>(self, phys: &Phys<'_>, hw: &H) -> u64 {
+    fn release<H: Hardware>(&self, phys: &Phys<'_>, hw: &H) -> u64 {
         let meta = phys.meta();
         let cpu = hw.cpu();
         let mut freed = 0;

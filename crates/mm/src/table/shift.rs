@@ -18,7 +18,7 @@ use crate::stats::Event;
 enum Piece {
     /// All that the entry of this level at these pages leads to.
     Table(PageSpan, Level),
-    /// A run of entries of one table of this level.
+    /// Entries of one table of this level, none of which leads to a table.
     Entries(PageSpan, Level),
 }
 
@@ -77,8 +77,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                     let new = moved(pages.start, from.start, to);
                     at = pages.start.add(Self::within(pages, new, level));
                     let part = PageSpan::new(pages.start, at);
-                    entries += self.shift_part(part, new, level);
-                    gather.flush(part, A::order(level));
+                    entries += self.shift_part(part, new, level, gather);
                 }
             }
         }
@@ -135,7 +134,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Piece::Table(best.0, best.1)
     }
 
-    /// The first run in `span` that is not absent, with its table's level.
+    /// From the first entry in `span` that is not absent as far as all entries of its table are
+    /// moved alike: in a lowest table, where no entry leads to another, to the end.
     fn next_entries(&self, span: PageSpan) -> Option<Piece> {
         self.each(span, |locked, part| {
             let mut at = part.start;
@@ -144,8 +144,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Leaf { .. } | What::Marker(_) => {
-                        let pages = PageSpan::new(at, end);
-                        return Step::Stop(Piece::Entries(pages, locked.level()));
+                        let level = locked.level();
+                        let end = if level.is_last() { part.end } else { end };
+                        return Step::Stop(Piece::Entries(PageSpan::new(at, end), level));
                     }
                     What::Absent => at = end,
                 }
@@ -215,9 +216,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Moves entries of one table to another (or the same).
-    fn shift_part(&self, pages: PageSpan, new: Vpn, level: Level) -> u64 {
+    fn shift_part(&self, pages: PageSpan, new: Vpn, level: Level, gather: &mut Gather) -> u64 {
         let (old, target) = self.lock_both(pages.start, new, level);
-        old.hand_over(pages, target.as_ref().unwrap_or(&old), new)
+        old.hand_over(pages, target.as_ref().unwrap_or(&old), new, gather)
     }
 
     /// Moves the table that the entry of `upper` at `pages` leads to, with all it maps.
@@ -273,7 +274,7 @@ fn moved(page: Vpn, from: Vpn, to: Vpn) -> Vpn {
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Moves the entries of `pages`, runs of this table, to `new` in `target`. What the hardware
     /// notes in them until they are gone moves with them.
-    fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn) -> u64 {
+    fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
         let mut at = pages.start;
         let mut moved = 0;
         while at < pages.end {
@@ -290,7 +291,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 }
                 What::Absent | What::Table(_) => {}
             }
-            moved += if run.what == What::Absent { 0 } else { run.count as u64 };
+            if run.what != What::Absent {
+                moved += run.count as u64;
+                gather.flush(PageSpan::new(at, end), A::order(self.level()));
+            }
             at = end;
         }
         moved

@@ -11,8 +11,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Makes sure that no leaf reaches across the boundary before `page`, splitting what does.
     /// Changes nothing that a program could see, so that a later failure needs no undoing. What
     /// must be flushed goes into `gather`, but for the flush inside a break-before-make, which
-    /// happens here. How many leaves were split, and the block around `page` in which nothing is
-    /// mapped, not even a table, if there is one.
+    /// happens here. How many leaves were split, and the block around `page` that an absent entry
+    /// covers, if its table has others: nothing is mapped there as long as faults wait.
     ///
     /// # Errors
     /// [`Lack::Table`] when a split needs a table and `spare` is empty. Repeat with one.
@@ -25,24 +25,19 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let mut splits = 0;
         let mut vacant = PageSpan::new(page, page);
         while page.get() < A::USER_PAGES {
-            let place = self.walk(page, Level::LAST);
-            let block = PageSpan::block(page, A::order(place.level));
-            if place.word == 0 {
+            let locked = self.lock_lowest(page, Level::LAST);
+            let level = locked.level();
+            let block = PageSpan::block(page, A::order(level));
+            let word = locked.word(locked.index(page));
+            if word == 0 && locked.present() > 0 {
                 vacant = block;
-                break;
             }
-            let leaf = matches!(A::decode(place.word, place.level), Entry::Leaf { .. });
-            let Some(lower) = place.level.child().filter(|_| leaf && block.start < page) else {
-                break;
-            };
+            let leaf = matches!(A::decode(word, level), Entry::Leaf { .. });
+            let Some(lower) = level.child().filter(|_| leaf && block.start < page) else { break };
             let run = spare.take().ok_or(Lack::Table)?;
-            let Some(locked) = self.lock(place.frame, place.level, page) else {
-                *spare = Some(run);
-                continue;
-            };
             match self.split(&locked, page, lower, run) {
                 Ok(()) => {
-                    gather.flush(block, A::order(place.level));
+                    gather.flush(block, A::order(level));
                     splits += 1;
                 }
                 Err(run) => *spare = Some(run),

@@ -71,7 +71,7 @@ fn folio(phys: &Phys<'_>, order: u8) -> (Folio, FrameRun) {
     (Folio { head: run.start(), order }, run)
 }
 
-fn settle(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, gather: Gather) -> u64 {
+fn settle(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, mut gather: Gather) -> u64 {
     let cpus = CpuSet::new();
     let target = Target { asid: Asid(1), root: tables.root(), cpus: &cpus };
     gather.settle(phys, machine, target).frames

@@ -19,6 +19,7 @@
 //! | `context` | a program's registers, and [`run`] |
 //! | `trap` | what an exception syndrome means |
 //! | `copy` | copies that may fault |
+//! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |
 //! | `clock` | time |
 //! | `console` | the serial line |
@@ -31,6 +32,7 @@
 //!   [`publish_code`] would clean and invalidate them.
 
 mod boot;
+mod bytes;
 mod clock;
 mod console;
 mod context;

@@ -64,17 +64,16 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        let next = self.seek(area.span.start.get());
-        let other = next.as_ref().and_then(|(_, entry)| Area::unpack(entry.0));
-        if let Some(other) = other.filter(|other| other.span.start < area.span.end) {
+        let mut path = Path::new();
+        let next = self.seek(area.span.start.get(), &mut path);
+        let next = next.and_then(|entry| Area::unpack(entry.0));
+        if let Some(other) = next.filter(|next| next.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| match (next, other) {
-            (Some((path, _)), Some(right)) if path.steps[0].at() > 0 => {
-                self.join_between(path, right, area);
-            }
-            _ => self.join_in(area),
+        self.change(|| match &next {
+            Some(right) if path.steps[0].at() > 0 => self.join_between(&mut path, right, &area),
+            _ => self.join_in(&area),
         });
         Ok(())
     }
@@ -91,7 +90,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.provided(2)?;
         self.change(|| {
             self.cut_all(area.span, taken);
-            self.join_in(area);
+            self.join_in(&area);
         });
         Ok(())
     }
@@ -126,7 +125,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     pub(in crate::space) fn cut_all(&self, span: PageSpan, mut taken: impl FnMut(Area)) {
-        while let Some((path, entry)) = self.seek(span.start.get()) {
+        let mut path = Path::new();
+        while let Some(entry) = self.seek(span.start.get(), &mut path) {
             let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
                 return;
             };
@@ -165,32 +165,32 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Puts `area` onto free pages before `right`, the area at the end of `path`, where the area
     /// before these pages is in the same leaf: what [`join_in`](Self::join_in) does, without a
     /// search.
-    fn join_between(&self, mut path: Path, right: Area, area: Area) {
+    fn join_between(&self, path: &mut Path, right: &Area, area: &Area) {
         let step = path.steps[0];
         let left = self.nodes.node(step.frame()).map(|node| node.entry(step.at() - 1));
         let left = left.and_then(|entry| Area::unpack(entry.0));
-        match (left.filter(|left| left.can_merge(&area)), area.can_merge(&right)) {
+        match (left.filter(|left| left.can_merge(area)), area.can_merge(right)) {
             (Some(_), true) => self.join_in(area),
             (Some(left), false) => {
                 path.steps[0] = Step::new(step.frame(), step.at() - 1);
                 let span = PageSpan::new(left.span.start, area.span.end);
-                self.put(&path, Entry(Area { span, ..left }.pack()));
+                self.put(path, Entry(Area { span, ..left }.pack()));
             }
             (None, true) => {
                 let span = PageSpan::new(area.span.start, right.span.end);
-                self.put(&path, Entry(Area { span, ..area }.pack()));
+                self.put(path, Entry(Area { span, ..*area }.pack()));
             }
             (None, false) => {
                 self.counted(1);
-                self.add_at(&path, Entry(area.pack()));
+                self.add_at(path, Entry(area.pack()));
             }
         }
     }
 
     /// Puts `area` onto free pages, into one with the neighbours it continues.
-    fn join_in(&self, area: Area) {
+    fn join_in(&self, area: &Area) {
         let (before, after) = self.meeting(area.span);
-        let before = before.filter(|left| left.can_merge(&area));
+        let before = before.filter(|left| left.can_merge(area));
         let after = after.filter(|right| area.can_merge(right));
         let Some(right) = after else {
             return match before {
@@ -201,16 +201,17 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if let Some(left) = before {
             self.drop_at(right.span.start);
             self.extend(left, right.span.end);
-        } else if let Some((path, _)) = self.seek(right.span.start.get()) {
+        } else {
             let span = PageSpan::new(area.span.start, right.span.end);
-            self.put(&path, Entry(Area { span, ..area }.pack()));
+            self.put_at(right.span.start, Area { span, ..*area });
         }
     }
 
     fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
         let mut at = span.start;
         let mut changed = false;
-        while let Some((path, entry)) = self.seek(at.get()) {
+        let mut path = Path::new();
+        while let Some(entry) = self.seek(at.get(), &mut path) {
             let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
                 break;
             };
@@ -298,15 +299,22 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Lets `area`, which is in the tree, end at `end`.
     fn extend(&self, area: Area, end: Vpn) {
-        if let Some((path, _)) = self.seek(area.span.start.get()) {
-            let span = PageSpan::new(area.span.start, end);
-            self.put(&path, Entry(Area { span, ..area }.pack()));
+        let span = PageSpan::new(area.span.start, end);
+        self.put_at(area.span.start, Area { span, ..area });
+    }
+
+    /// Puts `area` in place of the one that begins at `page`.
+    fn put_at(&self, page: Vpn, area: Area) {
+        let mut path = Path::new();
+        if self.seek(page.get(), &mut path).is_some() {
+            self.put(&path, Entry(area.pack()));
         }
     }
 
     /// Takes out the area that begins at `page`.
     fn drop_at(&self, page: Vpn) {
-        if let Some((path, _)) = self.seek(page.get()) {
+        let mut path = Path::new();
+        if self.seek(page.get(), &mut path).is_some() {
             self.erase(&path, 1);
         }
     }

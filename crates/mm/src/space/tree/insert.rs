@@ -33,7 +33,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// The way to the place where an area that begins at `key` goes.
     fn place(&self, key: u64) -> Path {
         let root = self.tree.root();
-        let mut path = Path::new(root.depth);
+        let mut path = Path { depth: root.depth, ..Path::new() };
         let mut frame = root.frame;
         for level in (0..root.depth).rev() {
             let Some(node) = self.nodes.node(frame) else { break };

@@ -56,8 +56,8 @@ impl Step {
 
 impl Path {
     #[inline]
-    pub(super) fn new(depth: usize) -> Self {
-        Self { depth, steps: [Step(0); DEPTH_MAX] }
+    pub(super) fn new() -> Self {
+        Self { depth: 0, steps: [Step(0); DEPTH_MAX] }
     }
 }
 
@@ -179,14 +179,11 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         change()
     }
 
-    /// The way to the first area that ends after `page`, and that area.
-    pub(super) fn seek(&self, page: u64) -> Option<(Path, Entry)> {
+    /// The first area that ends after `page`; `path` becomes the way to it.
+    pub(super) fn seek(&self, page: u64, path: &mut Path) -> Option<Entry> {
         let root = self.tree.root();
-        let mut path = Path::new(root.depth);
-        let entry = self.nodes.seek(root, page, |level, frame, at| {
-            path.steps[level] = Step::new(frame, at);
-        })?;
-        Some((path, entry))
+        path.depth = root.depth;
+        self.nodes.seek(root, page, |level, frame, at| path.steps[level] = Step::new(frame, at))
     }
 
     /// Writes another entry at the end of `path`; the order of areas stays as it is.
