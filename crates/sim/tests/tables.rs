@@ -95,7 +95,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     /// Settles; what it gives back was not free before, and is free after.
-    fn settle(&self, gather: Gather) {
+    fn settle(&self, mut gather: Gather) {
         let (before, empty) = (self.phys.free_frames(), gather.is_empty());
         let settled = gather.settle(self.phys, self.machine, self.target);
         assert_eq!(self.phys.free_frames(), before + settled.frames);

@@ -62,7 +62,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(())
     }
 
-    /// Makes a change of `space`: begins it, lets `steps` make it, and ends it, whatever it came to.
+    /// Makes a change of `space`: begins it, lets `steps` make it, and ends it, whatever it came
+    /// to.
     #[inline]
     pub(super) fn change<'a, T>(
         &'a self,
