@@ -89,6 +89,16 @@ static void print_settings(void)
     putchar('\n');
 }
 
+/* Waits as many seconds as the word settle=3 says: a kernel may still be busy with itself, and what
+ * is measured meanwhile has only a part of the CPU. */
+static void settle(void)
+{
+    const char *seconds = getenv("settle");
+    if (seconds)
+        sleep((unsigned)number(seconds, 0, 60));
+    unsetenv("settle");
+}
+
 /* Tries the program by its path, else in /bin; does not return. */
 static void execute(char **argv)
 {
@@ -143,6 +153,7 @@ int main(int argc, char **argv)
         apply_all(settings);
     unsetenv("thp");
     print_settings();
+    settle();
     int status = run(argc > 1 ? argv + 1 : shell);
     printf("[init] exit %d\n", status);
     fflush(stdout);

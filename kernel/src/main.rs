@@ -58,7 +58,8 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     let files = Arc::new(Table::new());
     let here = Arc::new(Here::new(tree::tree().root().clone()));
     let process = Process::new(task::new_id(), memory, files, here, Actions::new(), None);
-    let task = Task::new(process.pid, process.clone(), Set::EMPTY, *b"init\0\0\0\0\0\0\0\0\0\0\0\0");
+    let task =
+        Task::new(process.pid, process.clone(), Set::EMPTY, *b"init\0\0\0\0\0\0\0\0\0\0\0\0");
     let mut thread = Thread::new(Box::new(isa::Context::start(0, 0)), task);
     fill_tree(&thread, boot)?;
     let words = Words::of(boot.command_line);

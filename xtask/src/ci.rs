@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::setup::{self, BARE_TARGETS};
+use crate::guest::Isa;
+use crate::setup::{self, BARE_TARGETS, Compiler};
 use crate::steps::{Missing, Steps};
 use crate::tidy;
 
@@ -20,6 +21,7 @@ pub fn run(root: &Path) -> bool {
     models(root, &mut steps);
     bare(root, &mut steps);
     emulated(root, &mut steps);
+    kernel(root, &mut steps);
     steps.finish()
 }
 
@@ -102,6 +104,47 @@ fn emulated(root: &Path, steps: &mut Steps) {
     let mut command = Command::new("bash");
     command.arg(script);
     steps.run("emulated", command);
+}
+
+/// Quire's kernel: its style, and the programs of `guest/` on it.
+fn kernel(root: &Path, steps: &mut Steps) {
+    if setup::component("fmt", "rustfmt").is_ok() {
+        let mut format = cargo(&["fmt", "--check", "--", "--color=never"]);
+        format.arg("--config-path").arg(root.join("rustfmt.toml"));
+        steps.run_in("kernel format", format, &root.join("kernel"));
+    }
+    match setup::bare(root) {
+        Ok(compiler) => kernel_clippy(root, &compiler, steps),
+        Err(missing) => steps.skip("kernel clippy", &missing),
+    }
+    for isa in Isa::ALL {
+        let name = format!("kernel {}", isa.name());
+        match std::env::current_exe() {
+            Ok(xtask) => {
+                let mut command = Command::new(xtask);
+                command.args(["kernel-tests", "--arch", isa.name()]);
+                steps.run(&name, command);
+            }
+            Err(error) => {
+                let sentence = format!("this program cannot be found: {error}.");
+                steps.skip(&name, &Missing { sentence, attempted: false });
+            }
+        }
+    }
+}
+
+fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
+    let Some(mut clippy) = compiler.clippy(root) else {
+        let sentence = "there is no clippy for the bare compiler: install rust-web-clippy.";
+        let missing = Missing { sentence: sentence.to_owned(), attempted: false };
+        return steps.skip("kernel clippy", &missing);
+    };
+    clippy.arg("--release");
+    for isa in Isa::ALL {
+        clippy.args(["--target", isa.target()]);
+    }
+    clippy.args(["--", "-D", "warnings"]);
+    steps.run_in("kernel clippy", clippy, &root.join("kernel"));
 }
 
 fn cargo(words: &[&str]) -> Command {

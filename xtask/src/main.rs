@@ -31,6 +31,8 @@ enum Command {
     Run(Run),
     /// Run the same programs on Linux and on Quire's kernel; print both sides' instructions
     Compare(Compare),
+    /// Run the programs that check something on Quire's kernel (a step of `ci`)
+    KernelTests(KernelTests),
 }
 
 #[derive(Args)]
@@ -86,7 +88,19 @@ struct Compare {
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of guest/ that print figures
-    #[arg(default_values = ["touch", "forkbench"])]
+    #[arg(default_values = ["calibrate", "touch", "forkbench"])]
+    programs: Vec<String>,
+}
+
+#[derive(Args)]
+struct KernelTests {
+    /// The machine's ISA
+    #[arg(long, value_enum, default_value = "x86_64")]
+    arch: Isa,
+    /// quire, linux, or a kernel's file
+    #[arg(long, default_value = "quire")]
+    kernel: String,
+    /// Only these: abicheck, stress; QUIRE_STRESS_SECONDS is how long the latter runs
     programs: Vec<String>,
 }
 
@@ -108,6 +122,7 @@ fn main() -> ExitCode {
         Command::Demo => exit(job::run(&root)),
         Command::Run(words) => run(&root, words),
         Command::Compare(words) => compare(&root, words),
+        Command::KernelTests(words) => kernel_tests(&root, &words),
     }
 }
 
@@ -137,6 +152,18 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
         timeout_seconds: words.timeout,
     };
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
+}
+
+/// What cannot be run here is skipped, in the words that `steps` understands.
+fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
+    match guest::check(root, words.arch, &words.kernel, &words.programs) {
+        Ok(good) => exit(good),
+        Err(missing) if missing.attempted => lacks(&missing),
+        Err(missing) => {
+            println!("skipped: {}", missing.sentence);
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 /// What is needed is not here.

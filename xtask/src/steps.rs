@@ -50,11 +50,17 @@ impl Steps {
     }
 
     /// Runs `command` as the step `name`, and says how it went. Returns whether it passed.
-    pub fn run(&mut self, name: &str, mut command: Command) -> bool {
+    pub fn run(&mut self, name: &str, command: Command) -> bool {
+        let root = self.root.clone();
+        self.run_in(name, command, &root)
+    }
+
+    /// The same in the directory `dir`, which is a workspace of its own.
+    pub fn run_in(&mut self, name: &str, mut command: Command, dir: &Path) -> bool {
         announce(name);
         let start = Instant::now();
         let log = self.logs.join(format!("{}.log", name.replace(|c: char| !is_plain(c), "-")));
-        command.current_dir(&self.root).stdin(Stdio::null());
+        command.current_dir(dir).stdin(Stdio::null());
         let status =
             fs::create_dir_all(&self.logs).and_then(|()| File::create(&log)).and_then(|file| {
                 let copy = file.try_clone()?;

@@ -118,7 +118,7 @@ fn b4_what_may_not_collapse_stays_as_it_is_and_says_why() {
         let collapse =
             |from, pages| mm.collapse(&space, span::<X86_64>(from, pages), Order::new(4));
         assert_eq!(collapse(0, 16), refused(1, Hindrance::Empty));
-        mm.populate(&space, span::<X86_64>(0, 64)).unwrap();
+        mm.populate(&space, span::<X86_64>(0, 48)).unwrap();
         let before = leaves(mm, &space);
         assert_eq!(collapse(16, 16), refused(1, Hindrance::Area));
         assert_eq!(collapse(32, 16), refused(1, Hindrance::Advice));

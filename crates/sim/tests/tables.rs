@@ -89,12 +89,13 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     fn isolate(&self, page: Vpn, gather: &mut Gather) -> u64 {
-        self.supplied(|spare| self.tables.isolate(page, spare, gather)).map(|(splits, _)| splits)
+        self.supplied(|spare| self.tables.isolate(page, spare, gather))
+            .map(|(splits, _)| splits)
             .expect("only tables can be lacking")
     }
 
     /// Settles; what it gives back was not free before, and is free after.
-    fn settle(&self, gather: Gather) {
+    fn settle(&self, mut gather: Gather) {
         let (before, empty) = (self.phys.free_frames(), gather.is_empty());
         let settled = gather.settle(self.phys, self.machine, self.target);
         assert_eq!(self.phys.free_frames(), before + settled.frames);

@@ -14,8 +14,8 @@ use quire::space::{AreaFlags, At, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES, Segment, Space};
 use quire_linux::files::{Body, Data, Description, Node, PATH_MAX};
-use spin::mutex::SpinMutex;
 use quire_linux::{Errno, Result};
+use spin::mutex::SpinMutex;
 
 use crate::isa::{self, Context};
 use crate::memory::{self, Break, Memory, PAGE, errno, mm, user};
@@ -117,7 +117,12 @@ fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
 ///
 /// # Errors
 /// As for `execve`.
-pub(crate) fn first(thread: &mut Thread, path: &[u8], args: &[&[u8]], envs: &[&[u8]]) -> Result<()> {
+pub(crate) fn first(
+    thread: &mut Thread,
+    path: &[u8],
+    args: &[&[u8]],
+    envs: &[&[u8]],
+) -> Result<()> {
     let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect();
     let wanted = Wanted { path: path.to_vec(), args: owned(args), envs: owned(envs) };
     run(thread, abi::AT_FDCWD, wanted)
@@ -231,8 +236,7 @@ fn fill(
         signal_stack_bytes: isa::SIGNAL_STACK_BYTES,
     };
     let room = stack_limit.min(STACK_MOST);
-    let image =
-        exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
+    let image = exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
     user::write_bytes(image.sp, &image.bytes)?;
     let pages = || plan.segments.iter().map(|segment| &segment.pages);
     let start = pages().map(|pages| pages.start).min().unwrap_or(0);
@@ -335,4 +339,3 @@ fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
     *process.program.lock() = ready.program;
     process.give_back();
 }
-

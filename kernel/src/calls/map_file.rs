@@ -3,13 +3,13 @@
 //! There is no page cache: a mapping is memory of its own, into which the file's bytes are copied
 //! when it is made. So
 //! - a mapping never sees what is written to the file later;
-//! - pages wholly beyond the end of the file read as zeroes; on Linux they give SIGBUS;
+//! - where the file ends is decided then, too: pages wholly beyond it give SIGBUS for ever;
 //! - a shared mapping that could be written cannot be had: what is written there would be lost.
 
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
-use quire::space::{AreaFlags, Request};
+use quire::space::{AreaFlags, At, Backing, Request};
 use quire::units::{PageSpan, Prot};
 use quire_linux::files::{Body, Description, Device, Halt, LENGTH_MAX, Sink};
 use quire_linux::{Errno, Result};
@@ -76,7 +76,8 @@ pub(super) fn map(
     let writable = Request { prot: Prot::RW, most, ..*request };
     let span = mm().map(space, &writable).map_err(errno)?;
     let done = fill(thread, span, file, offset)
-        .and_then(|()| mm().protect(space, span, request.prot).map_err(errno));
+        .and_then(|()| mm().protect(space, span, request.prot).map_err(errno))
+        .and_then(|()| end_at(memory, span, request, file, offset));
     if let Err(errno) = done {
         // With no frame to split an area, it stays; it ends with the space.
         let _ = mm().unmap(space, span);
@@ -84,6 +85,31 @@ pub(super) fn map(
     }
     Ok(span)
 }
+
+/// Puts pages that lie wholly beyond the file's end out of reach: to touch them is SIGBUS.
+fn end_at(
+    memory: &Memory,
+    span: PageSpan,
+    request: &Request,
+    file: &Description,
+    offset: u64,
+) -> Result<()> {
+    let there = file.node().length()?.saturating_sub(offset).div_ceil(PAGE);
+    let end = span.start.add(there.min(span.count()));
+    if end == span.end {
+        return Ok(());
+    }
+    let beyond = Request {
+        pages: span.end.offset_from(end),
+        at: At::Fixed(end),
+        backing: Backing::Object { id: BEYOND, page: (offset / PAGE).saturating_add(there) },
+        ..*request
+    };
+    mm().map(memory.space(), &beyond).map(drop).map_err(errno)
+}
+
+/// The object that has no pages.
+const BEYOND: u32 = 1;
 
 /// Copies the file into `span`, which is mapped to be written.
 fn fill(thread: &Thread, span: PageSpan, file: &Description, offset: u64) -> Result<()> {

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire::engine::Move;
-use quire::table::Sight;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
-use quire::units::{Order, PageSpan, Prot, Vpn};
+use quire::table::Sight;
+use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::map_file;
@@ -26,6 +26,14 @@ fn span(start: usize, bytes: usize) -> Option<PageSpan> {
     let end = (start as u64).checked_add(bytes as u64)?.checked_next_multiple_of(PAGE)?;
     (end <= isa::USER_END)
         .then(|| PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
+}
+
+/// The pages that `madvise` is given.
+///
+/// # Errors
+/// `EINVAL`: they do not begin at a page, or are not the program's.
+pub(super) fn pages(start: usize, bytes: usize) -> Result<PageSpan> {
+    span(start, bytes).filter(|_| is_aligned(start)).ok_or(Errno::EINVAL)
 }
 
 fn is_aligned(address: usize) -> bool {
@@ -194,6 +202,8 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
     let memory = own()?;
     let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
         quire::engine::Error::NoArea(_) => Errno::EFAULT,
+        // It would not fit where it is, and there is no room elsewhere.
+        quire::engine::Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
     Ok((moved.start.get() * PAGE) as usize)
@@ -244,7 +254,7 @@ fn each_area(
 
 pub(super) fn madvise(_: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
     let advice = Advised::of(advice as u32).ok_or(Errno::EINVAL)?;
-    let span = span(address, bytes).filter(|_| is_aligned(address)).ok_or(Errno::EINVAL)?;
+    let span = pages(address, bytes)?;
     if !span.is_empty() {
         advise(&*own()?, span, advice)?;
     }
@@ -300,9 +310,8 @@ impl Advised {
 /// What `madvise` gives.
 pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
     let space = memory.space();
-    let private = |area: &Area| {
-        area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED)
-    };
+    let private =
+        |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     match advised {
         Advised::Collapse => collapse(memory, span),
         Advised::Populate(prot) => each_area(memory, span, |area, part| {
@@ -495,9 +504,4 @@ pub(super) fn thp_disable(set: bool, on: usize, flags: usize) -> Answer {
     };
     memory.space().set_opt_out(choice);
     Ok(0)
-}
-
-/// The order of blocks that one entry maps.
-pub(crate) fn block() -> Order {
-    <isa::Format as quire::arch::Arch>::block_order()
 }

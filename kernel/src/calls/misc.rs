@@ -12,7 +12,6 @@ use crate::memory::{PAGE, mm, user};
 use crate::proc::{HOST_NAME, RELEASE, VERSION};
 use crate::task::{Answer, Process, Thread, find, processes, tree};
 
-
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 6 * 65];
     let words = ["Linux", HOST_NAME, RELEASE, VERSION, isa::MACHINE, "(none)"];

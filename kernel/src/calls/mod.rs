@@ -7,6 +7,7 @@
 mod exec;
 mod files;
 mod futex;
+mod handle;
 mod map_file;
 mod memory;
 mod misc;
@@ -133,6 +134,9 @@ table! {
     __NR_sched_yield => process::sched_yield,
     __NR_sched_getaffinity => process::sched_getaffinity,
     __NR_sched_setaffinity => process::sched_setaffinity,
+    __NR_getcpu => process::getcpu,
+    __NR_pidfd_open => handle::pidfd_open,
+    __NR_process_madvise => handle::process_madvise,
     __NR_futex => futex::futex,
     __NR_rt_sigaction => signal::rt_sigaction,
     __NR_rt_sigprocmask => signal::rt_sigprocmask,
@@ -153,6 +157,8 @@ table! {
     __NR_uname => misc::uname,
     __NR_getrandom => misc::getrandom,
     __NR_sysinfo => misc::sysinfo,
+    __NR_getrlimit => misc::getrlimit,
+    __NR_setrlimit => misc::setrlimit,
     __NR_prlimit64 => misc::prlimit64,
     __NR_getrusage => misc::getrusage,
     __NR_times => misc::times,
@@ -204,8 +210,6 @@ table! {
     __NR_pause => signal::pause,
     __NR_time => time::time,
     __NR_arch_prctl => misc::arch_prctl,
-    __NR_getrlimit => misc::getrlimit,
-    __NR_setrlimit => misc::setrlimit,
 }
 
 /// Makes the call that a thread stopped at, or the one it makes again.
@@ -218,9 +222,9 @@ pub(crate) fn make(thread: &mut Thread, call: &Call) -> Answer {
 fn unknown(call: &Call) -> Answer {
     static TOLD: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let bit = 1_u64 << (call.number % 64);
-    let is_new = TOLD.get(call.number / 64).is_some_and(|word| {
-        word.fetch_or(bit, Ordering::Relaxed) & bit == 0
-    });
+    let is_new = TOLD
+        .get(call.number / 64)
+        .is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0);
     if is_new {
         let name = syscalls::Sysno::new(call.number).map_or("unknown", |number| number.name());
         log!("no system call {} ({name})", call.number);

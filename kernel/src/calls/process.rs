@@ -4,15 +4,16 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire_linux::files::Table;
-use quire_linux::signal::status::{Status, Usage};
+#[cfg(target_arch = "x86_64")]
 use quire_linux::signal::Signal;
+use quire_linux::signal::status::{Status, Usage};
 use quire_linux::{Errno, Result};
 
 use crate::isa;
 use crate::memory::{self, user};
 use crate::task::{
-    Answer, Process, Resume, Stop, Task, Thread, enlist, exit, find, find_task, new_id, processes, start,
+    Answer, Process, Resume, Stop, Task, Thread, enlist, exit, find, find_task, new_id, processes,
+    start,
 };
 
 /// Flags of `clone` that are known, besides the signal in the lowest byte.
@@ -86,7 +87,12 @@ fn make(thread: &mut Thread, wanted: &Wanted) -> Answer {
 }
 
 /// The registers and the name of a copy of `thread`.
-fn copy(thread: &mut Thread, tid: u32, process: Arc<Process>, wanted: &Wanted) -> alloc::boxed::Box<Thread> {
+fn copy(
+    thread: &mut Thread,
+    tid: u32,
+    process: Arc<Process>,
+    wanted: &Wanted,
+) -> alloc::boxed::Box<Thread> {
     thread.context.save_vectors();
     let mut context = thread.context.clone();
     context.answer(0);
@@ -117,10 +123,9 @@ fn make_thread(thread: &mut Thread, wanted: &Wanted) -> Answer {
     let process = thread.process().clone();
     let copy = copy(thread, tid, process, wanted);
     // Both write the same place of the same memory, where that is asked for twice.
-    for (flag, address) in [
-        (abi::CLONE_PARENT_SETTID, wanted.parent_tid),
-        (abi::CLONE_CHILD_SETTID, wanted.child_tid),
-    ] {
+    for (flag, address) in
+        [(abi::CLONE_PARENT_SETTID, wanted.parent_tid), (abi::CLONE_CHILD_SETTID, wanted.child_tid)]
+    {
         if wanted.has(flag) {
             user::write(address, &tid)?;
         }
@@ -228,7 +233,10 @@ impl Sought {
 }
 
 /// Looks for such a child; its number, what became of it, and what it used.
-fn seek(thread: &Thread, sought: &Sought) -> core::result::Result<Option<(u32, Status, Usage)>, Stop> {
+fn seek(
+    thread: &Thread,
+    sought: &Sought,
+) -> core::result::Result<Option<(u32, Status, Usage)>, Stop> {
     let process = thread.process();
     // Word is left first, so that no change is missed after looking.
     if sought.waits {
@@ -411,6 +419,16 @@ pub(super) fn sched_getaffinity(_: &mut Thread, [tid, bytes, out, ..]: [usize; 6
     }
     user::write(out as u64, &((1_u64 << isa::cpu_count()) - 1))?;
     Ok(8)
+}
+
+pub(super) fn getcpu(_: &mut Thread, [cpu, node, ..]: [usize; 6]) -> Answer {
+    let number = isa::cpu().index() as u32;
+    for (address, value) in [(cpu, number), (node, 0)] {
+        if address != 0 {
+            user::write(address as u64, &value)?;
+        }
+    }
+    Ok(0)
 }
 
 /// Threads run wherever there is a CPU; that a program would rather have it otherwise is noted by

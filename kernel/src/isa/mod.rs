@@ -28,7 +28,6 @@
 //! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
 //! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
-//! | `KERNEL_HALF` | the first virtual address of the kernel's half |
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
 //! | `MACHINE` | what `uname -m` says |
 //! | `Context` | see below; aligned as its vector state needs |
@@ -37,7 +36,7 @@
 //! | `Context::call() -> Call` | number and six arguments of the system call it stopped at |
 //! | `Context::answer(value: isize)` | puts the call's result, or `-errno`, into its register |
 //! | `Context::again(&Call)` | it will make that call anew: the program counter is back at the instruction, number and arguments are in their registers |
-//! | `Context::{pc, sp, set_sp, thread_pointer, set_thread_pointer}` | registers |
+//! | `Context::{sp, set_sp, set_thread_pointer}` | registers |
 //! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
 //! | `Context::deliver`, `handled` | start a signal's handler, go on after it |
 //! | `TRAMPOLINE` | code that calls `rt_sigreturn`, where programs name none |

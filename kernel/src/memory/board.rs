@@ -3,7 +3,9 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
+};
 use quire::units::{CpuId, FrameSpan, Pfn};
 
 use super::{PAGE, PAGE_SHIFT};

@@ -9,10 +9,10 @@ use core::alloc::Layout;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::units::Order;
+use talc::TalcLock;
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
-use talc::TalcLock;
 
 use super::early::Early;
 use super::{MM, PAGE, PAGE_SHIFT};
@@ -55,7 +55,8 @@ unsafe impl Source for Frames {
 pub(super) fn init(early: &mut Early) {
     let start = early.take(FIRST_BYTES, PAGE);
     // SAFETY: taken out of the free pieces for good, and mapped.
-    let claimed = unsafe { HEAP.lock().claim((isa::DIRECT + start) as *mut u8, FIRST_BYTES as usize) };
+    let claimed =
+        unsafe { HEAP.lock().claim((isa::DIRECT + start) as *mut u8, FIRST_BYTES as usize) };
     assert!(claimed.is_some(), "the first heap is too small for its allocator");
     TAKEN.store(FIRST_BYTES, Ordering::Relaxed);
 }
@@ -63,7 +64,8 @@ pub(super) fn init(early: &mut Early) {
 /// Whether a call that makes small allocations may go on.
 ///
 /// # Errors
-/// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not whole.
+/// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not
+/// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
     let free = super::mm().phys().free_frames();
     if free >= RESERVE_FRAMES { Ok(()) } else { Err(quire_linux::Errno::ENOMEM) }

@@ -109,8 +109,8 @@ impl Map<'_> {
         let attrs = rights | isa::KERNEL_FLAGS | Attrs::YOUNG | Attrs::DIRTY;
         let mut done = 0;
         while done < bytes {
-            let fits = (at + done) % BLOCK == 0
-                && (physical + done) % BLOCK == 0
+            let fits = (at + done).is_multiple_of(BLOCK)
+                && (physical + done).is_multiple_of(BLOCK)
                 && bytes - done >= BLOCK;
             let (level, step) = if fits { (Level::new(1), BLOCK) } else { (Level::LAST, PAGE) };
             let word = Format::leaf(Pfn::new((physical + done) >> PAGE_SHIFT), level, attrs);

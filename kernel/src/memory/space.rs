@@ -102,15 +102,13 @@ impl Memory {
         heap: Break,
     ) -> Result<Arc<Self>, Errno> {
         match space {
-            Ok(space) => {
-                Ok(Arc::new(Self {
-                    space: ManuallyDrop::new(space),
-                    heap: SpinMutex::new(heap),
-                    locks_future: AtomicBool::new(false),
-                    shares: AtomicBool::new(false),
-                    has_barriers: AtomicBool::new(false),
-                }))
-            }
+            Ok(space) => Ok(Arc::new(Self {
+                space: ManuallyDrop::new(space),
+                heap: SpinMutex::new(heap),
+                locks_future: AtomicBool::new(false),
+                shares: AtomicBool::new(false),
+                has_barriers: AtomicBool::new(false),
+            })),
             Err(error) => {
                 tags::free(asid);
                 Err(error)
@@ -290,7 +288,9 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<(), Error> {
     }
     match mm().fault(&memory.space, page, access)? {
         // The program tries again, and faults again if it must.
-        Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => Ok(()),
+        Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => {
+            Ok(())
+        }
     }
 }
 

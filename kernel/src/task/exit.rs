@@ -61,8 +61,7 @@ fn bury(process: &Arc<Process>, status: Status) {
         (family.ended.unwrap_or(Status::Exited(0)), family.usage)
     };
     let action = *parent.signals.lock().actions.get(Signal::CHLD);
-    let ignored =
-        action.handler == Handler::Ignore || action.flags.contains(Flags::NO_CHILD_WAIT);
+    let ignored = action.handler == Handler::Ignore || action.flags.contains(Flags::NO_CHILD_WAIT);
     if ignored {
         reap(&parent, process);
     }

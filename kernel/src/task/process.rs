@@ -5,10 +5,10 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use quire_linux::Waiters;
 use quire_linux::files::{Description, Here, Table};
 use quire_linux::signal::status::{Status, Usage};
 use quire_linux::signal::{Actions, Pending};
-use quire_linux::Waiters;
 use spin::mutex::SpinMutex;
 
 use super::thread::SIGNALS_MAX;
@@ -140,10 +140,7 @@ impl Process {
             memory: SpinMutex::new(Some(memory)),
             files: SpinMutex::new(files),
             here: SpinMutex::new(here),
-            signals: SpinMutex::new(ProcessSignals {
-                pending: Pending::new(SIGNALS_MAX),
-                actions,
-            }),
+            signals: SpinMutex::new(ProcessSignals { pending: Pending::new(SIGNALS_MAX), actions }),
             has_signals: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             family: SpinMutex::new(Family::default()),
@@ -157,7 +154,9 @@ impl Process {
             ran: AtomicU64::new(0),
             stack_limit: limit(|process| &process.stack_limit, 8 << 20),
             space_limit: limit(|process| &process.space_limit, u64::MAX),
-            oom_adjust: AtomicI32::new(from.map_or(0, |from| from.oom_adjust.load(Ordering::Relaxed))),
+            oom_adjust: AtomicI32::new(
+                from.map_or(0, |from| from.oom_adjust.load(Ordering::Relaxed)),
+            ),
         })
     }
 
@@ -190,7 +189,11 @@ impl Process {
 }
 
 /// Makes a process with its first thread known, as a child of `parent`, and ready to run.
-pub(crate) fn start(process: &Arc<Process>, parent: Option<&Arc<Process>>, thread: alloc::boxed::Box<Thread>) {
+pub(crate) fn start(
+    process: &Arc<Process>,
+    parent: Option<&Arc<Process>>,
+    thread: alloc::boxed::Box<Thread>,
+) {
     if let Some(parent) = parent {
         process.family.lock().parent = Arc::downgrade(parent);
         parent.family.lock().children.push(process.clone());

@@ -9,8 +9,7 @@ use quire_linux::{Errno, Result};
 
 use super::{Process, Task, processes};
 
-const STOPS: Set =
-    Set::of(Signal::STOP).with(Signal::TSTP).with(Signal::TTIN).with(Signal::TTOU);
+const STOPS: Set = Set::of(Signal::STOP).with(Signal::TSTP).with(Signal::TTIN).with(Signal::TTOU);
 
 /// Sends a signal to a process: whichever thread does not block it takes it.
 ///
@@ -73,8 +72,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     let shielded =
         process.pid == 1 && matches!(signals.actions.get(signal).handler, Handler::Default);
     drop(signals);
-    let blocked =
-        process.threads.lock().iter().all(|task| task.signals.lock().blocked.has(signal));
+    let blocked = process.threads.lock().iter().all(|task| task.signals.lock().blocked.has(signal));
     // A blocked signal stays pending although it is ignored now: that may change meanwhile.
     !(shielded || ignored && !blocked)
 }
@@ -87,7 +85,12 @@ pub(crate) fn tell_parent(process: &Arc<Process>, news: Status) {
         (family.parent.upgrade(), family.usage)
     };
     let Some(parent) = parent else { return };
-    let quiet = parent.signals.lock().actions.get(Signal::CHLD).flags
+    let quiet = parent
+        .signals
+        .lock()
+        .actions
+        .get(Signal::CHLD)
+        .flags
         .contains(quire_linux::signal::Flags::NO_CHILD_STOP);
     if !quiet {
         // At most one is pending: a second one is no news.

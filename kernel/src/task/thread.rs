@@ -142,11 +142,6 @@ impl Task {
     pub(super) fn set_cpu(&self, cpu: Option<CpuId>) {
         self.cpu.store(cpu.map_or(0, |cpu| cpu.index() as u32 + 1), Ordering::SeqCst);
     }
-
-    /// Whether it runs on some CPU.
-    pub(crate) fn runs(&self) -> bool {
-        self.cpu.load(Ordering::Relaxed) != 0
-    }
 }
 
 impl Wake for Task {
@@ -159,13 +154,7 @@ impl Wake for Task {
 impl Thread {
     /// A thread that begins with these registers.
     pub(crate) fn new(context: Box<Context>, task: Arc<Task>) -> Box<Self> {
-        Box::new(Self {
-            context,
-            task,
-            call: None,
-            resume: Resume::Fresh,
-            saved_mask: None,
-        })
+        Box::new(Self { context, task, call: None, resume: Resume::Fresh, saved_mask: None })
     }
 
     /// The process it belongs to.

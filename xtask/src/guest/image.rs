@@ -92,8 +92,8 @@ pub(super) struct Image {
     pub words: Vec<String>,
 }
 
-/// Packs what `program` names: a program of `guest/`, `busybox`, a static ELF file of the host, or
-/// a directory of the host that becomes the root.
+/// Packs what `program` names: a program of `guest/`, a script of `guest/scripts/` (`NAME.sh`),
+/// `busybox`, a static ELF file of the host, or a directory of the host that becomes the root.
 ///
 /// # Errors
 /// Why it cannot be had, as a sentence.
@@ -115,14 +115,18 @@ pub(super) fn pack(
     if dir.is_some() {
         return Ok(Image { archive: archive.finish(), words: args.to_vec() });
     }
-    let wants_busybox = program.is_none_or(|name| name == "busybox");
+    let is_script = program.is_some_and(|name| name.ends_with(".sh"));
+    let wants_busybox = is_script || program.is_none_or(|name| name == "busybox");
     match setup::busybox(root, isa, wants_busybox) {
         Ok(path) => add_busybox(&mut archive, &read(&path)?, program),
         Err(missing) if wants_busybox => return Err(missing),
         Err(_) => {}
     }
     let mut words = Vec::new();
-    if let Some(name) = program.filter(|_| !wants_busybox) {
+    if let Some(name) = program.filter(|_| is_script) {
+        archive.file("bin/script.sh", 0o755, &read(&script(root, name)?)?);
+        words.extend(["/bin/sh", "/bin/script.sh"].map(str::to_owned));
+    } else if let Some(name) = program.filter(|_| !wants_busybox) {
         let path = find(root, &programs, name)?;
         let base = path.file_name().map_or_else(|| name.into(), |base| base.to_string_lossy());
         archive.file(&format!("bin/{base}"), 0o755, &read(&path)?);
@@ -132,6 +136,13 @@ pub(super) fn pack(
     }
     words.extend_from_slice(args);
     Ok(Image { archive: archive.finish(), words })
+}
+
+/// The script's file: one of `guest/scripts/`, or a path.
+fn script(root: &Path, name: &str) -> Result<PathBuf, Missing> {
+    let ours = root.join("guest/scripts").join(name);
+    let found = [ours, PathBuf::from(name)].into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| failed(format!("there is no script `{name}` in guest/scripts.")))
 }
 
 /// The program's file on the host, compiled now if it is ours.

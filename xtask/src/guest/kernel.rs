@@ -7,6 +7,12 @@ use super::Isa;
 use crate::setup;
 use crate::steps::{Missing, build_dir};
 
+/// Words that free Linux of work that Quire's kernel does not do either: memory is cleared once
+/// (with the distribution's `init_on_alloc` 6.12 clears large folios twice), nothing guards against
+/// CPUs that leak by speculation, and no self-tests of the cryptography run beside the first
+/// programs (they took half of the CPU).
+pub(super) const FAIR: &str = "init_on_alloc=0 mitigations=off cryptomgr.notests";
+
 /// A kernel that QEMU can load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Kernel {
@@ -34,14 +40,14 @@ impl Kernel {
         }
     }
 
-    /// The command line: the words for the kernel, then those for init.
-    pub(super) fn command_line(&self, isa: Isa, thp: Option<&str>, words: &[String]) -> String {
+    /// The command line: the words for the kernel, init's settings (`KEY=VALUE`), then its words.
+    pub(super) fn command_line(&self, isa: Isa, settings: &[String], words: &[String]) -> String {
         let mut line = format!("console={} ", isa.console());
         if self.is_linux {
-            line += "quiet panic=-1 rdinit=/init ";
+            line += &format!("quiet panic=-1 rdinit=/init {FAIR} ");
         }
-        if let Some(thp) = thp {
-            line += &format!("thp={thp} ");
+        for setting in settings {
+            line += &format!("{setting} ");
         }
         line += "--";
         for word in words {
@@ -60,6 +66,9 @@ fn failed(sentence: String) -> Missing {
     Missing { sentence, attempted: false }
 }
 
+/// How the kernel is compiled. Its code is where it is linked, and it can tell who called whom.
+const FLAGS: &str = "-Crelocation-model=static -Cforce-frame-pointers=yes -Dwarnings";
+
 /// Builds Quire's kernel with the compiler for bare targets.
 fn build(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     let compiler = setup::bare(root)?;
@@ -69,7 +78,7 @@ fn build(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
         .args(["build", "--quiet", "--release", "--target", isa.target()])
         .current_dir(root.join("kernel"))
         .env("CARGO_TARGET_DIR", &place)
-        .env("RUSTFLAGS", "-Crelocation-model=static -Cforce-frame-pointers=yes");
+        .env("RUSTFLAGS", FLAGS);
     match cargo.status() {
         Ok(status) if status.success() => {}
         Ok(_) => return Err(failed("Quire's kernel does not compile.".to_owned())),
@@ -102,15 +111,17 @@ fn flat(elf: &Path) -> Result<PathBuf, Missing> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Isa, Kernel};
+    use super::{FAIR, Isa, Kernel};
 
     #[test]
     fn the_words_for_init_come_last_and_keep_their_spaces() {
         let kernel = Kernel { file: "vmlinuz".into(), is_linux: true };
         let words = ["/bin/sh", "-c", "echo hello"].map(str::to_owned);
-        let line = kernel.command_line(Isa::Aarch64, Some("64K=always"), &words);
-        let expected = "console=ttyAMA0 quiet panic=-1 rdinit=/init thp=64K=always \
-            -- /bin/sh -c \"echo hello\"";
+        let line = kernel.command_line(Isa::Aarch64, &["thp=64K=always".to_owned()], &words);
+        let expected = format!(
+            "console=ttyAMA0 quiet panic=-1 rdinit=/init {FAIR} thp=64K=always \
+             -- /bin/sh -c \"echo hello\""
+        );
         assert_eq!(line, expected);
     }
 

@@ -10,10 +10,11 @@
 //! * `cpio` writes archives, `image` decides what is in them.
 //! * `machine` starts QEMU and ends it; `console` understands what it prints.
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
-//!   reads what they print.
+//!   reads what they print; `checks` is what `make test` runs on Quire's kernel.
 //!
 //! Nothing that is built here is taken from an earlier run but packages of Debian.
 
+mod checks;
 mod compare;
 mod console;
 mod cpio;
@@ -25,6 +26,7 @@ mod machine;
 mod programs;
 mod run;
 
+pub use checks::check;
 pub use compare::{Comparison, compare};
 pub use figures::Figure;
 pub use isa::Isa;

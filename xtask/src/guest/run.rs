@@ -19,6 +19,10 @@ const NO_WORD: u8 = 125;
 /// The exit status after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
+/// How long init waits until a kernel has done what it does on its own after boot; by the guest's
+/// clock, which runs ahead when nothing is to be done.
+const SETTLE: &str = "settle=3";
+
 /// What is to be run, and on what.
 #[derive(Clone, Debug)]
 pub struct Order {
@@ -70,17 +74,35 @@ pub(super) fn boot(
     order: &Order,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
+    boot_kernel(root, &prepare(root, order)?, order, is_shown)
+}
+
+/// The order's kernel, where there is an emulator for it.
+pub(super) fn prepare(root: &Path, order: &Order) -> Result<Kernel, Missing> {
     let (program, package) = order.isa.emulator();
     setup::system_emulator(program, package)?;
-    let kernel = Kernel::find(root, order.isa, &order.kernel)?;
+    Kernel::find(root, order.isa, &order.kernel)
+}
+
+/// Boots the order's machine with a kernel that was found before.
+pub(super) fn boot_kernel(
+    root: &Path,
+    kernel: &Kernel,
+    order: &Order,
+    is_shown: bool,
+) -> Result<(Ending, Vec<String>), Missing> {
     let program = order.words.first().map(String::as_str);
     let args = order.words.get(1..).unwrap_or_default();
     let image = image::pack(root, order.isa, program, args)?;
+    let mut settings: Vec<String> = order.thp.iter().map(|thp| format!("thp={thp}")).collect();
+    if order.counts_instructions {
+        settings.push(SETTLE.to_owned());
+    }
     let machine = Machine {
         isa: order.isa,
         kernel: &kernel.file,
         archive: &image.archive,
-        command_line: &kernel.command_line(order.isa, order.thp.as_deref(), &image.words),
+        command_line: &kernel.command_line(order.isa, &settings, &image.words),
         cpus: order.cpus,
         memory: &order.memory,
         accel: order.accel,

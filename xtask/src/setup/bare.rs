@@ -43,6 +43,26 @@ impl Compiler {
         }
     }
 
+    /// `cargo clippy` for the same compiler; `None` where there is none. rustup's is asked for by
+    /// [`component`](super::component); Debian's is in the package rust-web-clippy.
+    pub fn clippy(&self, root: &Path) -> Option<Command> {
+        let mut cargo = self.cargo(root);
+        if let Compiler::Seeded(dir) = self {
+            if !Path::new("/usr/bin/clippy-driver").is_file() {
+                return None;
+            }
+            // It compiles by itself and does not see what the wrapper around rustc says.
+            cargo.env("SYSROOT", dir);
+            // Cargo looks for its subcommands beside itself, and then here.
+            let path = std::env::var("PATH").unwrap_or_default();
+            cargo.env("PATH", format!("/usr/bin:{path}"));
+        } else {
+            super::component("clippy", "clippy").ok()?;
+        }
+        cargo.arg("clippy");
+        Some(cargo)
+    }
+
     /// Where it comes from, for people.
     pub fn origin(&self) -> &'static str {
         match self {

@@ -250,9 +250,11 @@ fn find(module: &ItemMod, dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> 
         _ => None,
     });
     if let Some(path) = given {
-        let path = dir.join(path);
+        // Beside the file that says so: for `a.rs` that is above the directory of its children.
+        let places = [Some(dir), dir.parent()].into_iter().flatten();
+        let path = places.map(|place| place.join(&path)).find(|path| path.is_file())?;
         let dir = path.parent()?.to_path_buf();
-        return path.is_file().then_some((path, dir));
+        return Some((path, dir));
     }
     let candidates = [dir.join(format!("{name}.rs")), dir.join(name).join("mod.rs")];
     let path = candidates.into_iter().find(|path| path.is_file())?;

@@ -63,13 +63,16 @@ fn lifted(lines: &[&str], line: usize) -> bool {
     text.contains("allow") || text.contains("expect")
 }
 
-/// Attributes (`#[unsafe(naked)]`) and types (`unsafe fn(u8)`) state nothing to argue for.
+/// Attributes (`#[unsafe(naked)]`), types (`unsafe fn(u8)`) and declarations of what is elsewhere
+/// (`unsafe extern "C" { … }`) state nothing to argue for: who uses these argues.
 fn needs_argument(trees: &[TokenTree], at: usize) -> bool {
     let is_type = lex::is_ident(trees, at + 1, "fn")
         && !matches!(trees.get(at + 2), Some(TokenTree::Ident(_)));
     let is_attribute = matches!(trees.get(at + 1), Some(TokenTree::Group(group))
         if group.delimiter() == proc_macro2::Delimiter::Parenthesis);
-    !is_type && !is_attribute
+    let is_declaration = lex::is_ident(trees, at + 1, "extern")
+        && [at + 2, at + 3].iter().any(|&at| matches!(trees.get(at), Some(TokenTree::Group(_))));
+    !is_type && !is_attribute && !is_declaration
 }
 
 /// Whether the comment above the statement or item that holds `line` argues for it.

@@ -101,6 +101,11 @@ pub trait Generated: Send + Sync {
         Err(Errno::EINVAL)
     }
 
+    /// The process that this is a handle of (`pidfd_open`), if it is one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// Takes `bytes`, at most 4096 of them, written at `offset`, and says how many it took.
     ///
     /// # Errors

@@ -26,6 +26,8 @@ pub enum Error {
     Forbidden(Vpn, Prot),
     /// The page is marked as not to be used, with this payload.
     Marked(Vpn, u64),
+    /// The page is one of an object, beyond its end.
+    Missing(Vpn),
     /// The memory in this frame is lost: it reported an error that cannot be corrected.
     Poisoned(Pfn),
 }
@@ -54,13 +56,14 @@ impl Errno {
 impl Error {
     /// What Linux returns where this happens in a memory system call. A fault that fails with
     /// [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead: SIGSEGV
-    /// with `SEGV_MAPERR` or `SEGV_ACCERR`; with [`Poisoned`](Error::Poisoned) it is SIGBUS.
+    /// with `SEGV_MAPERR` or `SEGV_ACCERR`; with [`Poisoned`](Error::Poisoned) and
+    /// [`Missing`](Error::Missing) it is SIGBUS.
     pub const fn errno(self) -> Errno {
         match self {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) => Errno::ENOMEM,
             Error::Invalid => Errno::EINVAL,
             Error::Exists(_) => Errno::EEXIST,
-            Error::Denied(..) | Error::Marked(..) => Errno::EFAULT,
+            Error::Denied(..) | Error::Marked(..) | Error::Missing(_) => Errno::EFAULT,
             Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
         }
@@ -94,6 +97,7 @@ impl fmt::Display for Error {
             Error::Denied(page, access, prot) => {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")
             }
+            Error::Missing(page) => write!(f, "{page} lies beyond the end of its object"),
             Error::Marked(page, payload) => {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")
             }

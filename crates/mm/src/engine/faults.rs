@@ -336,5 +336,6 @@ fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
         Refusal::NoArea => Error::NoArea(page),
         Refusal::Denied(prot) => Error::Denied(page, access, prot),
         Refusal::Marked(payload) => Error::Marked(page, payload),
+        Refusal::Missing => Error::Missing(page),
     }
 }

@@ -85,40 +85,30 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         pages: u64,
         page: Vpn,
     ) -> Result<PageSpan, Error> {
-        self.clear_target(space, old, page, pages)?;
+        let target = Self::target(old, page, pages)?;
         let kept = pages.min(old.count());
         if kept < old.count() {
             self.unmap(space, PageSpan::new(old.start.add(kept), old.end))?;
         }
         let old = PageSpan::new(old.start, old.start.add(kept));
-        self.relocate(space, old, pages, At::FixedNoReplace(page), Old::Goes)
+        self.relocate(space, old, target.count(), At::Fixed(target.start), Old::Goes)
     }
 
     /// Moves the pages of `old`, whose area stays.
     fn remap_away(&self, space: &Space<A>, old: PageSpan, at: At) -> Result<PageSpan, Error> {
-        let at = match at {
-            At::Fixed(page) => {
-                self.clear_target(space, old, page, old.count())?;
-                At::FixedNoReplace(page)
-            }
-            other => other,
-        };
+        if let At::Fixed(page) = at {
+            Self::target(old, page, old.count())?;
+        }
         self.relocate(space, old, old.count(), at, Old::Stays)
     }
 
-    /// Unmaps the `pages` pages from `page` on, where `old` is to go.
-    fn clear_target(
-        &self,
-        space: &Space<A>,
-        old: PageSpan,
-        page: Vpn,
-        pages: u64,
-    ) -> Result<(), Error> {
+    /// The `pages` pages from `page` on, where `old` is to go.
+    fn target(old: PageSpan, page: Vpn, pages: u64) -> Result<PageSpan, Error> {
         let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
-        if !Space::<A>::may_map(target) || target.overlaps(old) {
-            return Err(Error::Invalid);
+        match Space::<A>::may_map(target) && !target.overlaps(old) {
+            true => Ok(target),
+            false => Err(Error::Invalid),
         }
-        self.unmap(space, target)
     }
 
     /// The area that all of `span` lies in.
@@ -143,7 +133,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         })
     }
 
-    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`.
+    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
+    /// a fixed place has goes in the same change, so that nobody else is given that place meanwhile.
     fn relocate(
         &self,
         space: &Space<A>,
@@ -164,16 +155,21 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         at: At,
         left: Old,
     ) -> Result<PageSpan, Error> {
+        let replaces = matches!(at, At::Fixed(_));
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
         let span = self.view(space).place(&request, self.align(space, &request))?;
         self.complete(space, section, |section| {
-            section.prepare(old, 3)?;
+            section.prepare(old, 4)?;
             // The new place as well: nothing may be mapped there before the pages have moved.
             let (first, last) = (old.start.min(span.start), old.end.max(span.end));
             section.hold(PageSpan::new(first, last));
-            section.pave(old, span.start)
+            if replaces { section.isolate(span).map(drop) } else { Ok(()) }
         })?;
+        if replaces {
+            self.clear_out(space, section, span)?;
+        }
+        self.complete(space, section, |section| section.pave(old, span.start))?;
         let backing = area.clipped(old).backing;
         leave(section, old, left);
         let set = section.writer().set(Area { span, backing, ..area });
@@ -187,6 +183,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.count(Event::EntriesMoved, section.entries());
         Ok(span)
+    }
+
+    /// Takes areas and pages out of `span`, which is held and isolated, and flushes.
+    fn clear_out(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        span: PageSpan,
+    ) -> Result<(), Error> {
+        let cut = section.writer().cut(span, |_| {});
+        debug_assert!(cut.is_ok(), "the tree was stocked");
+        let done = self.take(space, section, span, &|| self.hole(space, span));
+        self.settle(space, section.gathered());
+        done
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Errno, Error, Mm, Parts, Populated, Resolved};
 use crate::check;
 use crate::fault::SizePolicy;
 use crate::phys::{CpuCache, FailPlan, Slot};
-use crate::space::{Advice, AreaFlags, At, Request, Space};
+use crate::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use crate::stats::{Counters, Event};
 
 type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
@@ -216,6 +216,23 @@ fn e3_a_stack_grows_no_further_than_its_limit() {
         assert_eq!(refused, Err(Error::NoArea(page(17))));
         space.set_stack_pages(u64::MAX);
         mm.fault(&space, page(17), Access::Write).expect("no bound");
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
+    with(|_, mm, space| {
+        let object = Request {
+            backing: Backing::Object { id: 1, page: 7 },
+            ..Request::anon(4).at(At::FixedNoReplace(START))
+        };
+        mm.map(&space, &object).expect("free");
+        for access in [Access::Read, Access::Write] {
+            assert_eq!(mm.fault(&space, START, access), Err(Error::Missing(START)));
+        }
+        assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START)));
+        assert_eq!(mm.resident(&space), 0);
         mm.destroy(space);
     });
 }

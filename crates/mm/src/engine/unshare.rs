@@ -50,7 +50,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
     ) -> Result<Option<Resolved>, Error> {
-        match unshare.claim(view) {
+        match unshare.claim(view, self.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
                 Ok(None)

@@ -8,7 +8,7 @@ use super::policy::Policy;
 use super::size::{Choice, choose};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
-use crate::space::{Advice, Area, AreaFlags, Seq, View};
+use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::Place;
 
 /// What to do about a fault.
@@ -37,6 +37,9 @@ pub enum Refusal {
     Denied(Prot),
     /// The page is marked as not to be used, with this payload.
     Marked(u64),
+    /// It is a page of an object, and nobody has it: beyond the object's end (Linux: SIGBUS with
+    /// `BUS_ADRERR`).
+    Missing,
 }
 
 /// Where frames are to be mapped, and in which sizes: all that is known without a lock.
@@ -108,7 +111,8 @@ pub fn decide<A: Arch, H: Hardware>(
     }
     let place = view.tables().walk(page, Level::LAST);
     match A::decode(place.word, place.level) {
-        Entry::Absent => {}
+        Entry::Absent if area.backing == Backing::Anon => {}
+        Entry::Absent => return Decision::Refuse(Refusal::Missing),
         Entry::Marker(payload) => return Decision::Refuse(Refusal::Marked(payload)),
         Entry::Leaf { attrs, .. } if access == Access::Write && attrs.contains(Attrs::COW) => {
             return Decision::Unshare(Unshare { page, area, seq });

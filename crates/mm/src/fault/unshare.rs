@@ -86,8 +86,9 @@ impl Unshare {
         Advice::of(self.area.flags)
     }
 
-    /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from.
-    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>) -> Claim {
+    /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from: `most` at
+    /// once, so that no more than that is looked at.
+    pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest(self.page, Level::LAST);
         let folios = Folios::new(view.meta);
@@ -100,7 +101,9 @@ impl Unshare {
             return Claim::Stale;
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
-        let (run, mapped) = around(&locked, index, frame, folio);
+        // A folio with more mapped pages than it has is surely not this table's alone.
+        let reach = if folios.may_be_sole(folio) { folio.order } else { most };
+        let (run, mapped) = around(&locked, self.page, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
         if folios.is_sole(folio, mapped) {
             let first = locked.index(pages.start);
@@ -156,19 +159,29 @@ fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
     }
 }
 
-/// The run around entry `index`, which maps `frame` of `folio`, as far as it maps the folio; and
-/// how many pages of the folio this table maps in step with it, in whatever state.
+/// The run around the entry of `page`, which maps `frame` of `folio`, as far as it maps the folio
+/// within the block of order `reach` around the page; and how many pages of the folio this table
+/// maps there in step with it, in whatever state.
 fn around<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,
-    index: usize,
+    page: Vpn,
     frame: Pfn,
     folio: Folio,
+    reach: Order,
 ) -> (Run, u32) {
+    let index = locked.index(page);
     let order = A::order(locked.level()).get();
     let before = (frame.offset_from(folio.head) >> order) as usize;
     let whole = (folio.order.pages() >> order).max(1) as usize;
-    let first = index.saturating_sub(before);
-    let end = (index + whole - before).min(A::entries(locked.level()));
+    let table = A::entries(locked.level());
+    let (first, end) = (index.saturating_sub(before), (index + whole - before).min(table));
+    let (first, end) = if reach < folio.order {
+        let units = ((reach.pages() >> order) as usize).max(1);
+        let block = index / units * units;
+        (first.max(block), end.min(block + units))
+    } else {
+        (first, end)
+    };
     let (mut own, mut mapped, mut at) = (locked.run(index, index + 1), 0, first);
     while at < end {
         let run = locked.run(at, end);

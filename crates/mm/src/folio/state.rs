@@ -231,6 +231,14 @@ impl<'m> Folios<'m> {
         counts == pages as u64 * ONE_MAPPED
     }
 
+    /// Whether one table may have all there is of holds on it: nobody refers to it or has it pinned,
+    /// and it has no more mapped pages than one mapping of it gives.
+    #[inline]
+    pub(crate) fn may_be_sole(&self, folio: Folio) -> bool {
+        let Counts { refs, pins, mapped } = self.counts(folio);
+        refs == 0 && pins == 0 && u64::from(mapped) <= folio.order.pages()
+    }
+
     /// Takes a pin; `false` when there are as many as can be counted. The caller holds the lock of
     /// a table that maps a page of it exclusively.
     pub(crate) fn pin(&self, folio: Folio) -> bool {

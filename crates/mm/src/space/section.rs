@@ -71,7 +71,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        self.vacant = self.isolate(span)?;
+        // Beyond the span faults go on.
+        self.vacant = self.isolate(span)?.intersect(span);
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
+    pub fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {

@@ -58,7 +58,7 @@ fn count() -> u64 {
 }
 
 fn scale(value: u64, fraction: u64) -> u64 {
-    (u128::from(value) * u128::from(fraction) >> 32) as u64
+    ((u128::from(value) * u128::from(fraction)) >> 32) as u64
 }
 
 /// Nanoseconds since boot, the same on all CPUs.

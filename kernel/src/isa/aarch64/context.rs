@@ -91,11 +91,6 @@ impl Context {
         self.pc = self.pc.wrapping_sub(INSTRUCTION);
     }
 
-    /// The program counter.
-    pub fn pc(&self) -> u64 {
-        self.pc
-    }
-
     /// The stack pointer.
     pub fn sp(&self) -> u64 {
         self.sp
@@ -104,11 +99,6 @@ impl Context {
     /// Sets the stack pointer.
     pub fn set_sp(&mut self, sp: u64) {
         self.sp = sp;
-    }
-
-    /// The thread pointer, TPIDR_EL0.
-    pub fn thread_pointer(&self) -> u64 {
-        self.thread_pointer
     }
 
     /// Sets the thread pointer.

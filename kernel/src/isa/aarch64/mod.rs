@@ -4,7 +4,7 @@
 //! architecture (IHI 0069); of the console: PL011 (DDI 0183); of the clock: PL031 (DDI 0224).
 //!
 //! ```text
-//!   0                       USER_END          DIRECT = KERNEL_HALF
+//!   0                       USER_END          DIRECT
 //!   ├── TTBR0: a program ───┤ … nothing … ├── TTBR1: the kernel ─────────────────────────┤
 //!                                          physical 0 …  1 GiB: devices │ RAM, image in it
 //! ```
@@ -70,9 +70,6 @@ pub const RAM_START: u64 = 1 << 30;
 
 /// The kernel's image runs where the direct map shows it.
 pub const IMAGE: u64 = DIRECT;
-
-/// The first virtual address of the kernel's half.
-pub const KERNEL_HALF: u64 = DIRECT;
 
 /// What a program may map ends here, in bytes.
 pub const USER_END: u64 = 1 << 48;

@@ -61,12 +61,12 @@ fn pit(ticks: u16) {
 /// Nanoseconds since the boot CPU began to measure.
 pub fn now() -> u64 {
     let ticks = tsc().wrapping_sub(TSC_START.load(Ordering::Relaxed));
-    (u128::from(ticks) * u128::from(TSC_SCALE.load(Ordering::Relaxed)) >> 32) as u64
+    ((u128::from(ticks) * u128::from(TSC_SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
 /// Ticks of the APIC's timer in `ns` nanoseconds; at least one, and what its register holds.
 pub(super) fn timer_ticks(ns: u64) -> u64 {
-    let ticks = u128::from(ns) * u128::from(TIMER_SCALE.load(Ordering::Relaxed)) >> 20;
+    let ticks = (u128::from(ns) * u128::from(TIMER_SCALE.load(Ordering::Relaxed))) >> 20;
     ticks.clamp(1, u32::MAX.into()) as u64
 }
 

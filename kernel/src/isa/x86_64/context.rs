@@ -128,7 +128,14 @@ impl Context {
         let get = |at: usize| self.general[at] as usize;
         Call {
             number: get(at::RAX),
-            args: [get(at::RDI), get(at::RSI), get(at::RDX), get(at::R10), get(at::R8), get(at::R9)],
+            args: [
+                get(at::RDI),
+                get(at::RSI),
+                get(at::RDX),
+                get(at::R10),
+                get(at::R8),
+                get(at::R9),
+            ],
         }
     }
 
@@ -143,11 +150,6 @@ impl Context {
         self.general[at::RAX] = call.number as u64;
         // `syscall` is two bytes long.
         self.rip -= 2;
-    }
-
-    /// The address of the next instruction.
-    pub fn pc(&self) -> u64 {
-        self.rip
     }
 
     /// The stack pointer.

@@ -117,10 +117,10 @@ pub fn start_cpus(main: fn(CpuId) -> !) {
     let to = (DIRECT + u64::from(PAGE) * 4096) as *mut u8;
     // SAFETY: the first MiB is RAM that nobody uses; the code is as long as its symbols say.
     unsafe { to.copy_from_nonoverlapping(&raw const start_page, bytes) };
-    for number in 1..cpu_count() {
+    for (number, apic) in APICS.iter().enumerate().take(cpu_count()).skip(1) {
         NEXT.store(number, Ordering::Relaxed);
         NEXT_STACK.store(local::stack_end(number), Ordering::Release);
-        apic::start(APICS[number].load(Ordering::Relaxed), PAGE);
+        apic::start(apic.load(Ordering::Relaxed), PAGE);
         let end = super::now() + 1_000_000_000;
         while RUNNING.load(Ordering::Acquire) <= number {
             if super::now() > end {

@@ -132,6 +132,8 @@ fn ask(cpus: &CpuSet, what: Drop) {
         return what.obey();
     }
     let request = &REQUESTS[me.index()];
+    // Read once: CPUs come and go meanwhile, and each that is waited for must be interrupted. One
+    // that has gone answers all the same.
     let others = cpus.iter().filter(|cpu| *cpu != me);
     let mask = others.fold(0, |mask, cpu| mask | 1_u32 << cpu.index());
     request.space.store(what.space, Ordering::Relaxed);
@@ -139,8 +141,10 @@ fn ask(cpus: &CpuSet, what: Drop) {
     request.count.store(what.count, Ordering::Relaxed);
     request.step.store(what.step, Ordering::Relaxed);
     request.waiting.store(mask, Ordering::Release);
-    for cpu in cpus.iter().filter(|cpu| *cpu != me) {
-        apic::send(local::apic_of(cpu.index()), apic::FLUSH);
+    let mut left = mask;
+    while left != 0 {
+        apic::send(local::apic_of(left.trailing_zeros() as usize), apic::FLUSH);
+        left &= left - 1;
     }
     if cpus.contains(me) {
         what.obey();

@@ -185,10 +185,7 @@ pub(super) fn init(number: usize, apic: u32) {
         let base = tss.addr() as u64;
         let limit = size_of::<TaskState>() as u64 - 1;
         // SDM volume 3A, §8.2.3: a 64-bit TSS descriptor, available.
-        (*local).gdt[6] = limit
-            | (base & 0xff_ffff) << 16
-            | 0x89 << 40
-            | (base >> 24 & 0xff) << 56;
+        (*local).gdt[6] = limit | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
         (*local).gdt[7] = base >> 32;
         let gdt = Pointer { limit: 63, base: (&raw const (*local).gdt).addr() as u64 };
         load_segments(&gdt);

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use quire_linux::Result;
-use quire_linux::signal::frame::x86_64::{self as frame, Registers, Vectors};
 use quire_linux::signal::frame::Delivery;
+use quire_linux::signal::frame::x86_64::{self as frame, Registers, Vectors};
 use quire_linux::signal::{AltStack, Set};
 use x86_64::registers::xcontrol::XCr0;
 
@@ -73,7 +73,8 @@ impl Context {
     }
 
     fn registers(&self) -> Registers {
-        let [r15, r14, r13, r12, r11, r10, r9, r8, rbx, rbp, rdi, rsi, rdx, rcx, rax] = self.general;
+        let [r15, r14, r13, r12, r11, r10, r9, r8, rbx, rbp, rdi, rsi, rdx, rcx, rax] =
+            self.general;
         Registers {
             r8,
             r9,

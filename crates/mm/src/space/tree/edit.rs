@@ -153,12 +153,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Tells the areas of one leaf, from `step` on, that lie within `span`; how many, and where the
     /// last one ends.
-    fn tell_run(
-        &self,
-        step: Step,
-        span: PageSpan,
-        taken: &mut impl FnMut(Area),
-    ) -> (usize, Vpn) {
+    fn tell_run(&self, step: Step, span: PageSpan, taken: &mut impl FnMut(Area)) -> (usize, Vpn) {
         let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
         let mut end = span.start;
         let areas = (step.at()..node.count)

@@ -1,0 +1,84 @@
+//! Handles of processes (`pidfd_open`), and what is done with them.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as abi;
+use quire_linux::files::{Body, Description, Generated};
+use quire_linux::{Errno, Result};
+
+use super::memory::{self, Advised};
+use crate::memory::user;
+use crate::task::tree::{time, tree, with_calls};
+use crate::task::{Answer, Process, Thread, find};
+
+/// A process that is meant by its number, which no other gets while the handle matters: numbers
+/// come round after four million.
+struct Handle(u32);
+
+impl Generated for Handle {
+    fn process(&self) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+pub(super) fn pidfd_open(thread: &mut Thread, [pid, flags, ..]: [usize; 6]) -> Answer {
+    let nonblock = abi::O_NONBLOCK as usize;
+    if pid as i32 <= 0 || flags & !nonblock != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    crate::memory::admit()?;
+    let process = find(pid as u32).ok_or(Errno::ESRCH)?;
+    let node = tree().make(Body::Generated(Arc::new(Handle(process.pid))), 0o600, time());
+    let status = abi::O_RDWR | if flags & nonblock != 0 { abi::O_NONBLOCK } else { 0 };
+    let open = Arc::new(Description::new(node, None, status, None));
+    Ok(with_calls(thread, |calls| calls.table.add(open, true, 0))? as usize)
+}
+
+/// The process that a descriptor is a handle of.
+///
+/// # Errors
+/// `EBADF` when it is none; `ESRCH` when the process is gone.
+fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
+    let open = with_calls(thread, |calls| calls.open_file(fd as u32))?;
+    let pid = match open.node().body() {
+        Body::Generated(generated) => generated.process(),
+        _ => None,
+    };
+    find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
+}
+
+/// What may be advised for another process: nothing that changes what its memory holds.
+fn is_gentle(advice: u32) -> bool {
+    matches!(
+        advice,
+        abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE
+    )
+}
+
+/// Pieces that one call may name (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [fd, array, count, advice, flags, _] = args;
+    if flags != 0 || count > PIECES_MAX {
+        return Err(Errno::EINVAL.into());
+    }
+    let process = process_of(thread, fd)?;
+    let advised = Advised::of(advice as u32).filter(|_| is_gentle(advice as u32));
+    let advised = advised.ok_or(Errno::EINVAL)?;
+    let target = process.memory().ok_or(Errno::ESRCH)?;
+    let mut done = 0;
+    for at in 0..count {
+        let [start, bytes] = user::read::<[usize; 2]>((array + 16 * at) as u64)?;
+        let advise = memory::pages(start, bytes).and_then(|span| match span.is_empty() {
+            true => Ok(()),
+            false => memory::advise(&target, span, advised),
+        });
+        match advise {
+            Ok(()) => done += bytes,
+            Err(error) if done == 0 => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}

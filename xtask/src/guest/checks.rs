@@ -1,0 +1,138 @@
+//! `cargo xtask kernel-tests`: the programs of `guest/` that check something, on Quire's kernel.
+//!
+//! Each program has a machine to itself, so that one that brings the kernel down leaves the others
+//! their say. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the
+//! program with status 0 is one more: so a program that stops half-way is not taken for good.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Isa;
+use super::console::Event;
+use super::machine::{Accel, Ending};
+use super::run::{Order, boot_kernel, prepare};
+use crate::steps::Missing;
+
+/// Programs, their arguments, and how many seconds they may take on a busy machine.
+const CHECKS: [(&[&str], u64); 9] = [
+    (&["abicheck"], 120),
+    (&["cowcheck"], 60),
+    (&["cowcheck", "-t", "64K", "1M", "2M"], 120),
+    (&["wild"], 60),
+    (&["badelf"], 60),
+    (&["session.sh"], 180),
+    (&["oom", "1"], 120),
+    (&["mmapbench", "-n", "1", "-m", "2", "-j", "2"], 120),
+    (&["forkbench", "-t", "-n", "1", "-m", "4"], 120),
+];
+
+/// How many CPUs the machine has.
+const CPUS: u32 = 4;
+
+/// How much memory it has; `oom` eats all of it.
+const MEMORY: &str = "512M";
+
+/// How long `stress` runs, unless QUIRE_STRESS_SECONDS says otherwise.
+const STRESS_SECONDS: u64 = 30;
+
+/// What came of the programs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Count {
+    passed: u64,
+    failed: u64,
+}
+
+/// Boots Quire's kernel for each check that has a name in `only` (empty: all), prints what failed
+/// and a line `test result:`; returns whether nothing failed.
+///
+/// # Errors
+/// Why the kernel cannot be built or run here.
+pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<bool, Missing> {
+    let mut order = Order {
+        isa,
+        cpus: CPUS,
+        memory: MEMORY.to_owned(),
+        thp: None,
+        accel: Accel::Tcg,
+        kernel: kernel.to_owned(),
+        timeout_seconds: 0,
+        counts_instructions: false,
+        words: Vec::new(),
+    };
+    let kernel = prepare(root, &order)?;
+    let mut sum = Count::default();
+    for (words, seconds) in checks() {
+        if !only.is_empty() && !only.contains(&words[0]) {
+            continue;
+        }
+        (order.words, order.timeout_seconds) = (words, seconds);
+        let start = Instant::now();
+        let (ending, lines) = boot_kernel(root, &kernel, &order, false)?;
+        let count = judge(&order.words.join(" "), ending, &lines, start.elapsed());
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
+    let word = if sum.failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {word}. {} passed; {} failed", sum.passed, sum.failed);
+    Ok(sum.failed == 0)
+}
+
+/// All checks: words, and seconds.
+fn checks() -> Vec<(Vec<String>, u64)> {
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let mut all: Vec<_> = CHECKS.iter().map(|&(words, time)| (owned(words), time)).collect();
+    let wanted = std::env::var("QUIRE_STRESS_SECONDS").ok();
+    let seconds = wanted.and_then(|word| word.parse().ok()).unwrap_or(STRESS_SECONDS).max(1);
+    all.push((owned(&["stress", &seconds.to_string(), "3", "3"]), seconds + 60));
+    all
+}
+
+/// Counts what a program said, and tells what went wrong.
+fn judge(name: &str, ending: Ending, lines: &[String], took: Duration) -> Count {
+    let starts = |word: &str| lines.iter().filter(|line| line.starts_with(word)).count() as u64;
+    let mut count = Count { passed: starts("ok "), failed: starts("FAILED ") };
+    let is_good = ending == Ending::Guest(Some(Event::Exit(0)));
+    match is_good {
+        true => count.passed += 1,
+        // A program that tells of a failed check ends with another status for that reason.
+        false if count.failed > 0 && ending == Ending::Guest(Some(Event::Exit(1))) => {}
+        false => count.failed += 1,
+    }
+    let Count { passed, failed } = count;
+    println!("{name}: {passed} passed, {failed} failed, {:.1} s", took.as_secs_f64());
+    if !is_good || failed > 0 {
+        for line in lines.iter().filter(|line| !line.starts_with("ok ")) {
+            println!("    {line}");
+        }
+        println!("    {ending:?}");
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Duration, Ending, Event, judge};
+
+    fn judged(event: Option<Event>, lines: &[&str]) -> Count {
+        let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        judge("x", Ending::Guest(event), &lines, Duration::ZERO)
+    }
+
+    #[test]
+    fn each_line_of_a_check_counts_and_so_does_the_end() {
+        let good = judged(Some(Event::Exit(0)), &["ok mmap", "ok fork", "okay", "all ok "]);
+        assert_eq!(good, Count { passed: 3, failed: 0 });
+        let bad = judged(Some(Event::Exit(1)), &["ok mmap", "FAILED fork: no"]);
+        assert_eq!(bad, Count { passed: 1, failed: 1 });
+    }
+
+    #[test]
+    fn a_program_that_stops_half_way_has_failed() {
+        for event in [None, Some(Event::Panic), Some(Event::Exit(139)), Some(Event::Exit(1))] {
+            assert_eq!(judged(event, &["ok mmap"]), Count { passed: 1, failed: 1 }, "{event:?}");
+        }
+        let lines = ["FAILED fork: no".to_owned()];
+        let late = judge("x", Ending::Timeout, &lines, Duration::ZERO);
+        assert_eq!(late, Count { passed: 0, failed: 2 });
+    }
+}
