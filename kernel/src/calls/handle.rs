@@ -49,10 +49,7 @@ fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
 
 /// What may be advised for another process: nothing that changes what its memory holds.
 fn is_gentle(advice: u32) -> bool {
-    matches!(
-        advice,
-        abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE
-    )
+    matches!(advice, abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE)
 }
 
 /// Pieces that one call may name (`IOV_MAX`).

@@ -139,7 +139,7 @@ impl Plan {
 
     /// The bias that a program gets which may move: at two thirds of the address space, so that
     /// its heap has room above it; lower when it is too large for that. 0 when it may not move.
-    /// The kernel may choose another, as long as it is a multiple of [`alignment`](Self::alignment).
+    /// The kernel may choose another that is a multiple of [`alignment`](Self::alignment).
     pub fn usual_bias(&self, space: &Space) -> u64 {
         let Some(alignment) = self.alignment else { return 0 };
         let span = self.span();

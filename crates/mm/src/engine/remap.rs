@@ -134,7 +134,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
-    /// a fixed place has goes in the same change, so that nobody else is given that place meanwhile.
+    /// a fixed place has goes in the same change: nobody else is given it meanwhile.
     fn relocate(
         &self,
         space: &Space<A>,
@@ -155,21 +155,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         at: At,
         left: Old,
     ) -> Result<PageSpan, Error> {
-        let replaces = matches!(at, At::Fixed(_));
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
         let span = self.view(space).place(&request, self.align(space, &request))?;
-        self.complete(space, section, |section| {
-            section.prepare(old, 4)?;
-            // The new place as well: nothing may be mapped there before the pages have moved.
-            let (first, last) = (old.start.min(span.start), old.end.max(span.end));
-            section.hold(PageSpan::new(first, last));
-            if replaces { section.isolate(span).map(drop) } else { Ok(()) }
-        })?;
-        if replaces {
+        // Nothing may be mapped at the new place, either, before the pages have moved.
+        self.complete(space, section, |section| section.prepare_move(old, span, 4))?;
+        if matches!(at, At::Fixed(_)) {
             self.clear_out(space, section, span)?;
         }
         self.complete(space, section, |section| section.pave(old, span.start))?;
+        let before = section.entries();
         let backing = area.clipped(old).backing;
         leave(section, old, left);
         let set = section.writer().set(Area { span, backing, ..area });
@@ -181,7 +176,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             // What stays makes faults wait until it is flushed; see `Section::hold`.
             section.open();
         }
-        self.count(Event::EntriesMoved, section.entries());
+        self.count(Event::EntriesMoved, section.entries() - before);
         Ok(span)
     }
 

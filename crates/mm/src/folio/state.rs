@@ -231,8 +231,8 @@ impl<'m> Folios<'m> {
         counts == pages as u64 * ONE_MAPPED
     }
 
-    /// Whether one table may have all there is of holds on it: nobody refers to it or has it pinned,
-    /// and it has no more mapped pages than one mapping of it gives.
+    /// Whether one table may have all the holds on it: nobody refers to it or has it pinned, and it
+    /// has no more mapped pages than one mapping of it gives.
     #[inline]
     pub(crate) fn may_be_sole(&self, folio: Folio) -> bool {
         let Counts { refs, pins, mapped } = self.counts(folio);

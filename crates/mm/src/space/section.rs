@@ -76,12 +76,32 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
+    /// Makes everything ready to move the pages of `from` to `to`, whatever is there: the same for
+    /// both places.
+    ///
+    /// # Errors
+    /// As for [`prepare`](Self::prepare).
+    pub fn prepare_move(
+        &mut self,
+        from: PageSpan,
+        to: PageSpan,
+        insertions: usize,
+    ) -> Result<(), Need> {
+        if self.writer.lacks(insertions) > 0 {
+            return Err(Need::Node);
+        }
+        self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
+        self.isolate(from)?;
+        self.vacant = self.isolate(to)?.intersect(to);
+        Ok(())
+    }
+
     /// Splits every leaf that reaches across an end of `span`. Pages, of the span and beyond, that
     /// one absent entry covers.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
+    fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {

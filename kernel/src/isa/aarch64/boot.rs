@@ -72,6 +72,9 @@ __stacks:
 );
 
 /// Entered by the loader, at its physical address: x0 is the device tree's.
+///
+/// # Safety
+/// The loader's alone to enter, with the MMU off.
 #[unsafe(naked)]
 unsafe extern "C" fn boot_cpu() -> ! {
     core::arch::naked_asm!(
@@ -97,6 +100,9 @@ unsafe extern "C" fn boot_cpu() -> ! {
 }
 
 /// Entered by PSCI, at its physical address: x0 is the kernel's root, and below it the CPU.
+///
+/// # Safety
+/// PSCI's alone to enter, with the MMU off, and once for each CPU.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn other_cpu() -> ! {
     core::arch::naked_asm!(
@@ -119,6 +125,9 @@ pub(super) unsafe extern "C" fn other_cpu() -> ! {
 ///
 /// HCR: EL1 is 64-bit. CNTHCTL: its counters and timers are free. CPTR: so are vectors. ICC_SRE:
 /// so are the system registers of the interrupt controller. HCRX: so are MOPS, where they are.
+///
+/// # Safety
+/// To be called on the way up alone, with the MMU off; changes x registers that nobody needs yet.
 #[unsafe(naked)]
 unsafe extern "C" fn drop_to_el1() {
     core::arch::naked_asm!(
@@ -158,6 +167,9 @@ unsafe extern "C" fn drop_to_el1() {
 ///
 /// MAIR: index 0 is normal memory, write-back; index 1 is Device-nGnRE. CPACR: vectors are free.
 /// CNTKCTL: programs may read the virtual counter.
+///
+/// # Safety
+/// To be called on the way up alone, with the boot tables written.
 #[unsafe(naked)]
 unsafe extern "C" fn mmu_on() -> ! {
     core::arch::naked_asm!(
@@ -212,6 +224,9 @@ unsafe extern "C" fn mmu_on() -> ! {
 /// Fixed: 48 bits in both halves (T0SZ, T1SZ = 16), 4 KiB granules (TG1 = 2), walks inner-shareable
 /// and write-back. Of the CPU: IPS (up to 48 bits), AS (16-bit ASIDs), HA, HD (it sets the accessed
 /// flag, and the dirty state).
+///
+/// # Safety
+/// To be called on the way up alone: it keeps to registers that its callers do not.
 #[unsafe(naked)]
 unsafe extern "C" fn translation_control() -> u64 {
     core::arch::naked_asm!(
@@ -243,6 +258,9 @@ unsafe extern "C" fn translation_control() -> u64 {
 /// The bits that older CPUs want as 1, among them SPAN: exceptions leave PAN alone, which is off.
 /// M, C, I; SA, SA0: stack pointers are aligned; for programs: DZE, UCT, UCI (`dc zva`, `ctr_el0`,
 /// cache maintenance), nTWI, nTWE (they may wait), and MSCEn where there are MOPS.
+///
+/// # Safety
+/// To be called on the way up alone: it keeps to registers that its callers do not.
 #[unsafe(naked)]
 unsafe extern "C" fn system_control() -> u64 {
     core::arch::naked_asm!(

@@ -103,6 +103,9 @@ pub fn kernel_root(root: Pfn) {
 }
 
 /// Puts the root at x0 into TTBR1, by way of the empty one at x1. Runs in the identity map.
+///
+/// # Safety
+/// Runs at its physical address, with interrupts off; both roots are valid.
 #[unsafe(naked)]
 unsafe extern "C" fn replace_root() {
     core::arch::naked_asm!(

@@ -107,6 +107,9 @@ pub(super) unsafe extern "C" fn enter_user(context: &mut Context) -> u64 {
 }
 
 /// The vectors save x0 to x29 and come here, with what to return in x0.
+///
+/// # Safety
+/// The vectors' alone to enter, on the context's stack.
 #[unsafe(naked)]
 unsafe extern "C" fn leave_user() {
     naked_asm!(

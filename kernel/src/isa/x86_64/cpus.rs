@@ -72,6 +72,8 @@ unsafe extern "C" {
 struct Direct;
 
 impl AcpiHandler for Direct {
+    /// # Safety
+    /// As the trait demands: there is such a table.
     unsafe fn map_physical_region<T>(&self, at: usize, size: usize) -> PhysicalMapping<Self, T> {
         let address = (DIRECT as usize + at) as *mut T;
         let address = NonNull::new(address).unwrap_or(NonNull::dangling());

@@ -38,7 +38,9 @@ trap_stubs:
     .set number, 0
     .rept 256
     .balign 16
-    .if number == 8 || (number >= 10 && number <= 14) || number == 17 || number == 21 || number == 29 || number == 30
+    // With these the CPU pushes an error code.
+    .if number == 8 || (number >= 10 && number <= 14) || number == 17 || number == 21
+    .elseif number == 29 || number == 30
     .else
     push 0
     .endif

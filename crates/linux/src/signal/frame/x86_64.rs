@@ -19,9 +19,9 @@
 //!
 //! The handler begins with clean vector state, see [`clear_vectors`].
 
-use super::super::AltStack;
 use super::super::bytes::{get, get_u32, get_u64, put, put_u32, put_u64};
-use super::{Delivery, Flags, Frame, Return, Set, zeros};
+use super::super::{AltStack, Flags, Set};
+use super::{Delivery, Frame, Return, zeros};
 use crate::{Errno, Result};
 
 /// Bytes of `struct rt_sigframe`: what [`parse`] wants, from 8 bytes below the stack pointer of

@@ -1,0 +1,235 @@
+//! Which number is which call.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use linux_raw_sys::general as abi;
+use quire_linux::Errno;
+
+use super::{exec, files, futex, handle, memory, misc, names, poll, process, signal, time};
+use crate::isa::Call;
+use crate::task::{Answer, Resume, Thread};
+
+macro_rules! table {
+    ($($name:ident => $room:ident :: $function:ident,)*;
+     x86_64: $($old:ident => $old_room:ident :: $old_function:ident,)*) => {
+        fn dispatch(thread: &mut Thread, call: &Call) -> Answer {
+            match call.number as u32 {
+                $(abi::$name => $room::$function(thread, call.args),)*
+                $(#[cfg(target_arch = "x86_64")]
+                  abi::$old => $old_room::$old_function(thread, call.args),)*
+                _ => unknown(call),
+            }
+        }
+    };
+}
+
+table! {
+    __NR_read => files::read,
+    __NR_write => files::write,
+    __NR_readv => files::readv,
+    __NR_writev => files::writev,
+    __NR_pread64 => files::pread64,
+    __NR_pwrite64 => files::pwrite64,
+    __NR_preadv => files::preadv,
+    __NR_pwritev => files::pwritev,
+    __NR_lseek => files::lseek,
+    __NR_close => files::close,
+    __NR_close_range => files::close_range,
+    __NR_dup => files::dup,
+    __NR_dup3 => files::dup3,
+    __NR_fcntl => files::fcntl,
+    __NR_flock => files::flock,
+    __NR_ioctl => files::ioctl,
+    __NR_pipe2 => files::pipe2,
+    __NR_sendfile => files::sendfile,
+    __NR_fsync => files::fsync,
+    __NR_fdatasync => files::fsync,
+    __NR_sync => misc::zero,
+    __NR_syncfs => files::syncfs,
+    __NR_preadv2 => files::preadv2,
+    __NR_pwritev2 => files::pwritev2,
+    __NR_fchmodat2 => names::fchmodat2,
+    __NR_fstat => files::fstat,
+    __NR_fstatfs => files::fstatfs,
+    __NR_getdents64 => files::getdents64,
+    __NR_ftruncate => files::ftruncate,
+    __NR_fallocate => files::fallocate,
+    __NR_fadvise64 => files::fadvise64,
+    __NR_fchmod => files::fchmod,
+    __NR_fchown => files::fchown,
+    __NR_fchdir => files::fchdir,
+    __NR_openat => names::openat,
+    __NR_newfstatat => names::newfstatat,
+    __NR_statx => names::statx,
+    __NR_statfs => names::statfs,
+    __NR_readlinkat => names::readlinkat,
+    __NR_mkdirat => names::mkdirat,
+    __NR_mknodat => names::mknodat,
+    __NR_unlinkat => names::unlinkat,
+    __NR_renameat2 => names::renameat2,
+    __NR_renameat => names::renameat,
+    __NR_linkat => names::linkat,
+    __NR_symlinkat => names::symlinkat,
+    __NR_fchmodat => names::fchmodat,
+    __NR_fchownat => names::fchownat,
+    __NR_utimensat => names::utimensat,
+    __NR_truncate => names::truncate,
+    __NR_faccessat => names::faccessat,
+    __NR_faccessat2 => names::faccessat2,
+    __NR_chdir => names::chdir,
+    __NR_getcwd => names::getcwd,
+    __NR_umask => names::umask,
+    __NR_mount => names::mount,
+    __NR_umount2 => names::umount2,
+    __NR_ppoll => poll::ppoll,
+    __NR_pselect6 => poll::pselect6,
+    __NR_mmap => memory::mmap,
+    __NR_munmap => memory::munmap,
+    __NR_mprotect => memory::mprotect,
+    __NR_mremap => memory::mremap,
+    __NR_brk => memory::brk,
+    __NR_madvise => memory::madvise,
+    __NR_mincore => memory::mincore,
+    __NR_mlock => memory::mlock,
+    __NR_mlock2 => memory::mlock2,
+    __NR_munlock => memory::munlock,
+    __NR_mlockall => memory::mlockall,
+    __NR_munlockall => memory::munlockall,
+    __NR_msync => memory::msync,
+    __NR_membarrier => memory::membarrier,
+    __NR_clone => process::clone,
+    __NR_execve => exec::execve,
+    __NR_execveat => exec::execveat,
+    __NR_exit => process::exit,
+    __NR_exit_group => process::exit_group,
+    __NR_wait4 => process::wait4,
+    __NR_waitid => process::waitid,
+    __NR_getpid => process::getpid,
+    __NR_gettid => process::gettid,
+    __NR_getppid => process::getppid,
+    __NR_getpgid => process::getpgid,
+    __NR_setpgid => process::setpgid,
+    __NR_getsid => process::getsid,
+    __NR_setsid => process::setsid,
+    __NR_set_tid_address => process::set_tid_address,
+    __NR_sched_yield => process::sched_yield,
+    __NR_sched_getaffinity => process::sched_getaffinity,
+    __NR_sched_setaffinity => process::sched_setaffinity,
+    __NR_getcpu => process::getcpu,
+    __NR_pidfd_open => handle::pidfd_open,
+    __NR_process_madvise => handle::process_madvise,
+    __NR_futex => futex::futex,
+    __NR_rt_sigaction => signal::rt_sigaction,
+    __NR_rt_sigprocmask => signal::rt_sigprocmask,
+    __NR_rt_sigpending => signal::rt_sigpending,
+    __NR_rt_sigsuspend => signal::rt_sigsuspend,
+    __NR_rt_sigtimedwait => signal::rt_sigtimedwait,
+    __NR_rt_sigreturn => signal::rt_sigreturn,
+    __NR_rt_sigqueueinfo => signal::rt_sigqueueinfo,
+    __NR_sigaltstack => signal::sigaltstack,
+    __NR_kill => signal::kill,
+    __NR_tkill => signal::tkill,
+    __NR_tgkill => signal::tgkill,
+    __NR_clock_gettime => time::clock_gettime,
+    __NR_clock_getres => time::clock_getres,
+    __NR_clock_nanosleep => time::clock_nanosleep,
+    __NR_nanosleep => time::nanosleep,
+    __NR_gettimeofday => time::gettimeofday,
+    __NR_uname => misc::uname,
+    __NR_getrandom => misc::getrandom,
+    __NR_sysinfo => misc::sysinfo,
+    __NR_getrlimit => misc::getrlimit,
+    __NR_setrlimit => misc::setrlimit,
+    __NR_prlimit64 => misc::prlimit64,
+    __NR_getrusage => misc::getrusage,
+    __NR_times => misc::times,
+    __NR_prctl => misc::prctl,
+    __NR_reboot => misc::reboot,
+    __NR_getuid => misc::zero,
+    __NR_geteuid => misc::zero,
+    __NR_getgid => misc::zero,
+    __NR_getegid => misc::zero,
+    __NR_getgroups => misc::zero,
+    __NR_setuid => misc::zero,
+    __NR_setgid => misc::zero,
+    __NR_setgroups => misc::zero,
+    __NR_setresuid => misc::zero,
+    __NR_setresgid => misc::zero,
+    __NR_setreuid => misc::zero,
+    __NR_setregid => misc::zero,
+    __NR_getresuid => misc::getresid,
+    __NR_getresgid => misc::getresid,
+    __NR_set_robust_list => misc::zero,
+    __NR_rseq => misc::absent,
+    __NR_clone3 => misc::absent,;
+    x86_64:
+    __NR_open => names::open,
+    __NR_creat => names::creat,
+    __NR_stat => names::stat,
+    __NR_lstat => names::lstat,
+    __NR_readlink => names::readlink,
+    __NR_mkdir => names::mkdir,
+    __NR_mknod => names::mknod,
+    __NR_unlink => names::unlink,
+    __NR_rmdir => names::rmdir,
+    __NR_rename => names::rename,
+    __NR_link => names::link,
+    __NR_symlink => names::symlink,
+    __NR_chmod => names::chmod,
+    __NR_chown => names::chown,
+    __NR_lchown => names::lchown,
+    __NR_access => names::access,
+    __NR_utime => names::utime,
+    __NR_utimes => names::utimes,
+    __NR_dup2 => files::dup2,
+    __NR_pipe => files::pipe,
+    __NR_poll => poll::poll,
+    __NR_select => poll::select,
+    __NR_fork => process::fork,
+    __NR_vfork => process::vfork,
+    __NR_getpgrp => process::getpgrp,
+    __NR_pause => signal::pause,
+    __NR_time => time::time,
+    __NR_arch_prctl => misc::arch_prctl,
+}
+
+/// Makes the call that a thread stopped at, or the one it makes again.
+pub(crate) fn make(thread: &mut Thread, call: &Call) -> Answer {
+    thread.begin();
+    dispatch(thread, call)
+}
+
+/// Says once of each number that there is no such call.
+fn unknown(call: &Call) -> Answer {
+    static TOLD: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+    let bit = 1_u64 << (call.number % 64);
+    let is_new = TOLD
+        .get(call.number / 64)
+        .is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0);
+    if is_new {
+        let name = syscalls::Sysno::new(call.number).map_or("unknown", |number| number.name());
+        log!("no system call {} ({name})", call.number);
+    }
+    Err(Errno::ENOSYS.into())
+}
+
+/// Whether a call that a handler interrupted is made again, where its action has `SA_RESTART`.
+/// Those that wait for a time or a signal are not.
+pub(super) fn is_restarted(call: &Call, resume: &Resume) -> bool {
+    if matches!(resume, Resume::Until(_) | Resume::Futex(_, Some(_))) {
+        return false;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if matches!(call.number as u32, abi::__NR_pause | abi::__NR_poll | abi::__NR_select) {
+        return false;
+    }
+    !matches!(
+        call.number as u32,
+        abi::__NR_rt_sigsuspend
+            | abi::__NR_rt_sigtimedwait
+            | abi::__NR_ppoll
+            | abi::__NR_pselect6
+            | abi::__NR_nanosleep
+            | abi::__NR_clock_nanosleep
+    )
+}
