@@ -71,7 +71,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        self.vacant = self.isolate(span)?;
+        // Beyond the span faults go on.
+        self.vacant = self.isolate(span)?.intersect(span);
         Ok(())
     }
 
@@ -91,7 +92,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
         self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
         self.isolate(from)?;
-        self.vacant = self.isolate(to)?;
+        self.vacant = self.isolate(to)?.intersect(to);
         Ok(())
     }
 
