@@ -152,10 +152,14 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     }
 
     /// Flushes and frees what a change took out.
+    #[inline]
     pub(super) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
-        if gather.is_empty() {
-            return;
+        if !gather.is_empty() {
+            self.settle_all(space, gather);
         }
+    }
+
+    fn settle_all(&self, space: &Space<A>, gather: &mut Gather) {
         let settled = gather.settle(&self.phys, self.hw, space.target());
         self.count(Event::Flush, settled.flushes);
         self.count(Event::Invalidations, settled.invalidations);
