@@ -75,7 +75,8 @@ struct Compare {
     /// Folio sizes and when they are used, for what the programs do not set themselves
     #[arg(long)]
     thp: Option<String>,
-    /// linux (the distribution's newest, fetched if need be), or another one's file
+    /// linux (the distribution's newest, fetched if need be), stock (the same as the distribution
+    /// configures it), or another one's file
     #[arg(long, default_value = "linux")]
     linux: String,
     /// MiB of the region that is measured

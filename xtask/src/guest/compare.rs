@@ -8,7 +8,7 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::console::Event;
-use super::kernel::FAIR;
+use super::kernel::linux_words;
 use super::machine::{Accel, Ending};
 use super::run::{Order, boot};
 use super::{Figure, Isa};
@@ -55,7 +55,7 @@ pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
         ..Side::default()
     });
     println!("{}, instructions", what.isa.name());
-    println!("Linux is told {FAIR}; both were left alone for 3 s after boot");
+    println!("Linux is told {}; both had 3 s of rest after boot", linux_words(&what.linux));
     println!("Linux {}", linux.thp.as_deref().unwrap_or("told no THP settings"));
     if quire.is_whole {
         println!("Quire {}", quire.thp.as_deref().unwrap_or("told no THP settings"));
