@@ -119,5 +119,10 @@ check "20 pipelines at once" 4000 "$(cat job.* | wc -l | tr -d ' ')"
 
 cd / && rm -r $dir
 check "all is cleaned up" 0 $?
+verdict=/sys/kernel/mm/quire/check
+if [ -r $verdict ]; then
+    sleep 0.2
+    check "the library's walkers find all in order" ok "$(cut -d ' ' -f 1 $verdict)"
+fi
 echo "session: $bad failed"
 [ $bad -eq 0 ]

@@ -1,6 +1,7 @@
 //! `/sys`: memory settings, CPUs, and what Quire adds.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use quire::fault::{Cause, SizePolicy};
 use quire::limits::ORDERS;
@@ -13,7 +14,8 @@ use quire_linux::{Errno, Result};
 use super::table::{Fixed, Is, Many, Numbers, Row};
 use super::thp;
 use crate::isa;
-use crate::memory::{PAGE_SHIFT, mm};
+use crate::memory::{Memory, PAGE_SHIFT, mm};
+use crate::task::processes;
 
 /// The root of `/sys`.
 pub(super) fn root() -> Fixed<()> {
@@ -36,11 +38,35 @@ const MEMORY: &[Row<()>] = &[
 
 /// Beyond Linux.
 const QUIRE: &[Row<()>] = &[
+    Row { name: "check", is: Is::Text(check) },
     Row { name: "copy_most", is: Is::Setting(copy_most, set_copy_most) },
     Row { name: "counters", is: Is::Text(counters) },
     Row { name: "fallbacks", is: Is::Text(fallbacks) },
     Row { name: "sizes", is: Is::Setting(sizes, set_sizes) },
 ];
+
+/// Lets the library's walkers verify all there is: tables, areas, folios, free frames. Only right
+/// while nothing else runs, since others change meanwhile what is compared.
+fn check(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let mut memories: Vec<Arc<Memory>> = Vec::new();
+    let mut next = processes(1);
+    while let Some(process) = next {
+        let memory = process.memory();
+        let is_new = |memory: &Arc<Memory>| !memories.iter().any(|old| Arc::ptr_eq(old, memory));
+        if let Some(memory) = memory.filter(is_new) {
+            memories.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            memories.push(memory);
+        }
+        next = processes(process.pid + 1);
+    }
+    let mut spaces = Vec::new();
+    spaces.try_reserve_exact(memories.len()).map_err(|_| Errno::ENOMEM)?;
+    spaces.extend(memories.iter().map(|memory| memory.space()));
+    match quire::check::system(mm(), &spaces) {
+        Ok(totals) => out.print(format_args!("ok {totals:?}\n")),
+        Err(violation) => out.print(format_args!("broken: {violation}\n")),
+    }
+}
 
 /// The largest folio, in bytes, that a write to a shared page is copied into.
 fn copy_most(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
