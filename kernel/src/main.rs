@@ -29,6 +29,7 @@ mod memory;
 mod task;
 mod proc;
 mod calls;
+mod report;
 mod run;
 
 use alloc::boxed::Box;
@@ -119,6 +120,7 @@ impl<'a> Words<'a> {
 
 /// Ends the machine, after the last words.
 fn halt(status: u8) -> ! {
+    report::print();
     log!("power off");
     isa::power_off(status)
 }

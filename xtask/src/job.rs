@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::guest::{self, Accel, Isa, Order};
 use crate::steps::build_dir;
 
 /// What is run, in this order; the last one ends in the report's path.
@@ -24,12 +25,53 @@ pub fn run(root: &Path) -> bool {
         return false;
     }
     let quire = build_dir(root).join("release/quire");
-    PARTS.iter().all(|words| {
+    let measured = PARTS.iter().all(|words| {
         let mut part = Command::new(&quire);
         part.args(*words).current_dir(root);
         println!();
         succeeds(part, &format!("quire {}", words.join(" ")))
-    })
+    });
+    measured && kernels(root)
+}
+
+/// What the kernel runs on each ISA.
+const PROGRAMS: [&[&str]; 2] =
+    [&["busybox", "uname", "-a"], &["forkbench", "-t", "-m", "16", "-n", "1", "4K", "64K", "2M"]];
+
+/// Boots the kernel for each program; returns whether none of them failed. Where QEMU cannot be
+/// had, it says so, and nothing has failed.
+fn kernels(root: &Path) -> bool {
+    for isa in Isa::ALL {
+        for words in PROGRAMS {
+            println!("\n{}: {}", isa.name(), words.join(" "));
+            match guest::run(root, &order(isa, words)) {
+                Ok(0) => {}
+                Ok(status) => {
+                    eprintln!("`{}` ended with status {status}.", words.join(" "));
+                    return false;
+                }
+                Err(missing) => {
+                    println!("{}", missing.sentence);
+                    break;
+                }
+            }
+        }
+    }
+    true
+}
+
+fn order(isa: Isa, words: &[&str]) -> Order {
+    Order {
+        isa,
+        cpus: 1,
+        memory: "1G".to_owned(),
+        thp: None,
+        accel: Accel::Tcg,
+        kernel: "quire".to_owned(),
+        timeout_seconds: 300,
+        counts_instructions: false,
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
+    }
 }
 
 fn succeeds(mut command: Command, name: &str) -> bool {
