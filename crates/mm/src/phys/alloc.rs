@@ -224,10 +224,13 @@ impl<'m> Phys<'m> {
         self.meta.mint(span, entry.is_zeroed())
     }
 
-    /// How a shelf names `span`; `None` when it lies outside the metadata.
+    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: what was
+    /// joined across their border is nobody's to hand out again as one block.
     #[inline]
     fn entry(&self, span: FrameSpan, zeroed: bool) -> Option<Entry> {
-        self.meta.span().covers(span).then(|| Entry::new(self.meta.index(span.start), zeroed))
+        let whole = || self.zones.iter().any(|zone| zone.span.covers(span));
+        let known = self.meta.span().covers(span) && (span.count == 1 || whole());
+        known.then(|| Entry::new(self.meta.index(span.start), zeroed))
     }
 
     #[cold]
