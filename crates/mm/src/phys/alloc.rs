@@ -224,8 +224,8 @@ impl<'m> Phys<'m> {
         self.meta.mint(span, entry.is_zeroed())
     }
 
-    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: what was
-    /// joined across their border is nobody's to hand out again as one block.
+    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: what
+    /// was joined across their border is nobody's to hand out again as one block.
     #[inline]
     fn entry(&self, span: FrameSpan, zeroed: bool) -> Option<Entry> {
         let whole = || self.zones.iter().any(|zone| zone.span.covers(span));
