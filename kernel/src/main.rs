@@ -7,8 +7,12 @@
 //! Rooms, left to right; each names only those to its left:
 //!
 //! ```text
-//!   isa ──► memory ──► task ──► proc ──► calls ──► main
+//!   isa ──► memory ──► task ──► proc ──► calls ──► run, report ──► main
 //! ```
+//!
+//! Three doors lead to the right, since hardware or the end of all leaves no one to return to: boot
+//! Three doors lead to the right, as hardware, or the end of all, leaves no one to return to: boot
+//! first process is `halt`.
 //!
 //! | room | owns |
 //! |---|---|

@@ -60,7 +60,7 @@
 //! | `random() -> Option<u64>` | from the CPU's source of random numbers |
 //! | `put(&[u8])`, `take() -> Option<u8>` | the console; input also interrupts CPU 0 |
 //! | `power_off(status: u8) -> !` | ends the machine; the emulator's exit status tells `status` |
-//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when [`Faults::kernel`] said no |
+//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `memory::user::resolve` said no |
 //! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
 //!
 //! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off
