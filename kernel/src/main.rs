@@ -10,8 +10,8 @@
 //!   isa ──► memory ──► task ──► proc ──► calls ──► run, report ──► main
 //! ```
 //!
-//! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault of
-//! the kernel's own copy asks `memory::user::resolve`, and the first process ends in `halt`.
+//! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
+//! of the kernel's own copy asks `memory::user::resolve`, the first process ends in `halt`.
 //!
 //! | room | owns |
 //! |---|---|
