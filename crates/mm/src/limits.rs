@@ -24,6 +24,10 @@ pub const FAULT_TRIES: usize = 1000;
 /// Pages kept free below a stack that grows down, so that it does not run into what lies there.
 pub const STACK_GUARD_PAGES: u64 = 256;
 
+/// How far a stack grows unless its space says otherwise, as Linux's default for `RLIMIT_STACK`. It
+/// is a bound so that a wild access far below a stack, where something was unmapped, stays a fault.
+pub const STACK_BYTES: u64 = 8 << 20;
+
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 

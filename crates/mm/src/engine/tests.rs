@@ -209,6 +209,7 @@ fn e3_a_stack_grows_no_further_than_its_limit() {
             .at(At::FixedNoReplace(Vpn::new(top.get() - 4)))
             .flags(AreaFlags::GROWS_DOWN);
         mm.map(&space, &area).expect("free");
+        assert_eq!(space.stack_pages(), crate::limits::STACK_BYTES >> 12, "not all there is");
         space.set_stack_pages(16);
         let page = |below: u64| Vpn::new(top.get() - below);
         mm.fault(&space, page(16), Access::Write).expect("the last page that it may have");
