@@ -68,6 +68,7 @@ pub fn with_machine<A: Arch, R>(
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &[],
     };
     let mm = Mm::new(&machine, parts).map_err(SystemError::Setup)?;
     if let Err(not_ram) = mm.add(run) {
