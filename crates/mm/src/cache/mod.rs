@@ -7,5 +7,12 @@
 //! and hears when that is done. **Next room**: `engine`.
 
 mod pages;
+mod readahead;
+mod window;
+
+#[cfg(all(test, not(loom)))]
+mod readahead_tests;
 
 pub use pages::FilePages;
+pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
+pub use window::{Bounds, Window};
