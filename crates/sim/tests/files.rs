@@ -20,7 +20,7 @@ const FILES: usize = 3;
 const SPACES: usize = 2;
 const SLOTS: usize = 4;
 /// How many pages a file has at most, and an area.
-const PAGES: u64 = 150;
+const PAGES: u64 = 1500;
 const AREA: u64 = 90;
 
 #[derive(Clone, Debug)]
@@ -91,30 +91,39 @@ enum Op {
     },
 }
 
+/// A page of an area: a few are touched again and again.
+fn page() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => 28..40_u64, 1 => 0..AREA]
+}
+
+/// A page of a file: about its beginning, or where one node of the index ends and the next begins.
+fn place_in_file() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0..60_u64, 2 => 470..540_u64, 1 => 0..PAGES]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let (file, space, slot) = (0..FILES, 0..SPACES, 0..SLOTS);
-    let page = 0..AREA;
     prop_oneof![
-        3 => (space.clone(), slot.clone(), file.clone(), 0..PAGES, 0..40_u64, any::<bool>(), any::<bool>())
+        3 => (space.clone(), slot.clone(), file.clone(), place_in_file(), 0..40_u64, any::<bool>(), any::<bool>())
             .prop_map(|(space, slot, file, from, skew, shared, exec)|
                 Op::Map { space, slot, file, from, skew, shared, exec }),
-        1 => (space.clone(), slot.clone(), page.clone(), 1..AREA)
+        1 => (space.clone(), slot.clone(), page(), 1..AREA)
             .prop_map(|(space, slot, from, pages)| Op::Unmap { space, slot, from, pages }),
-        1 => (space.clone(), slot.clone(), page.clone(), 1..AREA)
+        1 => (space.clone(), slot.clone(), page(), 1..AREA)
             .prop_map(|(space, slot, from, pages)| Op::Discard { space, slot, from, pages }),
         1 => (space.clone(), slot.clone(), any::<bool>())
             .prop_map(|(space, slot, write)| Op::Protect { space, slot, write }),
-        12 => (space.clone(), slot.clone(), page.clone())
+        12 => (space.clone(), slot.clone(), page())
             .prop_map(|(space, slot, page)| Op::Read { space, slot, page }),
-        8 => (space.clone(), slot.clone(), page)
+        8 => (space.clone(), slot.clone(), page())
             .prop_map(|(space, slot, page)| Op::Write { space, slot, page }),
-        3 => (file.clone(), 0..PAGES, 1..8_u64)
+        3 => (file.clone(), place_in_file(), 1..8_u64)
             .prop_map(|(file, page, pages)| Op::Look { file, page, pages }),
-        2 => (file.clone(), 0..PAGES).prop_map(|(file, pages)| Op::Truncate { file, pages }),
-        1 => (file.clone(), 0..PAGES, 1..PAGES)
+        2 => (file.clone(), place_in_file()).prop_map(|(file, pages)| Op::Truncate { file, pages }),
+        2 => (file.clone(), place_in_file(), 1..PAGES)
             .prop_map(|(file, from, pages)| Op::Drop { file, from, pages }),
-        2 => file.clone().prop_map(|file| Op::Sync { file }),
-        1 => (file, 0..PAGES, any::<bool>())
+        4 => file.clone().prop_map(|file| Op::Sync { file }),
+        1 => (file, place_in_file(), any::<bool>())
             .prop_map(|(file, page, bad)| Op::Bad { file, page, bad }),
         1 => (space, slot).prop_map(|(space, slot)| Op::Populate { space, slot }),
     ]
@@ -501,7 +510,7 @@ fn run<A: Arch>(config: Config, ops: &[Op]) {
         cpu.bind();
         let disk = Disk::new();
         let file = |number: usize| {
-            let pages = [PAGES, 70, 33][number];
+            let pages = [PAGES, 600, 70][number];
             let smallest = Order::new([0, 0, 0][number]);
             let id = mm.open_file(stores[number], pages, smallest).unwrap();
             let memory = stores[number] == Store::Memory;
@@ -537,7 +546,7 @@ fn run<A: Arch>(config: Config, ops: &[Op]) {
 
 fn random<A: Arch>(config: Config, cases: u32) {
     let mut runner = TestRunner::new(Cases { cases, ..Cases::default() });
-    let ops = proptest::collection::vec(op(), 1..120);
+    let ops = proptest::collection::vec(op(), 1..250);
     runner
         .run(&ops, |ops| {
             run::<A>(config, &ops);
