@@ -387,10 +387,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         let frame = self.adopt(run, height, 0);
         if matches!(root, Entry::Node { .. } | Entry::Folio { .. }) {
             let node = self.lock(frame, height, 0).ok_or(InsertLack::Node)?;
-            self.hw.fill(node.words(), 0, 1, root.word(), 0);
+            // Of a root nothing says whether something below is dirty: whoever looks finds out.
+            let dirty = root.is_dirty() || matches!(root, Entry::Node { .. });
+            self.hw.fill(node.words(), 0, 1, root.with_dirty(dirty).word(), 0);
             self.add(&node, 1);
         }
-        let node = Entry::Node { frame, level: height, dirty: root.is_dirty() };
+        let node = Entry::Node { frame, level: height, dirty: false };
         self.file.root.store(node.word(), Ordering::Release);
         Ok(())
     }
