@@ -7,6 +7,7 @@
 //! and hears when that is done. **Next room**: `engine`.
 
 mod pages;
+mod policy;
 mod readahead;
 mod window;
 
@@ -14,5 +15,6 @@ mod window;
 mod readahead_tests;
 
 pub use pages::FilePages;
+pub use policy::{FilePolicy, FileSize, Refused};
 pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
 pub use window::{Bounds, Window};

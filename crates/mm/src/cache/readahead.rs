@@ -263,7 +263,7 @@ impl Readahead {
         let pages = FilePages::new(start, start + size);
         let window = Window::new(pages, order, Some(mark), bounds);
         self.end = window.pages.end;
-        self.size = short(size);
+        self.size = short(size.max(window.pages.count()));
         self.order = order.max(bounds.smallest).get();
         window
     }
@@ -331,7 +331,7 @@ fn grown(size: u64, limit: u64) -> u64 {
 /// The order of folios for code at `page`; `None` if none is preferred.
 fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
     let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
-    let mut tiers = preference.exec & !(up_to(bounds.smallest) >> 1);
+    let mut tiers = preference.exec;
     while tiers & tiers.wrapping_sub(1) != 0 {
         let order = highest(tiers);
         if within.covers(FilePages::block(page, order)) {

@@ -70,6 +70,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// The top-level choice.
     Enabled {
