@@ -80,8 +80,8 @@ pub struct FilePolicy {
 }
 
 impl FilePolicy {
-    /// All sizes up to a block are allowed, and the one that suits code is preferred for it; what is
-    /// read ahead, mapped around, and read for areas advised to be huge is as in Linux.
+    /// All sizes up to a block are allowed, and the one that suits code is preferred for it; what
+    /// is read ahead, mapped around, and read for areas advised to be huge is as in Linux.
     pub fn new<A: Arch>() -> Self {
         let pages = |bytes: u64| (bytes >> A::PAGE_SHIFT).max(1);
         let files = up_to(A::block_order()) & ORDERS_WITH_CHOICE;

@@ -253,6 +253,14 @@ fn b1_a_read_larger_than_the_window_is_read_at_once_and_so_are_the_next() {
 }
 
 #[test]
+fn b1_the_next_window_begins_after_ones_own_however_far_one_has_looked() {
+    let (mut ra, bounds) = (Readahead::default(), file(4096));
+    ra.miss(FilePages::new(0, 256), 0, &bounds, Pattern::Normal);
+    let next = ra.marked(FilePages::new(128, 136), 136 + 32, &bounds, Pattern::Normal).unwrap();
+    assert_eq!((next.pages, next.mark), (FilePages::new(256, 512), Some(256)));
+}
+
+#[test]
 fn b1_at_the_end_of_the_file_there_is_no_mark() {
     let (mut ra, bounds) = (Readahead::default(), file(20));
     let window = ra.miss(FilePages::new(0, 16), 0, &bounds, Pattern::Normal);

@@ -20,10 +20,13 @@
 //!
 //! **Never** knows addresses or files. **Next room**: `table`.
 
+mod cached;
 pub mod clear;
 mod state;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use cached::Cached;
+pub use cached::Known;
 pub use state::{Counts, Folio, Folios};
