@@ -27,6 +27,5 @@ mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use cached::Cached;
 pub use cached::Known;
 pub use state::{Counts, Folio, Folios};
