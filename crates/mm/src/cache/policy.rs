@@ -15,7 +15,7 @@ use quire_units::Order;
 
 use super::readahead::Preference;
 use super::window::{Bounds, highest, up_to};
-use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, words};
+use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, words};
 use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -143,6 +143,18 @@ impl FilePolicy {
             }
         }
         self.update(|old| Ok(word(sets(old).0, code)))
+    }
+
+    /// Takes the same as text: sizes separated by commas, `64K,2M`, or `none`.
+    ///
+    /// # Errors
+    /// The part that is no size with a choice; nothing is changed then.
+    pub fn set_tiers<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
+        let mut code = 0;
+        for size in text.split(',').filter(|_| text != "none") {
+            code |= 1 << size_order(size, page_shift).ok_or(size)?;
+        }
+        self.update(|old| Ok(word(sets(old).0, code))).map_err(|_| text)
     }
 
     /// The most that is read ahead, in pages; 0 for nothing.
@@ -293,7 +305,15 @@ mod tests {
         assert_eq!(policy.exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
         assert_eq!(policy.set_size(O4, FileSize::Exec), Err(Refused::Taken(O9)));
-        policy.exec_tiers(&[]).unwrap();
+        for wrong in ["", "64", "4K", "64K,", "64K;2M", "2G", "64K,none", "96K"] {
+            assert!(policy.set_tiers(wrong, 12).is_err(), "{wrong}");
+            assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
+        }
+        assert_eq!(policy.set_tiers("2M", 12), Ok(()));
+        assert_eq!(policy.preference().exec, 1 << 9);
+        assert_eq!(policy.set_tiers("64K,2048K", 12), Ok(()));
+        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
+        assert_eq!(policy.set_tiers("none", 12), Ok(()));
         assert_eq!((policy.preference().exec, policy.size(O4)), (0, FileSize::Always));
     }
 }
