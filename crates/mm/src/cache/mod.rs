@@ -25,7 +25,7 @@ pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, identity};
 pub(crate) use map::{Shown, block_leaf, grant_write, map_around};
 pub use pages::FilePages;
-pub use policy::FilePolicy;
+pub use policy::{FilePolicy, FileSize, Refused};
 pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
 pub use reads::{Read, Reads};
 pub use window::{Bounds, Window};

@@ -139,8 +139,8 @@ impl Readahead {
     }
 
     /// What to read when someone comes to `folio`, which has the mark. The caller takes the mark
-    /// away. `missing` is the first page after the folio that is not cached. `None` if enough is
-    /// cached already.
+    /// away. `missing` is the first page after the folio that is not cached; it is enough to look
+    /// `bounds.window` pages far. `None` if enough is cached already.
     pub fn marked(
         &mut self,
         folio: FilePages,
@@ -149,7 +149,7 @@ impl Readahead {
         pattern: Pattern,
     ) -> Option<Window> {
         let start = missing.max(folio.end);
-        let (size, order, limit) = self.pace(folio, start, limit(bounds, pattern))?;
+        let (start, size, order, limit) = self.pace(folio, start, limit(bounds, pattern))?;
         if start >= bounds.end || pattern == Pattern::Random || start - folio.end > limit {
             return None;
         }
@@ -162,17 +162,19 @@ impl Readahead {
         Some(window)
     }
 
-    /// The size and order that the stream at `folio` has had so far, and the limit of its windows;
-    /// `None` where nothing is read ahead.
-    fn pace(&self, folio: FilePages, start: u64, limit: u64) -> Option<(u64, u8, u64)> {
+    /// Where the next window of the stream at `folio` begins, the size and order that it has had so
+    /// far, and the limit of its windows; `None` where nothing is read ahead.
+    fn pace(&self, folio: FilePages, start: u64, limit: u64) -> Option<(u64, u64, u8, u64)> {
         let own = u64::from(self.size);
         let last = FilePages::new(self.end.saturating_sub(own), self.end);
         match limit {
             0 => None,
-            _ if !last.intersect(folio).is_empty() => Some((own, self.order, limit.max(own))),
+            _ if !last.intersect(folio).is_empty() => {
+                Some((start.max(self.end), own, self.order, limit.max(own)))
+            }
             _ => {
                 let size = (start - folio.start + 1).min(limit);
-                Some((size, Order::fitting(folio.count())?.get(), limit))
+                Some((start, size, Order::fitting(folio.count())?.get(), limit))
             }
         }
     }
@@ -263,7 +265,7 @@ impl Readahead {
         let pages = FilePages::new(start, start + size);
         let window = Window::new(pages, order, Some(mark), bounds);
         self.end = window.pages.end;
-        self.size = short(size);
+        self.size = short(size.max(window.pages.count()));
         self.order = order.max(bounds.smallest).get();
         window
     }
@@ -331,7 +333,7 @@ fn grown(size: u64, limit: u64) -> u64 {
 /// The order of folios for code at `page`; `None` if none is preferred.
 fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
     let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
-    let mut tiers = preference.exec & !(up_to(bounds.smallest) >> 1);
+    let mut tiers = preference.exec;
     while tiers & tiers.wrapping_sub(1) != 0 {
         let order = highest(tiers);
         if within.covers(FilePages::block(page, order)) {

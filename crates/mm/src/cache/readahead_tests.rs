@@ -156,6 +156,41 @@ fn b1_a_small_window_bounds_the_order_and_comes_to_full_size() {
 }
 
 #[test]
+fn b1_a_window_that_was_cut_to_end_aligned_does_not_make_the_next_smaller() {
+    let (mut ra, bounds) = (Readahead::default(), file(1024));
+    let mut window = ra.miss(FilePages::new(7, 8), 0, &file(1024), Pattern::Sequential);
+    let mut ends = Vec::new();
+    for _ in 0..5 {
+        ends.push(window.pages.end);
+        window = ra.marked(window.pages, window.pages.end, &bounds, Pattern::Normal).unwrap();
+    }
+    assert_eq!(ends, [11, 16, 32, 64, 96]);
+}
+
+#[test]
+fn b1_a_read_that_follows_the_last_is_a_stream_even_if_nothing_is_cached() {
+    let bounds = file(1024);
+    let follows = |start| {
+        let mut ra = Readahead::default();
+        ra.read(FilePages::new(40, 50));
+        ra.miss(FilePages::new(start, start + 2), 0, &bounds, Pattern::Normal).mark.is_some()
+    };
+    assert!(follows(50));
+    assert!(follows(49), "the last read ended within a page");
+    assert!(!follows(51) && !follows(48));
+}
+
+#[test]
+fn b1_with_a_hard_minimum_orders_grow_from_there() {
+    let bounds = Bounds { smallest: Order::new(3), window: 4096, ..file(1 << 16) };
+    let (mut file_, mut ra) = (File::default(), Readahead::default());
+    for page in 0..2048 {
+        file_.read(&mut ra, FilePages::new(page, page + 1), &bounds, Pattern::Normal);
+    }
+    assert_eq!(file_.preferred()[..4], [3, 5, 7, 9]);
+}
+
+#[test]
 fn b1_a_touch_in_the_middle_of_a_marked_folio_continues_the_stream() {
     let (mut ra, bounds) = (Readahead::default(), file(1024));
     let first = ra.miss(FilePages::new(0, 16), 0, &bounds, Pattern::Normal);
@@ -218,6 +253,14 @@ fn b1_a_read_larger_than_the_window_is_read_at_once_and_so_are_the_next() {
 }
 
 #[test]
+fn b1_the_next_window_begins_after_ones_own_however_far_one_has_looked() {
+    let (mut ra, bounds) = (Readahead::default(), file(4096));
+    ra.miss(FilePages::new(0, 256), 0, &bounds, Pattern::Normal);
+    let next = ra.marked(FilePages::new(128, 136), 136 + 32, &bounds, Pattern::Normal).unwrap();
+    assert_eq!((next.pages, next.mark), (FilePages::new(256, 512), Some(256)));
+}
+
+#[test]
 fn b1_at_the_end_of_the_file_there_is_no_mark() {
     let (mut ra, bounds) = (Readahead::default(), file(20));
     let window = ra.miss(FilePages::new(0, 16), 0, &bounds, Pattern::Normal);
@@ -238,10 +281,15 @@ fn b1_random_faults_stop_reading_around_and_hits_bring_it_back() {
     for _ in 0..20 {
         assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages, FilePages::new(7, 8));
     }
-    ra.hit(20, &code(0, 100));
+    ra.hit(200, &code(0, 100));
     assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages.count(), 1, "hits in code do not count");
     ra.hit(22, &area);
     assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages, FilePages::new(0, 32));
+    for _ in 0..5000 {
+        ra.fault(7, &area, &bounds, &NONE);
+    }
+    ra.hit(950, &area);
+    assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages.count(), 32, "misses are forgotten");
 }
 
 #[test]
