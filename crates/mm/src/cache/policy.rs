@@ -134,7 +134,7 @@ impl FilePolicy {
     ///
     /// # Errors
     /// [`Refused::NoChoice`].
-    pub fn exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
+    pub fn set_exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
         let mut code = 0;
         for &order in tiers {
             match choice_bit(order) {
@@ -298,11 +298,11 @@ mod tests {
     #[test]
     fn b7_tiers_are_several_sizes_for_code() {
         let policy = arm();
-        policy.exec_tiers(&[O9, O4]).unwrap();
+        policy.set_exec_tiers(&[O9, O4]).unwrap();
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
         assert_eq!(policy.size(O9), FileSize::AlwaysExec);
         let zero = [O4, Order::ZERO];
-        assert_eq!(policy.exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
+        assert_eq!(policy.set_exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
         assert_eq!(policy.set_size(O4, FileSize::Exec), Err(Refused::Taken(O9)));
         for wrong in ["", "64", "4K", "64K,", "64K;2M", "2G", "64K,none", "96K"] {
