@@ -122,6 +122,10 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         let end = self.fault.page_of(self.index.file.pages(), room);
         let room = PageSpan::new(room.start, end);
         let around = around.intersect(room);
+        if around.is_empty() {
+            // The file ends before by now.
+            return;
+        }
         // The folio at its beginning may begin before it.
         let (entry, pages) = self.index.find(self.fault.file_page(around.start));
         let first = match entry {
