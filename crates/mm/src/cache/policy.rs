@@ -286,6 +286,8 @@ mod tests {
             assert_eq!(policy.set_size(O9, choice), Err(Refused::Taken(O4)));
         }
         assert_eq!((policy.size(O9), policy.size(O4)), (FileSize::Always, FileSize::AlwaysExec));
+        policy.set_size(O9, FileSize::Never).unwrap();
+        policy.set_size(O9, FileSize::Always).unwrap();
         policy.set_size(O4, FileSize::Exec).unwrap();
         policy.set_size(O4, FileSize::Never).unwrap();
         policy.set_size(O9, FileSize::Exec).unwrap();
@@ -315,5 +317,29 @@ mod tests {
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
         assert_eq!(policy.set_tiers("none", 12), Ok(()));
         assert_eq!((policy.preference().exec, policy.size(O4)), (0, FileSize::Always));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use quire_arch::X86_64;
+    use quire_units::Order;
+
+    use super::{FilePolicy, FileSize};
+    use loom::sync::Arc;
+
+    #[test]
+    fn b4_of_two_cpus_that_set_the_size_for_code_one_is_refused() {
+        loom::model(|| {
+            let policy = Arc::new(FilePolicy::new::<X86_64>());
+            let other = Arc::clone(&policy);
+            let set = |policy: &FilePolicy, order| {
+                policy.set_size(Order::new(order), FileSize::Exec).is_ok()
+            };
+            let there = loom::thread::spawn(move || set(&other, 4));
+            let here = set(&policy, 9);
+            assert_ne!(here, there.join().unwrap());
+            assert_eq!(policy.preference().exec.count_ones(), 1);
+        });
     }
 }
