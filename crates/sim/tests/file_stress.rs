@@ -79,10 +79,11 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
 
     fn carry(&self, mut reads: Reads) {
         while let Ok(Some(read)) = self.mm.next_read(&mut reads) {
-            let done = self.shared.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            if self.number == 1 {
+            // A slow disk, now and then: others come to the page while it is being read.
+            if read.pages().start % 3 == self.number % 3 {
                 thread::yield_now();
             }
+            let done = self.shared.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
             self.mm.read_done(read, done);
         }
     }
@@ -100,7 +101,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                 thread::yield_now();
                 true
             }
-            Err(Error::Missing(_)) => false,
+            Err(Error::Missing(_) | Error::NoArea(_)) => false,
             Err(error) => panic!("{error}"),
         }
     }
@@ -122,7 +123,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                 return;
             }
             if !self.fault(space, at, Access::Read) {
-                return assert_eq!(file, CUT, "page {page} is not missing");
+                return;
             }
         }
     }
@@ -149,7 +150,9 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                 }
                 _ => {
                     let access = if write { Access::Write } else { Access::Read };
-                    assert!(self.fault(space, at, access), "page {page} of memory is there");
+                    if !self.fault(space, at, access) {
+                        return;
+                    }
                 }
             }
         }
@@ -167,7 +170,13 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             0..=1 => mm.discard(space, span).unwrap(),
             2..=3 => drop(mm.drop_clean(self.shared.files[file], pages).unwrap()),
             4..=5 => self.look(STABLE, from),
-            6 if self.number == 0 => self.cut(),
+            6..=7 if self.number == 0 => self.cut(),
+            6 if self.number == 1 => {
+                mm.unmap(space, span).unwrap();
+                let number = u64::from(space.asid().0) - 1;
+                let request = shown::<A>(self.shared.files, number, file, pages);
+                mm.map(space, &request).unwrap();
+            }
             _ => {}
         }
     }
@@ -240,6 +249,18 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
     .unwrap();
 }
 
+/// An area that shows pages of a file where its pages are always shown. In every other space the
+/// areas are shared, as that of memory is in all.
+fn shown<A: Arch>(files: [FileId; 3], space: u64, file: usize, pages: FilePages) -> Request {
+    let shared = file == MEMORY || space % 2 == 1;
+    Request {
+        backing: Backing::Object { id: files[file].0, page: pages.start },
+        prot: if file == MEMORY { Prot::RW } else { Prot::RX },
+        flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
+        ..Request::anon(pages.count()).at(At::Fixed(place::<A>(file).add(pages.start)))
+    }
+}
+
 fn set_up<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: u64) -> Shared<A> {
     let stores = [Store::ReadOnly, Store::ReadWrite, Store::Memory];
     let files = stores.map(|store| mm.open_file(store, PAGES, Order::ZERO).unwrap());
@@ -247,19 +268,13 @@ fn set_up<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: u64) -> Shared<A> {
     for (page, file) in (0..PAGES).flat_map(|page| [STABLE, CUT].map(|file| (page, file))) {
         disk.put(files[file].0, page, 1 + page + 1000 * file as u64);
     }
-    let space = |number| {
+    let space = |number: u64| {
         let table = A::entries(quire_arch::Level::LAST) as u64;
         let window = PageSpan::new(Vpn::new(16), Vpn::new(64 * table));
         let space = mm.space(Asid(number as u16 + 1), window).unwrap();
         for file in [STABLE, CUT, MEMORY] {
-            let shared = file == MEMORY || number % 2 == 1;
-            let request = Request {
-                backing: Backing::Object { id: files[file].0, page: 0 },
-                prot: if file == MEMORY { Prot::RW } else { Prot::RX },
-                flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
-                ..Request::anon(PAGES).at(At::Fixed(place::<A>(file)))
-            };
-            mm.map(&space, &request).unwrap();
+            let all = FilePages::new(0, PAGES);
+            mm.map(&space, &shown::<A>(files, number, file, all)).unwrap();
         }
         space
     };
@@ -269,16 +284,16 @@ fn set_up<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: u64) -> Shared<A> {
 
 #[test]
 fn b1_two_cpus_see_what_their_files_hold() {
-    stress::<X86_64>(Config::x86_64().with_cpus(2), 1, 400, 21);
+    stress::<X86_64>(Config::x86_64().with_cpus(2), 1, 3000, 21);
 }
 
 #[test]
 fn b1_four_cpus_in_three_spaces_see_what_their_files_hold() {
-    stress::<X86_64>(Config::x86_64().with_cpus(4), 3, 250, 22);
+    stress::<X86_64>(Config::x86_64().with_cpus(4), 3, 1500, 22);
 }
 
 #[test]
 fn b1_cpus_with_contiguous_blocks_see_what_their_files_hold() {
-    stress::<Arm4k>(Config::arm64_4k().with_cpus(3), 2, 250, 23);
-    stress::<Sv39>(Config::riscv64_sv39().with_cpus(2), 2, 250, 24);
+    stress::<Arm4k>(Config::arm64_4k().with_cpus(3), 2, 1000, 23);
+    stress::<Sv39>(Config::riscv64_sv39().with_cpus(2), 2, 1000, 24);
 }

@@ -21,6 +21,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
+use super::file::root_of;
 use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
@@ -291,7 +292,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     #[inline]
     pub(super) fn root(&self) -> Entry {
-        Entry::of(self.file.root.load(Ordering::Acquire))
+        root_of(self.file)
     }
 
     /// The place of `page` in the lowest node there is, `level` or above; `None` where the root is

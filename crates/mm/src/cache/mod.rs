@@ -22,6 +22,7 @@ mod index_tests;
 #[cfg(all(test, not(loom)))]
 mod readahead_tests;
 
+pub(crate) use file::root_of;
 pub use file::{File, FileId, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, identity};

@@ -53,6 +53,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.files.get(id.0 as usize).filter(|file| file.store().is_some())
     }
 
+    /// The numbers of all files that are in use.
+    pub fn file_ids(&self) -> impl Iterator<Item = FileId> + use<'m, A, H> {
+        let used = |(_, file): &(usize, &File)| file.store().is_some();
+        self.files.iter().enumerate().filter(used).map(|(at, _)| FileId(at as u32))
+    }
+
     pub(super) fn index(&self, id: FileId) -> Result<Index<'_, A, H>, Error> {
         let file = self.file(id).ok_or(Error::NoFile)?;
         Ok(Index::new(self.hw, self.phys.meta(), file, id))
