@@ -25,7 +25,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
                         locked.part_run(&mut run);
                         let grant = |attrs| attrs_granted(attrs, prot);
-                        if locked.regrant(&run, run.count, grant) {
+                        if locked.regrant(&run, run.count, false, grant) {
                             gather.flush(PageSpan::new(at, end), A::order(locked.level()));
                         }
                         locked.refold_ends(run.index, run.count);
@@ -55,7 +55,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         let (first, count) = locked.uncut(&run, PageSpan::new(at, end));
                         if count > 0 {
                             let run = locked.run(first, first + count);
-                            locked.regrant(&run, count, |attrs| attrs.difference(Attrs::YOUNG));
+                            let old = |attrs: Attrs| attrs.difference(Attrs::YOUNG);
+                            locked.regrant(&run, count, true, old);
                             gather.flush(locked.pages(&run), A::order(locked.level()));
                             written += count as u64;
                         }
@@ -113,7 +114,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(crate) fn grant(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
         self.part(index, count);
         let run = self.run(index, index + count);
-        self.regrant(&run, run.count, change);
+        self.regrant(&run, run.count, true, change);
         self.refold_ends(index, run.count);
     }
 
