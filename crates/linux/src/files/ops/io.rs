@@ -138,7 +138,7 @@ impl Calls<'_> {
         count: usize,
     ) -> Outcome<usize> {
         let (to, from) = (self.table.get(to)?, self.table.get(from)?);
-        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_))
+        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_) | Body::Stored(_))
             || to.flags() & raw::O_APPEND != 0
         {
             return Err(Errno::EINVAL.into());
