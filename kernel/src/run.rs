@@ -7,12 +7,14 @@
 //! ```
 
 use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
 
 use quire::units::{Access, CpuId};
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
 
 use crate::calls::{self, signal};
+use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory;
 use crate::task::{Resume, Stop, Thread, exit, queue, tree};
@@ -36,6 +38,7 @@ pub(crate) fn forever(_: CpuId) -> ! {
                 // What ended here must not be kept alive by a CPU that does nothing.
                 memory::switch(None);
                 queue::idle();
+                disk::poll();
                 tree::poll_console();
             }
         }
@@ -64,7 +67,10 @@ fn take(mut thread: Box<Thread>) {
 /// Runs a thread that this CPU is set up for.
 fn drive(thread: &mut Thread, began: u64) -> Leave {
     loop {
-        if thread.task.is_summoned() || thread.saved_mask.is_some() || thread.is_stopped() {
+        // What lacks a page of the disk is not interrupted: programs do not expect that of files.
+        let is_free = !thread.reads || thread.task.doomed.load(Ordering::Acquire);
+        let is_called = thread.task.is_summoned() || thread.saved_mask.is_some();
+        if is_free && (is_called || thread.is_stopped()) {
             match signal::answer(thread) {
                 signal::Fate::Runs => {}
                 signal::Fate::Stopped => return Leave::Wait(None),
@@ -120,6 +126,11 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
             thread.call = Some(call);
             return Some(Leave::Wait(hour));
         }
+        Stop::Read => {
+            thread.call = Some(call);
+            thread.reads = true;
+            return Some(Leave::Wait(None));
+        }
         Stop::Gone => return Some(Leave::End(Status::Exited(call.args[0] as u8))),
         Stop::Fail(error) => thread.context.answer(-(error.number() as isize)),
         Stop::Yield => thread.context.answer(0),
@@ -151,6 +162,7 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
 /// An interrupt has struck: threads whose time has come are ready, and this one has had its turn
 /// if others are.
 fn tick(began: u64) -> Option<Leave> {
+    disk::poll();
     tree::poll_console();
     let now = isa::now();
     let next = queue::strike(now);

@@ -2,7 +2,7 @@
 //!
 //! **Owns** the one [`Mm`], the kernel's own page tables and heap, and each program's address
 //! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees
-//! it). **Never** knows who a space belongs to. **Next room**: `task`.
+//! it). **Never** knows who a space belongs to. **Next room**: `disk`.
 //!
 //! ```text
 //!   physical memory

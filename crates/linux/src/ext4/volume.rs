@@ -176,7 +176,8 @@ impl Volume {
         let at = self.descriptors + u64::from(group) * self.descriptor_bytes;
         self.device.read(who, at, &mut descriptor[..size])?;
         // Beyond the narrow descriptor there are zeroes here.
-        let table = u64::from(u32_at(&descriptor, 0x08)) | u64::from(u32_at(&descriptor, 0x28)) << 32;
+        let table =
+            u64::from(u32_at(&descriptor, 0x08)) | u64::from(u32_at(&descriptor, 0x28)) << 32;
         let table = self.place(table)?;
         let mut bytes = [0; INODE_BYTES];
         let count = usize::from(self.inode_bytes).min(INODE_BYTES);

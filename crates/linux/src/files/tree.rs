@@ -249,6 +249,21 @@ impl Tree {
         }
     }
 
+    /// The directory at `path`, made now with `mode` if there is none.
+    ///
+    /// # Errors
+    /// Those of paths and of [`link_new`](Self::link_new).
+    pub fn make_missing(&self, who: &Caller<'_>, path: &[u8], mode: u32) -> Result<Arc<Node>> {
+        let spot = self.walk(who, &self.root, path, true)?;
+        match &spot.node {
+            Some(node) => Ok(node.clone()),
+            None => {
+                let node = self.make_directory(mode, who.now);
+                self.link_new(&spot, &node, who.now).map(|()| node)
+            }
+        }
+    }
+
     /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is
     /// there already stays.
     ///
@@ -256,18 +271,8 @@ impl Tree {
     /// [`Errno::ENOMEM`], [`Errno::ENOTDIR`] if /dev is something else.
     pub fn fill_dev(&self, who: &Caller<'_>) -> Result<()> {
         let now = who.now;
-        let directory = |path: &[u8]| {
-            let spot = self.walk(who, &self.root, path, true)?;
-            match &spot.node {
-                Some(node) => Ok(node.clone()),
-                None => {
-                    let node = self.make_directory(0o755, now);
-                    self.link_new(&spot, &node, now).map(|()| node)
-                }
-            }
-        };
-        let dev = directory(b"/dev")?;
-        directory(b"/dev/shm")?;
+        let dev = self.make_missing(who, b"/dev", 0o755)?;
+        self.make_missing(who, b"/dev/shm", 0o755)?;
         let add = |name: &str, node: Arc<Node>| {
             let spot = self.walk(who, &dev, name.as_bytes(), false)?;
             match self.link_new(&spot, &node, now) {

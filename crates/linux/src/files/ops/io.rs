@@ -45,6 +45,15 @@ impl Calls<'_> {
         Ok(open.end().is_some() && !open.is_nonblocking())
     }
 
+    /// Whether a short read of `number` is not over: it is a file on a disk, of which only a part
+    /// was in memory; or it has ended.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`].
+    pub fn is_stored(&self, number: u32) -> Result<bool> {
+        Ok(matches!(self.table.get(number)?.node().body(), Body::Stored(_)))
+    }
+
     /// `pread64`, `preadv`: at most `count` bytes from `offset` on.
     ///
     /// # Errors

@@ -1,0 +1,64 @@
+//! The disk: reads that nobody waits for, and pages of it that are kept in memory.
+//!
+//! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key types**:
+//! [`Disk`] (requests and answers), [`Reader`] (whom an answer is for), [`Pages`] (what is kept).
+//! **Never** knows what is on the disk, or waits. **Next room**: `task`.
+//!
+//! ```text
+//!   a call lacks a page ──► Pages ──submit──► Disk ──► the device     the call leaves word, and is left
+//!                             ▲                            │
+//!   the call is made again ◄──┴── finished ◄── reap ◄── interrupt: a note, and this CPU looks
+//! ```
+//!
+//! | lock | what it protects | taken before |
+//! |---|---|---|
+//! | `Pages` | which pages are there | the disk, frames |
+//! | the disk | its queue | the heap |
+//!
+//! Both are to the right of all locks of files. Answers are told with none of them held.
+
+mod device;
+mod pages;
+
+use device::reap;
+pub(crate) use device::disk;
+pub(crate) use pages::Pages;
+
+use quire_linux::{Errno, Result};
+
+use crate::isa;
+
+/// Looks for the disk, and sets it up. On the boot CPU, once memory is there.
+pub(crate) fn init() {
+    if device::init() {
+        isa::listen_to_disk();
+    }
+}
+
+/// How long boot waits for the disk, in nanoseconds.
+const PATIENCE: u64 = 60_000_000_000;
+
+/// Makes a call again until it does not lack pages of the disk: at boot, when there is no thread
+/// that could be parked.
+///
+/// # Errors
+/// The call's; [`Errno::ETIMEDOUT`] when the disk does not answer.
+pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    let end = isa::now() + PATIENCE;
+    loop {
+        match call() {
+            Err(Errno::BLOCKED) if isa::now() < end => reap(),
+            Err(Errno::BLOCKED) => return Err(Errno::ETIMEDOUT),
+            other => return other,
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// Serves what the disk has answered, if it has interrupted.
+#[inline]
+pub(crate) fn poll() {
+    if isa::take_disk_news() {
+        reap();
+    }
+}
