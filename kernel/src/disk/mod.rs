@@ -20,8 +20,8 @@
 mod device;
 mod pages;
 
-use device::reap;
 pub(crate) use device::disk;
+use device::reap;
 pub(crate) use pages::Pages;
 
 use quire_linux::{Errno, Result};

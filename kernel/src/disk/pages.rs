@@ -4,12 +4,13 @@
 //!             want                      answered
 //!   absent ──────────► reading ───┬────────────────► there ── room is needed ──► absent
 //!             a run of pages      │ a run failed
-//!      ┌──────────────────────────┴─► alone ── want ──► reading, one page ── failed ──► failed
-//!      └──────────────── the next who wants it is told EIO ◄──────────────────────────────┘
+//!      ┌──────────────────────────┴─► alone ── want ──► trying ── failed ──► failed
+//!      └──────────────── the next who wants it is told EIO ◄──────────────────┘
 //! ```
 //!
-//! A run that fails is read again page by page, so that one bad sector is the error of one page.
-//! To be told of an error ends it: who asks again has the disk asked again.
+//! A run that fails is read again page by page, and one at a time, as a device may make one request
+//! of neighbours: so one bad sector is the error of one page. To be told of an error ends it: who
+//! asks again has the disk asked again.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -42,6 +43,8 @@ enum Page {
     There(FrameRun),
     /// It was in a run that failed: it is to be read by itself.
     Alone,
+    /// It is being read by itself.
+    Trying,
     /// It could not be read, and nobody was told yet.
     Failed,
 }
@@ -51,6 +54,8 @@ struct Known {
     pages: BTreeMap<u64, Page>,
     /// How many have frames, or will.
     held: u64,
+    /// Whether a page is being read by itself.
+    tries: bool,
     /// Where the search for a page to give up goes on.
     hand: u64,
 }
@@ -92,14 +97,17 @@ impl Pages {
         while at < span.end {
             match known.pages.get(&at) {
                 Some(Page::There(_)) => {}
-                Some(Page::Reading) => is_whole = false,
+                Some(Page::Reading | Page::Trying) => is_whole = false,
                 Some(Page::Failed) => {
                     known.pages.insert(at, Page::Alone);
                     return Err(Errno::EIO);
                 }
                 Some(Page::Alone) => {
                     is_whole = false;
-                    self.start(known, who, at..at + 1)?;
+                    if !known.tries && self.start(known, who, at..at + 1)? {
+                        known.tries = true;
+                        known.pages.insert(at, Page::Trying);
+                    }
                 }
                 None => {
                     is_whole = false;
@@ -206,6 +214,8 @@ impl Reader for Pages {
     fn finished(&self, first: u64, frames: FrameRun, result: Result<()>) {
         let count = frames.count();
         let mut known = self.known.lock();
+        let tried = matches!(known.pages.get(&first), Some(Page::Trying));
+        known.tries &= !tried;
         if result.is_ok() {
             let mut rest = frames;
             for page in first..first + count {
@@ -218,7 +228,7 @@ impl Reader for Pages {
         } else {
             known.held -= count;
             for page in first..first + count {
-                let becomes = if count == 1 { Page::Failed } else { Page::Alone };
+                let becomes = if tried { Page::Failed } else { Page::Alone };
                 known.pages.insert(page, becomes);
             }
             mm().phys().free(isa::cpu(), frames);
