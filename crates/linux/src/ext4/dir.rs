@@ -70,7 +70,7 @@ impl Dir {
         let volume = self.file.volume().clone();
         let (number, meta) = (inode.number, inode.meta);
         let body = match inode.mode & raw::S_IFMT {
-            raw::S_IFREG => Body::Stored(Arc::new(File::new(volume, inode))),
+            raw::S_IFREG => Body::Stored(volume.device().file(File::new(volume.clone(), inode))),
             raw::S_IFDIR => Body::Tree(Arc::new(Dir::new(volume, inode))),
             raw::S_IFLNK => Body::Link(target(who, volume, inode)?),
             // Devices are those of the kernel, in /dev; these here lead nowhere.

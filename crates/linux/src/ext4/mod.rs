@@ -30,8 +30,10 @@ pub use file::File;
 pub use inode::Inode;
 pub use volume::{Refusal, Volume};
 
+use alloc::sync::Arc;
+
 use crate::Result;
-use crate::files::Caller;
+use crate::files::{Caller, Stored};
 
 /// The magic number of the file system, as `statfs` tells it and the superblock has it.
 pub const MAGIC: u32 = 0xef53;
@@ -58,6 +60,12 @@ pub trait Blocks: Send + Sync {
     /// As [`want`](Self::want); [`EIO`](crate::Errno::EIO) also beyond the device. Some of `into`
     /// may have been written.
     fn read(&self, who: &Caller<'_>, at: u64, into: &mut [u8]) -> Result<()>;
+
+    /// What programs get of a file: its bytes as they are kept here. Who keeps files by their own
+    /// pages puts itself in between, and reads their [runs](Volume::run) by itself.
+    fn file(&self, file: File) -> Arc<dyn Stored> {
+        Arc::new(file)
+    }
 }
 
 /// Numbers of the disk are little-endian.
