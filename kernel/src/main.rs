@@ -1,4 +1,4 @@
-//! A small kernel on Quire. It runs static Linux programs, unmodified, on x86-64 and arm64.
+//! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64 and arm64.
 //!
 //! It is here to show the library at work on real hardware, and to be measured beside Linux. So it
 //! is small, and thin: all that can be had from well-kept crates is, what needs no machine is in
@@ -124,8 +124,8 @@ fn show_disk(who: &Caller<'_>, name: &str) -> Result<(), ext4::Refusal> {
     shown.map_err(ext4::Refusal::Device)
 }
 
-/// The kernel's command line, as Linux reads it: `init=PATH`, `root=/dev/vda`, words with `=` for the environment,
-/// and after `--` the first program's arguments.
+/// The kernel's command line, as Linux reads it: `init=PATH`, `root=/dev/vda`, words with `=` for
+/// the environment, and after `--` the first program's arguments.
 struct Words<'a> {
     init: &'a [u8],
     root: Option<&'a str>,

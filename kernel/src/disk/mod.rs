@@ -1,11 +1,12 @@
 //! The disk: reads that nobody waits for, and pages of it that are kept in memory.
 //!
-//! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key types**:
-//! [`Disk`] (requests and answers), [`Reader`] (whom an answer is for), [`Pages`] (what is kept).
+//! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key
+//! types**: [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an
+//! answer is for), [`Pages`] (what is kept).
 //! **Never** knows what is on the disk, or waits. **Next room**: `task`.
 //!
 //! ```text
-//!   a call lacks a page ──► Pages ──submit──► Disk ──► the device     the call leaves word, and is left
+//!   a call lacks a page ──► Pages ──submit──► Disk ──► the device     the call is left
 //!                             ▲                            │
 //!   the call is made again ◄──┴── finished ◄── reap ◄── interrupt: a note, and this CPU looks
 //! ```

@@ -18,6 +18,7 @@ mod space;
 mod tags;
 pub(crate) mod user;
 
+use quire::cache::File;
 use quire::engine::{Mm, Parts};
 use quire::hw::FrameRun;
 use quire::phys::{CpuCache, Slot};
@@ -38,6 +39,9 @@ pub(crate) type System = Mm<'static, Format, Board>;
 pub(crate) const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
+
+/// How many files may have pages in memory at once.
+const FILES: usize = 4096;
 
 static MM: Once<System> = Once::new();
 
@@ -62,10 +66,11 @@ pub(crate) fn init(boot: &Boot) {
     let caches = early.array(MAX_CPUS, CpuCache::new);
     let counters = early.array(MAX_CPUS, Counters::new);
     let zones = early.array(1, || span);
+    let files = early.array(FILES, File::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts { first: span.start, slots, caches, counters, zones };
+    let parts = Parts { first: span.start, slots, caches, counters, zones, files };
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     give(mm, all, &early);

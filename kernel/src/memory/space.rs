@@ -288,9 +288,11 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<(), Error> {
     }
     match mm().fault(&memory.space, page, access)? {
         // The program tries again, and faults again if it must.
-        Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => {
-            Ok(())
-        }
+        Resolved::Mapped(_)
+        | Resolved::Paged { .. }
+        | Resolved::Noted
+        | Resolved::Unshared { .. }
+        | Resolved::Again => Ok(()),
     }
 }
 

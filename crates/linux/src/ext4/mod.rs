@@ -1,16 +1,16 @@
 //! ext4 on a disk, to be read: names, notes and where the bytes of files lie.
 //!
-//! **Owns** nothing but what the superblock says; all else is looked up when it is asked for, through
-//! [`Blocks`], which keeps what was read. **Key types**: [`Volume`] (a file system), [`Inode`] (a
-//! file of it), [`Run`] (a stretch of a file that lies together on the disk).
+//! **Owns** nothing but what the superblock says; all else is looked up when it is asked for,
+//! through [`Blocks`], which keeps what was read. **Key types**: [`Volume`] (a file system),
+//! [`Inode`] (a file of it), [`Run`] (a stretch of a file that lies together on the disk).
 //!
 //! ```text
 //!   superblock ─► group descriptors ─► inode ─┬─► extents ─► Run: bytes of the file are there
 //!        Volume                               └─► a directory's bytes: names and inode numbers
 //! ```
 //!
-//! **Waiting**: what is not in memory is [`Errno::BLOCKED`](crate::Errno::BLOCKED): it is being read,
-//! the caller's [`Wake`](crate::Wake) is noted, and the call is made again from the start.
+//! **Waiting**: what is not in memory is [`Errno::BLOCKED`](crate::Errno::BLOCKED): it is being
+//! read, the caller's [`Wake`](crate::Wake) is noted, and the call is made again from the start.
 //!
 //! **Never**: writes, or replays a journal; a file system that was not closed is refused.
 //!
