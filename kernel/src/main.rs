@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
-//! of the kernel's own copy asks `memory::user::resolve`, the first process ends in `halt`.
+//! of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`.
 //!
 //! | room | owns |
 //! |---|---|

@@ -9,7 +9,9 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use quire::units::{Access, CpuId};
+use quire::engine::Error;
+use quire::units::{Access, CpuId, Order};
+use quire_linux::Errno;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
 
@@ -143,7 +145,18 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 /// Brings the page in that a program touched, or says what it did wrong.
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
-    let Err(error) = memory::fault(address, access) else { return None };
+    let error = match memory::fault(address, access) {
+        Ok(None) => return None,
+        Ok(Some(reads)) => {
+            disk::start_ahead(reads);
+            return None;
+        }
+        Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {
+            Ok(leave) => return leave,
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
     match signal::of_fault(address, error) {
         Some(info) => {
             signal::force(thread, info);
@@ -156,6 +169,31 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             exit::doom(thread.process(), status);
             Some(Leave::End(status))
         }
+    }
+}
+
+/// What a program does that needs a page of the disk: it waits, and tries again.
+fn wait_for_page(
+    thread: &mut Thread,
+    address: u64,
+    access: Access,
+) -> Result<Option<Leave>, Error> {
+    thread.begin();
+    if tree::with_calls(thread, |calls| disk::note(calls.who.wake)).is_err() {
+        return Ok(Some(Leave::Yield));
+    }
+    // Word is left; now it is looked once more, so that no answer is missed.
+    match memory::fault(address, access) {
+        Ok(_) => Ok(None),
+        Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),
+        Err(Error::Unread(reads)) => {
+            match tree::with_calls(thread, |calls| disk::start(calls.who, reads)) {
+                Ok(()) | Err(Errno::BLOCKED) => Ok(Some(Leave::Wait(None))),
+                Err(Errno::ENOMEM) => Err(Error::NoMemory(Order::ZERO)),
+                Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),
+            }
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use quire::space::{AreaFlags, At, Request};
+use quire::space::{AreaFlags, At, Backing, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Plan, Segment, Space};
 use quire_linux::files::{Caller, Node};
@@ -82,7 +82,15 @@ fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result
     let mut all = Ok(());
     for image in images {
         for segment in &image.plan.segments {
-            match image.node.want(who, segment.file_offset, segment.file_bytes) {
+            let wanted = match (image.node.object(), segment.file_bytes) {
+                (None, bytes) => image.node.want(who, segment.file_offset, bytes),
+                (_, 0) => Ok(()),
+                // Its last page will be written to.
+                (Some(_), bytes) => {
+                    image.node.read_at(who, segment.file_offset + bytes - 1, &mut [0]).map(drop)
+                }
+            };
+            match wanted {
                 Ok(()) => {}
                 // The others are asked for, too, before it is waited for the first.
                 Err(Errno::BLOCKED) => all = Err(Errno::BLOCKED),
@@ -153,9 +161,11 @@ fn fill(
     Ok((image.sp, program))
 }
 
-/// Maps a segment, and fills it.
+/// Maps a segment, and fills it; or shows the file in it.
 fn load(memory: &Memory, who: &Caller<'_>, node: &Node, segment: &Segment) -> Result<()> {
-    let page = |address: u64| Vpn::new(address / PAGE);
+    if let Some(id) = node.object().filter(|_| segment.file_bytes > 0) {
+        return show(memory, id, segment);
+    }
     let span = PageSpan::new(page(segment.pages.start), page(segment.pages.end));
     let request = Request::anon(span.count()).at(At::FixedNoReplace(span.start));
     mm().map(memory.space(), &request).map_err(errno)?;
@@ -172,10 +182,7 @@ fn load(memory: &Memory, who: &Caller<'_>, node: &Node, segment: &Segment) -> Re
         user::write_bytes(segment.file_start + done, &piece[..count])?;
         done += count as u64;
     }
-    let mut prot = Prot::empty();
-    prot.set(Prot::READ, segment.rights.read);
-    prot.set(Prot::WRITE, segment.rights.write);
-    prot.set(Prot::EXEC, segment.rights.execute);
+    let prot = rights(segment);
     if prot.contains(Prot::EXEC) {
         isa::publish_code(segment.file_start, segment.file_bytes);
     }
@@ -183,6 +190,45 @@ fn load(memory: &Memory, who: &Caller<'_>, node: &Node, segment: &Segment) -> Re
         return Ok(());
     }
     mm().protect(memory.space(), span, prot).map_err(errno)
+}
+
+fn page(address: u64) -> Vpn {
+    Vpn::new(address / PAGE)
+}
+
+fn rights(segment: &Segment) -> Prot {
+    let mut prot = Prot::empty();
+    prot.set(Prot::READ, segment.rights.read);
+    prot.set(Prot::WRITE, segment.rights.write);
+    prot.set(Prot::EXEC, segment.rights.execute);
+    prot
+}
+
+/// Shows the file in a segment: nothing is copied but the page in which its bytes end and zeroes
+/// begin.
+fn show(memory: &Memory, id: u32, segment: &Segment) -> Result<()> {
+    let (prot, end) = (rights(segment), segment.file_end());
+    let shown = PageSpan::new(page(segment.pages.start), page(end.next_multiple_of(PAGE)));
+    let zeroes = PageSpan::new(shown.end, page(segment.pages.end));
+    // All of the page: what lies behind a program's data is its loader's to use, and zero.
+    let tail = end..if segment.zero_end > end { shown.end.get() * PAGE } else { end };
+    let first = if tail.is_empty() { prot } else { prot | Prot::RW };
+    let backing = Backing::Object { id, page: segment.file_offset / PAGE };
+    let at = At::FixedNoReplace(shown.start);
+    let request = Request { backing, ..Request::anon(shown.count()).at(at).prot(first) };
+    mm().map(memory.space(), &request).map_err(errno)?;
+    if !tail.is_empty() {
+        let nothing = [0; PAGE as usize];
+        user::write_bytes(tail.start, &nothing[..(tail.end - tail.start) as usize])?;
+    }
+    if first != prot {
+        mm().protect(memory.space(), shown, prot).map_err(errno)?;
+    }
+    if zeroes.is_empty() {
+        return Ok(());
+    }
+    let request = Request::anon(zeroes.count()).at(At::FixedNoReplace(zeroes.start)).prot(prot);
+    mm().map(memory.space(), &request).map(drop).map_err(errno)
 }
 
 /// How much is read from a file at a time.

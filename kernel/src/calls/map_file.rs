@@ -1,7 +1,7 @@
 //! `mmap` of files.
 //!
-//! There is no page cache: a mapping is memory of its own, into which the file's bytes are copied
-//! when it is made. So
+//! Files of a disk are shown: the memory manager has their pages, and knows where they end. Files in
+//! memory are copied: a mapping is memory of its own, into which the bytes go when it is made. So
 //! - a mapping never sees what is written to the file later;
 //! - where the file ends is decided then, too: pages wholly beyond it give SIGBUS for ever;
 //! - a shared mapping that could be written cannot be had: what is written there would be lost.
@@ -14,7 +14,7 @@ use quire::units::{PageSpan, Prot};
 use quire_linux::files::{Body, Description, Device, Halt, LENGTH_MAX, Sink};
 use quire_linux::{Errno, Result};
 
-use crate::memory::{Memory, PAGE, errno, mm, user};
+use crate::memory::{self, Memory, PAGE, errno, mm, user};
 use crate::task::Thread;
 use crate::task::tree::with_calls;
 
@@ -70,6 +70,11 @@ pub(super) fn map(
     if offset.checked_add(bytes).is_none_or(|end| end > LENGTH_MAX) {
         return Err(Errno::EOVERFLOW);
     }
+    if let Some(id) = file.node().object() {
+        let most = if is_shared { request.most & !Prot::WRITE } else { request.most };
+        let backing = Backing::Object { id, page: offset / PAGE };
+        return mm().map(memory.space(), &Request { most, backing, ..*request }).map_err(errno);
+    }
     // A call that lacks pages of a disk is left here, before it has done anything.
     with_calls(thread, |calls| file.node().want(calls.who, offset, bytes))?;
     let space = memory.space();
@@ -110,8 +115,8 @@ fn end_at(
     mm().map(memory.space(), &beyond).map(drop).map_err(errno)
 }
 
-/// The object that has no pages.
-const BEYOND: u32 = 1;
+/// The object that has no pages: no file has this number.
+const BEYOND: u32 = memory::FILES as u32;
 
 /// Copies the file into `span`, which is mapped to be written.
 fn fill(thread: &Thread, span: PageSpan, file: &Description, offset: u64) -> Result<()> {

@@ -2,17 +2,21 @@
 //!
 //! A read takes its frames along, so that nobody else can have them while the device writes them,
 //! and brings them back with its answer. The driver's crate wants the same of its buffers by a
-//! contract; here the types see to it.
+//! contract; here the types see to it. What is beyond the bound waits here for its turn.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::mem;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 
+use quire::cache;
+use quire::engine::Held;
 use quire::hw::{FrameRun, Hardware, Reuse};
-use quire::units::Order;
-use quire_linux::{Errno, Result, Waiters, Wake};
+use quire::units::{Order, Pfn};
+use quire_linux::{Errno, Result};
 use spin::Once;
 use spin::mutex::SpinMutex;
 use virtio_drivers::device::blk::{BlkReq, BlkResp, VirtIOBlk};
@@ -31,7 +35,74 @@ const REQUESTS: usize = 16;
 pub(crate) trait Reader: Send + Sync {
     /// A read is over: what it was called when it was submitted, its frames, and whether they have
     /// the bytes now. No lock of the disk is held.
-    fn finished(&self, name: u64, frames: FrameRun, result: Result<()>);
+    fn finished(&self, name: u64, target: Target, result: Result<()>);
+}
+
+/// Where the bytes of a read go.
+pub(crate) enum Target {
+    /// Into frames of its own, from their beginning on.
+    Own(FrameRun),
+    /// Into these bytes of frames that several reads fill.
+    Part(Part),
+}
+
+/// A stretch of bytes of frames of a file. No two of the same frames overlap.
+pub(crate) struct Part {
+    all: Arc<Folio>,
+    bytes: Range<u64>,
+}
+
+/// The frames of a file that parts are of.
+struct Folio {
+    read: cache::Read,
+    is_spoilt: AtomicBool,
+}
+
+impl Part {
+    /// All bytes of the frames of `read`.
+    pub(crate) fn all(read: cache::Read) -> Self {
+        let bytes = 0..read.frames().count() * PAGE;
+        Self { all: Arc::new(Folio { read, is_spoilt: AtomicBool::new(false) }), bytes }
+    }
+
+    /// Cuts it after `bytes` bytes, or at its end.
+    pub(crate) fn split(self, bytes: u64) -> (Self, Self) {
+        let middle = self.bytes.start.saturating_add(bytes).min(self.bytes.end);
+        let first = Self { all: self.all.clone(), bytes: self.bytes.start..middle };
+        (first, Self { bytes: middle..self.bytes.end, ..self })
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+
+    /// Makes all of it zero.
+    pub(crate) fn clear(&mut self) {
+        let start = mm().hardware().address(self.all.read.frames().start());
+        let (at, bytes) = (self.bytes.start as usize, self.bytes() as usize);
+        // SAFETY: the direct map shows the frames, which the read has the right to; the bytes lie
+        // within them, and no other part has them.
+        unsafe { start.add(at).write_bytes(0, bytes) };
+    }
+
+    /// Notes that its bytes could not be had.
+    pub(crate) fn spoil(&mut self) {
+        self.all.is_spoilt.store(true, Ordering::Relaxed);
+    }
+
+    /// From the last part: the read, and whether all parts have their bytes. What lies beyond
+    /// `file_end`, in bytes of the file, is zero then.
+    pub(crate) fn into_whole(self, file_end: u64) -> Option<(cache::Read, Result<()>)> {
+        // Relaxed is enough within: the count of owners orders all before the last.
+        let Folio { read, is_spoilt } = Arc::into_inner(self.all)?;
+        let first = read.pages().start * PAGE;
+        let bytes = read.frames().count() * PAGE;
+        let mut beyond = Self::all(read).split(file_end.saturating_sub(first).min(bytes)).1;
+        beyond.clear();
+        let Folio { read, .. } = Arc::into_inner(beyond.all)?;
+        Some((read, if is_spoilt.into_inner() { Err(Errno::EIO) } else { Ok(()) }))
+    }
 }
 
 /// A read to be submitted.
@@ -40,11 +111,11 @@ pub(crate) struct Read {
     pub(crate) name: u64,
     /// The first byte on the disk, a multiple of [`SECTOR`].
     pub(crate) at: u64,
-    /// How many bytes, a multiple of [`SECTOR`], and no more than the frames have. What the frames
-    /// have beyond them becomes zeroes.
+    /// How many bytes, a multiple of [`SECTOR`], and no more than there is room for. Pages of its
+    /// own that are not filled by them as a whole are cleared before.
     pub(crate) bytes: u64,
     /// Where the bytes go.
-    pub(crate) frames: FrameRun,
+    pub(crate) target: Target,
     /// Who is told.
     pub(crate) reader: Arc<dyn Reader>,
 }
@@ -65,13 +136,13 @@ struct Queue {
     device: VirtIOBlk<Direct, DiskPort>,
     /// By the driver's token.
     flights: [Option<Flight>; REQUESTS],
+    /// Those that the device has no room for yet, oldest first.
+    waiting: VecDeque<Flight>,
 }
 
 /// The disk.
 pub(crate) struct Disk {
     queue: SpinMutex<Queue>,
-    /// Those whose reads it could not take.
-    room: Waiters,
     length: u64,
 }
 
@@ -89,8 +160,9 @@ pub(super) fn init() -> bool {
         Ok(device) => {
             let length = device.capacity().saturating_mul(SECTOR);
             log!("a disk of {} MiB", length >> 20);
-            let queue = Queue { device, flights: [const { None }; REQUESTS] };
-            DISK.call_once(|| Disk { queue: SpinMutex::new(queue), room: Waiters::new(), length });
+            let waiting = VecDeque::new();
+            let queue = Queue { device, flights: [const { None }; REQUESTS], waiting };
+            DISK.call_once(|| Disk { queue: SpinMutex::new(queue), length });
             true
         }
         Err(error) => {
@@ -106,35 +178,28 @@ impl Disk {
         self.length
     }
 
-    /// Asks the device for a read; its reader is told when it is over. `Err` gives it back: too
-    /// many are in flight, and `wake` is woken when one of them is over.
+    /// Asks the device for a read; its reader is told when it is over.
+    ///
+    /// # Errors
+    /// Gives it back when there is no memory to keep it until the device has room.
     ///
     /// # Panics
-    /// When the read is not whole sectors, or has more bytes than frames.
-    pub(crate) fn submit(
-        &self,
-        read: Read,
-        wake: &Arc<dyn Wake>,
-    ) -> core::result::Result<(), Read> {
-        let room = read.frames.count() * PAGE;
+    /// When the read is not whole sectors, or has more bytes than there is room for.
+    pub(crate) fn submit(&self, read: Read) -> core::result::Result<(), Read> {
+        let room = match &read.target {
+            Target::Own(frames) => frames.count() * PAGE,
+            Target::Part(part) => part.bytes(),
+        };
         assert!(read.bytes > 0 && read.bytes <= room, "{} bytes into {room}", read.bytes);
         assert!((read.at | read.bytes).is_multiple_of(SECTOR), "a part of a sector");
         clear_tail(&read);
-        let mut flight = Flight { read, words: Box::default() };
         let mut queue = self.queue.lock();
-        match queue.start(&mut flight) {
-            Ok(token) => {
-                let slot = queue.flights.get_mut(usize::from(token));
-                let before = slot.map(|slot| slot.replace(flight));
-                assert!(matches!(before, Some(None)), "the driver gave token {token} twice");
-                Ok(())
-            }
-            Err(_) => {
-                // Without memory to note it, someone else's wake must do; and time is not lost.
-                let _ = self.room.add(wake);
-                Err(flight.read)
-            }
+        if memory::admit().is_err() || queue.waiting.try_reserve(1).is_err() {
+            return Err(read);
         }
+        queue.waiting.push_back(Flight { read, words: Box::default() });
+        queue.start_waiting();
+        Ok(())
     }
 
     /// Takes one answer.
@@ -143,12 +208,13 @@ impl Disk {
         // Telling the device which answer is to interrupt comes before the last look: what is
         // answered in between is seen here, or interrupts.
         fence(Ordering::SeqCst);
-        let token = queue.device.peek_used()?;
+        let Some(token) = queue.device.peek_used() else { return queue.give_up() };
         let slot = queue.flights.get_mut(usize::from(token));
         let Some(mut flight) = slot.and_then(Option::take) else {
             panic!("the disk answers what it was not asked: {token}")
         };
         let result = queue.finish(token, &mut flight);
+        queue.start_waiting();
         Some((flight.read, result.map_err(|_| Errno::EIO)))
     }
 }
@@ -157,12 +223,33 @@ impl Disk {
 pub(crate) fn reap() {
     let Some(disk) = disk() else { return };
     while let Some((read, result)) = disk.take() {
-        read.reader.finished(read.name, read.frames, result);
-        disk.room.wake();
+        read.reader.finished(read.name, read.target, result);
     }
 }
 
 impl Queue {
+    /// Gives waiting reads to the device, as far as it has room.
+    fn start_waiting(&mut self) {
+        while let Some(mut flight) = self.waiting.pop_front() {
+            let Ok(token) = self.start(&mut flight) else {
+                // There is room in the list: it was just taken from there.
+                self.waiting.push_front(flight);
+                return;
+            };
+            let slot = self.flights.get_mut(usize::from(token));
+            let before = slot.map(|slot| slot.replace(flight));
+            assert!(matches!(before, Some(None)), "the driver gave token {token} twice");
+        }
+    }
+
+    /// A read that the device does not take although it has nothing to do.
+    fn give_up(&mut self) -> Option<(Read, Result<()>)> {
+        if self.flights.iter().any(Option::is_some) {
+            return None;
+        }
+        self.waiting.pop_front().map(|flight| (flight.read, Err(Errno::EIO)))
+    }
+
     /// Gives a read to the device.
     fn start(&mut self, flight: &mut Flight) -> core::result::Result<u16, Error> {
         let (sector, words) = ((flight.read.at / SECTOR) as usize, &mut *flight.words);
@@ -188,15 +275,20 @@ impl Queue {
 
 /// Where a read's bytes go. Whoever makes a reference of it argues why nobody else has one.
 fn bytes_of(read: &Read) -> *mut [u8] {
-    let start = mm().hardware().address(read.frames.start());
+    let (frame, at) = match &read.target {
+        Target::Own(frames) => (frames.start(), 0),
+        Target::Part(part) => (part.all.read.frames().start(), part.bytes.start),
+    };
+    let start = mm().hardware().address(frame).wrapping_add(at as usize);
     ptr::slice_from_raw_parts_mut(start, read.bytes as usize)
 }
 
-/// Clears what a read will not fill: the pages that it does not fill as a whole.
+/// Clears the pages of its own that a read will not fill as a whole.
 fn clear_tail(read: &Read) {
-    let (whole, all) = (read.bytes / PAGE, read.frames.count());
+    let Target::Own(frames) = &read.target else { return };
+    let (whole, all) = (read.bytes / PAGE, frames.count());
     if whole < all {
-        mm().hardware().clear(&read.frames, whole..all, Reuse::Soon);
+        mm().hardware().clear(frames, whole..all, Reuse::Soon);
     }
 }
 
@@ -207,9 +299,31 @@ fn clear_tail(read: &Read) {
 pub(super) fn copy(frames: &FrameRun, at: u64, into: &mut [u8]) {
     let room = frames.count() * PAGE;
     assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
-    let start = mm().hardware().address(frames.start());
-    // SAFETY: the direct map shows the frames; they are ours to read, being borrowed, and the
-    // bytes lie within them. `into` is other memory: it can be borrowed at the same time.
+    // SAFETY: the frames are ours to read, being borrowed, and the bytes lie within them.
+    unsafe { copy_from(frames.start(), at, into) };
+}
+
+/// The same of pages of a file that can only be read: nobody writes them at all.
+///
+/// # Panics
+/// When there are fewer.
+pub(super) fn copy_held(held: &Held, at: u64, into: &mut [u8]) {
+    let frames = held.frames();
+    let room = frames.count * PAGE;
+    assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
+    // SAFETY: what is held stays the file's, filled, and is written by nobody: areas that show it
+    // have no right to, and files of disks are opened by `files` alone. The bytes lie within.
+    unsafe { copy_from(frames.start, at, into) };
+}
+
+/// Copies from `at` bytes behind the beginning of `frame`.
+///
+/// # Safety
+/// The bytes are in frames of RAM that nobody writes meanwhile.
+unsafe fn copy_from(frame: Pfn, at: u64, into: &mut [u8]) {
+    let start = mm().hardware().address(frame);
+    // SAFETY: the direct map shows all RAM; the rest is the caller's promise. `into` is other
+    // memory: it can be borrowed at the same time.
     unsafe { into.as_mut_ptr().copy_from_nonoverlapping(start.add(at as usize), into.len()) };
 }
 
@@ -265,12 +379,4 @@ unsafe impl Hal for Direct {
     /// # Safety
     /// As the trait demands; nothing is done to the buffer.
     unsafe fn unshare(_: PhysAddr, _: NonNull<[u8]>, _: BufferDirection) {}
-}
-
-/// Whether the driver may allocate what a request needs.
-///
-/// # Errors
-/// [`Errno::ENOMEM`].
-pub(super) fn admit() -> Result<()> {
-    memory::admit()
 }

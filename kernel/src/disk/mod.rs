@@ -19,20 +19,23 @@
 //! Both are to the right of all locks of files. Answers are told with none of them held.
 
 mod device;
+mod files;
 mod pages;
 
 pub(crate) use device::disk;
 use device::reap;
+pub(crate) use files::{note, resolve, start, start_ahead};
 pub(crate) use pages::Pages;
 
 use quire_linux::{Errno, Result};
 
-use crate::isa;
+use crate::{isa, memory};
 
 /// Looks for the disk, and sets it up. On the boot CPU, once memory is there.
 pub(crate) fn init() {
     if device::init() {
         isa::listen_to_disk();
+        memory::set_shrink(files::shrink);
     }
 }
 

@@ -18,12 +18,13 @@ use core::ops::Range;
 
 use quire::hw::FrameRun;
 use quire::units::Order;
-use quire_linux::ext4::Blocks;
-use quire_linux::files::Caller;
+use quire_linux::ext4::{Blocks, File};
+use quire_linux::files::{Caller, Stored};
 use quire_linux::{Errno, Result, Waiters};
 use spin::mutex::SpinMutex;
 
-use super::device::{self, Disk, Read, Reader, SECTOR};
+use super::device::{self, Disk, Read, Reader, SECTOR, Target};
+use super::files;
 use crate::isa;
 use crate::memory::{PAGE, mm};
 
@@ -89,9 +90,8 @@ impl Pages {
         self.disk.length().div_ceil(PAGE)
     }
 
-    /// Asks for all pages of `span` that are absent, as far as the disk takes it; whether all are
-    /// there already.
-    fn ask(&self, known: &mut Known, who: &Caller<'_>, span: Range<u64>) -> Result<bool> {
+    /// Asks for all pages of `span` that are absent; whether all are there already.
+    fn ask(&self, known: &mut Known, span: Range<u64>) -> Result<bool> {
         let mut at = span.start;
         let mut is_whole = true;
         while at < span.end {
@@ -104,7 +104,8 @@ impl Pages {
                 }
                 Some(Page::Alone) => {
                     is_whole = false;
-                    if !known.tries && self.start(known, who, at..at + 1)? {
+                    if !known.tries {
+                        self.start(known, at..at + 1)?;
                         known.tries = true;
                         known.pages.insert(at, Page::Trying);
                     }
@@ -112,9 +113,7 @@ impl Pages {
                 None => {
                     is_whole = false;
                     let end = known.absent(at..span.end.min(at + RUN_PAGES));
-                    if !self.start(known, who, at..end)? {
-                        break;
-                    }
+                    self.start(known, at..end)?;
                     at = end;
                     continue;
                 }
@@ -126,38 +125,33 @@ impl Pages {
 
     /// Asks for a page that is not there, and if it is absent for absent neighbours: they will be
     /// wanted, too.
-    fn ask_around(&self, known: &mut Known, who: &Caller<'_>, page: u64) -> Result<()> {
+    fn ask_around(&self, known: &mut Known, page: u64) -> Result<()> {
         if known.pages.contains_key(&page) {
-            return self.ask(known, who, page..page + 1).map(drop);
+            return self.ask(known, page..page + 1).map(drop);
         }
         let (first, last) = (page - page % RUN_PAGES, (page / RUN_PAGES + 1) * RUN_PAGES);
         let below = known.pages.range(first..page).next_back();
         let start = below.map_or(first, |(page, _)| page + 1);
         let end = known.absent(page..last.min(self.end()));
-        self.start(known, who, start..end).map(drop)
+        self.start(known, start..end)
     }
 
-    /// Reads a run of pages, all of them absent or alone; whether the disk took it. If not, the
-    /// caller is woken when it has room.
-    fn start(&self, known: &mut Known, who: &Caller<'_>, span: Range<u64>) -> Result<bool> {
-        device::admit()?;
+    /// Reads a run of pages, all of them absent or alone.
+    fn start(&self, known: &mut Known, span: Range<u64>) -> Result<()> {
         let count = span.end - span.start;
         let frames = self.frames(known, count)?;
         let at = span.start * PAGE;
         let bytes = (count * PAGE).min(self.disk.length() - at);
         let reader = self.own.upgrade().ok_or(Errno::EIO)?;
-        let read = Read { name: span.start, at, bytes: bytes - bytes % SECTOR, frames, reader };
-        match self.disk.submit(read, who.wake) {
-            Ok(()) => {
-                known.held += count;
-                known.pages.extend(span.map(|page| (page, Page::Reading)));
-                Ok(true)
-            }
-            Err(read) => {
-                mm().phys().free(isa::cpu(), read.frames);
-                Ok(false)
-            }
+        let target = Target::Own(frames);
+        let read = Read { name: span.start, at, bytes: bytes - bytes % SECTOR, target, reader };
+        if let Err(Read { target: Target::Own(frames), .. }) = self.disk.submit(read) {
+            mm().phys().free(isa::cpu(), frames);
+            return Err(Errno::ENOMEM);
         }
+        known.held += count;
+        known.pages.extend(span.map(|page| (page, Page::Reading)));
+        Ok(())
     }
 
     /// Frames for so many pages; others are given up for them if need be.
@@ -211,7 +205,8 @@ impl Known {
 }
 
 impl Reader for Pages {
-    fn finished(&self, first: u64, frames: FrameRun, result: Result<()>) {
+    fn finished(&self, first: u64, target: Target, result: Result<()>) {
+        let Target::Own(frames) = target else { return };
         let count = frames.count();
         let mut known = self.known.lock();
         let tried = matches!(known.pages.get(&first), Some(Page::Trying));
@@ -251,7 +246,7 @@ impl Blocks for Pages {
             return Err(Errno::ENOMEM);
         }
         let mut known = self.known.lock();
-        match self.ask(&mut known, who, span)? {
+        match self.ask(&mut known, span)? {
             true => Ok(()),
             false => Err(self.block(who)),
         }
@@ -266,7 +261,7 @@ impl Blocks for Pages {
             let from = at + done as u64;
             let page = from / PAGE;
             let Some(Page::There(frame)) = known.pages.get(&page) else {
-                self.ask_around(&mut known, who, page)?;
+                self.ask_around(&mut known, page)?;
                 return Err(self.block(who));
             };
             let count = (PAGE - from % PAGE).min((into.len() - done) as u64) as usize;
@@ -274,5 +269,9 @@ impl Blocks for Pages {
             done += count;
         }
         Ok(())
+    }
+
+    fn file(&self, file: File) -> Arc<dyn Stored> {
+        files::open(file)
     }
 }

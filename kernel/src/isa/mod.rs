@@ -63,7 +63,7 @@
 //! | `listen_to_disk()` | lets it interrupt the boot CPU, which runs this; after its driver was set up |
 //! | `take_disk_news() -> bool` | whether it has interrupted since that was last asked |
 //! | `power_off(status: u8) -> !` | ends the machine; the emulator's exit status tells `status` |
-//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `memory::user::resolve` said no |
+//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `disk::resolve` said no |
 //! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
 //!
 //! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off

@@ -258,6 +258,14 @@ impl Node {
         }
     }
 
+    /// The number under which the memory manager has its pages; see [`Stored::object`].
+    pub fn object(&self) -> Option<u32> {
+        match &self.body {
+            Body::Stored(file) => file.object(),
+            _ => None,
+        }
+    }
+
     /// The length in bytes of such a file.
     ///
     /// # Errors
