@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::Programs;
 use super::checks::{Count, judge};
 use super::disk::{Disk, Trouble};
 use super::kernel::Kernel;
@@ -85,14 +86,19 @@ impl Staged {
         let debian = setup::debian_root(root, order.isa)?;
         let place = files(root).join(format!("disk-root-{}", std::process::id()));
         let staged = Self(place);
-        staged.fill(root, &debian).map_err(|sentence| Missing { sentence, attempted: false })?;
+        let programs = Programs::new(root, order.isa)?;
+        staged
+            .fill(root, &debian, &programs)
+            .map_err(|sentence| Missing { sentence, attempted: false })?;
         Ok(staged)
     }
 
-    fn fill(&self, root: &Path, debian: &Path) -> Result<(), String> {
+    fn fill(&self, root: &Path, debian: &Path, programs: &Programs) -> Result<(), String> {
         run(Command::new("cp").arg("-a").arg(debian).arg(&self.0))?;
         let fail = |error: std::io::Error| format!("{}: {error}.", self.0.display());
         self.write_test(root).map_err(fail)?;
+        let checker = self.0.join("test/mapcheck");
+        fs::copy(programs.build("mapcheck")?, checker).map_err(fail)?;
         let mut names = Vec::new();
         walk(&self.0, "", &mut names).map_err(fail)?;
         names.sort();
