@@ -134,10 +134,14 @@ pub(crate) fn start(who: &Caller<'_>, mut reads: Reads) -> Result<()> {
         // If there is nothing to give up, the library will say so.
         shrink();
     }
-    while let Some(read) = mm().next_read(&mut reads).map_err(errno)? {
-        cached.fill(who, read);
+    loop {
+        // Else a read that finds no memory for its request would seem to be one that failed.
+        memory::admit()?;
+        match mm().next_read(&mut reads).map_err(errno)? {
+            Some(read) => cached.fill(who, read),
+            None => return Ok(()),
+        }
     }
-    Ok(())
 }
 
 /// The same, where nobody waits: what is read ahead.

@@ -1,22 +1,24 @@
-//! The disk: reads that nobody waits for, and pages of it that are kept in memory.
+//! The disk: reads that nobody waits for, and what of it is kept in memory.
 //!
 //! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key
 //! types**: [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an
-//! answer is for), [`Pages`] (what is kept).
+//! answer is for), [`Pages`] (what is kept by its place: names and numbers). What files hold is kept
+//! by the library, and read by `files`.
 //! **Never** knows what is on the disk, or waits. **Next room**: `task`.
 //!
 //! ```text
-//!   a call lacks a page ──► Pages ──submit──► Disk ──► the device     the call is left
+//!   a call lacks a page ──► Pages, files ──submit──► Disk ──► the device     the call is left
 //!                             ▲                            │
 //!   the call is made again ◄──┴── finished ◄── reap ◄── interrupt: a note, and this CPU looks
 //! ```
 //!
 //! | lock | what it protects | taken before |
 //! |---|---|---|
+//! | `files` | which file has which number | the library |
 //! | `Pages` | which pages are there | the disk, frames |
 //! | the disk | its queue | the heap |
 //!
-//! Both are to the right of all locks of files. Answers are told with none of them held.
+//! They are to the right of all locks of descriptions. Answers are told with none of them held.
 
 mod device;
 mod files;
