@@ -14,6 +14,7 @@ mod board;
 mod early;
 mod heap;
 mod map;
+mod shared;
 mod space;
 mod tags;
 pub(crate) mod user;
