@@ -183,12 +183,11 @@ impl<'m> Meta<'m> {
         self.slots.get(frame.get().wrapping_sub(self.first.get()) as usize)
     }
 
-    /// The slots of `frames`, as far as they are on record.
+    /// The slots of all frames from `frame` on.
     #[inline]
-    pub(crate) fn slots(&self, frames: FrameSpan) -> &'m [Slot] {
-        let from = frames.start.get().wrapping_sub(self.first.get()) as usize;
-        let slots = self.slots.get(from..).unwrap_or_default();
-        &slots[..slots.len().min(frames.count as usize)]
+    pub(crate) fn slots_from(&self, frame: Pfn) -> &'m [Slot] {
+        let from = frame.get().wrapping_sub(self.first.get()) as usize;
+        self.slots.get(from..).unwrap_or_default()
     }
 
     /// The number by which slots name `frame` to each other.
@@ -242,8 +241,9 @@ impl<'m> Meta<'m> {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
-    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or an
-    /// index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's to write before.
+    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
+    /// an index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's
+    /// to write before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
