@@ -62,3 +62,35 @@ pub fn fill_words(words: &[AtomicU64], first: u64, step: u64) {
         last = last.wrapping_add(step);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(7)).collect()
+    }
+
+    #[test]
+    fn what_was_filled_is_counted_up_to_the_word_that_differs() {
+        for step in [0, 0x1000, u64::MAX - 4] {
+            for count in 0..40 {
+                let words = words(count);
+                let first = u64::MAX - 0x3000;
+                fill_words(&words, first, step);
+                for (at, word) in words.iter().enumerate() {
+                    let nth = first.wrapping_add(step.wrapping_mul(at as u64));
+                    assert_eq!(word.load(Ordering::Relaxed), nth, "word {at} of {count}");
+                }
+                assert_eq!(count_words(&words, first, step), count);
+                for (at, word) in words.iter().enumerate() {
+                    let was = word.swap(1, Ordering::Relaxed);
+                    assert_eq!(count_words(&words, first, step), at, "of {count}");
+                    word.store(was, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}

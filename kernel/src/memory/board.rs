@@ -18,8 +18,8 @@ use crate::isa;
 /// tables does little else.
 pub(crate) struct Board {
     ram: DirectMap<'static>,
-    /// The frame after the last of RAM.
-    end: u64,
+    /// How many frames there are from [`FIRST`] to the last of RAM.
+    frames: u64,
     clears: Chosen,
     profile: Profile,
 }
@@ -37,7 +37,7 @@ pub(super) fn take(span: FrameSpan) -> (Board, FrameRun) {
         .unwrap_or_else(|error| panic!("the direct map: {error}"));
     let board = Board {
         ram,
-        end: span.end().get(),
+        frames: span.end().get() - FIRST,
         clears: Chosen::default_for_cpu(),
         profile: isa::profile(),
     };
@@ -62,6 +62,12 @@ impl Board {
         // SAFETY: the direct map shows all from the beginning to the end of RAM, and zeroes where
         // there is none in between; to the library these are all atomic words (see `take`).
         unsafe { &*words.add(index % WORDS) }
+    }
+
+    /// Whether `frame` lies between the beginning and the end of RAM.
+    #[inline(always)]
+    fn shows(&self, frame: Pfn) -> bool {
+        frame.get().wrapping_sub(FIRST) < self.frames
     }
 
     /// Words `index..index + count` of `frame`.
@@ -106,7 +112,7 @@ fn fill(words: &[AtomicU64], first: u64, step: u64) {
 impl Hardware for Board {
     #[inline(always)]
     fn load(&self, frame: Pfn, index: usize) -> u64 {
-        if (FIRST..self.end).contains(&frame.get()) {
+        if self.shows(frame) {
             // SAFETY: just looked at.
             unsafe { self.word(frame, index) }.load(Ordering::Acquire)
         } else {
@@ -118,7 +124,7 @@ impl Hardware for Board {
     #[inline(always)]
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         // A walker may have been led astray, as in `load`.
-        if !(FIRST..self.end).contains(&frame.get()) {
+        if !self.shows(frame) {
             return 0;
         }
         // SAFETY: just looked at.

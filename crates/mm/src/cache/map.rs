@@ -223,7 +223,7 @@ pub(crate) fn grant_write<A: Arch, H: Hardware>(
             let prot = fault.area.prot;
             let grant = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot);
             let noted = Attrs::YOUNG | Attrs::DIRTY;
-            locked.grant(run.index, run.count, |attrs| grant(attrs) | noted);
+            locked.grant(run, folio.order, |attrs| grant(attrs) | noted);
             granted += upto.offset_from(at);
         }
         at = upto;

@@ -185,7 +185,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 (run, order)
             }
         };
-        if let Err(error) = self.deepen_to(view, plan.start(order), order) {
+        let made = match plan.is_at(A::leaf_level(order)) {
+            true => Ok(()),
+            false => self.deepen_to(view, plan.start(order), order),
+        };
+        if let Err(error) = made {
             *taken = Some((run, order));
             return Err(error);
         }

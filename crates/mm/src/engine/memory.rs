@@ -12,7 +12,7 @@ use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// A block of `order`: what is at hand, or with `hard` what can be got at all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
         let cpu = self.hw.cpu();
         let run = match hard {

@@ -7,7 +7,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use super::Plan;
 use crate::folio::Folios;
 use crate::space::View;
-use crate::table::{Locked, What};
+use crate::table::Locked;
 
 /// What was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,12 @@ impl Plan {
         PageSpan::block(self.page, order).start
     }
 
+    /// Whether the table of `level` that folios go into is known: no other need be made.
+    #[inline]
+    pub(crate) fn is_at(&self, level: Level) -> bool {
+        self.place.level == level
+    }
+
     /// Maps `run`, which is cleared, as folios of `order`, one of the plan's possible orders.
     ///
     /// # Errors
@@ -45,7 +51,8 @@ impl Plan {
         let pages = PageSpan::new(start, start.add(run.count()));
         let level = A::leaf_level(order);
         let tables = view.tables();
-        let place = tables.walk(start, level);
+        // Mostly the table that was planned for; who it is, the lock tells.
+        let place = if self.is_at(level) { self.place } else { tables.walk(start, level) };
         if place.level != level {
             return Err(Stale(run));
         }
@@ -75,7 +82,6 @@ impl Plan {
         if !view.space.areas.is_current(self.seq, pages) || index + count > A::entries(level) {
             return false;
         }
-        let run = locked.run(index, index + count);
-        run.what == What::Absent && run.count == count
+        locked.is_empty(index, count)
     }
 }

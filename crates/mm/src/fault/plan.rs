@@ -56,6 +56,8 @@ pub struct Plan {
     /// Empty pages from the block's start on that are wanted at once: one block for a fault, more
     /// for populating. Never shorter than the largest block.
     pub wanted: PageSpan,
+    /// The table that they go into: out of date, perhaps, as all of a plan.
+    pub(super) place: Place,
     pub(super) attrs: Attrs,
     pub(super) area: Area,
     pub(super) seq: Seq,
@@ -148,11 +150,12 @@ pub fn decide<A: Arch, H: Hardware>(
         Entry::Absent if area.backing == Backing::Anon => {}
         Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
         Entry::Marker(payload) => return Decision::Refuse(Refusal::Marked(payload)),
-        Entry::Leaf { attrs, .. } if access == Access::Write && attrs.contains(Attrs::COW) => {
+        Entry::Leaf { frame, attrs } if access == Access::Write && attrs.contains(Attrs::COW) => {
             if area.flags.contains(AreaFlags::SHARED) {
                 return file_page(page, Order::ZERO, true, area, seq);
             }
-            return Decision::Unshare(Unshare { page, area, seq });
+            let leaf = Some((frame, attrs));
+            return Decision::Unshare(Unshare { page, place, leaf, area, seq });
         }
         _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
     }
@@ -173,7 +176,7 @@ pub fn decide<A: Arch, H: Hardware>(
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
     // What may be written is mapped dirty at once: that saves the hardware a second visit.
     attrs.set(Attrs::DIRTY, area.prot.contains(Prot::WRITE));
-    Decision::Fill(Plan { page, choice, advice, wanted, attrs, area, seq })
+    Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
 }
 
 fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {

@@ -19,7 +19,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use crate::folio::{Folio, Folios};
 use crate::space::{Advice, Area, Seq, View};
-use crate::table::{Locked, Run, What};
+use crate::table::{Locked, Place, Run, What};
 
 /// A leaf that others may map as well, and that is to become its space's own: what is known
 /// without a lock.
@@ -27,6 +27,10 @@ use crate::table::{Locked, Run, What};
 pub struct Unshare {
     /// The page that is written.
     pub page: Vpn,
+    /// Where a walk for it ended.
+    pub(super) place: Place,
+    /// What it found there, if that is known.
+    pub(super) leaf: Option<(Pfn, Attrs)>,
     pub(super) area: Area,
     pub(super) seq: Seq,
 }
@@ -73,7 +77,8 @@ impl Unshare {
     /// To make `page` its space's own, whatever is there.
     pub fn of<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Option<Self> {
         let (area, seq) = view.areas().lookup(page);
-        area.map(|area| Self { page, area, seq })
+        let place = view.tables().walk(page, Level::LAST);
+        area.map(|area| Self { page, place, leaf: None, area, seq })
     }
 
     /// What the area allows.
@@ -90,25 +95,29 @@ impl Unshare {
     /// once, so that no more than that is looked at.
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
         let tables = view.tables();
-        let locked = tables.lock_lowest(self.page, Level::LAST);
+        let locked = tables.lock_lowest_from(self.place, self.page);
+        if let Some((frame, attrs)) = self.leaf {
+            locked.recall(self.place, frame, attrs);
+        }
         let folios = Folios::new(view.meta);
         let index = locked.index(self.page);
         let block = PageSpan::block(self.page, A::order(locked.level()));
-        let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
-            return Claim::Stale;
-        };
+        let leaf = locked.entry(index);
+        let What::Leaf { frame, attrs, .. } = leaf.what else { return Claim::Stale };
         if !attrs.contains(Attrs::COW) || !view.space.areas.is_current(self.seq, block) {
             return Claim::Stale;
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
         // A folio with more mapped pages than it has is surely not this table's alone.
         let reach = if folios.may_be_sole(folio) { folio.order } else { most };
-        let (run, mapped) = around(&locked, self.page, frame, folio, reach);
+        let (run, mapped) = around(&locked, leaf, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
         if folios.is_sole(folio, mapped) {
             let first = locked.index(pages.start);
             let count = (pages.count() >> A::order(locked.level()).get()) as usize;
-            locked.own(first, count, self.area.prot);
+            let whole = (run.index, run.count) == (first, count);
+            let run = if whole { run } else { locked.run(first, first + count) };
+            locked.own(run, folio.order, self.area.prot);
             return Claim::Kept(pages);
         }
         folios.get(folio);
@@ -159,18 +168,21 @@ fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
     }
 }
 
-/// The run around the entry of `page`, which maps `frame` of `folio`, as far as it maps the folio
-/// within the block of order `reach` around the page; and how many pages of the folio this table
-/// maps there in step with it, in whatever state.
+/// The run around the entry `leaf`, which maps `frame` of `folio`, as far as it maps the folio
+/// within the block of order `reach` around it; and how many pages of the folio this table maps
+/// there in step with it, in whatever state.
+#[inline]
 fn around<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,
-    page: Vpn,
+    leaf: Run,
     frame: Pfn,
     folio: Folio,
     reach: Order,
 ) -> (Run, u32) {
-    let index = locked.index(page);
-    let order = A::order(locked.level()).get();
+    let (index, order) = (leaf.index, A::order(locked.level()).get());
+    if folio.order.get() == order {
+        return (leaf, 1 << order);
+    }
     let before = (frame.offset_from(folio.head) >> order) as usize;
     let whole = (folio.order.pages() >> order).max(1) as usize;
     let table = A::entries(locked.level());
@@ -182,7 +194,7 @@ fn around<A: Arch, H: Hardware>(
     } else {
         (first, end)
     };
-    let (mut own, mut mapped, mut at) = (locked.run(index, index + 1), 0, first);
+    let (mut own, mut mapped, mut at) = (leaf, 0, first);
     while at < end {
         let run = locked.run(at, end);
         let behind = frame.get() + ((at as u64) << order) - ((index as u64) << order);
@@ -202,9 +214,11 @@ fn around<A: Arch, H: Hardware>(
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Makes leaves exclusive, with all rights of `prot`. They count as written: the one that was
     /// will be, and the hardware need not come back for the others.
-    fn own(&self, index: usize, count: usize, prot: Prot) {
+    #[inline]
+    fn own(&self, run: Run, each: Order, prot: Prot) {
         let mut noted = Attrs::YOUNG;
         noted.set(Attrs::DIRTY, prot.contains(Prot::WRITE));
-        self.grant(index, count, |attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted);
+        let own = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted;
+        self.grant(run, each, own);
     }
 }

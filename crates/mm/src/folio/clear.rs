@@ -79,6 +79,9 @@ pub fn zero<H: Hardware>(
     if run.is_zeroed() {
         return;
     }
+    if run.count() == 1 {
+        return hw.clear(run, 0..1, Reuse::Soon);
+    }
     let far = if run.count() > pace.near_pages { Reuse::Later } else { Reuse::Soon };
     let [right, left, near] = extents(run.count(), fault);
     let mut first = true;

@@ -231,7 +231,8 @@ impl<'m> Meta<'m> {
         // SAFETY: 1. the callers (allocation out of a free list or CPU cache under its lock, the
         // end of a `Fragmented`, the last reference to a folio, the end of a stray) have each just
         // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM the
-        // embedder handed over. 3. the zeroed flag is set only from runs that carried it.
+        // embedder handed over. 3. the
+        // zeroed flag is set only from runs that carried it, and for tables without an entry.
         unsafe { FrameRun::mint(span, zeroed) }
     }
 

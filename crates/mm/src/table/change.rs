@@ -127,13 +127,15 @@ fn attrs_granted(attrs: Attrs, prot: Prot) -> Attrs {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Gives leaves that are one run the attributes that `change` makes of theirs, which grant no
-    /// less.
-    pub(crate) fn grant(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
-        self.part(index, count);
-        let run = self.run(index, index + count);
+    /// Gives the leaves of a run, of a folio of order `each`, the attributes that `change` makes of
+    /// theirs, which grant no less.
+    #[inline]
+    pub(crate) fn grant(&self, mut run: Run, each: Order, change: impl Fn(Attrs) -> Attrs + Copy) {
+        self.part_run(&mut run);
         self.regrant(&run, run.count, true, change);
-        self.refold_ends(index, run.count);
+        if A::fold_order(self.level()).is_some_and(|block| each >= block) {
+            self.refold_ends(run.index, run.count);
+        }
     }
 
     /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order

@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if A::is_folded(raw, self.level()) {
             return false;
         }
-        let Entry::Leaf { frame, attrs } = A::decode(raw, self.level()) else { return false };
+        let Entry::Leaf { frame, attrs } = self.meaning(raw) else { return false };
         // What is cheap to find out and mostly wrong comes first.
         if !self.may_fold(frame, attrs) {
             return false;

@@ -8,7 +8,7 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::sample::Sample;
-use super::{Tables, fold};
+use super::{Place, Tables, fold};
 use crate::phys::WordsLock;
 use crate::sync::Ordering;
 
@@ -113,6 +113,15 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         entry
     }
 
+    /// Recalls what the leaf at `place` was found to map. Mostly it still does, and is not taken
+    /// apart once more.
+    #[inline]
+    pub(crate) fn recall(&self, place: Place, frame: Pfn, attrs: Attrs) {
+        if place.level == self.level {
+            self.read.set(Sample::of::<A>(place.word, place.level, frame, attrs));
+        }
+    }
+
     /// The word of a leaf outside of a contiguous block.
     #[inline(always)]
     pub(super) fn spelled(&self, frame: Pfn, attrs: Attrs) -> u64 {
@@ -131,6 +140,15 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     #[inline]
     pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {
         self.tables.hw.count_run(self.lock.frame(), index, end - index, first, step)
+    }
+
+    /// Whether `count` words from `index` on are zero.
+    #[inline]
+    pub(crate) fn is_empty(&self, index: usize, count: usize) -> bool {
+        match count {
+            1 => self.raw(index) == 0,
+            _ => self.count_run(index, index + count, 0, 0) == count,
+        }
     }
 
     /// How many of its words are not zero.

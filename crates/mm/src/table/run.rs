@@ -190,6 +190,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Run { index: s.index, count: s.count, what, raw: s.raw, uniform: true }
     }
 
+    /// The run that entry `index` is by itself.
+    #[inline]
+    pub fn entry(&self, index: usize) -> Run {
+        let raw = self.raw(index);
+        // What is noted anywhere in a contiguous block is noted of each entry: a run tells it.
+        if !A::is_folded(raw, self.level())
+            && let Entry::Leaf { frame, attrs } = self.meaning(raw)
+        {
+            return self.run_of(&Stretch { index, count: 1, raw, folded: false }, frame, attrs);
+        }
+        self.run(index, index + 1)
+    }
+
     /// How many entries from `index` on are in blocks in step, where all words of one are equal.
     fn blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
         let mut at = index;

@@ -55,3 +55,62 @@ impl Sample {
 fn step_at<A: Arch>() -> u32 {
     A::step(Level::LAST).trailing_zeros()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use quire_arch::{Arm4k, Arm64k, Entry, Sv48, X86_64};
+
+    use super::*;
+
+    /// All leaves of a level of `A` for some frames, as words with what they decode to.
+    fn leaves<A: Arch>(level: Level) -> impl Iterator<Item = (u64, Pfn, Attrs)> {
+        let block = A::order(level).pages();
+        let frames = [0, 1, 5, A::FRAMES / block - 1].map(|at| Pfn::new(at * block));
+        (0..=Attrs::all().bits()).flat_map(move |bits| {
+            frames.into_iter().filter_map(move |frame| {
+                let word = A::leaf(frame, level, Attrs::from_bits_retain(bits));
+                match A::decode(word, level) {
+                    Entry::Leaf { frame, attrs } => Some((word, frame, attrs)),
+                    _ => None,
+                }
+            })
+        })
+    }
+
+    fn samples_agree_with_the_format<A: Arch>() {
+        for level in [Level::LAST, Level::LAST.parent()] {
+            for (word, frame, attrs) in leaves::<A>(level).step_by(7) {
+                let sample = Sample::of::<A>(word, level, frame, attrs);
+                assert_eq!(sample.read::<A>(word), Some((frame, attrs)));
+                let mut alike = 0;
+                for (other, frame, flags) in leaves::<A>(level).filter(|&(word, ..)| word != 0) {
+                    match sample.read::<A>(other) {
+                        Some(read) => assert_eq!(read, (frame, flags), "{other:#x} by {word:#x}"),
+                        None => assert_ne!(flags, attrs, "{other:#x} is like {word:#x}"),
+                    }
+                    if let Some(spelled) = sample.spell::<A>(frame, flags) {
+                        assert_eq!(spelled, other, "by {word:#x}");
+                        alike += 1;
+                    }
+                }
+                assert!(alike > 0, "a sample is of some leaves");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_reads_and_spells_leaves_as_their_format_does() {
+        samples_agree_with_the_format::<X86_64>();
+        samples_agree_with_the_format::<Arm4k>();
+        samples_agree_with_the_format::<Arm64k>();
+        samples_agree_with_the_format::<Sv48>();
+    }
+
+    #[test]
+    fn no_sample_reads_or_spells_nothing() {
+        for (word, frame, attrs) in leaves::<X86_64>(Level::LAST) {
+            assert_eq!(Sample::NONE.read::<X86_64>(word), None);
+            assert_eq!(Sample::NONE.spell::<X86_64>(frame, attrs), None);
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use quire_arch::{Arch, Attrs, Level, X86_64};
 use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{Asid, CpuId, CpuSet, Order, PageSpan, Prot, Vpn};
+use quire_units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::{Gather, Inherit, Lack, Marks, Tables, Target, What};
 use crate::folio::{Counts, Folio, Folios};
@@ -247,6 +247,49 @@ fn e2_who_maps_finds_room_only_where_there_is() {
         });
         let span = PageSpan::new(Vpn::new(7), Vpn::new(9));
         assert_eq!(told, [(span, Level::LAST, (1 << 20) + 7)]);
+        fell(machine, phys, tables);
+    });
+}
+
+#[test]
+fn a_table_that_left_its_tree_is_known_to_be_zero_and_is_zero() {
+    with(|machine, phys| {
+        let tables = tree(machine, phys);
+        let page = Vpn::new(32);
+        deepen(machine, phys, tables, page);
+        let table = tables.walk(page, Level::LAST).frame;
+        let (folio, run) = folio(phys, 4);
+        map(tables, phys, page, folio, Some(run));
+        let span = PageSpan::block(page, folio.order);
+        let mut gather = Gather::new();
+        tables.take(span, &mut gather);
+        tables.prune(ALL, ALL, &mut gather);
+        settle(machine, phys, tables, gather);
+        phys.drain();
+        for (frame, zeroed) in [(table, true), (folio.head, false)] {
+            let run = phys.take_exact(FrameSpan::new(frame, 1)).expect("it is free");
+            assert_eq!(run.is_zeroed(), zeroed, "{frame}");
+            assert!(!zeroed || (0..512).all(|at| machine.load(frame, at) == 0), "{frame}");
+            phys.free(CPU, run);
+        }
+        fell(machine, phys, tables);
+    });
+}
+
+#[test]
+fn looking_for_empty_tables_skips_what_is_absent_and_misses_none() {
+    with(|machine, phys| {
+        let tables = tree(machine, phys);
+        let before = phys.free_frames();
+        let far = [0, 1 << 9, 511 << 9, 1 << 18, (1 << 18) + (300 << 9), 255 << 27].map(Vpn::new);
+        for page in far {
+            deepen(machine, phys, tables, page);
+        }
+        assert!(phys.free_frames() < before);
+        let mut gather = Gather::new();
+        tables.prune(ALL, ALL, &mut gather);
+        settle(machine, phys, tables, gather);
+        assert_eq!(phys.free_frames(), before, "all tables but the root are free");
         fell(machine, phys, tables);
     });
 }

@@ -8,7 +8,7 @@ use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 
 use super::gather::{Target, invalidations};
 use super::{Gather, Locked, fold};
-use crate::phys::{Kind, Meta};
+use crate::phys::{Kind, Meta, WordsLock};
 use crate::stats::{Counters, Event};
 use crate::sync::{Ordering, fence};
 
@@ -149,15 +149,15 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let mut level = A::ROOT;
         loop {
             let index = A::index(page, level);
-            let word = fold::plain::<A>(self.hw.load(frame, index), level, index);
-            let place = Place { frame, level, word };
-            if level == least {
-                return place;
+            let raw = self.hw.load(frame, index);
+            // No folded word is taken for a lower table.
+            if level != least
+                && let (Entry::Table(lower), Some(child)) = (A::decode(raw, level), level.child())
+            {
+                (frame, level) = (lower, child);
+                continue;
             }
-            match (A::decode(word, level), level.child()) {
-                (Entry::Table(lower), Some(child)) => (frame, level) = (lower, child),
-                _ => return place,
-            }
+            return Place { frame, level, word: fold::plain::<A>(raw, level, index) };
         }
     }
 
@@ -175,30 +175,53 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Locks the table at `frame` if it is this tree's table of `level` which translates `page`.
     #[inline]
     pub fn lock(&self, frame: Pfn, level: Level, page: Vpn) -> Option<Locked<'a, A, H>> {
-        let base = Self::base(page, level);
+        let lock = self.words(frame, level, page)?;
+        Some(Locked::new(*self, lock, level, Self::base(page, level)))
+    }
+
+    /// The lock alone.
+    #[inline(always)]
+    fn words(&self, frame: Pfn, level: Level, page: Vpn) -> Option<WordsLock<'a>> {
         let lock = self.meta.lock(frame)?.words()?;
         let slot = lock.slot();
         let state = slot.state();
         let is_it = state.kind() == Kind::Table
             && state.order() as usize == level.index()
-            && slot.owner.load(Ordering::Relaxed) == base.get()
+            && slot.owner.load(Ordering::Relaxed) == Self::base(page, level).get()
             && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root());
-        is_it.then(|| Locked::new(*self, lock, level, base))
+        is_it.then_some(lock)
     }
 
     /// Locks the lowest table that translates `page`, but not below `least`.
     pub fn lock_lowest(&self, page: Vpn, least: Level) -> Locked<'a, A, H> {
         loop {
             let place = self.walk(page, least);
-            if let Some(locked) = self.lock(place.frame, place.level, page) {
-                // The word may have become a lower table before the lock was taken.
-                let word = locked.word(locked.index(page));
-                let deeper = matches!(A::decode(word, place.level), Entry::Table(_));
-                if place.level == least || !deeper {
-                    return locked;
-                }
+            if let Some(lock) = self.lowest_words(place, page, least) {
+                return Locked::new(*self, lock, place.level, Self::base(page, place.level));
             }
         }
+    }
+
+    /// The same, where a walk for `page` has ended at `place` some time ago.
+    #[inline]
+    pub fn lock_lowest_from(&self, place: Place, page: Vpn) -> Locked<'a, A, H> {
+        match self.lowest_words(place, page, Level::LAST) {
+            Some(lock) => Locked::new(*self, lock, place.level, Self::base(page, place.level)),
+            None => self.lock_lowest(page, Level::LAST),
+        }
+    }
+
+    /// The lock of the table of `place`, if it is still the lowest that translates `page`, but not
+    /// below `least`.
+    #[inline(always)]
+    fn lowest_words(&self, place: Place, page: Vpn, least: Level) -> Option<WordsLock<'a>> {
+        let Place { frame, level, .. } = place;
+        let lock = self.words(frame, level, page)?;
+        // The word may have become a lower table before the lock was taken.
+        let index = A::index(page, level);
+        let word = || fold::plain::<A>(self.hw.load(frame, index), level, index);
+        let deeper = level != least && matches!(A::decode(word(), level), Entry::Table(_));
+        (!deeper).then_some(lock)
     }
 
     /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that

@@ -15,6 +15,7 @@ use crate::stats::Event;
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Writes leaves over words that the hardware does not see. Whole blocks are folded where
     /// `folds` says that the folios allow it. How many are.
+    #[inline(always)]
     pub(super) fn spell(
         &self,
         index: usize,
@@ -23,6 +24,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
         folds: bool,
     ) -> usize {
+        if folds && self.width() > 1 {
+            return self.spell_blocks(index, count, frame, attrs);
+        }
+        let level = self.level();
+        self.fill(index, count, A::leaf(frame, level, attrs), A::step(level));
+        0
+    }
+
+    fn spell_blocks(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) -> usize {
         let (level, width) = (self.level(), self.width());
         let end = index + count;
         let (head, tail) = (index.next_multiple_of(width), end & !(width - 1));
@@ -33,7 +43,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
         };
         let aligned = || A::fold_order(level).is_some_and(|b| at(head).is_aligned(b.pages()));
-        if !folds || head >= tail || !attrs.intersects(Attrs::RIGHTS) || !aligned() {
+        if head >= tail || !attrs.intersects(Attrs::RIGHTS) || !aligned() {
             plain(index, end);
             return 0;
         }
@@ -87,6 +97,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if self.folded() > 0 && !change(attrs).intersects(Attrs::RIGHTS) {
             self.hide(run, count, change);
             return true;
+        }
+        if run.uniform {
+            let folded = A::is_folded(run.raw, self.level());
+            let s = Stretch { index: run.index, count, raw: run.raw, folded };
+            return self.regrant_stretch(&s, flushes, change);
         }
         let regrant = |flushes, stretch| self.regrant_stretch(&stretch, flushes, change);
         self.stretches(run, count).fold(flushes, regrant)
@@ -189,7 +204,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// The same where `folds` says whether they allow it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_piece(
         &self,
         index: usize,
