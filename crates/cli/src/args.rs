@@ -29,6 +29,8 @@ pub(crate) enum Command {
     /// Tell how something works by doing it
     #[command(subcommand)]
     Explain(Explain),
+    /// Show a process's memory by the sizes of its folios (Linux, as root)
+    Maps(MapsArgs),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
     /// Measure the host's kernel in a process of its own, for the benches
@@ -161,6 +163,23 @@ pub(crate) struct ExplainArgs {
     pub(crate) isa: Isa,
 }
 
+/// Options of `maps`.
+#[derive(Args, Debug)]
+pub(crate) struct MapsArgs {
+    /// The process
+    #[arg(required_unless_present = "all")]
+    pub(crate) pid: Option<u32>,
+    /// All processes: a line for each, and the table of all together
+    #[arg(long, conflicts_with_all = ["pid", "areas"])]
+    pub(crate) all: bool,
+    /// The blocks that are counted as contiguous, a power of two from the page size on
+    #[arg(long, default_value = "64K", value_parser = folio_size)]
+    pub(crate) cont: Size,
+    /// A line for each area as well
+    #[arg(long)]
+    pub(crate) areas: bool,
+}
+
 /// Options of `report`.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
@@ -230,6 +249,10 @@ mod tests {
             "quire bench fault --nosuch",
             "quire bench fork --isa",
             "quire bench zap --threads 2",
+            "quire maps",
+            "quire maps 1 --all",
+            "quire maps --all --areas",
+            "quire maps me",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

@@ -8,6 +8,7 @@ mod bench;
 mod explain;
 mod host;
 mod isa;
+mod maps;
 mod plot;
 mod record;
 mod report;
@@ -51,6 +52,7 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Bench(bench) => bench::run(bench, &host),
         Command::Explain(explain) => explain::run(explain, &host),
+        Command::Maps(maps) => maps::run(maps, &host),
         Command::Report(report) => report::run(report),
         Command::Helper(helper) => host::helper::run(helper),
     }

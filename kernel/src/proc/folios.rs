@@ -11,15 +11,14 @@
 //!
 //! `anon-folded` is what is in contiguous blocks, `anon-by-blocks` what larger leaves map.
 
-use quire::engine::FrameUse;
 use quire::space::{Area, AreaFlags};
-use quire::table::{Seen, Sight};
 use quire::units::{Order, Prot};
 use quire_linux::Result;
 use quire_linux::exec::Rights;
 use quire_linux::files::{Caller, Text};
-use quire_linux::text::{AreaLine, Folding, Folios, Grain, Piece};
+use quire_linux::text::{self, AreaLine, Folding, Folios, Grain};
 
+use super::pagemap::pieces;
 use super::process::Subject;
 use crate::memory::{Memory, PAGE, mm};
 
@@ -64,32 +63,19 @@ fn place(area: &Area) -> AreaLine<'static> {
 fn folios(memory: &Memory, area: &Area) -> Folios {
     let anon = !area.flags.contains(AreaFlags::SHARED);
     let mut folding = Folding::new(GRAIN);
-    mm().runs(memory.space(), area.span, &mut |seen| add(&mut folding, seen, anon));
-    folding.done()
-}
-
-/// Adds what is mapped alike, folio by folio.
-fn add(folding: &mut Folding, seen: &Seen, anon: bool) {
-    let Sight::Leaf { frame, folded, .. } = seen.what else { return };
-    let mut done = 0;
-    while done < seen.pages.count() {
-        let (page, frame) = (seen.pages.start.add(done), frame.add(done));
-        let left = seen.pages.count() - done;
-        let (head, order) = match mm().frame_info(frame) {
-            Some(info) if matches!(info.used, FrameUse::Folio(_)) => (info.head, info.order),
-            _ => (frame, Order::new(0)),
-        };
-        let count = head.add(order.pages()).offset_from(frame).min(left);
-        folding.add(Piece {
-            page: page.get(),
-            frame: frame.get(),
-            count,
-            head: head.get(),
-            order: order.get(),
+    pieces(memory, area.span, &mut |piece| {
+        // A folio's frames are aligned to its size.
+        let (frame, pages) = (piece.frame.get(), piece.folio.0);
+        folding.add(text::Piece {
+            page: piece.pages.start.get(),
+            frame,
+            count: piece.count(),
+            head: frame - frame % pages,
+            order: pages.ilog2() as u8,
             anon,
-            block: seen.leaf > Order::new(0),
-            folded,
+            block: piece.leaf > Order::ZERO,
+            folded: piece.folded,
         });
-        done += count;
-    }
+    });
+    folding.done()
 }
