@@ -18,7 +18,8 @@ pub(super) struct Area {
     pub(super) file_blocks: u64,
 }
 
-/// All areas, in the order of the text. Lines that are not understood are skipped: kernels add some.
+/// All areas, in the order of the text. Lines that are not understood are skipped: kernels add
+/// some.
 pub(super) fn parse(text: &str) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for line in text.lines() {

@@ -7,8 +7,9 @@ use quire_linux::text::{Folding, Folios, Grain};
 
 use super::frames::{Frames, flag};
 use super::process::{Found, add, all, read};
-use super::{MapsArgs, run, smaps};
+use super::{run, smaps};
 use crate::Refused;
+use crate::args::MapsArgs;
 use crate::host::Host;
 use crate::size::Size;
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   anon:                        4096 kB            of no file
-//!   anon-thp-aligned-64kB:       1920 kB ( 47%)     large folios, whole, at an address aligned alike
+//!   anon-thp-aligned-64kB:       1920 kB ( 47%)     large folios, whole, at an aligned address
 //!   anon-thp-unaligned-64kB:       64 kB (  2%)     whole, at another address
 //!   anon-thp-partial:              52 kB (  1%)     mapped in part
 //!   anon-cont-aligned-64kB:      1984 kB ( 48%)     aligned blocks, in pages and in frames
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! and likewise `file` for what is of files and shared. What is in no line of the second to fourth
-//! kind is in folios of one page. The first five are `thpmaps`' own labels in their first form, which
-//! counts a folio as aligned whether blocks or entries map it. The last two are told where they are
-//! known. Lines of nothing are left out.
+//! kind is in folios of one page. The first five are `thpmaps`' own labels, in their first form: it
+//! counts a folio as aligned whether blocks or entries map it. The last two are told where they
+//! are known. Lines of nothing are left out.
 
 use crate::Result;
 use crate::files::Text;

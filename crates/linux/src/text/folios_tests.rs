@@ -80,11 +80,9 @@ file-by-blocks:                  16 kB (100%)
 ";
 
 fn table() -> Folios {
-    let mut sum = Folios::default();
-    sum.anon = Share { total: 102, partial: 10, cont: 80, folded: 16, ..Share::default() };
-    (sum.anon.aligned[4], sum.anon.aligned[5], sum.anon.unaligned[2]) = (48, 32, 4);
-    sum.file = Share { total: 4, blocks: 4, ..Share::default() };
-    sum
+    let mut anon = Share { total: 102, partial: 10, cont: 80, folded: 16, ..Share::default() };
+    (anon.aligned[4], anon.aligned[5], anon.unaligned[2]) = (48, 32, 4);
+    Folios { anon, file: Share { total: 4, blocks: 4, ..Share::default() } }
 }
 
 #[test]
