@@ -1,5 +1,6 @@
 //! What may be typed: commands, options, and the one sentence said about what may not.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Show a process's memory by the sizes of its folios (Linux, as root)
     Maps(MapsArgs),
+    /// Record in which order a program touches the pages of its files (Linux, as root)
+    Record(RecordArgs),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
     /// Measure the host's kernel in a process of its own, for the benches
@@ -180,6 +183,23 @@ pub(crate) struct MapsArgs {
     pub(crate) areas: bool,
 }
 
+/// Options of `record`.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Where to write the recording [default: the program's name, with .recording]
+    #[arg(long, short)]
+    pub(crate) output: Option<PathBuf>,
+    /// What the program does, in one line
+    #[arg(long, default_value = "")]
+    pub(crate) note: String,
+    /// The command is in a mount namespace of its own
+    #[arg(long, hide = true)]
+    pub(crate) inside: bool,
+    /// The program, which runs twice, and its arguments
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// Options of `report`.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
@@ -253,6 +273,9 @@ mod tests {
             "quire maps 1 --all",
             "quire maps --all --areas",
             "quire maps me",
+            "quire record",
+            "quire record --",
+            "quire record true",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

@@ -11,6 +11,8 @@ mod isa;
 mod maps;
 mod plot;
 mod record;
+mod recorder;
+mod recording;
 mod report;
 mod size;
 mod stats;
@@ -53,6 +55,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Bench(bench) => bench::run(bench, &host),
         Command::Explain(explain) => explain::run(explain, &host),
         Command::Maps(maps) => maps::run(maps, &host),
+        Command::Record(record) => recorder::run(record),
         Command::Report(report) => report::run(report),
         Command::Helper(helper) => host::helper::run(helper),
     }
