@@ -24,7 +24,8 @@ use crate::{Arch, Attrs, Entry, Level, Transition};
 pub enum Law {
     /// The constants and the functions derived from them agree: orders are sums of index bits,
     /// the last level holds leaves, an index is below the number of entries, programs' pages fit
-    /// the root, contiguous groups fit a table.
+    /// the root, contiguous groups fit a table, what suits code is larger than a page and fits a
+    /// table, too.
     Geometry,
     /// The zero word, and it alone of what is encoded, is absent at every level.
     Zero,
@@ -140,7 +141,8 @@ pub fn geometry<A: Arch>() -> Result<(), Broken> {
         && A::ROOT.index() + 1 == A::LEVELS.len()
         && (A::USER_PAGES == reach || A::USER_PAGES == reach / 2)
         && u32::from(bits) + A::PAGE_SHIFT <= 64
-        && A::FRAMES.is_power_of_two();
+        && A::FRAMES.is_power_of_two()
+        && A::exec_order().is_none_or(|order| Order::ZERO < order && order <= A::block_order());
     hold::<A>(Law::Geometry, A::ROOT, 0, 0, fine)
 }
 

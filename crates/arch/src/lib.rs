@@ -199,4 +199,19 @@ pub trait Arch: Copy + Send + Sync + 'static {
     fn block_order() -> Order {
         Self::order(Level::new(1))
     }
+
+    /// The order of folios that suits code in files (row B2; Linux: `exec_folio_order`); `None`
+    /// where pages do as well. It is a wish, and not a condition for anything.
+    ///
+    /// It is 64 KiB on formats that can write a contiguous block of base pages, where a base page
+    /// is smaller. With pages of 4 KiB that is exactly such a block (arm64, riscv64's Svnapot).
+    /// With arm64's pages of 16 KiB a contiguous block has 2 MiB, which is more than most text
+    /// has; but CPUs that merge aligned neighbours by themselves merge four (Arm: hardware page
+    /// aggregation). x86-64 has no wish: it has no such bit, and what its CPUs merge is small
+    /// enough for the folios that readahead makes anyway.
+    #[inline]
+    fn exec_order() -> Option<Order> {
+        Self::fold_order(Level::LAST)?;
+        Order::of_bytes(64 << 10, Self::PAGE_SHIFT).filter(|&order| order > Order::ZERO)
+    }
 }

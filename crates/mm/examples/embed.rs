@@ -107,6 +107,7 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &[],
     };
     let mm = Mm::<X86_64, Board>::new(&board, parts)?;
     mm.add(frames)?;

@@ -12,6 +12,7 @@ pub mod folio;
 pub mod table;
 pub mod space;
 pub mod fault;
+pub mod cache;
 pub mod engine;
 pub mod check;
 

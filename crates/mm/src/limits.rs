@@ -18,11 +18,28 @@ pub const POPULATE_ORDER: Order = Order::new(9);
 /// with pages of 4 KiB it saves up to fifteen more exceptions, and wastes 60 KiB at worst.
 pub const COPY_MOST_BYTES: u64 = 64 << 10;
 
+/// How much of a file is read ahead at most unless the policy says otherwise, as Linux's default
+/// for `read_ahead_kb`.
+pub const READ_AHEAD_BYTES: u64 = 128 << 10;
+
+/// How much around a fault is mapped of what is cached of a file, as Linux's default for
+/// `fault_around_bytes`.
+pub const FAULT_AROUND_BYTES: u64 = 64 << 10;
+
+/// The largest folio that an area of a file is read in when it is advised to be huge. With base
+/// pages of 16 and 64 KiB a table's block is 32 and 512 MiB, and nobody who asked for huge pages
+/// meant to wait for that to be read.
+pub const HUGE_FILE_BYTES: u64 = 2 << 20;
+
 /// How often a fault is planned anew because something changed meanwhile, before it gives up.
 pub const FAULT_TRIES: usize = 1000;
 
 /// Pages kept free below a stack that grows down, so that it does not run into what lies there.
 pub const STACK_GUARD_PAGES: u64 = 256;
+
+/// How far a stack grows unless its space says otherwise, as Linux's default for `RLIMIT_STACK`. It
+/// is a bound so that a wild access far below a stack, where something was unmapped, stays a fault.
+pub const STACK_BYTES: u64 = 8 << 20;
 
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;

@@ -63,11 +63,17 @@ pub enum Event {
     CollapseAlloc,
     /// Blocks for which there was no such folio.
     CollapseFailed,
+    /// Pages of files that were read, or were to be.
+    FilePagesRead,
+    /// Reads of files that failed.
+    FileReadsFailed,
+    /// Pages of files that were written to their store, or were to be.
+    FilePagesWritten,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 26] = [
+    pub const ALL: [Event; 29] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -94,6 +100,9 @@ impl Event {
         Event::TableMoved,
         Event::CollapseAlloc,
         Event::CollapseFailed,
+        Event::FilePagesRead,
+        Event::FileReadsFailed,
+        Event::FilePagesWritten,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -125,6 +134,9 @@ impl Event {
             Event::TableMoved => "tables_moved",
             Event::CollapseAlloc => "thp_collapse_alloc",
             Event::CollapseFailed => "thp_collapse_alloc_failed",
+            Event::FilePagesRead => "file_pages_read",
+            Event::FileReadsFailed => "file_reads_failed",
+            Event::FilePagesWritten => "file_pages_written",
         }
     }
 }

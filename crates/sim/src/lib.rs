@@ -2,6 +2,7 @@
 pub mod areas;
 pub mod phys;
 pub mod beside;
+pub mod disk;
 pub mod fork;
 pub mod program;
 pub mod script;

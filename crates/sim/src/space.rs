@@ -31,6 +31,7 @@ pub struct NaiveSpace {
     pub opt_out: OptOut,
     window: PageSpan,
     limit: u64,
+    stack: u64,
 }
 
 /// What a fault must come to, if there is memory.
@@ -51,14 +52,15 @@ pub enum Fault {
 
 impl NaiveSpace {
     /// No areas; those without a place of their own go into `window`. Programs may map the pages
-    /// below `limit`.
-    pub fn new(window: PageSpan, limit: u64) -> Self {
+    /// below `limit`; a stack has at most `stack` pages.
+    pub fn new(window: PageSpan, limit: u64, stack: u64) -> Self {
         Self {
             areas: NaiveAreas::new(),
             resident: BTreeMap::new(),
             opt_out: OptOut::No,
             window,
             limit,
+            stack,
         }
     }
 
@@ -381,6 +383,9 @@ impl NaiveSpace {
         let end = Vpn::new(self.limit);
         let above = *self.areas_in(PageSpan::new(page, end)).first()?;
         if !above.flags.contains(AreaFlags::GROWS_DOWN) || !above.prot.allows(access) {
+            return None;
+        }
+        if above.span.end.offset_from(page) > self.stack {
             return None;
         }
         let guard = Vpn::new(page.get().saturating_sub(GUARD));

@@ -1,5 +1,6 @@
 //! A whole system in one call: RAM, machine, memory manager.
 
+use quire::cache::File;
 use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
@@ -9,6 +10,9 @@ use quire_units::FrameSpan;
 
 /// A memory manager for page-table format `A` on the hosted machine.
 pub type HostedMm<'m, 'r, A> = Mm<'m, A, Machine<'r>>;
+
+/// How many files may have pages in memory at once.
+const FILES: usize = 64;
 
 /// Why there is no system.
 #[derive(Debug)]
@@ -61,6 +65,7 @@ pub fn with_machine<A: Arch, R>(
     let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
     let mut caches: Vec<CpuCache> = (0..config.cpus).map(|_| CpuCache::new()).collect();
     let counters: Vec<Counters> = (0..config.cpus).map(|_| Counters::new()).collect();
+    let files: Vec<File> = (0..FILES).map(|_| File::new()).collect();
     let zones = [FrameSpan::new(all.start, all.count)];
     let parts = Parts {
         first: all.start,
@@ -68,6 +73,7 @@ pub fn with_machine<A: Arch, R>(
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &files,
     };
     let mm = Mm::new(&machine, parts).map_err(SystemError::Setup)?;
     if let Err(not_ram) = mm.add(run) {

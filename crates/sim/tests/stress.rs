@@ -185,7 +185,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         }
     }
 
-    /// Touches the stack somewhere below its start; it grows, or has grown by another's fault.
+    /// Touches the stack somewhere below its start; it grows, or has grown by another's fault. (Its
+    /// limit is far less than what lies between it and the regions: it never grows over those.)
     fn grow(&mut self, shared: &Shared<A>) -> Result<(), Error> {
         let page = Vpn::new(shared.stack.get() - self.dice(STACK));
         while self.cpu.write(self.addr(page), self.name(shared, page)).is_err() {

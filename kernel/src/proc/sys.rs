@@ -41,7 +41,9 @@ const QUIRE: &[Row<()>] = &[
     Row { name: "check", is: Is::Text(check) },
     Row { name: "copy_most", is: Is::Setting(copy_most, set_copy_most) },
     Row { name: "counters", is: Is::Text(counters) },
+    Row { name: "exec_tiers", is: Is::Setting(exec_tiers, set_exec_tiers) },
     Row { name: "fallbacks", is: Is::Text(fallbacks) },
+    Row { name: "read_ahead_kb", is: Is::Setting(read_ahead, set_read_ahead) },
     Row { name: "sizes", is: Is::Setting(sizes, set_sizes) },
 ];
 
@@ -121,6 +123,35 @@ fn sizes(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 /// Takes the same, as Linux's boot parameter `thp_anon` does; what is not named becomes `never`.
 fn set_sizes(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy.set_sizes(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
+}
+
+/// The sizes that are preferred for code: `64K,2048K`, or `none`.
+fn exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    let tiers = mm().file_policy.preference().exec;
+    if tiers == 0 {
+        return out.push(b"none\n");
+    }
+    let mut gap = "";
+    for order in (1..ORDERS).filter(|order| tiers & 1 << order != 0) {
+        out.print(format_args!("{gap}{}K", kib(order)))?;
+        gap = ",";
+    }
+    out.push(b"\n")
+}
+
+/// Takes the same. Linux knows one size for code; that is set by `file_enabled`.
+fn set_exec_tiers(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().file_policy.set_tiers(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
+}
+
+/// The most that is read ahead in any file, as Linux has it for each device.
+fn read_ahead(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", mm().file_policy.window() << (PAGE_SHIFT - 10)))
+}
+
+fn set_read_ahead(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().file_policy.set_window(number(bytes)? >> (PAGE_SHIFT - 10));
+    Ok(())
 }
 
 /// The size of an order, in units of 1024 bytes.

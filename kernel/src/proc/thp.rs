@@ -93,6 +93,7 @@ fn size<const ORDER: u8>(_: &(), _: &Caller<'_>, inode: u64) -> Result<What> {
 
 const SIZE: &[Row<Order>] = &[
     Row { name: "enabled", is: Is::Setting(size_enabled, set_size_enabled) },
+    Row { name: "file_enabled", is: Is::Setting(size_file, set_size_file) },
     Row { name: "shmem_enabled", is: Is::Setting(size_shared, set_size_shared) },
     Row { name: "stats", is: Is::Table(STATS) },
 ];
@@ -103,6 +104,15 @@ fn size_enabled(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 
 fn set_size_enabled(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
+}
+
+/// Beyond Linux: what is read from files, and the size for code. (It was proposed there.)
+fn size_file(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    line(out, &mm().file_policy.size(*of))
+}
+
+fn set_size_file(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    mm().file_policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
 /// Nothing is counted for it: there is no swap, no file with large folios, and nothing that splits.

@@ -88,6 +88,17 @@ fn the_highest_fitting_leaf_level_is_chosen() {
     assert_eq!(Arm64k::block_order(), Order::new(13));
 }
 
+#[test]
+fn b2_code_likes_64_kib_where_a_contiguous_bit_can_say_so() {
+    fn bytes<A: Arch>() -> Option<u64> {
+        A::exec_order().map(|order| order.bytes(A::PAGE_SHIFT))
+    }
+    let some = Some(64 << 10);
+    assert_eq!((bytes::<Arm4k>(), bytes::<Arm16k>(), bytes::<Arm64k>()), (some, some, None));
+    assert_eq!((bytes::<Sv39>(), bytes::<Sv48>(), bytes::<Sv57>()), (some, some, some));
+    assert_eq!((bytes::<X86_64>(), bytes::<X86_64La57>()), (None, None));
+}
+
 /// The addresses that a CPU with L1TF would look up for a word of which it sees but `bits`.
 fn speculated(word: u64, bits: u32) -> u64 {
     word & 0x000f_ffff_ffff_f000 & ((1 << bits) - 1)

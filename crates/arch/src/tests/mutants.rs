@@ -32,6 +32,8 @@ const RELAXED_IS_STRICTER: usize = 18;
 const HIDDEN_LOSES_COW: usize = 19;
 const FLUSHES_SHARING: usize = 20;
 const FORGETS_LOST_WRITE_OF_SHARED: usize = 21;
+const PREFERS_PAGES_FOR_CODE: usize = 22;
+const PREFERS_TOO_MUCH_FOR_CODE: usize = 23;
 
 /// Where x86-64 keeps `COW`.
 const COW: u64 = 1 << 58;
@@ -121,6 +123,14 @@ impl<const MUTANT: usize> Arch for Mutant<MUTANT> {
         let order = X86_64::order(level);
         if MUTANT == ORDER_TOO_LARGE && !level.is_last() { order.up() } else { order }
     }
+
+    fn exec_order() -> Option<Order> {
+        match MUTANT {
+            PREFERS_PAGES_FOR_CODE => Some(Order::ZERO),
+            PREFERS_TOO_MUCH_FOR_CODE => Some(X86_64::block_order().up()),
+            _ => X86_64::exec_order(),
+        }
+    }
 }
 
 fn broken<const MUTANT: usize>() -> Option<Law> {
@@ -136,6 +146,8 @@ fn the_unchanged_format_is_sound() {
 fn faults_of_the_shape_are_named() {
     assert_eq!(broken::<ORDER_TOO_LARGE>(), Some(Law::Geometry));
     assert_eq!(broken::<CONTIGUOUS_BEYOND_TABLE>(), Some(Law::Geometry));
+    assert_eq!(broken::<PREFERS_PAGES_FOR_CODE>(), Some(Law::Geometry));
+    assert_eq!(broken::<PREFERS_TOO_MUCH_FOR_CODE>(), Some(Law::Geometry));
 }
 
 #[test]

@@ -109,6 +109,7 @@ impl Job for Scene {
             caches: &mut caches,
             counters: &counters,
             zones: &[all],
+            files: &[],
         };
         let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
         mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;

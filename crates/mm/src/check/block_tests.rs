@@ -31,6 +31,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &[],
     };
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

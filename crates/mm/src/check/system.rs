@@ -13,7 +13,7 @@ use crate::space::Space;
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
 
-/// Where all frames are: each in exactly one of the first six.
+/// Where all frames are: each in exactly one of the first seven.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames that are free in the zones.
@@ -26,6 +26,8 @@ pub struct Totals {
     pub table: u64,
     /// Frames of area-tree nodes, used or spare.
     pub node: u64,
+    /// Frames of files' index nodes.
+    pub index: u64,
     /// All others: taken by somebody outside, never added, or lost.
     pub held: u64,
     /// Folios.
@@ -65,7 +67,7 @@ pub fn system<A: Arch, H: Hardware>(
     if totals.node != found.node {
         return Err(Violation::Nodes { recorded: totals.node, found: found.node });
     }
-    let recorded = totals.folio + totals.table + totals.node;
+    let recorded = totals.folio + totals.table + totals.node + totals.index;
     let too_many = Violation::TooMany { taken: free.taken, recorded };
     let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
     check_cached(mm)?;
@@ -88,6 +90,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
             Kind::Free => pages = 1 << state.order(),
             Kind::Table => totals.table += 1,
             Kind::Node => totals.node += 1,
+            Kind::Index => totals.index += 1,
             Kind::Stray => return Err(Violation::Stray(at)),
             Kind::Folio => {
                 let folio = Folio { head: at, order: Order::new(state.order()) };

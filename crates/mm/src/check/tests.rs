@@ -37,6 +37,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &[],
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

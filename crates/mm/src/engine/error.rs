@@ -5,6 +5,7 @@ use core::fmt;
 use quire_hw::Poisoned;
 use quire_units::{Access, Order, Pfn, Prot, Vpn};
 
+use crate::cache::{FileId, Reads};
 use crate::space::{Area, MapError};
 
 /// Why a call failed. The state is as before, or as the call documents.
@@ -28,6 +29,14 @@ pub enum Error {
     Marked(Vpn, u64),
     /// The page is one of an object, beyond its end.
     Missing(Vpn),
+    /// A page of a file is not in memory: read these, and try again.
+    Unread(Reads),
+    /// A page of this file is being read: try again when that is done.
+    Busy(FileId),
+    /// This page of the file could not be read.
+    Failed(FileId, u64),
+    /// There is no such file, or no room for one more.
+    NoFile,
     /// The memory in this frame is lost: it reported an error that cannot be corrected.
     Poisoned(Pfn),
 }
@@ -37,6 +46,8 @@ pub enum Error {
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// An input or output failed.
+    pub const EIO: Errno = Errno(5);
     /// Try again.
     pub const EAGAIN: Errno = Errno(11);
     /// Out of memory, or address space, or no mapping in a range that must have one.
@@ -47,6 +58,8 @@ impl Errno {
     pub const EFAULT: Errno = Errno(14);
     /// It is there already.
     pub const EEXIST: Errno = Errno(17);
+    /// Too many files.
+    pub const ENFILE: Errno = Errno(23);
     /// Invalid argument.
     pub const EINVAL: Errno = Errno(22);
     /// The memory page has a hardware error.
@@ -57,13 +70,18 @@ impl Error {
     /// What Linux returns where this happens in a memory system call. A fault that fails with
     /// [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead: SIGSEGV
     /// with `SEGV_MAPERR` or `SEGV_ACCERR`; with [`Poisoned`](Error::Poisoned) and
-    /// [`Missing`](Error::Missing) it is SIGBUS.
+    /// [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it is SIGBUS. After
+    /// [`Unread`](Error::Unread) and [`Busy`](Error::Busy) the embedder waits and tries again; no
+    /// program sees them.
     pub const fn errno(self) -> Errno {
         match self {
             Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) => Errno::ENOMEM,
             Error::Invalid => Errno::EINVAL,
             Error::Exists(_) => Errno::EEXIST,
             Error::Denied(..) | Error::Marked(..) | Error::Missing(_) => Errno::EFAULT,
+            Error::Unread(_) | Error::Busy(_) => Errno::EAGAIN,
+            Error::Failed(..) => Errno::EIO,
+            Error::NoFile => Errno::ENFILE,
             Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
         }
@@ -101,6 +119,13 @@ impl fmt::Display for Error {
             Error::Marked(page, payload) => {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")
             }
+            Error::Unread(reads) => {
+                let (pages, file) = (reads.pages(), reads.file().0);
+                write!(f, "pages {}..{} of file {file} must be read", pages.start, pages.end)
+            }
+            Error::Busy(file) => write!(f, "a page of file {} is being read", file.0),
+            Error::Failed(file, page) => write!(f, "page {page} of file {} is unreadable", file.0),
+            Error::NoFile => f.write_str("no such file, or no room for one more"),
             Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),
             Error::Forbidden(page, prot) => write!(f, "{page} may never be made {prot:?}"),
         }

@@ -6,6 +6,7 @@ use quire_units::{Access, CpuSet, Order, PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
+use crate::cache::Reads;
 use crate::fault::plan::{Leaf, Reach};
 use crate::fault::{Cause, Choice, Decision, Installed, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
@@ -18,6 +19,13 @@ use crate::table::Place;
 pub enum Resolved {
     /// These pages were mapped, as one folio or, by populating, several.
     Mapped(Installed),
+    /// These pages of a file were mapped. Some between the first and the last may have been there.
+    Paged {
+        /// The pages.
+        pages: PageSpan,
+        /// What is worth reading next.
+        ahead: Option<Reads>,
+    },
     /// A leaf was there already; the access is noted in it.
     Noted,
     /// A leaf was there that others may have mapped, too; these pages are the space's own now.
@@ -48,6 +56,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// [`Error::NoArea`] and [`Error::Denied`] when the program may not; [`Error::NoMemory`] when
     /// not even one page can be had. Nothing has changed then, but that tables may have been made
     /// and a stack may have grown.
+    ///
+    /// In areas that show files also [`Error::Unread`], [`Error::Busy`], [`Error::Failed`],
+    /// [`Error::Missing`] and [`Error::Poisoned`].
     pub fn fault(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Resolved, Error> {
         self.fault_with(space, page, access, &mut || {})
     }
@@ -103,6 +114,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                             done.folios += installed.pages.count() >> installed.order.get();
                             installed.pages.end
                         }
+                        Resolved::Paged { pages, .. } => {
+                            done.pages += pages.count();
+                            pages.end.max(at)
+                        }
                         Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => at,
                     }
                 }
@@ -128,6 +143,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Decision::Below(place) => self.deepen(&view, place, page),
                 Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare),
+                Decision::File(page) => self.show(&view, &page, access, reach, resched),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
                 Decision::Refuse(why) => Err(refused(why, page, access)),
             };

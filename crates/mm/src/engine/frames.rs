@@ -32,6 +32,8 @@ pub enum FrameUse {
     Table,
     /// A node of an area tree.
     Node,
+    /// A node of a file's index.
+    Index,
     /// Not on record: in the cache of a CPU, about to be freed, never added, or the embedder's.
     Other,
 }
@@ -53,6 +55,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
             Kind::Node => FrameInfo { used: FrameUse::Node, ..other },
+            Kind::Index => FrameInfo { used: FrameUse::Index, ..other },
             Kind::Stray | Kind::None => other,
         })
     }

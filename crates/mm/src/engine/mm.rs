@@ -7,6 +7,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::error::Error;
+use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
 use crate::folio::clear::Pace;
 use crate::limits::COPY_MOST_BYTES;
@@ -27,6 +28,8 @@ pub struct Parts<'m> {
     pub counters: &'m [Counters],
     /// The zones: later ones are preferred.
     pub zones: &'m [FrameSpan],
+    /// As many files as may have pages in memory at once; none where there are no files.
+    pub files: &'m [File],
 }
 
 /// A memory manager for one system: `A` is the page-table format, `H` the hardware.
@@ -37,8 +40,11 @@ pub struct Mm<'m, A, H> {
     pub(super) phys: Phys<'m>,
     pub(super) counters: &'m [Counters],
     pub(super) pace: Pace,
+    pub(super) files: &'m [File],
     /// Which folio sizes are wanted where. May be changed at any time.
     pub policy: Policy,
+    /// In what sizes files are read, and how far ahead. May be changed at any time.
+    pub file_policy: FilePolicy,
     arch: PhantomData<A>,
 }
 
@@ -55,7 +61,9 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             phys: Phys::new(parts.first, parts.slots, parts.caches, parts.zones)?,
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
+            files: parts.files,
             policy,
+            file_policy: FilePolicy::new::<A>(),
             arch: PhantomData,
         })
     }

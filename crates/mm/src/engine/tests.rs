@@ -32,6 +32,7 @@ fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
         caches: &mut caches,
         counters: &counters,
         zones: &zones,
+        files: &[],
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
@@ -209,6 +210,7 @@ fn e3_a_stack_grows_no_further_than_its_limit() {
             .at(At::FixedNoReplace(Vpn::new(top.get() - 4)))
             .flags(AreaFlags::GROWS_DOWN);
         mm.map(&space, &area).expect("free");
+        assert_eq!(space.stack_pages(), crate::limits::STACK_BYTES >> 12, "not all there is");
         space.set_stack_pages(16);
         let page = |below: u64| Vpn::new(top.get() - below);
         mm.fault(&space, page(16), Access::Write).expect("the last page that it may have");

@@ -22,6 +22,8 @@ pub enum Decision {
     Touch(Leaf),
     /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
+    /// A page of a file is needed, or may be written now that whoever keeps the file knows.
+    File(FilePage),
     /// A stack may grow down to the page: the area that would.
     Grow(Area),
     /// The program may not.
@@ -81,6 +83,38 @@ impl Leaf {
     }
 }
 
+/// A page of a file that is shown at a page of an area: what is known without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePage {
+    /// The page that faulted.
+    pub page: Vpn,
+    /// Which file.
+    pub file: u32,
+    /// Which page of it.
+    pub at: u64,
+    /// The size of the entry that is to map it, where there is no lower table yet; zero where one
+    /// maps it already.
+    pub place_order: Order,
+    /// Whether a leaf is there that needs asking before it is written.
+    pub is_there: bool,
+    pub(crate) area: Area,
+    pub(crate) seq: Seq,
+}
+
+impl FilePage {
+    /// The page of the file that `page` of the area shows.
+    pub fn file_page(&self, page: Vpn) -> u64 {
+        self.at.wrapping_add(page.get().wrapping_sub(self.page.get()))
+    }
+
+    /// The page in `room`, a part of the area, that shows page `at` of the file, or the nearest;
+    /// the end of `room` is the nearest to those beyond it.
+    pub fn page_of(&self, at: u64, room: PageSpan) -> Vpn {
+        let ahead = at.saturating_sub(self.file_page(room.start));
+        Vpn::new(room.start.get().saturating_add(ahead)).min(room.end)
+    }
+}
+
 /// How much is wanted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
@@ -112,9 +146,12 @@ pub fn decide<A: Arch, H: Hardware>(
     let place = view.tables().walk(page, Level::LAST);
     match A::decode(place.word, place.level) {
         Entry::Absent if area.backing == Backing::Anon => {}
-        Entry::Absent => return Decision::Refuse(Refusal::Missing),
+        Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
         Entry::Marker(payload) => return Decision::Refuse(Refusal::Marked(payload)),
         Entry::Leaf { attrs, .. } if access == Access::Write && attrs.contains(Attrs::COW) => {
+            if area.flags.contains(AreaFlags::SHARED) {
+                return file_page(page, Order::ZERO, true, area, seq);
+            }
             return Decision::Unshare(Unshare { page, area, seq });
         }
         _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
@@ -137,6 +174,15 @@ pub fn decide<A: Arch, H: Hardware>(
     // What may be written is mapped dirty at once: that saves the hardware a second visit.
     attrs.set(Attrs::DIRTY, area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, attrs, area, seq })
+}
+
+fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {
+    match area.backing_of(page) {
+        Backing::Object { id: file, page: at } => {
+            Decision::File(FilePage { page, file, at, place_order, is_there, area, seq })
+        }
+        Backing::Anon => Decision::Refuse(Refusal::Missing),
+    }
 }
 
 /// The largest order whose block around `page` is empty, as far as `candidates` make it worth

@@ -70,6 +70,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// The top-level choice.
     Enabled {
@@ -284,7 +286,7 @@ fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
 }
 
 /// The order of a size such as `64K`, `2M`, `1G`, if there is a choice for it.
-fn size_order(text: &str, page_shift: u32) -> Option<usize> {
+pub(crate) fn size_order(text: &str, page_shift: u32) -> Option<usize> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let shift = match unit {
         "K" | "k" => 10,

@@ -20,10 +20,12 @@
 //!
 //! **Never** knows addresses or files. **Next room**: `table`.
 
+mod cached;
 pub mod clear;
 mod state;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use cached::Known;
 pub use state::{Counts, Folio, Folios};

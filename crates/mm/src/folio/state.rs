@@ -71,7 +71,7 @@ const _: () = assert!((CPUS_MAX as u64) << ORDER_MAX.get() < MAPPED_MAX as u64);
 /// The folios of a system: operations on the slots of their first frames.
 #[derive(Clone, Copy)]
 pub struct Folios<'m> {
-    meta: Meta<'m>,
+    pub(super) meta: Meta<'m>,
 }
 
 impl<'m> Folios<'m> {
@@ -139,7 +139,8 @@ impl<'m> Folios<'m> {
     fn alike(&self, folio: Folio, frames: FrameSpan, such: impl Fn(&Slot) -> bool) -> u64 {
         let state = State::new(Kind::Folio, folio.order.get());
         let heads = self.heads(folio, frames);
-        heads.take_while(|slot| slot.state() == state && such(slot)).count() as u64
+        let like = |slot: &Slot| slot.state().with_flags(0) == state && such(slot);
+        heads.take_while(|slot| like(slot)).count() as u64
     }
 
     /// The slots at multiples of the size of `folio` from its own on, up to the end of `frames`.

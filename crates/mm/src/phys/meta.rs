@@ -6,9 +6,10 @@
 //!          | state  | lock   | counts         | links[0] [1]    | owner          |
 //!          +--------+--------+----------------+--------+--------+----------------+
 //! free     Free|ord          -                  prev     next     -
-//! folio    Folio|ord|flags   refs, pins, mapped LRU prev, next    whose it is, and where
+//! folio    Folio|ord|flags   refs, pins, mapped LRU prev, next    which file's, from which page
 //! table    Table|level       present, blocks    root     -        first page it translates
 //! node     Node              -                  next spare -      -
+//! index    Index|level       used places        -        -       which file's, from which page
 //! stray    Stray             frames in the run  next run -        -
 //! other    None              -                  -        -        -
 //! ```
@@ -45,6 +46,16 @@ pub enum Kind {
     Stray = 4,
     /// A node of an area tree.
     Node = 5,
+    /// A node of a file's index.
+    Index = 6,
+}
+
+impl Kind {
+    /// Whether the frame holds the library's own words.
+    #[inline]
+    const fn has_words(self) -> bool {
+        matches!(self, Kind::Table | Kind::Node | Kind::Index)
+    }
 }
 
 /// The `state` word: kind in bits 0..4, order or level in bits 4..9, flags above.
@@ -67,6 +78,7 @@ impl State {
             3 => Kind::Table,
             4 => Kind::Stray,
             5 => Kind::Node,
+            6 => Kind::Index,
             _ => Kind::None,
         }
     }
@@ -100,7 +112,8 @@ pub struct Slot {
     pub(crate) counts: AtomicU64,
     /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio: whose it is and where. Table: the first page it translates.
+    /// Folio and index node: which file's it is, and from which page on. Table: the first page it
+    /// translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -229,11 +242,11 @@ impl<'m> Meta<'m> {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
-    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table of
-    /// `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's to write before.
+    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or an
+    /// index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's to write before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
-        debug_assert!(run.count() == 1 && matches!(kind, Kind::Table | Kind::Node));
+        debug_assert!(run.count() == 1 && kind.has_words());
         let slot = self.at(run.start());
         slot.counts.store(0, Ordering::Relaxed);
         slot.set_state(State::new(kind, level));
@@ -245,7 +258,7 @@ impl<'m> Meta<'m> {
     #[inline]
     pub(crate) fn disown(&self, frame: Pfn) -> FrameRun {
         let slot = self.at(frame);
-        debug_assert!(matches!(slot.state().kind(), Kind::Table | Kind::Node | Kind::Stray));
+        debug_assert!(slot.state().kind().has_words() || slot.state().kind() == Kind::Stray);
         slot.set_state(State::new(Kind::None, 0));
         self.mint(FrameSpan::new(frame, 1), false)
     }
@@ -292,7 +305,7 @@ impl<'m> FrameLock<'m> {
     /// The right to write the frame's words, if it is a page table or a node.
     #[inline]
     pub(crate) fn table(&self) -> Option<&TableFrame> {
-        matches!(self.slot.state().kind(), Kind::Table | Kind::Node).then_some(&self.table)
+        self.slot.state().kind().has_words().then_some(&self.table)
     }
 
     /// The lock of a frame that is the library's own and stays it while the lock is held; the

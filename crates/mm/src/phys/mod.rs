@@ -54,6 +54,6 @@ pub use check::{Totals, Violation};
 pub use cpu_cache::CpuCache;
 pub use fail::FailPlan;
 pub use fragment::{Fragment, Fragmented, fragment};
-pub(crate) use meta::WordsLock;
+pub(crate) use meta::{FrameLock, WordsLock};
 pub use meta::{Kind, Meta, Slot, State};
 pub use setup::{NotRam, Occupied, SetupError, Zones};

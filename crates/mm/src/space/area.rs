@@ -204,6 +204,16 @@ impl Area {
         self.split_at(span.end).0.split_at(span.start).1
     }
 
+    /// Its pages that show those of object `id` from number `first` up to but not including `end`;
+    /// an empty span if there are none.
+    pub fn showing(&self, id: u32, first: u64, end: u64) -> PageSpan {
+        let nothing = PageSpan::new(self.span.start, self.span.start);
+        let Backing::Object { id: own, page } = self.backing else { return nothing };
+        let at =
+            |number: u64| self.span.start.add(number.saturating_sub(page).min(self.span.count()));
+        if own == id && first < end { PageSpan::new(at(first), at(end)) } else { nothing }
+    }
+
     /// What stands behind `page`, which lies in the area.
     #[inline]
     pub const fn backing_of(&self, page: Vpn) -> Backing {

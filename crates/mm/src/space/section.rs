@@ -192,6 +192,11 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
+    /// Takes the right to write from the leaves of `span`, until it is asked for again.
+    pub fn withhold(&mut self, span: PageSpan) {
+        self.entries += self.view.tables().withhold(span, &mut self.gather);
+    }
+
     /// What was taken out, to be settled.
     pub fn gathered(&mut self) -> &mut Gather {
         &mut self.gather

@@ -8,6 +8,7 @@ use quire_units::{Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
 use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
+use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -40,7 +41,7 @@ impl<A: Arch> Space<A> {
             window,
             cpus: CpuSet::new(),
             opt_out: AtomicU32::new(0),
-            stack_pages: AtomicU64::new(u64::MAX),
+            stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
             counters: SpaceCounters::default(),
             arch: PhantomData,
         }
@@ -90,7 +91,7 @@ impl<A: Arch> Space<A> {
     }
 
     /// How many pages a stack may have ([`GROWS_DOWN`](super::AreaFlags::GROWS_DOWN)) before a
-    /// fault below it is a fault like any other. No bound unless one was set.
+    /// fault below it is a fault like any other. At first [`STACK_BYTES`].
     #[inline]
     pub fn stack_pages(&self) -> u64 {
         self.stack_pages.load(Ordering::Relaxed)

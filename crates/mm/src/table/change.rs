@@ -13,6 +13,25 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// map the page, too. No leaf may reach across an end of the span. What must be flushed goes
     /// into `gather`. How many entries were written.
     pub fn protect(&self, span: PageSpan, prot: Prot, gather: &mut Gather) -> u64 {
+        self.regrant_all(span, gather, |attrs| attrs_granted(attrs, prot))
+    }
+
+    /// Takes the right to write from every leaf of `span` that has it, so that the next write asks
+    /// first, as where others may map the page. Otherwise as [`protect`](Self::protect).
+    pub fn withhold(&self, span: PageSpan, gather: &mut Gather) -> u64 {
+        self.regrant_all(span, gather, |attrs| match attrs.contains(Attrs::WRITE) {
+            true => attrs.difference(Attrs::WRITE) | Attrs::COW,
+            false => attrs,
+        })
+    }
+
+    /// Gives every leaf of `span` the rights that `change` makes of its attributes.
+    fn regrant_all(
+        &self,
+        span: PageSpan,
+        gather: &mut Gather,
+        change: impl Fn(Attrs) -> Attrs + Copy,
+    ) -> u64 {
         let mut written = 0;
         self.each(span, |locked, part| -> Step<()> {
             let mut at = part.start;
@@ -21,11 +40,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Absent | What::Marker(_) => {}
-                    What::Leaf { attrs, .. } if attrs.prot() != granted(attrs, prot) => {
+                    What::Leaf { attrs, .. } if attrs.prot() != change(attrs).prot() => {
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
                         locked.part_run(&mut run);
-                        let grant = |attrs| attrs_granted(attrs, prot);
-                        if locked.regrant(&run, run.count, grant) {
+                        if locked.regrant(&run, run.count, change) {
                             gather.flush(PageSpan::new(at, end), A::order(locked.level()));
                         }
                         locked.refold_ends(run.index, run.count);

@@ -190,7 +190,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The leaf at entry `index`.
     #[inline]
-    pub(super) fn leaf_at(&self, index: usize) -> Option<(Pfn, Attrs)> {
+    pub(crate) fn leaf_at(&self, index: usize) -> Option<(Pfn, Attrs)> {
         match self.run(index, index + 1).what {
             What::Leaf { frame, attrs, .. } => Some((frame, attrs)),
             _ => None,

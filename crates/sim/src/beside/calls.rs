@@ -68,7 +68,8 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         // Not all of the field, so that there are areas beyond the window as well.
         let window = PageSpan::new(all.start.add(7), all.end);
         let space = self.mm.space(self.free_asid(), window)?;
-        Ok(Live { space, model: NaiveSpace::new(window, A::USER_PAGES) })
+        let model = NaiveSpace::new(window, A::USER_PAGES, space.stack_pages());
+        Ok(Live { space, model })
     }
 
     /// Does one step on both sides, and compares everything.

@@ -1,0 +1,229 @@
+//! Mapping what is in memory around a fault (row B5): whole folios, by runs, under one table lock.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Pfn, Prot, Vpn};
+
+use super::{Entry, FilePages, Index, Store, identity};
+use crate::fault::FilePage;
+use crate::folio::{Folio, Folios, Known};
+use crate::space::{AreaFlags, View};
+use crate::table::{Locked, What};
+
+/// What was mapped for a fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// From the first to the last page that was mapped. Pages between may have been there, or not
+    /// be in memory.
+    pub(crate) pages: PageSpan,
+    /// How many were mapped.
+    pub(crate) count: u64,
+    /// The entries that were written.
+    pub(crate) entries: u64,
+    /// Whether the page that faulted is among them, or was there.
+    pub(crate) hit: bool,
+    /// The folio of the page that faulted, if it had the mark, which it has no more.
+    pub(crate) marked: Option<FilePages>,
+}
+
+/// Maps the page that faulted, and what of `around` is in memory and not mapped; of folios that are
+/// partly in `around`, all that the area and the table have room for. The whole by one leaf, where
+/// there is a folio large enough.
+///
+/// `None` when the areas have changed, or the table is another by now.
+///
+/// Whoever takes a page out of its file does so first, and takes it out of the tables then. So
+/// either it is not found here any more, or it is found in the table afterwards.
+pub(crate) fn map_around<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    index: &Index<'_, A, H>,
+    fault: &FilePage,
+    around: PageSpan,
+) -> Option<Shown> {
+    let block = block_leaf(index, fault);
+    let level = block.map_or(Level::LAST, A::leaf_level);
+    let tables = view.tables();
+    let place = tables.walk(fault.page, level);
+    if place.level != level {
+        return None;
+    }
+    let locked = tables.lock(place.frame, level, fault.page)?;
+    let pages = PageSpan::block(fault.page, Order::ZERO);
+    if !view.space.areas.is_current(fault.seq, pages) {
+        return None;
+    }
+    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown: nothing(fault) };
+    match block {
+        Some(order) => work.map_block(order),
+        None => work.map_pages(around),
+    }
+    Some(work.shown)
+}
+
+/// What entries grant: nothing is written through them before it was asked for, but where nobody
+/// needs to know.
+fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Attrs {
+    let free =
+        fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
+    let attrs = Attrs::user(fault.area.prot) | Attrs::YOUNG;
+    if !free {
+        return attrs.with_prot(fault.area.prot - Prot::WRITE) | Attrs::COW;
+    }
+    let written = fault.area.prot.contains(Prot::WRITE);
+    attrs | if written { Attrs::DIRTY } else { Attrs::empty() }
+}
+
+/// The order of a block that one leaf above the last level can map: the folio has it, page and file
+/// page agree in it, and all of it is the area's and the file's.
+pub(crate) fn block_leaf<A: Arch, H: Hardware>(
+    index: &Index<'_, A, H>,
+    fault: &FilePage,
+) -> Option<Order> {
+    let order = A::block_order();
+    let (entry, pages) = index.find(fault.at);
+    let Entry::Folio { folio, .. } = entry else { return None };
+    let block = PageSpan::block(fault.page, order);
+    let agrees = (fault.page.get() ^ fault.at) & (order.pages() - 1) == 0;
+    let fits = folio.order >= order
+        && agrees
+        && fault.area.span.covers(block)
+        && FilePages::block(fault.at, order).end <= index.file.pages()
+        && pages.contains(fault.at);
+    // Where a table is already, its entries do.
+    fits.then_some(order).filter(|_| fault.place_order >= order)
+}
+
+fn nothing(fault: &FilePage) -> Shown {
+    let pages = PageSpan::new(fault.page, fault.page);
+    Shown { pages, count: 0, entries: 0, hit: false, marked: None }
+}
+
+/// A fault's table, locked, and what was mapped in it so far.
+struct Work<'w, 'a, A, H> {
+    index: &'w Index<'a, A, H>,
+    fault: &'w FilePage,
+    locked: Locked<'a, A, H>,
+    attrs: Attrs,
+    shown: Shown,
+}
+
+impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
+    fn map_block(&mut self, order: Order) {
+        let block = PageSpan::block(self.fault.page, order);
+        let at = self.locked.index(block.start);
+        if self.locked.word(at) == 0
+            && let Some((folio, frame)) = self.take(FilePages::block(self.fault.at, order))
+        {
+            self.put(block, frame, folio);
+        }
+    }
+
+    fn map_pages(&mut self, around: PageSpan) {
+        let room = self.fault.area.span.intersect(self.locked.reach());
+        let end = self.fault.page_of(self.index.file.pages(), room);
+        let room = PageSpan::new(room.start, end);
+        let around = around.intersect(room);
+        // The folio at its beginning may begin before it.
+        let (entry, pages) = self.index.find(self.fault.file_page(around.start));
+        let first = match entry {
+            Entry::Folio { .. } => self.fault.page_of(pages.start, room),
+            _ => around.start,
+        };
+        let mut at = first;
+        while at < around.end {
+            at = self.map_from(at, room);
+        }
+    }
+
+    /// Maps what begins at `at`, if it can be; the page to go on at.
+    fn map_from(&mut self, at: Vpn, room: PageSpan) -> Vpn {
+        let (entry, pages) = self.index.find(self.fault.file_page(at));
+        let Entry::Folio { .. } = entry else { return at.add(1) };
+        let end = self.fault.page_of(pages.end, room);
+        let (run, upto) = self.locked.run_in(at, end);
+        if run.what != What::Absent {
+            self.shown.hit |= PageSpan::new(at, upto).contains(self.fault.page);
+            return upto;
+        }
+        let wanted = FilePages::new(self.fault.file_page(at), self.fault.file_page(upto));
+        if let Some((folio, frame)) = self.take(wanted) {
+            self.put(PageSpan::new(at, upto), frame, folio);
+        }
+        upto
+    }
+
+    /// Counts `pages`, which one folio has, as mapped, if they may be; the folio and the frame of
+    /// the first.
+    fn take(&mut self, pages: FilePages) -> Option<(Folio, Pfn)> {
+        let (Entry::Folio { folio, .. }, all) = self.index.find(pages.start) else { return None };
+        if !all.covers(pages) {
+            return None;
+        }
+        let owner = identity(self.index.id, all.start);
+        let cached = Folios::new(self.index.meta).cached(folio.head, owner)?;
+        let known = cached.known();
+        let usable = known.contains(Known::FILLED) && !known.contains(Known::POISONED);
+        if cached.folio != folio || !usable || !cached.map(pages.count() as u32) {
+            return None;
+        }
+        if known.contains(Known::MARK) && all.contains(self.fault.at) {
+            cached.learn(known - Known::MARK);
+            self.shown.marked = Some(all);
+        }
+        Some((folio, folio.head.add(pages.start - all.start)))
+    }
+
+    fn put(&mut self, pages: PageSpan, frame: Pfn, folio: Folio) {
+        let unit = A::order(self.locked.level());
+        let entries = (pages.count() >> unit.get()) as usize;
+        self.locked.put(self.locked.index(pages.start), entries, frame, self.attrs, folio.order);
+        let shown = &mut self.shown;
+        shown.pages = match shown.count {
+            0 => pages,
+            _ => PageSpan::new(shown.pages.start.min(pages.start), shown.pages.end.max(pages.end)),
+        };
+        shown.count += pages.count();
+        shown.entries += entries as u64;
+        shown.hit |= pages.contains(self.fault.page);
+    }
+}
+
+/// Lets a page of a file that others see as well be written, with all that this table maps of its
+/// folio, and notes that the folio is dirty; how many pages. `None` when something has changed.
+///
+/// The folio is dirty before the first entry can be written, and both happen under the table's
+/// lock: who cleans it takes the note away first, and the right to write then.
+pub(crate) fn grant_write<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    index: &Index<'_, A, H>,
+    fault: &FilePage,
+) -> Option<u64> {
+    let tables = view.tables();
+    let locked = tables.lock_lowest(fault.page, Level::LAST);
+    let (_, attrs) = locked.leaf_at(locked.index(fault.page))?;
+    let pages = PageSpan::block(fault.page, Order::ZERO);
+    if !attrs.contains(Attrs::COW) || !view.space.areas.is_current(fault.seq, pages) {
+        return None;
+    }
+    let (Entry::Folio { folio, .. }, all) = index.find(fault.at) else { return None };
+    if !index.set_dirty(all.start, folio, true) {
+        return None;
+    }
+    let room = fault.area.span.intersect(locked.reach());
+    let (mut at, end) = (fault.page_of(all.start, room), fault.page_of(all.end, room));
+    let mut granted = 0;
+    while at < end {
+        let (run, upto) = locked.run_in(at, end);
+        if let What::Leaf { attrs, .. } = run.what
+            && attrs.contains(Attrs::COW)
+        {
+            let prot = fault.area.prot;
+            let grant = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot);
+            let noted = Attrs::YOUNG | Attrs::DIRTY;
+            locked.grant(run.index, run.count, |attrs| grant(attrs) | noted);
+            granted += upto.offset_from(at);
+        }
+        at = upto;
+    }
+    Some(granted)
+}

@@ -1,0 +1,32 @@
+//! Files in memory: which pages of which file are in which folio.
+//!
+//! **Owns** the index from a file's pages to its folios, what is known about each folio's content,
+//! and what is worth reading next. **Key types**: [`FilePages`].
+//!
+//! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
+//! and hears when that is done. **Next room**: `engine`.
+
+mod file;
+mod index;
+mod map;
+mod pages;
+mod policy;
+mod readahead;
+mod reads;
+mod sweep;
+mod window;
+mod word;
+
+#[cfg(all(test, not(loom)))]
+mod readahead_tests;
+
+pub use file::{File, FileId, Store};
+pub use index::{FILE_PAGES_MAX, FILES_MAX};
+pub(crate) use index::{Index, InsertLack, identity};
+pub(crate) use map::{Shown, block_leaf, grant_write, map_around};
+pub use pages::FilePages;
+pub use policy::{FilePolicy, FileSize, Refused};
+pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
+pub use reads::{Read, Reads};
+pub use window::{Bounds, Window};
+pub(crate) use word::{Entry, Note};

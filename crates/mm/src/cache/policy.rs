@@ -1,0 +1,319 @@
+//! Which folio sizes are wanted for what is read from files (row B4).
+//!
+//! For each size there is a choice of two questions at once, in the grammar that was proposed for
+//! Linux's `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/file_enabled`: may any file be read
+//! in folios of this size (`always`), and is it *the* size for code (`exec`)? Reading a choice
+//! prints all words with the active one in brackets; writing takes one word.
+//!
+//! Pages alone are always allowed, and a size that is not allowed is not a limit for larger ones.
+
+use core::fmt;
+use core::str::FromStr;
+
+use quire_arch::Arch;
+use quire_units::Order;
+
+use super::readahead::Preference;
+use super::window::{Bounds, highest, up_to};
+use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, words};
+use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
+use crate::sync::{AtomicU64, Ordering};
+
+words! {
+    /// The choice for one size.
+    FileSize {
+        /// For nothing.
+        Never = "never",
+        /// For all files.
+        Always = "always",
+        /// For code, and for nothing else.
+        Exec = "exec",
+        /// For all files, and preferred for code.
+        AlwaysExec = "always+exec",
+    }
+}
+
+impl FileSize {
+    /// Whether any file may be read in this size, and whether it is preferred for code.
+    const fn parts(self) -> (bool, bool) {
+        match self {
+            FileSize::Never => (false, false),
+            FileSize::Always => (true, false),
+            FileSize::Exec => (false, true),
+            FileSize::AlwaysExec => (true, true),
+        }
+    }
+}
+
+/// Why a choice was not taken. Nothing is changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is no choice for this order: 0, or above the largest folio.
+    NoChoice(Order),
+    /// Another order is the one for code.
+    Taken(Order),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoChoice(order) => write!(f, "there is no choice for {order}"),
+            Refused::Taken(order) => write!(f, "code has {order} already"),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// The system's policy for files. May be changed while it is in use.
+#[derive(Debug)]
+pub struct FilePolicy {
+    /// Two sets of orders in one word, so that both change at once: in the low half those that
+    /// files may be read in, in the high half those that are preferred for code.
+    sizes: AtomicU64,
+    /// The most that is read ahead, in pages.
+    window: AtomicU64,
+    /// What is mapped around a fault.
+    around: Order,
+    /// The order of folios in areas that are advised to be huge.
+    huge: Order,
+}
+
+impl FilePolicy {
+    /// All sizes up to a block are allowed, and the one that suits code is preferred for it; what
+    /// is read ahead, mapped around, and read for areas advised to be huge is as in Linux.
+    pub fn new<A: Arch>() -> Self {
+        let pages = |bytes: u64| (bytes >> A::PAGE_SHIFT).max(1);
+        let files = up_to(A::block_order()) & ORDERS_WITH_CHOICE;
+        let huge = Order::fitting(pages(HUGE_FILE_BYTES)).unwrap_or_default();
+        Self {
+            sizes: AtomicU64::new(word(files, A::exec_order().map_or(0, choice_bit))),
+            window: AtomicU64::new(pages(READ_AHEAD_BYTES)),
+            around: Order::fitting(pages(FAULT_AROUND_BYTES)).unwrap_or_default(),
+            huge: huge.min(A::block_order()),
+        }
+    }
+
+    /// The choice for `order`. `Never` where there is no choice.
+    pub fn size(&self, order: Order) -> FileSize {
+        let ((always, exec), bit) = (self.sets(), choice_bit(order));
+        match (always & bit != 0, exec & bit != 0) {
+            (false, false) => FileSize::Never,
+            (true, false) => FileSize::Always,
+            (false, true) => FileSize::Exec,
+            (true, true) => FileSize::AlwaysExec,
+        }
+    }
+
+    /// Sets the choice for `order`.
+    ///
+    /// # Errors
+    /// [`Refused::NoChoice`], and [`Refused::Taken`] when another order is preferred for code and
+    /// this one is to be. Of two CPUs that try at once, one is refused.
+    pub fn set_size(&self, order: Order, choice: FileSize) -> Result<(), Refused> {
+        let bit = choice_bit(order);
+        if bit == 0 {
+            return Err(Refused::NoChoice(order));
+        }
+        let (always, exec) = choice.parts();
+        let change = |old: u64| {
+            let (files, code) = sets(old);
+            let others = code & !bit;
+            if exec && others != 0 {
+                return Err(Refused::Taken(highest(others)));
+            }
+            let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
+            Ok(word(put(files, always), put(code, exec)))
+        };
+        self.update(change)
+    }
+
+    /// Prefers several sizes for code (row B7): of them, the largest whose block around the fault
+    /// lies within the area, and under pressure the next smaller. None: whatever comes. Whether
+    /// other files may use these sizes stays as it is.
+    ///
+    /// # Errors
+    /// [`Refused::NoChoice`].
+    pub fn exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
+        let mut code = 0;
+        for &order in tiers {
+            match choice_bit(order) {
+                0 => return Err(Refused::NoChoice(order)),
+                bit => code |= bit,
+            }
+        }
+        self.update(|old| Ok(word(sets(old).0, code)))
+    }
+
+    /// Takes the same as text: sizes separated by commas, `64K,2M`, or `none`.
+    ///
+    /// # Errors
+    /// The part that is no size with a choice; nothing is changed then.
+    pub fn set_tiers<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
+        let mut code = 0;
+        for size in text.split(',').filter(|_| text != "none") {
+            code |= 1 << size_order(size, page_shift).ok_or(size)?;
+        }
+        self.update(|old| Ok(word(sets(old).0, code))).map_err(|_| text)
+    }
+
+    /// The most that is read ahead, in pages; 0 for nothing.
+    pub fn window(&self) -> u64 {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// Sets the most that is read ahead, in pages.
+    pub fn set_window(&self, pages: u64) {
+        self.window.store(pages, Ordering::Relaxed);
+    }
+
+    /// What bounds reading in a file of `end` pages, whose folios have at least the order
+    /// `smallest` (see [`Bounds`]).
+    #[inline]
+    pub fn bounds(&self, end: u64, smallest: Order) -> Bounds {
+        Bounds { end, window: self.window(), smallest, sizes: self.sets().0 }
+    }
+
+    /// What faults would like to have.
+    #[inline]
+    pub fn preference(&self) -> Preference {
+        Preference { exec: self.sets().1, huge: self.huge }
+    }
+
+    /// How much around a fault is mapped of what is cached, at least.
+    pub fn around(&self) -> Order {
+        self.around
+    }
+
+    /// The orders that files may be read in, and those that are preferred for code.
+    fn sets(&self) -> (u32, u32) {
+        sets(self.sizes.load(Ordering::Relaxed))
+    }
+
+    /// Puts what `change` makes of the word in its place, as one step.
+    fn update(&self, change: impl Fn(u64) -> Result<u64, Refused>) -> Result<(), Refused> {
+        let mut old = self.sizes.load(Ordering::Relaxed);
+        loop {
+            let new = change(old)?;
+            let swap = self.sizes.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+            match swap {
+                Ok(_) => return Ok(()),
+                Err(now) => old = now,
+            }
+        }
+    }
+}
+
+/// The set of `order` alone; empty if there is no choice for it.
+fn choice_bit(order: Order) -> u32 {
+    1_u32.checked_shl(order.get().into()).unwrap_or(0) & ORDERS_WITH_CHOICE
+}
+
+const fn word(files: u32, code: u32) -> u64 {
+    files as u64 | (code as u64) << 32
+}
+
+const fn sets(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::format;
+
+    use quire_arch::{Arm4k, Arm64k, X86_64};
+    use quire_units::Order;
+
+    use super::{FilePolicy, FileSize, Refused};
+
+    const O4: Order = Order::new(4);
+    const O9: Order = Order::new(9);
+
+    fn arm() -> FilePolicy {
+        FilePolicy::new::<Arm4k>()
+    }
+
+    #[test]
+    fn b4_the_default_is_all_sizes_up_to_the_block_and_the_cpus_wish_for_code() {
+        let policy = arm();
+        assert_eq!(policy.size(Order::new(1)), FileSize::Always);
+        assert_eq!(policy.size(O4), FileSize::AlwaysExec);
+        assert_eq!(policy.size(O9), FileSize::Always);
+        assert_eq!(policy.size(Order::new(10)), FileSize::Never);
+        assert_eq!(policy.size(Order::ZERO), FileSize::Never, "no choice");
+        assert_eq!(policy.window(), 32);
+        let (bounds, preference) = (policy.bounds(77, Order::ZERO), policy.preference());
+        assert_eq!((bounds.end, bounds.window, bounds.sizes), (77, 32, 0x3fe));
+        assert_eq!((preference.exec, preference.huge), (1 << 4, O9));
+        assert_eq!(policy.around(), O4);
+        let pages_of_64k = FilePolicy::new::<Arm64k>();
+        assert_eq!(pages_of_64k.around(), Order::ZERO);
+        let preference = pages_of_64k.preference();
+        assert_eq!((preference.exec, preference.huge), (0, Order::new(5)), "2 MiB, not 512");
+        assert_eq!(pages_of_64k.window(), 2);
+    }
+
+    #[test]
+    fn b4_a_file_size_prints_all_words_and_takes_one() {
+        assert_eq!(format!("{}", FileSize::Exec), "never always [exec] always+exec");
+        for &choice in FileSize::ALL {
+            assert_eq!(format!("{}\n", choice.word()).parse(), Ok(choice));
+        }
+        for wrong in ["", "inherit", "always exec", "exec+always", "[exec]", "Exec"] {
+            assert!(wrong.parse::<FileSize>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn b4_what_is_set_is_read_back_for_every_size_and_no_other_changes() {
+        for order in (1..=18).map(Order::new) {
+            let policy = FilePolicy::new::<X86_64>();
+            for &choice in FileSize::ALL {
+                assert_eq!(policy.set_size(order, choice), Ok(()));
+                assert_eq!(policy.size(order), choice);
+                for other in (1..=18).map(Order::new).filter(|&other| other != order) {
+                    let default = FilePolicy::new::<X86_64>().size(other);
+                    assert_eq!(policy.size(other), default);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn b4_a_second_size_for_code_is_refused_and_changes_nothing() {
+        let policy = arm();
+        for choice in [FileSize::Exec, FileSize::AlwaysExec] {
+            assert_eq!(policy.set_size(O9, choice), Err(Refused::Taken(O4)));
+        }
+        assert_eq!((policy.size(O9), policy.size(O4)), (FileSize::Always, FileSize::AlwaysExec));
+        policy.set_size(O4, FileSize::Exec).unwrap();
+        policy.set_size(O4, FileSize::Never).unwrap();
+        policy.set_size(O9, FileSize::Exec).unwrap();
+        assert_eq!((policy.bounds(1, Order::ZERO).sizes, policy.preference().exec), (0x1ee, 0x200));
+        for order in [0, 19, 32, 63].map(Order::new) {
+            assert_eq!(policy.set_size(order, FileSize::Always), Err(Refused::NoChoice(order)));
+        }
+    }
+
+    #[test]
+    fn b7_tiers_are_several_sizes_for_code() {
+        let policy = arm();
+        policy.exec_tiers(&[O9, O4]).unwrap();
+        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
+        assert_eq!(policy.size(O9), FileSize::AlwaysExec);
+        let zero = [O4, Order::ZERO];
+        assert_eq!(policy.exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
+        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
+        assert_eq!(policy.set_size(O4, FileSize::Exec), Err(Refused::Taken(O9)));
+        for wrong in ["", "64", "4K", "64K,", "64K;2M", "2G", "64K,none", "96K"] {
+            assert!(policy.set_tiers(wrong, 12).is_err(), "{wrong}");
+            assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
+        }
+        assert_eq!(policy.set_tiers("2M", 12), Ok(()));
+        assert_eq!(policy.preference().exec, 1 << 9);
+        assert_eq!(policy.set_tiers("64K,2048K", 12), Ok(()));
+        assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
+        assert_eq!(policy.set_tiers("none", 12), Ok(()));
+        assert_eq!((policy.preference().exec, policy.size(O4)), (0, FileSize::Always));
+    }
+}

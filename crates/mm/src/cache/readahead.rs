@@ -1,0 +1,355 @@
+//! What to read, and what to read ahead (rows B1 and B2).
+//!
+//! A *stream* is someone who reads a file from front to back. It begins with a small window in
+//! small folios. In the window lies a *mark*; whoever comes to it has used what was read so far, so
+//! the next window is read before it is needed, larger and in folios four times as large:
+//!
+//! ```text
+//!   miss            marked             marked
+//!     |               |                  |
+//!     [....] order 0  [........] order 2 [................] order 4      up to the bounds
+//!      ^ mark         ^ mark             ^ mark
+//! ```
+//!
+//! A *fault* in a mapped file tells less: programs jump. What is read is decided in this order:
+//!
+//! 1. the area is advised to be huge: one or two of the largest folios;
+//! 2. reading ahead is off, or the area is advised to be random and holds no code: the page;
+//! 3. the area is advised to be sequential: a stream;
+//! 4. the area holds code: a window in folios of the size that suits the CPU, within the area, and
+//!    without a mark, since code does not run from front to back;
+//! 5. there were many misses and few hits: the page;
+//! 6. else: a window around the page.
+//!
+//! The figures are Linux's (mm/readahead.c and mm/filemap.c of 7.2), so that programs tuned there
+//! find the same here. Where this differs:
+//! - any touch of a marked folio continues the stream, also in its middle;
+//! - a window that is cut to end aligned does not make the next ones smaller;
+//! - a stream keeps windows as large as the reads that began it;
+//! - code that is read as a stream keeps its preferred size.
+//!
+//! All of this is arithmetic on numbers: no lock, no memory.
+
+use quire_units::Order;
+
+use super::FilePages;
+use super::window::{Bounds, Window, bit, highest, up_to};
+
+/// After how many misses, in excess of hits, faults stop reading around.
+pub const MANY_MISSES: u16 = 100;
+
+/// More misses than these are not remembered, so that hits can make up for them.
+const MISSES_MOST: u16 = 10 * MANY_MISSES;
+
+/// How an open file or an area is read, as far as the program has said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pattern {
+    /// Nothing was said.
+    #[default]
+    Normal,
+    /// From front to back (`POSIX_FADV_SEQUENTIAL`, `MADV_SEQUENTIAL`): no evidence is asked for,
+    /// and windows are twice as large.
+    Sequential,
+    /// Here and there (`POSIX_FADV_RANDOM`, `MADV_RANDOM`): nothing is read ahead.
+    Random,
+}
+
+/// The area of a fault, as the file sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapped {
+    /// The pages of the file that the area shows. They hold the page of the fault.
+    pub pages: FilePages,
+    /// Whether the area may be executed.
+    pub exec: bool,
+    /// Whether it was advised so (`MADV_HUGEPAGE`).
+    pub huge: bool,
+    /// What else it was advised.
+    pub pattern: Pattern,
+}
+
+impl Mapped {
+    /// Whether its hits and misses say how the file is read.
+    const fn is_counted(&self) -> bool {
+        matches!(self.pattern, Pattern::Normal) && !self.exec && !self.huge
+    }
+}
+
+/// Which folio sizes faults would like to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Preference {
+    /// For code, as a set of orders: of several, the largest whose block around the fault lies
+    /// within the area and the file; else the smallest of them. None: whatever comes.
+    pub exec: u32,
+    /// For areas that are advised to be huge.
+    pub huge: Order,
+}
+
+/// Where a reader is: one for each open file, and one for each file that is mapped (Linux:
+/// `file_ra_state`).
+///
+/// These are hints. Any values are valid, so that words of two states that were mixed up do no
+/// harm but to speed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Readahead {
+    /// The page after the last that was read by the program.
+    next: u64,
+    /// The page after the last window.
+    end: u64,
+    /// The size of the last window in pages, before its end was aligned.
+    size: u16,
+    /// The order that the last window was to have.
+    order: u8,
+    /// Misses in excess of hits.
+    misses: u16,
+}
+
+impl Readahead {
+    /// What to read when a program reads `wanted`, of which the first page is not cached. `wanted`
+    /// is not empty and begins within the file; it is in the window as far as it lies in the file.
+    /// `before` is how many pages right before it are cached, counted up to `bounds.window`: a
+    /// stream that this state does not know of leaves such a trace.
+    pub fn miss(
+        &mut self,
+        wanted: FilePages,
+        before: u64,
+        bounds: &Bounds,
+        pattern: Pattern,
+    ) -> Window {
+        let (start, count) = (wanted.start, wanted.count().max(1));
+        let limit = limit(bounds, pattern);
+        if limit == 0 || pattern == Pattern::Random {
+            return Window::exactly(wanted, bounds);
+        }
+        let goes_on = start == 0 || start == self.next || start + 1 == self.next;
+        if goes_on || count > limit || pattern == Pattern::Sequential {
+            return self.start_stream(wanted, limit, Order::ZERO, bounds);
+        }
+        if before <= count {
+            return Window::exactly(wanted, bounds);
+        }
+        let before = before.min(limit);
+        let seen = if before == start { 2 * before } else { before };
+        let size = (seen + count).min(limit);
+        self.open(start, size, Order::ZERO, start + size - 1, bounds)
+    }
+
+    /// Notes that the program has read `pages`, cached or not.
+    pub fn read(&mut self, pages: FilePages) {
+        self.next = pages.end;
+    }
+
+    /// What to read when someone comes to `folio`, which has the mark. The caller takes the mark
+    /// away. `missing` is the first page after the folio that is not cached; it is enough to look
+    /// `bounds.window` pages far. `None` if enough is cached already.
+    pub fn marked(
+        &mut self,
+        folio: FilePages,
+        missing: u64,
+        bounds: &Bounds,
+        pattern: Pattern,
+    ) -> Option<Window> {
+        let start = missing.max(folio.end);
+        let (start, size, order, limit) = self.pace(folio, start, limit(bounds, pattern))?;
+        if start >= bounds.end || pattern == Pattern::Random || start - folio.end > limit {
+            return None;
+        }
+        let size = grown(size, limit);
+        let order = Order::new((order + 2).min(31)).min(bounds.largest());
+        let order = Order::fitting(size)?.min(order);
+        let end = (start + size) & !(order.pages() - 1);
+        let window = self.open(start, end - start, order, start, bounds);
+        self.size = short(size);
+        Some(window)
+    }
+
+    /// Where the next window of the stream at `folio` begins, the size and order that it has had so
+    /// far, and the limit of its windows; `None` where nothing is read ahead.
+    fn pace(&self, folio: FilePages, start: u64, limit: u64) -> Option<(u64, u64, u8, u64)> {
+        let own = u64::from(self.size);
+        let last = FilePages::new(self.end.saturating_sub(own), self.end);
+        match limit {
+            0 => None,
+            _ if !last.intersect(folio).is_empty() => {
+                Some((start.max(self.end), own, self.order, limit.max(own)))
+            }
+            _ => {
+                let size = (start - folio.start + 1).min(limit);
+                Some((start, size, Order::fitting(folio.count())?.get(), limit))
+            }
+        }
+    }
+
+    /// What to read for a fault at `page`, which lies in the file and is not cached.
+    pub fn fault(
+        &mut self,
+        page: u64,
+        mapped: &Mapped,
+        bounds: &Bounds,
+        preference: &Preference,
+    ) -> Window {
+        let this = FilePages::new(page, page + 1);
+        let huge = bounds.at_most(preference.huge);
+        if mapped.huge && huge > bounds.smallest {
+            return self.huge(page, huge, mapped.pattern, bounds);
+        }
+        if bounds.window == 0 || mapped.pattern == Pattern::Random && !mapped.exec {
+            return Window::exactly(this, bounds);
+        }
+        if mapped.pattern == Pattern::Sequential {
+            return self.sequential(page, mapped, bounds, preference);
+        }
+        if mapped.exec {
+            return exec(page, mapped, bounds, preference);
+        }
+        if mapped.is_counted() {
+            self.misses = self.misses.saturating_add(1).min(MISSES_MOST);
+        }
+        if self.misses > MANY_MISSES {
+            return Window::exactly(this, bounds);
+        }
+        let size = limit(bounds, Pattern::Normal);
+        let start = page.saturating_sub(size / 2);
+        self.open(start, size, Order::ZERO, start + size - size / 4, bounds)
+    }
+
+    /// Notes that faults in the area found `pages` pages cached.
+    pub fn hit(&mut self, pages: u64, mapped: &Mapped) {
+        if mapped.is_counted() {
+            self.misses = self.misses.saturating_sub(short(pages));
+        }
+    }
+
+    /// One folio of `order` around the page, and one more unless the program jumps.
+    fn huge(&mut self, page: u64, order: Order, pattern: Pattern, bounds: &Bounds) -> Window {
+        let block = FilePages::block(page, order);
+        match pattern {
+            Pattern::Random => Window::new(block, order, None, bounds),
+            _ => self.open(block.start, 2 * order.pages(), order, block.end, bounds),
+        }
+    }
+
+    /// A stream that begins at the page; with code, at its block.
+    fn sequential(
+        &mut self,
+        page: u64,
+        mapped: &Mapped,
+        bounds: &Bounds,
+        preference: &Preference,
+    ) -> Window {
+        let tier = if mapped.exec { tier(page, mapped, bounds, preference) } else { None };
+        let order = tier.unwrap_or_default();
+        let wanted = FilePages::block(page, order).intersect(mapped.pages);
+        let window = self.start_stream(wanted, limit(bounds, mapped.pattern), order, bounds);
+        window.with(tier.map_or(0, |order| preference.exec & up_to(order)))
+    }
+
+    /// The first window of a stream. The mark is the first page that was not asked for, so that
+    /// the next window is on its way while the program works on this one.
+    fn start_stream(
+        &mut self,
+        wanted: FilePages,
+        limit: u64,
+        order: Order,
+        bounds: &Bounds,
+    ) -> Window {
+        let (start, count) = (wanted.start, wanted.count().max(1));
+        let size = first_size(count, limit);
+        let ahead = if size > count { size - count } else { size / 2 };
+        let certain = if count > limit { Order::fitting(count) } else { None };
+        let order = order.max(certain.unwrap_or_default());
+        self.open(start, size, order, start + size - ahead, bounds)
+    }
+
+    /// A window that the next one will follow.
+    fn open(&mut self, start: u64, size: u64, order: Order, mark: u64, bounds: &Bounds) -> Window {
+        let pages = FilePages::new(start, start + size);
+        let window = Window::new(pages, order, Some(mark), bounds);
+        self.end = window.pages.end;
+        self.size = short(size.max(window.pages.count()));
+        self.order = order.max(bounds.smallest).get();
+        window
+    }
+
+    /// The state in two words. Positions of 2^48 pages and more are forgotten.
+    pub const fn to_words(self) -> [u64; 2] {
+        [
+            place(self.next) | (self.size as u64) << PLACE_BITS,
+            place(self.end)
+                | (self.misses as u64) << PLACE_BITS
+                | (self.order as u64) << (PLACE_BITS + MISS_BITS),
+        ]
+    }
+
+    /// The state that is in two words.
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self {
+            next: words[0] & PLACE_MASK,
+            size: (words[0] >> PLACE_BITS) as u16,
+            end: words[1] & PLACE_MASK,
+            misses: (words[1] >> PLACE_BITS) as u16 & ((1 << MISS_BITS) - 1),
+            order: (words[1] >> (PLACE_BITS + MISS_BITS)) as u8,
+        }
+    }
+}
+
+const PLACE_BITS: u32 = 48;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const MISS_BITS: u32 = 11;
+
+const _: () = assert!(MISSES_MOST < 1 << MISS_BITS);
+
+const fn place(page: u64) -> u64 {
+    if page < PLACE_MASK { page } else { PLACE_MASK }
+}
+
+/// A number of pages in 16 bits: 256 MiB of 4 KiB pages.
+fn short(pages: u64) -> u16 {
+    u16::try_from(pages).unwrap_or(u16::MAX)
+}
+
+/// How large a stream's windows may become.
+fn limit(bounds: &Bounds, pattern: Pattern) -> u64 {
+    let twice = u64::from(pattern == Pattern::Sequential);
+    (bounds.window << twice).min(u64::from(u16::MAX))
+}
+
+/// The size of a stream's first window: the less is wanted, the more cautious.
+fn first_size(count: u64, limit: u64) -> u64 {
+    let round = count.next_power_of_two();
+    let size = match round {
+        _ if round <= limit / 32 => 4 * round,
+        _ if round <= limit / 4 => 2 * round,
+        _ => limit,
+    };
+    size.max(count)
+}
+
+/// The size of the window after one of `size`.
+fn grown(size: u64, limit: u64) -> u64 {
+    let factor = if size < limit / 16 { 4 } else { 2 };
+    (size * factor).min(limit)
+}
+
+/// The order of folios for code at `page`; `None` if none is preferred.
+fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
+    let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
+    let mut tiers = preference.exec;
+    while tiers & tiers.wrapping_sub(1) != 0 {
+        let order = highest(tiers);
+        if within.covers(FilePages::block(page, order)) {
+            return Some(order);
+        }
+        tiers &= !bit(order);
+    }
+    (tiers != 0).then(|| highest(tiers))
+}
+
+/// The window for code: aligned blocks from the one of the fault on, within the area.
+fn exec(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Window {
+    let order = tier(page, mapped, bounds, preference).unwrap_or_default();
+    let start = FilePages::block(page, order).start.max(mapped.pages.start).min(page);
+    let end = (start + limit(bounds, Pattern::Normal)).next_multiple_of(order.pages());
+    let end = end.min(mapped.pages.end).max(page + 1);
+    let window = Window::new(FilePages::new(start, end), order, None, bounds);
+    window.with(preference.exec & up_to(order))
+}

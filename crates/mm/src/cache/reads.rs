@@ -1,0 +1,70 @@
+//! What is to be read, and what is being read.
+
+use quire_hw::FrameRun;
+
+use super::{FileId, FilePages, Window};
+use crate::folio::Folio;
+
+/// A plan to read pages of a file into memory. It holds nothing: to drop it is to read less.
+///
+/// [`Mm::next_read`](crate::engine::Mm::next_read) carries it out, folio by folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reads {
+    pub(crate) file: FileId,
+    pub(crate) window: Window,
+    /// The page that somebody waits for; those around it are guesses.
+    pub(crate) wanted: Option<u64>,
+    /// How far it has been carried out.
+    pub(crate) at: u64,
+}
+
+impl Reads {
+    pub(crate) fn new(file: FileId, window: Window, wanted: Option<u64>) -> Self {
+        Self { file, window, wanted, at: window.pages.start }
+    }
+
+    /// Which file.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Which pages, as far as they are not in memory yet.
+    pub fn pages(&self) -> FilePages {
+        self.window.pages
+    }
+}
+
+/// A folio that is being filled with pages of a file: the right to its frames until the embedder
+/// gives it to [`Mm::read_done`](crate::engine::Mm::read_done). Until then, who needs one of its
+/// pages is told to wait.
+#[derive(Debug)]
+#[must_use = "whoever needs its pages waits for ever: give it to `read_done`"]
+pub struct Read {
+    pub(crate) file: FileId,
+    pub(crate) page: u64,
+    pub(crate) folio: Folio,
+    pub(crate) run: FrameRun,
+    pub(crate) wanted: bool,
+}
+
+impl Read {
+    /// Which file.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Which pages of it. The last may reach beyond the file's end: zeroes belong there.
+    pub fn pages(&self) -> FilePages {
+        FilePages::block(self.page, self.folio.order)
+    }
+
+    /// The frames for them. Every byte is to be written.
+    pub fn frames(&self) -> &FrameRun {
+        &self.run
+    }
+
+    /// Whether somebody waits for one of the pages; otherwise it is read ahead.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+}

@@ -1,0 +1,156 @@
+//! What is read at once, and the folios that it is cut into (row B3).
+//!
+//! Sets of orders are bit masks: bit `n` is order `n`. The highest order of a window's set is the
+//! one that is *preferred*, the lowest is the file's hard minimum, and those between are what is
+//! tried in turn when memory is short:
+//!
+//! ```text
+//!   at = start
+//!   while at < end:
+//!     a folio is there already?   at = its end                      (no reason to stay small)
+//!     order = order_at(at, ..)    aligned, within the window, free
+//!     while there is no memory:   order = below(order)              (an error only below the last)
+//!     put it in;                  at += order
+//! ```
+//!
+//! Each place starts from the preferred order again. So neither a page that is cached already nor
+//! a failed allocation makes the rest of the window small, as it does in Linux.
+
+use quire_units::Order;
+
+use super::FilePages;
+
+/// What bounds reading in a file. Page numbers are below 2^52: a file's bytes are counted in 63
+/// bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// How many pages the file has, the last one perhaps in part.
+    pub end: u64,
+    /// How many pages are read ahead at most; 0 for none. What is wanted may be more.
+    pub window: u64,
+    /// No folio is smaller, and each begins at a multiple of it: the file system's block where that
+    /// is larger than a page. This is a hard minimum; where there is no memory for it, reading
+    /// fails.
+    pub smallest: Order,
+    /// The orders that folios may have, as a set. `smallest` always belongs to it, and nothing
+    /// below.
+    pub sizes: u32,
+}
+
+impl Bounds {
+    /// The orders that folios may have, from the smallest on.
+    #[inline]
+    const fn orders(&self) -> u32 {
+        self.sizes & !up_to(self.smallest) | bit(self.smallest)
+    }
+
+    /// The largest order that folios may have.
+    #[inline]
+    pub const fn largest(&self) -> Order {
+        highest(self.orders())
+    }
+
+    /// The largest order that folios may have and that is at most `order`; the smallest where
+    /// there is none.
+    #[inline]
+    pub fn at_most(&self, order: Order) -> Order {
+        highest(self.orders() & up_to(order)).max(self.smallest)
+    }
+
+    /// `pages` without what lies beyond the file's end, rounded to folios of the smallest order;
+    /// at least the one that holds the first page.
+    fn clip(&self, pages: FilePages) -> FilePages {
+        let unit = self.smallest.pages();
+        let start = pages.start & !(unit - 1);
+        let end = pages.end.min(self.end).max(pages.start + 1);
+        FilePages::new(start, end.next_multiple_of(unit))
+    }
+}
+
+/// What is to be read at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The pages: within the file, but that the ends are rounded to folios of the smallest order.
+    /// Never empty.
+    pub pages: FilePages,
+    /// The orders that folios may have here, as a set. Never empty.
+    pub sizes: u32,
+    /// The page at which the next window is asked for: the folio that holds it gets the mark.
+    pub mark: Option<u64>,
+}
+
+impl Window {
+    /// `pages` within `bounds`, in folios of up to `order`. There is no mark where nothing of the
+    /// file comes after the window.
+    pub(super) fn new(pages: FilePages, order: Order, mark: Option<u64>, bounds: &Bounds) -> Self {
+        let pages = bounds.clip(pages);
+        let sizes = bounds.orders() & up_to(order) | bit(bounds.smallest);
+        let mark = mark.filter(|&mark| pages.contains(mark) && pages.end < bounds.end);
+        Self { pages, sizes, mark }
+    }
+
+    /// Just `wanted`, in the largest folios that fit: what is certain to be used need not begin
+    /// small. For random reads, and for what a program asks to be read (`readahead`,
+    /// `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`).
+    pub fn exactly(wanted: FilePages, bounds: &Bounds) -> Self {
+        let order = Order::fitting(wanted.count()).unwrap_or_default();
+        Self::new(wanted, order, None, bounds)
+    }
+
+    /// The same with `sizes` allowed besides.
+    #[must_use]
+    pub(super) const fn with(self, sizes: u32) -> Self {
+        let smallest = Order::new(self.sizes.trailing_zeros() as u8);
+        Self { sizes: self.sizes | sizes & !up_to(smallest), ..self }
+    }
+
+    /// The order that folios should have.
+    #[inline]
+    pub const fn preferred(&self) -> Order {
+        highest(self.sizes)
+    }
+
+    /// The order of the folio that begins at `at`, a page of the window where nothing is cached.
+    /// `empty` is the largest order of which nothing is cached from `at` on.
+    ///
+    /// It is aligned and ends within the window, and is below none of the window's sizes.
+    #[inline]
+    pub fn order_at(&self, at: u64, empty: Order) -> Order {
+        let room = Order::fitting(self.pages.end.saturating_sub(at)).unwrap_or_default();
+        let aligned = Order::new(at.trailing_zeros().min(31) as u8);
+        let fits = self.sizes & up_to(room.min(aligned).min(empty));
+        match fits {
+            0 => Order::new(self.sizes.trailing_zeros() as u8),
+            _ => highest(fits),
+        }
+    }
+
+    /// The next order to try where there is no memory for one of `order`; `None` below the
+    /// smallest: then reading fails.
+    #[inline]
+    pub fn below(&self, order: Order) -> Option<Order> {
+        let rest = self.sizes & (up_to(order) >> 1);
+        (rest != 0).then(|| highest(rest))
+    }
+}
+
+/// The set of `order` alone.
+#[inline]
+pub(super) const fn bit(order: Order) -> u32 {
+    1 << if order.get() < 31 { order.get() } else { 31 }
+}
+
+/// The set of all orders up to and including `order`.
+#[inline]
+pub(super) const fn up_to(order: Order) -> u32 {
+    bit(order) | (bit(order) - 1)
+}
+
+/// The highest order of a set; 0 of none.
+#[inline]
+pub(super) const fn highest(set: u32) -> Order {
+    match set.checked_ilog2() {
+        Some(order) => Order::new(order as u8),
+        None => Order::ZERO,
+    }
+}

@@ -1,0 +1,360 @@
+//! Files: opening, reading pages into memory, and looking at those that are there.
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, Order};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::cache::{
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Pattern, Read,
+    Readahead, Reads, Store, identity,
+};
+use crate::folio::{Folio, Folios, Known};
+use crate::stats::Event;
+use crate::sync::{Ordering, fence};
+
+/// The store could not give the pages of a [`Read`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadFailed;
+
+/// Pages of a file that stay in memory until [`Mm::release`].
+#[derive(Debug)]
+#[must_use = "the folio stays in memory: release it"]
+pub struct Held {
+    folio: Folio,
+    frames: FrameSpan,
+}
+
+impl Held {
+    /// The frames of the page that was asked for, and of those behind it in its folio.
+    pub fn frames(&self) -> FrameSpan {
+        self.frames
+    }
+}
+
+impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
+    /// Takes a file into use whose pages may be in memory from now on: `pages` many, none of which
+    /// is yet, in folios of order `smallest` at least. Its number is for areas
+    /// ([`Backing::Object`](crate::space::Backing::Object)) and for the calls here.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large.
+    pub fn open_file(&self, store: Store, pages: u64, smallest: Order) -> Result<FileId, Error> {
+        if pages > FILE_PAGES_MAX || smallest > A::block_order() {
+            return Err(Error::Invalid);
+        }
+        let free = self.files.iter().position(|file| file.open(store, pages, smallest));
+        free.map(|at| FileId(at as u32)).ok_or(Error::NoFile)
+    }
+
+    /// The file with this number, if it is in use.
+    pub fn file(&self, id: FileId) -> Option<&'m File> {
+        self.files.get(id.0 as usize).filter(|file| file.store().is_some())
+    }
+
+    pub(super) fn index(&self, id: FileId) -> Result<Index<'_, A, H>, Error> {
+        let file = self.file(id).ok_or(Error::NoFile)?;
+        Ok(Index::new(self.hw, self.phys.meta(), file, id))
+    }
+
+    /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`
+    /// says what it reads next. With it what is worth reading next.
+    ///
+    /// # Errors
+    /// [`Error::Unread`] and [`Error::Busy`] when the page is not in memory yet; [`Error::NoFile`];
+    /// [`Error::Invalid`] beyond the file's end; [`Error::Failed`] when the page could not be read;
+    /// [`Error::Poisoned`] when its memory failed; [`Error::NoMemory`] for a page of a file in
+    /// memory that was never written.
+    pub fn page(
+        &self,
+        id: FileId,
+        wanted: FilePages,
+        reader: &mut Readahead,
+        pattern: Pattern,
+    ) -> Result<(Held, Option<Reads>), Error> {
+        let index = self.index(id)?;
+        if wanted.is_empty() || wanted.start >= index.file.pages() {
+            return Err(Error::Invalid);
+        }
+        let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
+        loop {
+            match index.find(wanted.start) {
+                (Entry::Folio { folio, .. }, pages) => {
+                    let Some((held, marked)) = self.hold(&index, folio, pages, wanted.start)?
+                    else {
+                        continue;
+                    };
+                    let ahead = marked.then(|| {
+                        let missing = self.missing_from(&index, pages.end, bounds.window);
+                        reader.marked(pages, missing, &bounds, pattern)
+                    });
+                    reader.read(wanted);
+                    let plan = |window| Reads::new(id, window, None);
+                    return Ok((held, ahead.flatten().map(plan)));
+                }
+                _ if index.file.store() == Some(Store::Memory) => {
+                    self.bring(&index, wanted.start, 0, &mut || {})?;
+                }
+                (entry, _) => {
+                    self.told(&index, entry, wanted.start)?;
+                    let before = self.before(&index, wanted.start, bounds.window);
+                    let window = reader.miss(wanted, before, &bounds, pattern);
+                    return Err(Error::Unread(Reads::new(id, window, Some(wanted.start))));
+                }
+            }
+        }
+    }
+
+    /// Lets pages go that [`page`](Self::page) held.
+    pub fn release(&self, held: Held) {
+        if let Some(run) = Folios::new(self.phys.meta()).put(held.folio) {
+            self.free(run);
+        }
+    }
+
+    /// Holds a folio of a file, if it is that, and takes its mark away; whether it had one.
+    fn hold(
+        &self,
+        index: &Index<'_, A, H>,
+        folio: Folio,
+        pages: FilePages,
+        at: u64,
+    ) -> Result<Option<(Held, bool)>, Error> {
+        let owner = identity(index.id, pages.start);
+        let Some(cached) = Folios::new(self.phys.meta()).cached(folio.head, owner) else {
+            return Ok(None);
+        };
+        let known = cached.known();
+        let frame = folio.head.add(at - pages.start);
+        if known.contains(Known::POISONED) {
+            return Err(Error::Poisoned(frame));
+        }
+        if !known.contains(Known::FILLED) {
+            return Err(Error::Busy(index.id));
+        }
+        if cached.folio != folio || !cached.hold() {
+            return Ok(None);
+        }
+        let marked = known.contains(Known::MARK);
+        if marked {
+            cached.learn(known - Known::MARK);
+        }
+        let count = pages.end.min(index.file.pages()).saturating_sub(at).max(1);
+        Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
+    }
+
+    /// The next folio of `reads` to be read; `None` when all of it is in memory or being read.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when there is none for the page that somebody waits for; what is read
+    /// ahead needs none. [`Error::NoFile`].
+    pub fn next_read(&self, reads: &mut Reads) -> Result<Option<Read>, Error> {
+        let index = self.index(reads.file)?;
+        while reads.at < reads.window.pages.end.min(index.file.pages()) {
+            let (entry, pages) = index.find(reads.at);
+            if let Entry::Folio { .. } = entry {
+                reads.at = pages.end;
+                continue;
+            }
+            let is_small = matches!(entry, Entry::Note { note: Note::Small, .. });
+            match self.begin_read(&index, reads, is_small) {
+                Ok(Some(read)) => return Ok(Some(read)),
+                Ok(None) => {}
+                Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
+                    // Those before it were guesses.
+                    Some(wanted) if wanted > reads.at => reads.at = wanted,
+                    Some(_) => return Err(error),
+                    None => break,
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins to read a folio at `reads.at`, where there is none; `None` if there is one by now.
+    fn begin_read(
+        &self,
+        index: &Index<'_, A, H>,
+        reads: &mut Reads,
+        is_small: bool,
+    ) -> Result<Option<Read>, Error> {
+        let (at, window) = (reads.at, reads.window);
+        let most = index.empty_order(at, window.preferred());
+        let mut order = window.order_at(at, if is_small { Order::ZERO } else { most });
+        let run = loop {
+            let last = window.below(order);
+            match (self.frames(order, last.is_none()), last) {
+                (Ok(run), _) => break run,
+                (Err(_), Some(smaller)) => order = smaller,
+                (Err(error), None) => return Err(error),
+            }
+        };
+        let block = FilePages::block(at, order);
+        let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
+        let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
+        let Some(folio) = self.enter(index, block.start, run, order, known)? else {
+            return Ok(None);
+        };
+        reads.at = block.end;
+        self.count(Event::FilePagesRead, order.pages());
+        let run = Folios::new(self.phys.meta()).to_fill(folio);
+        let wanted = is_in(reads.wanted);
+        Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
+    }
+
+    /// Ends a read: the frames hold what the file does, or `failed`.
+    pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
+        let Read { file, page, folio, wanted, .. } = read;
+        let folios = Folios::new(self.phys.meta());
+        match (self.index(file), done) {
+            (Ok(_), Ok(())) => {
+                if let Some(cached) = folios.cached(folio.head, identity(file, page)) {
+                    cached.learn(cached.known() | Known::FILLED);
+                }
+            }
+            (Ok(index), Err(ReadFailed)) => {
+                self.count(Event::FileReadsFailed, 1);
+                let single = folio.order <= index.file.smallest();
+                let note = if single && wanted { Note::Failed } else { Note::Small };
+                if index.remove(page, folio, Some(note)) {
+                    self.forget_folio(&index, page, folio);
+                }
+            }
+            // Closed meanwhile.
+            (Err(_), _) => {}
+        }
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
+        }
+    }
+
+    /// Takes the identity of a folio that was just taken out of its index.
+    pub(super) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
+        index.file.count_cached(-(folio.order.pages() as i64));
+        let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(index.id, page));
+        debug_assert!(cached.is_some(), "what is in the index has its identity");
+        if let Some(run) = cached.and_then(|cached| cached.forget()) {
+            self.free(run);
+        }
+    }
+
+    /// Puts `run` into a file at `page` as one folio; `None`, and the run is free, when there is one
+    /// already or the file ends before.
+    pub(super) fn enter(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        run: FrameRun,
+        order: Order,
+        known: Known,
+    ) -> Result<Option<Folio>, Error> {
+        let folios = Folios::new(self.phys.meta());
+        let folio = folios.adopt_cached(run, order, identity(index.id, page), known);
+        let mut spare = None;
+        let done = loop {
+            match index.insert(page, folio, &mut spare) {
+                Ok(()) => break Ok(Some(folio)),
+                Err(InsertLack::Room) => break Ok(None),
+                Err(InsertLack::Node) => match self.table_frame() {
+                    Ok(run) => spare = Some(run),
+                    Err(error) => break Err(error),
+                },
+            }
+        };
+        if let Some(run) = spare {
+            self.free(run);
+        }
+        if !matches!(done, Ok(Some(_))) {
+            self.free(folios.unadopt(folio));
+            return done;
+        }
+        index.file.count_cached(order.pages() as i64);
+        // First in the index, then the question how long the file is: who makes it shorter does so
+        // first, and looks into the index then.
+        fence(Ordering::SeqCst);
+        if page >= index.file.pages() && index.remove(page, folio, None) {
+            if !known.contains(Known::FILLED) {
+                let last = folios.put(folio);
+                debug_assert!(last.is_none(), "the index still has it");
+            }
+            self.forget_folio(index, page, folio);
+            return Ok(None);
+        }
+        Ok(done?)
+    }
+
+    /// Puts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in memory.
+    pub(super) fn bring(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        sizes: u32,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let smallest = index.file.smallest();
+        let fits = |order: &Order| {
+            let block = FilePages::block(page, *order);
+            block.end <= index.file.pages() && index.next(block).is_none()
+        };
+        let allowed = (smallest.up().get()..=sizes.checked_ilog2().unwrap_or(0) as u8).rev();
+        let large = allowed.map(Order::new).filter(|order| sizes >> order.get() & 1 != 0);
+        for order in large.filter(fits) {
+            if let Ok(run) = self.frames(order, false) {
+                return self.bring_in(index, page, run, order, resched);
+            }
+        }
+        let run = self.frames(smallest, true)?;
+        self.bring_in(index, page, run, smallest, resched)
+    }
+
+    fn bring_in(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        run: FrameRun,
+        order: Order,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let start = FilePages::block(page, order).start;
+        self.clear(&run, page - start, resched);
+        self.enter(index, start, run, order, Known::FILLED).map(drop)
+    }
+
+    /// Tells who wants `page` that it could not be read, once.
+    pub(super) fn told(
+        &self,
+        index: &Index<'_, A, H>,
+        entry: Entry,
+        page: u64,
+    ) -> Result<(), Error> {
+        if matches!(entry, Entry::Note { note: Note::Failed, .. }) {
+            index.note(page, index.file.smallest(), Note::Small);
+            return Err(Error::Failed(index.id, page));
+        }
+        Ok(())
+    }
+
+    /// The first page from `page` on, among `most` and the one after them, that is not in memory.
+    pub(super) fn missing_from(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+        let mut at = page;
+        while at - page <= most
+            && let (Entry::Folio { .. }, pages) = index.find(at)
+        {
+            at = pages.end;
+        }
+        at
+    }
+
+    /// How many pages right before `page` are in memory, up to `most`.
+    fn before(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+        let mut at = page;
+        while at > 0
+            && page - at < most
+            && let (Entry::Folio { .. }, pages) = index.find(at - 1)
+        {
+            at = pages.start;
+        }
+        page - at
+    }
+}

@@ -1,0 +1,185 @@
+//! Faults in areas that show files.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Prot};
+
+use super::error::Error;
+use super::faults::Resolved;
+use super::mm::Mm;
+use crate::cache::{
+    Entry, FileId, FilePages, Index, Mapped, Pattern, Readahead, Reads, Shown, Store, block_leaf,
+    grant_write, identity, map_around,
+};
+use crate::fault::FilePage;
+use crate::fault::plan::Reach;
+use crate::folio::{Folios, Known};
+use crate::limits::POPULATE_ORDER;
+use crate::space::{Advice, AreaFlags, View};
+use crate::stats::Event;
+use crate::sync::Ordering;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Maps a page of a file, and what else of it is worth mapping. `None` when something has
+    /// changed meanwhile, or was made ready.
+    pub(super) fn show(
+        &self,
+        view: &View<'_, A, H>,
+        fault: &FilePage,
+        access: Access,
+        reach: Reach,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Option<Resolved>, Error> {
+        let index = self.index(FileId(fault.file)).map_err(|_| Error::Missing(fault.page))?;
+        if fault.at >= index.file.pages() {
+            return Err(Error::Missing(fault.page));
+        }
+        if fault.is_there {
+            return Ok(self.let_write(view, &index, fault));
+        }
+        let order = block_leaf(&index, fault).unwrap_or(Order::ZERO);
+        self.deepen_to(view, fault.page, order)?;
+        let around = self.around(fault, reach);
+        let Some(shown) = map_around(view, &index, fault, around) else {
+            self.wait(view, fault.page);
+            return Ok(None);
+        };
+        self.count(Event::EntriesMade, shown.entries);
+        if !shown.hit {
+            self.lacking(view, &index, fault, resched)?;
+            return Ok(None);
+        }
+        let ahead = self.mapped(&index, fault, &shown);
+        // What is written must be copied, or somebody told: that is decided anew.
+        let more = access == Access::Write && !is_free(&index, fault);
+        Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
+    }
+
+    /// Which pages are mapped besides the one that faulted.
+    fn around(&self, fault: &FilePage, reach: Reach) -> PageSpan {
+        match reach {
+            Reach::Folio => PageSpan::block(fault.page, self.file_policy.around()),
+            Reach::Upto(end) => {
+                let most = fault.page.add(POPULATE_ORDER.pages());
+                PageSpan::new(fault.page, end.min(most))
+            }
+        }
+    }
+
+    /// A page of a file that others see as well is about to be written: the file is told first.
+    fn let_write(
+        &self,
+        view: &View<'_, A, H>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+    ) -> Option<Resolved> {
+        match grant_write(view, index, fault) {
+            Some(_) => {
+                self.forget(view, fault.page);
+                Some(Resolved::Noted)
+            }
+            None => {
+                self.wait(view, fault.page);
+                None
+            }
+        }
+    }
+
+    /// The page is not in memory, or not to be had: brings it, or says what is lacking.
+    fn lacking(
+        &self,
+        view: &View<'_, A, H>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let (entry, pages) = index.find(fault.at);
+        if let Entry::Folio { folio, .. } = entry {
+            let owner = identity(index.id, pages.start);
+            let folios = Folios::new(self.phys.meta());
+            let known = folios.cached(folio.head, owner).map(|cached| cached.known());
+            return match known {
+                Some(known) if known.contains(Known::POISONED) => {
+                    Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
+                }
+                Some(known) if !known.contains(Known::FILLED) => Err(Error::Busy(index.id)),
+                // It came, or went, or others mapped it.
+                _ => Ok(()),
+            };
+        }
+        if index.file.store() == Some(Store::Memory) {
+            let advice = Advice::of(fault.area.flags);
+            let sizes = self.policy.candidates(advice, view.space.opt_out());
+            return self.bring(index, fault.at, sizes, resched);
+        }
+        self.told(index, entry, fault.at)?;
+        Err(Error::Unread(self.plan_reads(index, fault)))
+    }
+
+    /// What to read for a fault.
+    fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
+        let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
+        let preference = self.file_policy.preference();
+        let window = change_reader(index, |reader| {
+            reader.fault(fault.at, &mapped(fault), &bounds, &preference)
+        });
+        Reads::new(index.id, window, Some(fault.at))
+    }
+
+    /// Notes that pages were found in memory; what is worth reading next.
+    fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
+        let area = mapped(fault);
+        let Some(folio) = shown.marked else {
+            change_reader(index, |reader| reader.hit(shown.count, &area));
+            return None;
+        };
+        let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
+        let missing = self.missing_from(index, folio.end, bounds.window);
+        let window = change_reader(index, |reader| {
+            reader.hit(shown.count, &area);
+            reader.marked(folio, missing, &bounds, area.pattern)
+        });
+        window.map(|window| Reads::new(index.id, window, None))
+    }
+}
+
+/// Whether the page may be written without more ado.
+fn is_free<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> bool {
+    fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory)
+}
+
+/// Changes what is known of the faults in a file. Of two at once, one may be lost: these are hints.
+fn change_reader<A: Arch, H: Hardware, T>(
+    index: &Index<'_, A, H>,
+    change: impl FnOnce(&mut Readahead) -> T,
+) -> T {
+    let words = &index.file.ahead;
+    let before = [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)];
+    let mut reader = Readahead::from_words(before);
+    let done = change(&mut reader);
+    for ((word, now), before) in words.iter().zip(reader.to_words()).zip(before) {
+        if now != before {
+            word.store(now, Ordering::Relaxed);
+        }
+    }
+    done
+}
+
+/// The area of a fault as its file sees it.
+fn mapped(fault: &FilePage) -> Mapped {
+    let flags = fault.area.flags;
+    let pattern = if flags.contains(AreaFlags::SEQUENTIAL) {
+        Pattern::Sequential
+    } else if flags.contains(AreaFlags::RANDOM) {
+        Pattern::Random
+    } else {
+        Pattern::Normal
+    };
+    let start = fault.file_page(fault.area.span.start);
+    Mapped {
+        pages: FilePages::new(start, start + fault.area.span.count()),
+        exec: fault.area.prot.contains(Prot::EXEC),
+        huge: flags.contains(AreaFlags::HUGE),
+        pattern,
+    }
+}

@@ -1,0 +1,177 @@
+//! Files that end earlier, and pages that nobody needs.
+
+use quire_arch::Arch;
+use quire_hw::{Hardware, Reuse};
+use quire_units::{PageSpan, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Store, identity};
+use crate::folio::{Folio, Folios, Known};
+use crate::space::{Area, Section, Space};
+use crate::sync::{Ordering, fence};
+
+/// All address spaces that may show a file, which the embedder keeps.
+pub trait Spaces<A> {
+    /// Calls `see` with each of them. None of them is forked meanwhile, or the child is seen, too.
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>));
+}
+
+impl<A> Spaces<A> for [&Space<A>] {
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
+        self.iter().for_each(|space| see(space));
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Gives a file another length, in pages. When this returns nobody sees a page beyond its end
+    /// any more; who touches one is told that it is [missing](Error::Missing). Of a folio across
+    /// the end, the pages beyond are zero. The bytes of the last page that are beyond the end are
+    /// the embedder's to zero.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
+    /// a leaf across the end must be split and there is no frame for that: the file is shorter, and
+    /// some pages beyond its end may still be mapped. Repeat the call.
+    pub fn truncate<S: Spaces<A> + ?Sized>(
+        &self,
+        id: FileId,
+        pages: u64,
+        spaces: &S,
+    ) -> Result<(), Error> {
+        let index = self.index(id)?;
+        if pages > FILE_PAGES_MAX {
+            return Err(Error::Invalid);
+        }
+        let grows = pages >= index.file.pages();
+        index.file.set_pages(pages);
+        if grows {
+            return Ok(());
+        }
+        fence(Ordering::SeqCst);
+        let beyond = FilePages::new(pages, FILE_PAGES_MAX);
+        let across = self.drop_pages(&index, beyond);
+        let mut done = Ok(());
+        spaces.visit(&mut |space| done = done.and(self.hide(space, id, beyond)));
+        if let Some((folio, at)) = across {
+            self.zero_beyond(&index, folio, at, pages);
+        }
+        index.prune(beyond, &mut |run| self.free(run));
+        done
+    }
+
+    /// Ends the use of a file. No area shows it any more. What is being read of it is dropped when
+    /// it comes.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn close_file(&self, id: FileId) -> Result<(), Error> {
+        let index = self.index(id)?;
+        index.file.set_pages(0);
+        fence(Ordering::SeqCst);
+        let all = FilePages::new(0, FILE_PAGES_MAX);
+        self.drop_pages(&index, all);
+        index.prune(all, &mut |run| self.free(run));
+        index.file.close();
+        Ok(())
+    }
+
+    /// Drops those of `pages` that are clean and that nobody has a hold on (`POSIX_FADV_DONTNEED`,
+    /// `drop_caches`); how many. A folio partly among them stays.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn drop_clean(&self, id: FileId, pages: FilePages) -> Result<u64, Error> {
+        let index = self.index(id)?;
+        let mut left = pages;
+        let mut dropped = 0;
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            if pages.covers(at) && self.drop_idle(&index, folio, at) {
+                dropped += at.count();
+            }
+        }
+        index.prune(FilePages::new(0, 0), &mut |run| self.free(run));
+        Ok(dropped)
+    }
+
+    /// Takes a folio out of its file if it is clean and nobody has a hold on it.
+    fn drop_idle(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+        let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(index.id, at.start));
+        let is_idle = cached.is_some_and(|cached| cached.is_idle() && cached.folio == folio);
+        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
+            return false;
+        }
+        // Who comes in between has a hold, and keeps what it found; the file is read again.
+        let removed = index.remove(at.start, folio, None);
+        if removed {
+            self.forget_folio(index, at.start, folio);
+        }
+        removed
+    }
+
+    /// Takes all folios of `pages` out of their file; the one that is only partly among them, which
+    /// stays.
+    fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) -> Option<(Folio, FilePages)> {
+        let mut across = None;
+        let mut left = pages;
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            if !pages.covers(at) {
+                across = Some((folio, at));
+            } else if index.remove(at.start, folio, None) {
+                self.forget_folio(index, at.start, folio);
+            }
+        }
+        across
+    }
+
+    /// Takes all that shows `beyond` of a file out of a space's tables.
+    fn hide(&self, space: &Space<A>, id: FileId, beyond: FilePages) -> Result<(), Error> {
+        self.where_shown(space, id, beyond, |section, span| {
+            let none = PageSpan::new(span.start, span.start);
+            self.take(space, section, span, &|| none)
+        })
+    }
+
+    /// Calls `act` with each stretch of a space that shows some of `pages` of a file, in one change
+    /// of the space: nothing moves meanwhile, and faults there wait.
+    pub(super) fn where_shown<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        id: FileId,
+        pages: FilePages,
+        mut act: impl FnMut(&mut Section<'a, A, H>, PageSpan) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let shown = |area: Area| area.showing(id.0, pages.start, pages.end);
+        let areas = || self.view(space).areas();
+        if areas().overlapping(all).all(|area| shown(area).is_empty()) {
+            return Ok(());
+        }
+        self.change(space, |section| {
+            section.hold(all);
+            let mut at = all;
+            while let Some(area) = areas().overlapping(at).next() {
+                at = PageSpan::new(area.span.end, all.end);
+                let span = shown(area);
+                if !span.is_empty() {
+                    act(section, span)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Zeroes what a folio across the new end has beyond it. Nothing maps that any more, and nothing
+    /// will while the file is so short.
+    fn zero_beyond(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages, end: u64) {
+        let folios = Folios::new(self.phys.meta());
+        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else { return };
+        if cached.folio == folio && cached.known().contains(Known::FILLED) {
+            let beyond = end - at.start..at.count();
+            self.hw.clear(&folios.to_fill(folio), beyond, Reuse::Later);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Folios that hold pages of files.
+//!
+//! Such a folio is found by whoever looks for its page, and not only by who has a hold already. So
+//! it has an *identity* (`owner`: which file's, from which page), and while it has one, whoever
+//! looks locks its slot, asks, and takes a hold before letting go. What gives it one holds a
+//! reference; it loses its identity under that lock, before that reference is given back. As it is
+//! never held by a mapping alone while it has one, no table counts it with plain stores.
+
+use bitflags::bitflags;
+use quire_hw::FrameRun;
+use quire_units::{Order, Pfn};
+
+use super::{Folio, Folios};
+use crate::phys::{FrameLock, Kind, State};
+use crate::sync::Ordering;
+
+bitflags! {
+    /// What is known of a file's folio.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Known: u32 {
+        /// It has an identity: it is in its file's index.
+        const CACHED = 1 << 0;
+        /// All its bytes are what the file says. Whether the store has them, too, the index knows.
+        const FILLED = 1 << 1;
+        /// It is being written to the file's store.
+        const WRITING = 1 << 2;
+        /// Whoever touches it asks for what comes after it to be read.
+        const MARK = 1 << 3;
+        /// Its memory failed; its content is lost.
+        const POISONED = 1 << 4;
+    }
+}
+
+/// References that the index has to each of its folios.
+const INDEX: u64 = 1;
+/// The reference of who fills a folio, or writes it to its store.
+const CARRIER: u64 = 1;
+
+/// A folio with an identity, its slot locked: neither changes while this lives.
+pub(crate) struct Cached<'m> {
+    folios: Folios<'m>,
+    lock: FrameLock<'m>,
+    /// Which.
+    pub(crate) folio: Folio,
+}
+
+impl<'m> Folios<'m> {
+    /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
+    /// index it is about to enter, and one for whoever fills it, if it is not `filled`.
+    pub(crate) fn adopt_cached(
+        &self,
+        run: FrameRun,
+        order: Order,
+        owner: u64,
+        known: Known,
+    ) -> Folio {
+        let folio = Folio { head: run.start(), order };
+        debug_assert!(run.count() == order.pages() && folio.head.is_aligned(order.pages()));
+        let slot = self.meta.at(folio.head);
+        let filler = if known.contains(Known::FILLED) { 0 } else { CARRIER };
+        slot.counts.store(INDEX + filler, Ordering::Relaxed);
+        slot.owner.store(owner, Ordering::Relaxed);
+        let known = known | Known::CACHED;
+        slot.set_state(State::new(Kind::Folio, order.get()).with_flags(known.bits()));
+        folio
+    }
+
+    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken.
+    pub(crate) fn unadopt(&self, folio: Folio) -> FrameRun {
+        let slot = self.meta.at(folio.head);
+        {
+            let _lock = self.meta.lock(folio.head);
+            slot.set_state(State::new(Kind::Folio, folio.order.get()));
+        }
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::None, 0));
+        self.meta.mint(folio.span(), false)
+    }
+
+    /// The folio at `head`, locked, if it is the pages of `owner`.
+    #[inline]
+    pub(crate) fn cached(&self, head: Pfn, owner: u64) -> Option<Cached<'m>> {
+        let lock = self.meta.lock(head)?;
+        let slot = self.meta.at(head);
+        let state = slot.state();
+        let known = Known::from_bits_truncate(state.flags());
+        let is_it = state.kind() == Kind::Folio
+            && known.contains(Known::CACHED)
+            && slot.owner.load(Ordering::Relaxed) == owner;
+        let folio = Folio { head, order: Order::new(state.order()) };
+        is_it.then_some(Cached { folios: *self, lock, folio })
+    }
+
+    /// The right to the frames of a folio that is not filled yet, for who fills it.
+    pub(crate) fn to_fill(&self, folio: Folio) -> FrameRun {
+        self.meta.mint(folio.span(), false)
+    }
+
+    /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
+    /// keeps others out.
+    pub fn known(&self, folio: Folio) -> (Known, u64) {
+        let slot = self.meta.at(folio.head);
+        let known = Known::from_bits_truncate(slot.state().flags());
+        (known, slot.owner.load(Ordering::Relaxed))
+    }
+}
+
+impl Cached<'_> {
+    /// What is known of it.
+    #[inline]
+    pub(crate) fn known(&self) -> Known {
+        self.folios.known(self.folio).0
+    }
+
+    /// Learns something new of it.
+    #[inline]
+    pub(crate) fn learn(&self, known: Known) {
+        let slot = self.folios.meta.at(self.lock.frame());
+        slot.set_state(slot.state().with_flags(known.bits()));
+    }
+
+    /// Takes a reference; `false` when there are too many.
+    #[inline]
+    pub(crate) fn hold(&self) -> bool {
+        self.folios.hold(self.folio)
+    }
+
+    /// Counts `pages` more mapped pages; `false` when there are too many.
+    #[inline]
+    pub(crate) fn map(&self, pages: u32) -> bool {
+        self.folios.share(self.folio, pages, false)
+    }
+
+    /// Whether nobody has a hold on it but the index.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.folios.meta.at(self.folio.head).counts.load(Ordering::Acquire) == INDEX
+    }
+
+    /// Takes its identity away. Nobody finds it any more; the frames, if nobody has a hold on it
+    /// either. It is out of its index already.
+    #[must_use = "the last hold returns the frames"]
+    pub(crate) fn forget(self) -> Option<FrameRun> {
+        self.learn(self.known() & Known::POISONED);
+        let (folios, folio) = (self.folios, self.folio);
+        drop(self.lock);
+        folios.put(folio)
+    }
+}

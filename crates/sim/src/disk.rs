@@ -1,0 +1,145 @@
+//! A disk of the hosted machine: what files hold before they are read, and after they are written.
+//!
+//! A page is one *stamp*: all its words can be derived from it, so that a page that is only half
+//! read, or another's, is found at any word.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use quire::cache::{FilePages, Read};
+use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire_hw::DirectMap;
+use quire_units::{Pfn, PhysAddr};
+
+/// A disk. Its methods may be called by several threads.
+#[derive(Debug, Default)]
+pub struct Disk {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stamps: BTreeMap<(u32, u64), u64>,
+    bad: BTreeSet<(u32, u64)>,
+    reads: Vec<(u32, FilePages)>,
+}
+
+/// Words of a page at which its stamp is written and looked for.
+const PLACES: [usize; 5] = [0, 1, 7, 300, 511];
+
+/// What word `index` of a page with `stamp` holds.
+#[must_use]
+pub fn word(stamp: u64, index: usize) -> u64 {
+    if stamp == 0 {
+        0
+    } else {
+        stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index as u64)
+    }
+}
+
+impl Disk {
+    /// A disk of zeroes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> impl std::ops::DerefMut<Target = State> + '_ {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a page of a file.
+    pub fn put(&self, file: u32, page: u64, stamp: u64) {
+        self.state().stamps.insert((file, page), stamp);
+    }
+
+    /// What a page of a file holds.
+    #[must_use]
+    pub fn stamp(&self, file: u32, page: u64) -> u64 {
+        self.state().stamps.get(&(file, page)).copied().unwrap_or(0)
+    }
+
+    /// Makes a page unreadable, or readable again.
+    pub fn set_bad(&self, file: u32, page: u64, bad: bool) {
+        let mut state = self.state();
+        if bad {
+            state.bad.insert((file, page))
+        } else {
+            state.bad.remove(&(file, page))
+        };
+    }
+
+    /// The reads so far, oldest first; they are forgotten.
+    pub fn reads(&self) -> Vec<(u32, FilePages)> {
+        std::mem::take(&mut self.state().reads)
+    }
+
+    /// Carries a read out.
+    ///
+    /// # Errors
+    /// [`ReadFailed`] when one of the pages is unreadable.
+    pub fn read(&self, ram: &DirectMap<'_>, shift: u32, read: &Read) -> Result<(), ReadFailed> {
+        let (file, pages) = (read.file().0, read.pages());
+        let mut state = self.state();
+        state.reads.push((file, pages));
+        for (at, page) in (pages.start..pages.end).enumerate() {
+            if state.bad.contains(&(file, page)) {
+                return Err(ReadFailed);
+            }
+            let stamp = state.stamps.get(&(file, page)).copied().unwrap_or(0);
+            fill(ram, shift, read.frames().start().add(at as u64), stamp);
+        }
+        Ok(())
+    }
+
+    /// Carries a write out, of the pages up to `end`, the file's length.
+    ///
+    /// # Errors
+    /// [`WriteFailed`] when one of the pages is unreadable.
+    pub fn write(
+        &self,
+        ram: &DirectMap<'_>,
+        shift: u32,
+        write: &Write,
+        end: u64,
+    ) -> Result<(), WriteFailed> {
+        let (file, pages) = (write.file().0, write.pages());
+        let mut state = self.state();
+        for (at, page) in (pages.start..pages.end.min(end)).enumerate() {
+            if state.bad.contains(&(file, page)) {
+                return Err(WriteFailed);
+            }
+            let frame = write.frames().start.add(at as u64);
+            let first = ram.read_word(frame.addr(shift)).unwrap_or_default();
+            state.stamps.insert((file, page), unstamped(first));
+        }
+        Ok(())
+    }
+}
+
+/// The stamp of a page whose word 0 is `first`.
+#[must_use]
+pub fn unstamped(first: u64) -> u64 {
+    // The inverse of the factor in `word`, modulo 2^64.
+    first.wrapping_mul(0xf1de_83e1_9937_733d)
+}
+
+/// Writes the words of a page with `stamp`.
+pub fn fill(ram: &DirectMap<'_>, shift: u32, frame: Pfn, stamp: u64) {
+    let base = frame.addr(shift).get();
+    for place in PLACES {
+        ram.write_word(PhysAddr::new(base + 8 * place as u64), word(stamp, place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_found_again_in_the_first_word() {
+        for stamp in [0, 1, 2, 77, u64::MAX, 1 << 63] {
+            assert_eq!(unstamped(word(stamp, 0)), stamp);
+        }
+    }
+}
