@@ -83,6 +83,12 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("bench protect --region 65M --sizes 2M", &["65M", "folios of 2M"]),
         ("bench protect --loops 0", &["0", "loops"]),
         ("helper fork", &["required"]),
+        ("maps", &["required", "PID"]),
+        ("maps 1 --all", &["--all"]),
+        ("maps 1 --cont 3K", &["3K", "powers of two"]),
+        ("maps 4294967295", &["process 4294967295"]),
+        ("record", &["required", "COMMAND"]),
+        ("record true", &["true"]),
     ] {
         assert_refused(&place.run(line), words);
     }

@@ -185,23 +185,43 @@ impl Drop for Running {
     }
 }
 
+/// What our folders are called, before the number of the process.
+const FOLDER: &str = "quire-record-";
+
 /// A folder for a while.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Folder> {
-        let path = env::temp_dir().join(format!("quire-record-{}", process::id()));
+        remove_stale();
+        let path = env::temp_dir().join(format!("{FOLDER}{}", process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Folder(path))
     }
 }
 
+/// Removes folders of recorders that were killed.
+fn remove_stale() {
+    for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a recorder's folder; never what is in its folders, where something may be mounted.
+fn remove(folder: &Path) {
+    let _ = fs::remove_file(folder.join("disk"));
+    for name in ["files", "trace", ""] {
+        let _ = fs::remove_dir(folder.join(name));
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Never what is mounted in it: folders that are not empty stay.
-        for name in ["files", "trace", ""] {
-            let _ = fs::remove_dir(self.0.join(name));
-        }
+        remove(&self.0);
         if self.0.exists() {
             eprintln!("quire: {} was left behind.", self.0.display());
         }
