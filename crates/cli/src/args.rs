@@ -54,6 +54,8 @@ pub(crate) enum Bench {
     Zap(EntriesArgs),
     /// The cost of taking and giving the right to write, for each entry of the tables
     Protect(EntriesArgs),
+    /// What becomes of real programs' text under different ways to read it, by replay
+    Exec(ExecArgs),
 }
 
 /// Options every bench takes.
@@ -129,6 +131,22 @@ pub(crate) struct EntriesArgs {
     pub(crate) format: Format,
     /// Only these variants: by-runs, page-at-a-time, linux
     #[arg(long, value_delimiter = ',', num_args = 1..)]
+    pub(crate) variants: Vec<String>,
+}
+
+/// Options of `bench exec`.
+#[derive(Args, Debug)]
+pub(crate) struct ExecArgs {
+    /// Recordings made by `quire record` [default: five that come with the command]
+    pub(crate) recordings: Vec<PathBuf>,
+    /// The page-table format, with pages of 4K
+    #[arg(long, value_enum, default_value_t = Isa::Arm4k)]
+    pub(crate) isa: Isa,
+    /// A table for people or one JSON object per line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Only these variants: page-at-a-time, read-around, read-ahead, exec-64K, tiers-2M
+    #[arg(long, value_delimiter = ',')]
     pub(crate) variants: Vec<String>,
 }
 

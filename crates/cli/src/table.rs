@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::bench::clear::LAST_FIRST;
 use crate::bench::entries::{BLOCK, Task};
+use crate::bench::exec;
 use crate::bench::fault::ONE_AREA;
 use crate::record::{Record, Run};
 use crate::size::Size;
@@ -15,7 +16,11 @@ use crate::size::Size;
 pub(crate) fn page(run: &Run) -> String {
     let mut page = String::new();
     for (title, records) in groups(&run.records) {
-        let _ = write!(page, "{title}\n{}\n\n", matrix(&records, run.bench == "sweep"));
+        let table = match run.bench == exec::NAME {
+            true => exec::matrix(&records),
+            false => matrix(&records, run.bench == "sweep"),
+        };
+        let _ = write!(page, "{title}\n{table}\n\n");
     }
     for (head, sentences) in [
         ("Findings", &run.findings),
@@ -67,6 +72,9 @@ fn entries_title(record: &Record) -> String {
 fn title(record: &Record) -> String {
     if is_of_entries(record) {
         return entries_title(record);
+    }
+    if record.bench == exec::NAME {
+        return format!("exec {}", record.case);
     }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
