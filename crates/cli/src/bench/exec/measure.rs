@@ -78,9 +78,10 @@ fn figures(outcome: &Outcome, page: u64) -> Vec<(String, &'static str, f64)> {
     let share = |part: u64| part as f64 / text.touched.max(1) as f64;
     let beyond = outcome.pages_read.saturating_sub(outcome.touched);
     let mut all = vec![
-        ("touched text in foldable 64K blocks".to_owned(), "ratio", share(text.foldable)),
-        ("touched text in folded blocks and leaves".to_owned(), "ratio", share(text.folded)),
+        ("touched text in foldable 64K blocks".to_owned(), "share", share(text.foldable)),
+        ("touched text in folded blocks and leaves".to_owned(), "share", share(text.folded)),
         ("faults".to_owned(), "count", outcome.faults as f64),
+        ("faults in text".to_owned(), "count", outcome.text_faults as f64),
         ("reads".to_owned(), "count", outcome.reads as f64),
         ("bytes read".to_owned(), "bytes", (outcome.pages_read * page) as f64),
         ("bytes read and not touched".to_owned(), "bytes", (beyond * page) as f64),
@@ -106,6 +107,7 @@ fn labels(share: &Share, page: u64) -> Vec<(String, &'static str, f64)> {
     }
     all.push(("text file-thp-partial".to_owned(), share.partial));
     all.push(("text file-cont-aligned-64kB".to_owned(), share.cont));
+    all.push(("text file-by-blocks".to_owned(), share.blocks));
     all.into_iter().map(|(name, pages)| (name, "bytes", (pages * page) as f64)).collect()
 }
 

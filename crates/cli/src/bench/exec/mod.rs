@@ -24,7 +24,7 @@ mod goals;
 mod show;
 
 pub(crate) use measure::run;
-pub(crate) use show::matrix;
+pub(crate) use show::grid;
 
 /// The bench's name.
 pub(crate) const NAME: &str = "exec";

@@ -19,6 +19,8 @@ use crate::recording::{Kind, Recording, Segment, Source};
 pub(super) struct Outcome {
     /// How often the program stopped for a page.
     pub(super) faults: u64,
+    /// Of these, in text.
+    pub(super) text_faults: u64,
     /// Reads of consecutive pages that were asked of the disk.
     pub(super) reads: u64,
     /// Pages of files that were read.
@@ -62,18 +64,7 @@ impl Job for Replay<'_> {
             let cpu = machine.cpu(0);
             cpu.switch(space.root(), space.asid());
             let mut program = Program { mm, space: &space, cpu, policy, out: Outcome::default() };
-            let mut fetched = Vec::new();
-            for touch in &recording.touches {
-                for at in touch.first..touch.first + touch.count {
-                    let Some(area) = files[touch.file].area(at, touch.kind) else { continue };
-                    let page = area.page(at);
-                    program.touch(page, access(touch.kind, area, policy))?;
-                    program.out.touched += 1;
-                    if area.exec {
-                        fetched.push(page.get());
-                    }
-                }
-            }
+            let fetched = program.run(recording, &files)?;
             let mut out = program.out;
             let areas = files.iter().flat_map(|file| &file.areas).filter(|area| area.exec);
             out.text = Text::new(mm, &space, areas.map(|area| area.span)).look(&fetched);
@@ -199,6 +190,24 @@ struct Program<'p, 'm, 'r, A: Arch> {
 const TRIES: u32 = 8;
 
 impl<A: Arch> Program<'_, '_, '_, A> {
+    /// Touches all that was recorded; the pages of text, in their order.
+    fn run(&mut self, recording: &Recording, files: &[Mapped]) -> Result<Vec<u64>> {
+        let mut fetched = Vec::new();
+        for touch in &recording.touches {
+            for at in touch.first..touch.first + touch.count {
+                let Some(area) = files[touch.file].area(at, touch.kind) else { continue };
+                let (page, before) = (area.page(at), self.out.faults);
+                self.touch(page, access(touch.kind, area, self.policy))?;
+                self.out.touched += 1;
+                if area.exec {
+                    self.out.text_faults += self.out.faults - before;
+                    fetched.push(page.get());
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
     fn touch(&mut self, page: Vpn, access: Access) -> Result<()> {
         let addr = VirtAddr::new(page.get() << A::PAGE_SHIFT);
         for _ in 0..TRIES {
