@@ -104,9 +104,11 @@ fn place_in_file() -> impl Strategy<Value = u64> {
 fn op() -> impl Strategy<Value = Op> {
     let (file, space, slot) = (0..FILES, 0..SPACES, 0..SLOTS);
     prop_oneof![
-        3 => (space.clone(), slot.clone(), file.clone(), place_in_file(), 0..40_u64, any::<bool>(), any::<bool>())
-            .prop_map(|(space, slot, file, from, skew, shared, exec)|
-                Op::Map { space, slot, file, from, skew, shared, exec }),
+        3 => (space.clone(), slot.clone(), file.clone(), place_in_file(), 0..40_u64, 0..4_u8)
+            .prop_map(|(space, slot, file, from, skew, how)| {
+                let (shared, exec) = (how & 1 != 0, how & 2 != 0);
+                Op::Map { space, slot, file, from, skew, shared, exec }
+            }),
         1 => (space.clone(), slot.clone(), page(), 1..AREA)
             .prop_map(|(space, slot, from, pages)| Op::Unmap { space, slot, from, pages }),
         1 => (space.clone(), slot.clone(), page(), 1..AREA)
@@ -373,7 +375,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let held = loop {
             match self.mm.page(id, wanted, &mut reader, Pattern::Normal) {
                 Ok((held, ahead)) => {
-                    ahead.map(|ahead| self.carry(ahead).unwrap());
+                    ahead.into_iter().for_each(|ahead| self.carry(ahead).unwrap());
                     break held;
                 }
                 Err(Error::Unread(reads)) => self.carry(reads).unwrap(),

@@ -2,6 +2,7 @@
 
 use quire_units::Order;
 
+use super::word::Entry;
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// The number of a file: its place among the files that the embedder lent.
@@ -120,6 +121,11 @@ impl File {
     pub fn cached(&self) -> u64 {
         self.cached.load(Ordering::Relaxed)
     }
+}
+
+/// What is at the top of a file's index.
+pub(crate) fn root_of(file: &File) -> Entry {
+    Entry::of(file.root.load(Ordering::Acquire))
 }
 
 impl Default for File {

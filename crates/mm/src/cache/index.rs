@@ -6,14 +6,14 @@
 //!                    512 pages               each page
 //! ```
 //!
-//! A folio of order 4 at page 32 is one word at place 32 of a node of level 0; one of order 9 is one
-//! word of a node of level 1. A file whose only folio begins at page 0 has no node: that word is the
-//! root itself.
+//! A folio of order 4 at page 32 is one word at place 32 of a node of level 0; one of order 9 is
+//! one word of a node of level 1. A file whose only folio begins at page 0 has no node: that word
+//! is the root itself.
 //!
-//! Readers take no lock: they load words, and may end in a frame that is no node any more. What they
-//! find is a guess, until the folio's slot, locked, says that it is that page of that file. Writers
-//! lock the one node that they change, and ask its slot who it is: *lock, then ask*, as in page
-//! tables. Locks are taken from the root down; under them at most a folio's is taken.
+//! Readers take no lock: they load words, and may end in a frame that is no node any more. What
+//! they find is a guess, until the folio's slot, locked, says that it is that page of that file.
+//! Writers lock the one node that they change, and ask its slot who it is: *lock, then ask*, as in
+//! page tables. Locks are taken from the root down; under them at most a folio's is taken.
 
 use core::marker::PhantomData;
 
@@ -21,6 +21,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
+use super::file::root_of;
 use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
@@ -62,7 +63,8 @@ impl<A, H> Copy for Index<'_, A, H> {}
 pub(crate) enum InsertLack {
     /// One zeroed frame, to become a node.
     Node,
-    /// An empty place: some page of the block is in memory.
+    /// An empty place: some page of the block is in memory, or a lower node is in the way that
+    /// holds nothing any more, and that [`prune`](Index::prune) removes.
     Room,
 }
 
@@ -290,7 +292,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     #[inline]
     pub(super) fn root(&self) -> Entry {
-        Entry::of(self.file.root.load(Ordering::Acquire))
+        root_of(self.file)
     }
 
     /// The place of `page` in the lowest node there is, `level` or above; `None` where the root is

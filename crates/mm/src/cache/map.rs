@@ -27,8 +27,8 @@ pub(crate) struct Shown {
 }
 
 /// Maps the page that faulted, and what of `around` is in memory and not mapped; of folios that are
-/// partly in `around`, all that the area and the table have room for. The whole by one leaf, where
-/// there is a folio large enough.
+/// partly in `around`, all that the area and the table have room for. A whole block by one leaf of
+/// order `leaf`, if that is not a page's.
 ///
 /// `None` when the areas have changed, or the table is another by now.
 ///
@@ -38,10 +38,10 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     index: &Index<'_, A, H>,
     fault: &FilePage,
+    leaf: Order,
     around: PageSpan,
 ) -> Option<Shown> {
-    let block = block_leaf(index, fault);
-    let level = block.map_or(Level::LAST, A::leaf_level);
+    let level = A::leaf_level(leaf);
     let tables = view.tables();
     let place = tables.walk(fault.page, level);
     if place.level != level {
@@ -53,9 +53,9 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
         return None;
     }
     let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown: nothing(fault) };
-    match block {
-        Some(order) => work.map_block(order),
-        None => work.map_pages(around),
+    match leaf {
+        Order::ZERO => work.map_pages(around),
+        order => work.map_block(order),
     }
     Some(work.shown)
 }
@@ -73,24 +73,23 @@ fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Att
     attrs | if written { Attrs::DIRTY } else { Attrs::empty() }
 }
 
-/// The order of a block that one leaf above the last level can map: the folio has it, page and file
-/// page agree in it, and all of it is the area's and the file's.
-pub(crate) fn block_leaf<A: Arch, H: Hardware>(
+/// The order of the leaf for the page that faulted; `None` where it is not in memory. One leaf maps
+/// a whole block where the folio has it, page and file page agree in it, and all of it is the
+/// area's and the file's.
+pub(crate) fn leaf_order<A: Arch, H: Hardware>(
     index: &Index<'_, A, H>,
     fault: &FilePage,
 ) -> Option<Order> {
     let order = A::block_order();
-    let (entry, pages) = index.find(fault.at);
-    let Entry::Folio { folio, .. } = entry else { return None };
-    let block = PageSpan::block(fault.page, order);
+    let (Entry::Folio { folio, .. }, _) = index.find(fault.at) else { return None };
     let agrees = (fault.page.get() ^ fault.at) & (order.pages() - 1) == 0;
     let fits = folio.order >= order
         && agrees
-        && fault.area.span.covers(block)
-        && FilePages::block(fault.at, order).end <= index.file.pages()
-        && pages.contains(fault.at);
-    // Where a table is already, its entries do.
-    fits.then_some(order).filter(|_| fault.place_order >= order)
+        // Where a table is already, its entries do.
+        && fault.place_order >= order
+        && fault.area.span.covers(PageSpan::block(fault.page, order))
+        && FilePages::block(fault.at, order).end <= index.file.pages();
+    Some(if fits { order } else { Order::ZERO })
 }
 
 fn nothing(fault: &FilePage) -> Shown {
@@ -123,6 +122,10 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         let end = self.fault.page_of(self.index.file.pages(), room);
         let room = PageSpan::new(room.start, end);
         let around = around.intersect(room);
+        if around.is_empty() {
+            // The file ends before by now.
+            return;
+        }
         // The folio at its beginning may begin before it.
         let (entry, pages) = self.index.find(self.fault.file_page(around.start));
         let first = match entry {

@@ -18,12 +18,15 @@ mod window;
 mod word;
 
 #[cfg(all(test, not(loom)))]
+mod index_tests;
+#[cfg(all(test, not(loom)))]
 mod readahead_tests;
 
+pub(crate) use file::root_of;
 pub use file::{File, FileId, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, identity};
-pub(crate) use map::{Shown, block_leaf, grant_write, map_around};
+pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
 pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};

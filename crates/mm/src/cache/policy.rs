@@ -134,7 +134,7 @@ impl FilePolicy {
     ///
     /// # Errors
     /// [`Refused::NoChoice`].
-    pub fn exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
+    pub fn set_exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
         let mut code = 0;
         for &order in tiers {
             match choice_bit(order) {
@@ -286,6 +286,8 @@ mod tests {
             assert_eq!(policy.set_size(O9, choice), Err(Refused::Taken(O4)));
         }
         assert_eq!((policy.size(O9), policy.size(O4)), (FileSize::Always, FileSize::AlwaysExec));
+        policy.set_size(O9, FileSize::Never).unwrap();
+        policy.set_size(O9, FileSize::Always).unwrap();
         policy.set_size(O4, FileSize::Exec).unwrap();
         policy.set_size(O4, FileSize::Never).unwrap();
         policy.set_size(O9, FileSize::Exec).unwrap();
@@ -298,11 +300,11 @@ mod tests {
     #[test]
     fn b7_tiers_are_several_sizes_for_code() {
         let policy = arm();
-        policy.exec_tiers(&[O9, O4]).unwrap();
+        policy.set_exec_tiers(&[O9, O4]).unwrap();
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
         assert_eq!(policy.size(O9), FileSize::AlwaysExec);
         let zero = [O4, Order::ZERO];
-        assert_eq!(policy.exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
+        assert_eq!(policy.set_exec_tiers(&zero), Err(Refused::NoChoice(Order::ZERO)));
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4, "nothing is changed");
         assert_eq!(policy.set_size(O4, FileSize::Exec), Err(Refused::Taken(O9)));
         for wrong in ["", "64", "4K", "64K,", "64K;2M", "2G", "64K,none", "96K"] {
@@ -315,5 +317,29 @@ mod tests {
         assert_eq!(policy.preference().exec, 1 << 9 | 1 << 4);
         assert_eq!(policy.set_tiers("none", 12), Ok(()));
         assert_eq!((policy.preference().exec, policy.size(O4)), (0, FileSize::Always));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use quire_arch::X86_64;
+    use quire_units::Order;
+
+    use super::{FilePolicy, FileSize};
+    use loom::sync::Arc;
+
+    #[test]
+    fn b4_of_two_cpus_that_set_the_size_for_code_one_is_refused() {
+        loom::model(|| {
+            let policy = Arc::new(FilePolicy::new::<X86_64>());
+            let other = Arc::clone(&policy);
+            let set = |policy: &FilePolicy, order| {
+                policy.set_size(Order::new(order), FileSize::Exec).is_ok()
+            };
+            let there = loom::thread::spawn(move || set(&other, 4));
+            let here = set(&policy, 9);
+            assert_ne!(here, there.join().unwrap());
+            assert_eq!(policy.preference().exec.count_ones(), 1);
+        });
     }
 }

@@ -178,6 +178,7 @@ fn b1_a_read_that_follows_the_last_is_a_stream_even_if_nothing_is_cached() {
     assert!(follows(50));
     assert!(follows(49), "the last read ended within a page");
     assert!(!follows(51) && !follows(48));
+    assert!(follows(0), "so is one from the beginning");
 }
 
 #[test]

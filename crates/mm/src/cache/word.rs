@@ -38,8 +38,6 @@ pub(crate) enum Note {
     Small,
     /// The page could not be read, and whoever wanted it has not been told yet.
     Failed,
-    /// They were given up by reclaim, at this time of the embedder's.
-    Evicted(u64),
 }
 
 const NODE: u64 = 1;
@@ -106,15 +104,10 @@ impl Note {
         match self {
             Note::Small => 0,
             Note::Failed => 1,
-            Note::Evicted(time) => 2 + (time & (1 << 50) - 1),
         }
     }
 
     const fn of(number: u64) -> Self {
-        match number {
-            0 => Note::Small,
-            1 => Note::Failed,
-            time => Note::Evicted(time - 2),
-        }
+        if number == 1 { Note::Failed } else { Note::Small }
     }
 }

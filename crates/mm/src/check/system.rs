@@ -5,9 +5,9 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::exclusive::check_exclusive;
-use super::{Violation, leaves, space};
+use super::{Violation, file, leaves, space};
 use crate::engine::Mm;
-use crate::folio::{Folio, Folios};
+use crate::folio::{Folio, Folios, Known};
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
 use crate::sync::Ordering;
@@ -32,6 +32,8 @@ pub struct Totals {
     pub held: u64,
     /// Folios.
     pub folios: u64,
+    /// Those that are in the index of a file.
+    pub of_files: u64,
     /// Folios that somebody refers to, besides mapping them.
     pub pinned: u64,
     /// Pages that are mapped to folios, over all spaces.
@@ -59,8 +61,17 @@ pub fn system<A: Arch, H: Hardware>(
         found.node += report.nodes;
         found.mapped += report.pages - report.foreign;
     }
+    let mut files = (0, 0);
+    for id in mm.file_ids() {
+        let report = file(mm, id)?;
+        files = (files.0 + report.nodes, files.1 + report.folios);
+    }
     let meta = mm.phys().meta();
     let totals = records(meta)?;
+    let recorded = (totals.index, totals.of_files);
+    if recorded != files {
+        return Err(Violation::Files { recorded, found: files });
+    }
     if totals.table != found.table {
         return Err(Violation::Tables { recorded: totals.table, found: found.table });
     }
@@ -98,6 +109,8 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
                 pages = folio.order.pages();
                 totals.folio += pages;
                 totals.folios += 1;
+                let known = Folios::new(meta).known(folio).0;
+                totals.of_files += known.contains(Known::CACHED) as u64;
                 let counts = Folios::new(meta).counts(folio);
                 totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
             }

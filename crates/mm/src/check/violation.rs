@@ -5,6 +5,7 @@ use core::fmt;
 use quire_arch::{Attrs, Level};
 use quire_units::{PageSpan, Pfn, Prot, Vpn};
 
+use crate::cache::FileId;
 use crate::folio::Folio;
 use crate::phys::{self, Kind};
 use crate::space::tree::TreeViolation;
@@ -34,6 +35,50 @@ pub enum Violation {
         counted: u64,
         /// How many there are.
         found: u64,
+    },
+    /// A frame that is used as a node of a file's index is not on record as the one that begins
+    /// with this page.
+    NotTheNode {
+        /// The frame.
+        frame: Pfn,
+        /// Which file's.
+        id: FileId,
+        /// The first page it is used for.
+        page: u64,
+    },
+    /// A folio in a file's index does not say that it is there, is not aligned, overlaps another,
+    /// or lies beyond the file's end.
+    NotThePage {
+        /// The folio.
+        folio: Folio,
+        /// Which file's index.
+        id: FileId,
+        /// The page at which it is.
+        page: u64,
+    },
+    /// Below this place of a file's index a folio is dirty, and its word does not say so.
+    Unmarked {
+        /// Which file's index.
+        id: FileId,
+        /// The first page of the place.
+        page: u64,
+    },
+    /// A file has another number of pages in memory than it counts.
+    FilePages {
+        /// Which file.
+        id: FileId,
+        /// How many are counted.
+        counted: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// There are other numbers of index nodes, and of folios with an identity, on record than files
+    /// have.
+    Files {
+        /// Nodes and folios on record.
+        recorded: (u64, u64),
+        /// Those of files.
+        found: (u64, u64),
     },
     /// A table has another number of contiguous blocks than its slot counts.
     Blocks {
@@ -148,6 +193,24 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::NotTheNode { frame, id, page } => {
+                write!(f, "{frame} is not the node of file {} from page {page} on", id.0)
+            }
+            Self::NotThePage { folio, id, page } => {
+                write!(f, "{folio:?} is not page {page} of file {}", id.0)
+            }
+            Self::Unmarked { id, page } => {
+                write!(f, "a dirty folio below page {page} of file {} is not marked", id.0)
+            }
+            Self::FilePages { id, counted, found } => {
+                write!(f, "file {} counts {counted} pages and has {found}", id.0)
+            }
+            Self::Files { recorded, found } => {
+                write!(
+                    f,
+                    "{recorded:?} nodes and folios of files are on record, files have {found:?}"
+                )
+            }
             Self::Phys(violation) => violation.fmt(f),
             Self::Tree(violation) => violation.fmt(f),
             Self::NotTheTable { frame, level, base } => {

@@ -53,6 +53,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.files.get(id.0 as usize).filter(|file| file.store().is_some())
     }
 
+    /// The numbers of all files that are in use.
+    pub fn file_ids(&self) -> impl Iterator<Item = FileId> + use<'m, A, H> {
+        let used = |(_, file): &(usize, &File)| file.store().is_some();
+        self.files.iter().enumerate().filter(used).map(|(at, _)| FileId(at as u32))
+    }
+
     pub(super) fn index(&self, id: FileId) -> Result<Index<'_, A, H>, Error> {
         let file = self.file(id).ok_or(Error::NoFile)?;
         Ok(Index::new(self.hw, self.phys.meta(), file, id))
@@ -198,7 +204,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         };
         reads.at = block.end;
         self.count(Event::FilePagesRead, order.pages());
-        let run = Folios::new(self.phys.meta()).to_fill(folio);
+        let run = Folios::new(self.phys.meta()).right_to(folio);
         let wanted = is_in(reads.wanted);
         Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
     }
@@ -239,8 +245,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
     }
 
-    /// Puts `run` into a file at `page` as one folio; `None`, and the run is free, when there is one
-    /// already or the file ends before.
+    /// Puts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
+    /// one already or the file ends before.
     pub(super) fn enter(
         &self,
         index: &Index<'_, A, H>,
@@ -251,10 +257,15 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     ) -> Result<Option<Folio>, Error> {
         let folios = Folios::new(self.phys.meta());
         let folio = folios.adopt_cached(run, order, identity(index.id, page), known);
-        let mut spare = None;
+        let (mut spare, mut pruned) = (None, false);
         let done = loop {
             match index.insert(page, folio, &mut spare) {
                 Ok(()) => break Ok(Some(folio)),
+                Err(InsertLack::Room) if order >= A::block_order() && !pruned => {
+                    // There may be a lower node that holds nothing any more.
+                    index.prune(FilePages::block(page, order), &mut |run| self.free(run));
+                    pruned = true;
+                }
                 Err(InsertLack::Room) => break Ok(None),
                 Err(InsertLack::Node) => match self.table_frame() {
                     Ok(run) => spare = Some(run),
@@ -281,7 +292,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             self.forget_folio(index, page, folio);
             return Ok(None);
         }
-        Ok(done?)
+        done
     }
 
     /// Puts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in memory.

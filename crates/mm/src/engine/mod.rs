@@ -24,6 +24,8 @@ mod writeback;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod file_tests;
 
 pub use collapse::{Collapsed, Hindrance};
 pub use error::{Errno, Error};

@@ -2,14 +2,14 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Prot};
+use quire_units::{Access, PageSpan, Prot};
 
 use super::error::Error;
 use super::faults::Resolved;
 use super::mm::Mm;
 use crate::cache::{
-    Entry, FileId, FilePages, Index, Mapped, Pattern, Readahead, Reads, Shown, Store, block_leaf,
-    grant_write, identity, map_around,
+    Entry, FileId, FilePages, Index, Mapped, Pattern, Readahead, Reads, Shown, Store, grant_write,
+    identity, leaf_order, map_around,
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
@@ -37,10 +37,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if fault.is_there {
             return Ok(self.let_write(view, &index, fault));
         }
-        let order = block_leaf(&index, fault).unwrap_or(Order::ZERO);
-        self.deepen_to(view, fault.page, order)?;
+        let Some(leaf) = leaf_order(&index, fault) else {
+            return self.lacking(view, &index, fault, resched).map(|()| None);
+        };
+        self.deepen_to(view, fault.page, leaf)?;
         let around = self.around(fault, reach);
-        let Some(shown) = map_around(view, &index, fault, around) else {
+        let Some(shown) = map_around(view, &index, fault, leaf, around) else {
             self.wait(view, fault.page);
             return Ok(None);
         };

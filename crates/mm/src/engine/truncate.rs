@@ -164,14 +164,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         })
     }
 
-    /// Zeroes what a folio across the new end has beyond it. Nothing maps that any more, and nothing
-    /// will while the file is so short.
+    /// Zeroes what a folio across the new end has beyond it. Nothing maps that any more, and
+    /// nothing will while the file is so short.
     fn zero_beyond(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages, end: u64) {
         let folios = Folios::new(self.phys.meta());
         let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else { return };
         if cached.folio == folio && cached.known().contains(Known::FILLED) {
             let beyond = end - at.start..at.count();
-            self.hw.clear(&folios.to_fill(folio), beyond, Reuse::Later);
+            self.hw.clear(&folios.right_to(folio), beyond, Reuse::Later);
         }
     }
 }

@@ -91,8 +91,9 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// The right to the frames of a folio that is not filled yet, for who fills it.
-    pub(crate) fn to_fill(&self, folio: Folio) -> FrameRun {
+    /// The right to write the frames of a folio that is not filled yet, for who fills it; or those
+    /// of its pages that nobody may look at, for who zeroes them.
+    pub(crate) fn right_to(&self, folio: Folio) -> FrameRun {
         self.meta.mint(folio.span(), false)
     }
 

@@ -242,8 +242,9 @@ impl<'m> Meta<'m> {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
-    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or an
-    /// index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's to write before.
+    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
+    /// an index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's
+    /// to write before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());

@@ -1,0 +1,220 @@
+//! The index beside an ordered map: any places, orders and marks, at any depth.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use quire_arch::{Arch, Arm64k, X86_64};
+use quire_hw::Hardware;
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{CpuId, Order, Pfn};
+
+use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Store};
+use crate::engine::{Mm, Parts};
+use crate::folio::Folio;
+use crate::phys::{CpuCache, Slot};
+use crate::stats::Counters;
+
+/// Something done to an index. Places are aligned to the order.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert { page: u64, order: u8 },
+    Remove { page: u64, note: bool },
+    Dirty { page: u64, dirty: bool },
+    Find { page: u64 },
+    Next { page: u64, pages: u64 },
+    Empty { page: u64, order: u8 },
+    Prune { page: u64, pages: u64 },
+}
+
+/// Pages near each other, at the edges of nodes, and far away.
+fn page() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => 0..64_u64,
+        3 => 480..544_u64,
+        2 => (0..4_u64, 0..600_u64).prop_map(|(node, page)| node * (1 << 18) + page),
+        1 => (0..44_u32, 0..9_u64).prop_map(|(bit, more)| ((1_u64 << bit) + more) % FILE_PAGES_MAX),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let order = prop_oneof![4 => 0..5_u8, 1 => 5..13_u8];
+    prop_oneof![
+        6 => (page(), order.clone()).prop_map(|(page, order)| Op::Insert { page, order }),
+        3 => (page(), any::<bool>()).prop_map(|(page, note)| Op::Remove { page, note }),
+        3 => (page(), any::<bool>()).prop_map(|(page, dirty)| Op::Dirty { page, dirty }),
+        4 => page().prop_map(|page| Op::Find { page }),
+        3 => (page(), 1..2000_u64).prop_map(|(page, pages)| Op::Next { page, pages }),
+        2 => (page(), order).prop_map(|(page, order)| Op::Empty { page, order }),
+        1 => (page(), 1..FILE_PAGES_MAX).prop_map(|(page, pages)| Op::Prune { page, pages }),
+    ]
+}
+
+/// What the index should hold: by the first page, the folio and whether it is dirty.
+#[derive(Default)]
+struct Naive {
+    folios: BTreeMap<u64, (Folio, bool)>,
+}
+
+impl Naive {
+    fn at(&self, page: u64) -> Option<(FilePages, Folio, bool)> {
+        let (&start, &(folio, dirty)) = self.folios.range(..=page).next_back()?;
+        let pages = FilePages::new(start, start + folio.order.pages());
+        pages.contains(page).then_some((pages, folio, dirty))
+    }
+
+    fn next(&self, pages: FilePages, dirty: bool) -> Option<(Folio, FilePages)> {
+        let from = self.at(pages.start).map_or(pages.start, |(pages, ..)| pages.start);
+        let all = self.folios.range(from..pages.end);
+        let mut all = all.filter(|(_, (_, is))| *is || !dirty);
+        let (&start, &(folio, _)) = all.next()?;
+        Some((folio, FilePages::new(start, start + folio.order.pages())))
+    }
+}
+
+struct Pair<'a, 'm, 'r, A> {
+    mm: &'a Mm<'m, A, Machine<'r>>,
+    index: Index<'a, A, Machine<'r>>,
+    naive: Naive,
+    heads: u64,
+}
+
+impl<A: Arch> Pair<'_, '_, '_, A> {
+    fn insert(&mut self, page: u64, order: Order) {
+        let page = FilePages::block(page, order).start;
+        self.heads += 1;
+        let folio = Folio { head: Pfn::new(self.heads << 13), order };
+        let block = FilePages::block(page, order);
+        let expected = self.naive.next(block, false).is_none();
+        let (mut spare, mut pruned) = (None, false);
+        let done = loop {
+            match self.index.insert(page, folio, &mut spare) {
+                Err(InsertLack::Node) => {
+                    assert!(spare.is_none(), "a node that was brought is taken");
+                    let run = self.mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+                    self.mm.hardware().clear(&run, 0..1, quire_hw::Reuse::Soon);
+                    spare = Some(run);
+                }
+                Err(InsertLack::Room) if !pruned && order >= A::block_order() => {
+                    self.apply(Op::Prune { page, pages: order.pages() });
+                    pruned = true;
+                }
+                Err(InsertLack::Room) => break false,
+                Ok(()) => break true,
+            }
+        };
+        if let Some(run) = spare {
+            self.mm.phys().free(CpuId::new(0), run);
+        }
+        assert_eq!(done, expected, "{order} at {page}");
+        if done {
+            self.naive.folios.insert(page, (folio, false));
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Insert { page, order } => self.insert(page, Order::new(order)),
+            Op::Remove { page, note } => {
+                let Some((pages, folio, _)) = self.naive.at(page) else {
+                    let stranger = Folio { head: Pfn::new(1), order: Order::ZERO };
+                    return assert!(!self.index.remove(page, stranger, None));
+                };
+                assert!(self.index.remove(pages.start, folio, note.then_some(Note::Small)));
+                self.naive.folios.remove(&pages.start);
+            }
+            Op::Dirty { page, dirty } => {
+                let Some((pages, folio, _)) = self.naive.at(page) else { return };
+                assert!(self.index.set_dirty(pages.start, folio, dirty));
+                self.naive.folios.insert(pages.start, (folio, dirty));
+            }
+            Op::Find { page } => self.find(page),
+            Op::Next { page, pages } => {
+                let pages = FilePages::new(page, page + pages);
+                assert_eq!(self.index.next(pages), self.naive.next(pages, false));
+                assert_eq!(self.index.next_dirty(pages), self.naive.next(pages, true));
+            }
+            Op::Empty { page, order } => self.empty(page, Order::new(order)),
+            Op::Prune { page, pages } => {
+                let pages = FilePages::new(page, page.saturating_add(pages));
+                self.index.prune(pages, &mut |run| self.mm.phys().free(CpuId::new(0), run));
+            }
+        }
+    }
+
+    fn find(&self, page: u64) {
+        let found = match self.index.find(page) {
+            (Entry::Folio { folio, dirty }, pages) => Some((pages, folio, dirty)),
+            _ => None,
+        };
+        assert_eq!(found, self.naive.at(page), "page {page}");
+    }
+
+    fn empty(&self, page: u64, most: Order) {
+        if self.naive.at(page).is_some() {
+            return;
+        }
+        let is_free = |order: &Order| {
+            let block = FilePages::block(page, *order);
+            block.start == page && self.naive.next(block, false).is_none()
+        };
+        let expected = (0..=most.get()).rev().map(Order::new).find(is_free);
+        assert_eq!(Some(self.index.empty_order(page, most)), expected, "{page} {most}");
+    }
+}
+
+fn agrees<A: Arch>(config: Config, ops: &[Op]) {
+    let mut ram = Ram::new(1024 << A::PAGE_SHIFT).expect("memory");
+    let (machine, run) = Machine::new(config.bare(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
+    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
+    let files = [File::new()];
+    let parts = Parts {
+        first: run.start(),
+        slots: &mut slots,
+        caches: &mut caches,
+        counters: &counters,
+        zones: &zones,
+        files: &files,
+    };
+    let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
+    mm.add(run).expect("the zone is RAM");
+    let free = mm.phys().free_frames();
+    let id = mm.open_file(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
+    assert_eq!(id, FileId(0));
+    let index = Index::new(&machine, mm.phys().meta(), &files[0], id);
+    let mut pair = Pair { mm: &mm, index, naive: Naive::default(), heads: 0 };
+    ops.iter().for_each(|op| pair.apply(*op));
+    let starts: Vec<u64> = pair.naive.folios.keys().copied().collect();
+    for start in starts {
+        pair.apply(Op::Find { page: start });
+        pair.apply(Op::Remove { page: start, note: start % 3 == 0 });
+    }
+    pair.index
+        .prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.phys().free(CpuId::new(0), run));
+    files[0].close();
+    assert_eq!(mm.phys().free_frames(), free, "no node is left");
+}
+
+fn random<A: Arch>(config: Config) {
+    let cases = Cases { cases: 400, failure_persistence: None, ..Cases::default() };
+    let ops = proptest::collection::vec(op(), 1..150);
+    let mut runner = TestRunner::new(cases);
+    runner
+        .run(&ops, |ops| {
+            agrees::<A>(config, &ops);
+            Ok(())
+        })
+        .unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn b1_the_index_agrees_with_an_ordered_map() {
+    random::<X86_64>(Config::x86_64());
+}
+
+#[test]
+fn b1_the_index_of_large_nodes_agrees_with_an_ordered_map() {
+    random::<Arm64k>(Config::arm64_64k());
+}

@@ -1,0 +1,122 @@
+//! One file: its index, and who its folios say that they are.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::Pfn;
+
+use super::Violation;
+use crate::cache::{Entry, FileId, FilePages, identity, root_of};
+use crate::engine::Mm;
+use crate::folio::{Folio, Folios, Known};
+use crate::phys::Kind;
+use crate::sync::Ordering;
+
+/// What a file has in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileReport {
+    /// Nodes of its index.
+    pub nodes: u64,
+    /// Folios.
+    pub folios: u64,
+    /// Their pages.
+    pub pages: u64,
+    /// Folios that are dirty.
+    pub dirty: u64,
+}
+
+/// Verifies one file: who each node of its index is and how many words it counts; that its folios
+/// are where they belong, say whose they are, overlap nowhere, and begin before the file's end; and
+/// that every word above a dirty folio says so. Nothing for a file that is nobody's.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileReport, Violation> {
+    let mut report = FileReport::default();
+    let Some(file) = mm.file(id) else { return Ok(report) };
+    let mut walk = Walk { mm, id, report: &mut report, free_from: 0 };
+    match root_of(file) {
+        Entry::Node { frame, level, .. } => walk.node(frame, level, 0).map(drop)?,
+        Entry::Folio { folio, .. } => walk.folio(folio, 0)?,
+        Entry::Empty | Entry::Note { .. } => {}
+    }
+    if report.pages != file.cached() {
+        return Err(Violation::FilePages { id, counted: file.cached(), found: report.pages });
+    }
+    Ok(report)
+}
+
+struct Walk<'w, 'm, A, H> {
+    mm: &'w Mm<'m, A, H>,
+    id: FileId,
+    report: &'w mut FileReport,
+    /// No folio so far has a page from here on.
+    free_from: u64,
+}
+
+impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
+    /// Goes through one node and all below it; whether a folio there is dirty. Calls itself once a
+    /// level.
+    fn node(&mut self, frame: Pfn, level: u8, base: u64) -> Result<bool, Violation> {
+        let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
+        let slot = self.mm.phys().meta().slot(frame).ok_or(wrong)?;
+        let (state, owner) = (slot.state(), slot.owner.load(Ordering::Relaxed));
+        let is_it = state.kind() == Kind::Index
+            && state.order() == level
+            && owner == identity(self.id, base);
+        if !is_it {
+            return Err(wrong);
+        }
+        self.report.nodes += 1;
+        let bits = A::PAGE_SHIFT - 3;
+        let (mut found, mut dirty) = (0, false);
+        for at in 0..1_usize << bits {
+            let page = base + ((at as u64) << (bits * level as u32));
+            let entry = Entry::of(self.mm.hardware().load(frame, at));
+            found += (entry != Entry::Empty) as u64;
+            match entry {
+                Entry::Node { frame: lower, level: height, dirty: marked } => {
+                    if level == 0 || height != level - 1 {
+                        return Err(Violation::NotTheNode { frame: lower, id: self.id, page });
+                    }
+                    let below = self.node(lower, height, page)?;
+                    if below && !marked {
+                        return Err(Violation::Unmarked { id: self.id, page });
+                    }
+                    dirty |= below;
+                }
+                Entry::Folio { folio, dirty: marked } => {
+                    self.folio(folio, page)?;
+                    self.report.dirty += marked as u64;
+                    dirty |= marked;
+                }
+                Entry::Empty | Entry::Note { .. } => {}
+            }
+        }
+        let counted = slot.counts.load(Ordering::Relaxed);
+        if counted != found {
+            return Err(Violation::Present { table: frame, counted, found });
+        }
+        Ok(dirty)
+    }
+
+    fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {
+        let folios = Folios::new(self.mm.phys().meta());
+        let (known, owner) = folios.known(folio);
+        let pages = FilePages::block(page, folio.order);
+        let end = self.mm.file(self.id).map_or(0, |file| file.pages());
+        let is_it = folios.of(folio.head) == Some(folio)
+            && known.contains(Known::CACHED)
+            && owner == identity(self.id, page)
+            && folios.counts(folio).refs > 0
+            && pages.start == page
+            && page >= self.free_from
+            && page < end;
+        if !is_it {
+            return Err(Violation::NotThePage { folio, id: self.id, page });
+        }
+        self.free_from = pages.end;
+        self.report.folios += 1;
+        self.report.pages += pages.count();
+        Ok(())
+    }
+}

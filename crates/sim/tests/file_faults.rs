@@ -1,0 +1,242 @@
+//! Single faults in areas that show files: which folios are read, what is mapped, what fails.
+
+use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
+use quire::engine::{Error, Resolved};
+use quire::phys::FailPlan;
+use quire::space::{AreaFlags, At, Backing, Request, Space};
+use quire_arch::{Arch, Arm4k, X86_64};
+use quire_machine::{Config, Cpu, Machine};
+use quire_sim::disk::{Disk, word};
+use quire_sim::system::{self, HostedMm};
+use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
+
+/// Where areas begin: aligned to any folio that is read here.
+const START: Vpn = Vpn::new(8192);
+
+struct Scene<'s, 'm, 'r, A> {
+    machine: &'s Machine<'r>,
+    mm: &'s HostedMm<'m, 'r, A>,
+    space: Space<A>,
+    disk: Disk,
+    cpu: Cpu<'s, 'r>,
+}
+
+impl<A: Arch> Scene<'_, '_, '_, A> {
+    fn file(&self, store: Store, pages: u64) -> FileId {
+        let id = self.mm.open_file(store, pages, Order::ZERO).unwrap();
+        (0..pages).for_each(|page| self.disk.put(id.0, page, page + 1));
+        id
+    }
+
+    /// Shows all of a file from `page` on at `START` plus `skew`.
+    fn show(&self, file: FileId, page: u64, pages: u64, prot: Prot, flags: AreaFlags) -> PageSpan {
+        let request = Request {
+            backing: Backing::Object { id: file.0, page },
+            prot,
+            flags,
+            ..Request::anon(pages).at(At::Fixed(START))
+        };
+        self.mm.map(&self.space, &request).unwrap()
+    }
+
+    fn carry(&self, mut reads: Reads) -> Result<(), Error> {
+        while let Some(read) = self.mm.next_read(&mut reads)? {
+            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
+            self.mm.read_done(read, done);
+        }
+        Ok(())
+    }
+
+    /// Faults until the page is there; what the last fault mapped.
+    fn fault(&self, at: Vpn, access: Access) -> Result<Resolved, Error> {
+        loop {
+            let _operation = self.cpu.operation("fault");
+            match self.mm.fault(&self.space, at, access) {
+                Err(Error::Unread(reads)) => self.carry(reads)?,
+                done => return done,
+            }
+        }
+    }
+
+    fn word(&self, at: Vpn) -> u64 {
+        self.cpu.read(VirtAddr::new(at.get() << A::PAGE_SHIFT)).unwrap()
+    }
+
+    /// The sizes of the folios that were read, in their order.
+    fn folios(&self) -> Vec<(u64, u64)> {
+        self.disk.reads().iter().map(|(_, pages)| (pages.start, pages.count())).collect()
+    }
+}
+
+fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
+    let mut ram = system::ram(4096 << A::PAGE_SHIFT).unwrap();
+    system::with::<A, _>(config, &mut ram, |machine, mm| {
+        let before = mm.phys().free_frames();
+        let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
+        let space = mm.space(Asid(1), window).unwrap();
+        let cpu = machine.cpu(0);
+        cpu.bind();
+        space.enter(cpu.number());
+        cpu.switch(space.root(), space.asid());
+        let scene = Scene { machine, mm, space, disk: Disk::new(), cpu };
+        test(&scene);
+        machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
+        quire::check::system(mm, &[&scene.space]).unwrap_or_else(|wrong| panic!("{wrong}"));
+        scene.cpu.leave();
+        mm.destroy(scene.space);
+        for id in (0..8).map(FileId).filter(|id| mm.file(*id).is_some()) {
+            mm.close_file(id).unwrap();
+        }
+        assert_eq!(mm.phys().free_frames(), before, "nothing is lost");
+    })
+    .unwrap();
+}
+
+#[test]
+fn b5_a_fault_maps_whole_folios_and_folds_them_the_last_of_the_file_as_well() {
+    with::<Arm4k>(Config::arm64_4k(), |scene| {
+        let file = scene.file(Store::ReadOnly, 48);
+        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.show(file, 0, 48, Prot::RX, AreaFlags::empty());
+        // A fault in the middle of the last folio.
+        scene.fault(START.add(37), Access::Execute).unwrap();
+        assert_eq!(scene.folios(), [(32, 16)], "the block of the fault, up to the file's end");
+        assert_eq!(
+            quire::check::space(scene.mm, &scene.space).unwrap().folded,
+            16,
+            "one block, folded"
+        );
+        for page in 32..48 {
+            assert_eq!(scene.word(START.add(page)), word(page + 1, 0));
+        }
+    });
+}
+
+#[test]
+fn b2_code_is_read_in_aligned_folios_of_the_preferred_size_within_its_area() {
+    with::<Arm4k>(Config::arm64_4k(), |scene| {
+        let file = scene.file(Store::ReadOnly, 400);
+        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        // The area shows pages 72 to 272.
+        scene.show(file, 72, 200, Prot::RX, AreaFlags::empty());
+        scene.fault(START.add(100 - 72), Access::Execute).unwrap();
+        assert_eq!(scene.folios(), [(96, 16), (112, 16)]);
+        scene.fault(START.add(3), Access::Execute).unwrap();
+        let first = scene.folios();
+        assert_eq!(first[0], (72, 8), "clamped to the area's start");
+        scene.fault(START.add(198), Access::Execute).unwrap();
+        assert_eq!(scene.folios(), [(256, 16)], "and to its end");
+    });
+}
+
+#[test]
+fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() {
+    with::<Arm4k>(Config::arm64_4k(), |scene| {
+        let file = scene.file(Store::ReadOnly, 400);
+        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        let mut reader = Readahead::default();
+        let wanted = FilePages::new(105, 106);
+        let Err(Error::Unread(reads)) = scene.mm.page(file, wanted, &mut reader, Pattern::Random)
+        else {
+            panic!("not in memory yet");
+        };
+        scene.carry(reads).unwrap();
+        assert_eq!(scene.folios(), [(105, 1)]);
+        scene.show(file, 0, 400, Prot::RX, AreaFlags::empty());
+        scene.fault(START.add(97), Access::Execute).unwrap();
+        let folios = scene.folios();
+        assert_eq!(folios, [(96, 8), (104, 1), (106, 2), (108, 4), (112, 16)]);
+
+        scene.mm.phys().set_fail_plan(FailPlan::Nth(1));
+        scene.fault(START.add(200), Access::Execute).unwrap();
+        let folios = scene.folios();
+        assert_eq!(folios, [(192, 8), (200, 8), (208, 16)], "one order down, and back up");
+    });
+}
+
+#[test]
+fn b3_a_page_that_cannot_be_read_fails_alone_and_once_for_each_attempt() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.file(Store::ReadOnly, 64);
+        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.disk.set_bad(file.0, 21, true);
+        scene.show(file, 0, 64, Prot::RX, AreaFlags::empty());
+        for page in (0..64).filter(|page| *page != 21) {
+            scene.fault(START.add(page), Access::Read).unwrap();
+            assert_eq!(scene.word(START.add(page)), word(page + 1, 0));
+        }
+        for _ in 0..3 {
+            let failed = scene.fault(START.add(21), Access::Read);
+            assert_eq!(failed, Err(Error::Failed(file, 21)));
+        }
+        scene.disk.set_bad(file.0, 21, false);
+        let _ = scene.fault(START.add(21), Access::Read);
+        scene.fault(START.add(21), Access::Read).unwrap();
+        assert_eq!(scene.word(START.add(21)), word(22, 0));
+    });
+}
+
+#[test]
+fn b1_a_file_that_becomes_shorter_and_longer_again_reads_as_zero_there() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.file(Store::Memory, 64);
+        scene.mm.policy.set_size(Order::new(4), quire::fault::SizePolicy::Always).unwrap();
+        scene.show(file, 0, 64, Prot::RW, AreaFlags::SHARED);
+        let write = |page: u64| {
+            scene.fault(START.add(page), Access::Write).unwrap();
+            let addr = VirtAddr::new(START.add(page).get() << 12);
+            scene.cpu.write(addr, 7).unwrap();
+        };
+        (16..32).for_each(write);
+        for length in [20, 64] {
+            let _operation = scene.cpu.operation("truncate");
+            scene.mm.truncate(file, length, &[&scene.space][..]).unwrap();
+        }
+        for page in 16..32 {
+            scene.fault(START.add(page), Access::Read).unwrap();
+            assert_eq!(scene.word(START.add(page)), if page < 20 { 7 } else { 0 }, "page {page}");
+        }
+    });
+}
+
+#[test]
+fn b1_what_is_being_read_of_a_file_that_was_closed_or_cut_is_dropped_when_it_comes() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.file(Store::ReadOnly, 64);
+        scene.show(file, 0, 64, Prot::READ, AreaFlags::empty());
+        let Err(Error::Unread(mut reads)) =
+            scene.mm.fault(&scene.space, START.add(9), Access::Read)
+        else {
+            panic!("not in memory yet");
+        };
+        let read = scene.mm.next_read(&mut reads).unwrap().expect("a page to read");
+        let page = START.add(read.pages().start);
+        let busy = scene.mm.fault(&scene.space, page, Access::Read);
+        assert_eq!(busy, Err(Error::Busy(file)), "it is being read");
+        scene.mm.truncate(file, 0, &[&scene.space][..]).unwrap();
+        assert_eq!(
+            scene.mm.next_read(&mut reads).unwrap().map(drop),
+            None,
+            "nothing is left of it"
+        );
+        scene.mm.read_done(read, Ok(()));
+        let missing = scene.mm.fault(&scene.space, page, Access::Read);
+        assert_eq!(missing, Err(Error::Missing(page)));
+        assert_eq!(scene.mm.file(file).unwrap().cached(), 0);
+    });
+}
+
+#[test]
+fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.file(Store::ReadOnly, 1024);
+        scene.show(file, 0, 1024, Prot::READ, AreaFlags::HUGE);
+        scene.fault(START.add(700), Access::Read).unwrap();
+        assert_eq!(scene.folios()[0], (512, 512));
+        let mut by_blocks = 0;
+        scene.mm.folio_map(&scene.space, |map| by_blocks += map.by_blocks);
+        assert_eq!(by_blocks, 512, "one leaf of 2 MiB");
+        assert_eq!(scene.mm.totals().event(quire::stats::Event::EntriesMade), 1);
+        assert_eq!(scene.word(START.add(1000)), word(1001, 0));
+    });
+}
