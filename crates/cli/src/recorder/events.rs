@@ -125,18 +125,18 @@ mod tests {
     const TRACE: &str = "\
 # tracer: nop
 #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
-            bash-42      [001] d.... 9.1: page_fault_user: address=0x7f ip=0x7f error_code=0x14
-            bash-42      [001] ..... 9.2: mm_filemap_fault: dev=7:0 ino=d ofs=8192
-   a [b] (c-1-43         [000] d.... 9.3: page_fault_user: address=0x1 ip=0x7f error_code=0x7
-   a (b] c-1-43  (   42) [000] ..... 9.4: mm_filemap_fault: dev=7:0 ino=1f ofs=0
-            bash-42      [001] ..... 9.5: mm_filemap_add_to_page_cache: dev 7:0 ino d pfn=0x1 ofs=8192 order=0
-   a (b] c-1-43          [000] ..... 9.6: mm_filemap_add_to_page_cache: dev 7:0 ino 1f pfn=0x2 ofs=0 order=0
-            bash-42      [001] ..... 9.7: mm_filemap_add_to_page_cache: dev 7:0 ino d pfn=0x3 ofs=4096 order=2
-            bash-42      [001] ..... 9.7: mm_filemap_add_to_page_cache: dev 7:1 ino d pfn=0x3 ofs=0 order=0
-            bash-42      [001] ..... 9.7: mm_filemap_add_to_page_cache: dev 7:0 ino d pfn=0x3 ofs=8192 order=0
-            bash-42      [001] d.... 9.8: page_fault_kernel: address=0x7f ip=__put_user_4 error_code=0x1
-            bash-42      [001] ..... 9.8: mm_filemap_fault: dev=7:0 ino=d ofs=16384
-            bash-42      [001] ..... 9.9: mm_filemap_add_to_page_cache: dev 7:0 ino d pfn=0x3 ofs=16384
+  bash-42  [001] . 9.1: page_fault_user: address=0x7f ip=0x7f error_code=0x14
+  bash-42  [001] . 9.2: mm_filemap_fault: dev=7:0 ino=d ofs=8192
+  a [b] (c-1-43  [000] . 9.3: page_fault_user: address=0x1 ip=0x7f error_code=0x7
+  a [b] (c-1-43  (  42) [000] . 9.4: mm_filemap_fault: dev=7:0 ino=1f ofs=0
+  bash-42  [001] . 9.5: mm_filemap_add_to_page_cache: dev 7:0 ino d ofs=8192 order=0
+  a [b] (c-1-43  [000] . 9.6: mm_filemap_add_to_page_cache: dev 7:0 ino 1f ofs=0 order=0
+  bash-42  [001] . 9.7: mm_filemap_add_to_page_cache: dev 7:0 ino d pfn=0x3 ofs=4096 order=2
+  bash-42  [001] . 9.7: mm_filemap_add_to_page_cache: dev 7:1 ino d ofs=0 order=0
+  bash-42  [001] . 9.7: mm_filemap_add_to_page_cache: dev 7:0 ino d ofs=8192 order=0
+  bash-42  [001] . 9.8: page_fault_kernel: address=0x7f ip=__put_user_4 error_code=0x1
+  bash-42  [001] . 9.8: mm_filemap_fault: dev=7:0 ino=d ofs=16384
+  bash-42  [001] . 9.9: mm_filemap_add_to_page_cache: dev 7:0 ino d ofs=16384
 ";
 
     #[test]

@@ -24,9 +24,9 @@
 //! with what the first touch was, where the kernel says it (x86 and riscv do; elsewhere `?`).
 //! Processes and threads that the program starts are in the same order.
 //!
-//! **What it has not**: later touches, of the same process or another; so it tells how text gets in,
-//! and not how often it is used. Files that are no ELF, or that a process mapped too shortly to be
-//! seen in the first run. What the kernel and the loader read by calls (the first page of each
+//! **What it has not**: later touches, of the same process or another; so it tells how text gets
+//! in, and not how often it is used. Files that are no ELF, or that a process mapped too shortly to
+//! be seen in the first run. What the kernel and the loader read by calls (the first page of each
 //! file) counts as read. The program runs twice: what it leaves behind the first time is there the
 //! second.
 

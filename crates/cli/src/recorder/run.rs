@@ -227,3 +227,63 @@ impl Drop for Folder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Kind, Touch};
+
+    fn image(name: &str) -> Image {
+        let source = Source { name: name.to_owned(), bytes: 1 << 20, segments: Vec::new() };
+        Image { path: PathBuf::from(name), source }
+    }
+
+    #[test]
+    fn a_recording_has_the_files_that_were_touched_and_counts_them_anew() {
+        let page = rustix::param::page_size() as u64;
+        let name = OsString::from("a.out");
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let path = PathBuf::from("/somewhere/a.out");
+        let program = Program { path, name: &name, args: &[], interrupted };
+        let images = || vec![image("a.out"), image("idle.so"), image("busy.so")];
+        let came = |kind, inode, at: u64| events::Came { kind, inode, offset: at * page };
+        // Inode 99 is none of the copies.
+        let all = [
+            came(Kind::Read, 12, 0),
+            came(Kind::Exec, 14, 2),
+            came(Kind::Exec, 14, 3),
+            came(Kind::Exec, 99, 4),
+        ];
+        let made =
+            |came: &[events::Came]| made(&program, "two\nlines", images(), &[12, 13, 14], came);
+        let recording = made(&all).unwrap();
+        assert_eq!((recording.program.as_str(), recording.note.as_str()), ("a.out", "two lines"));
+        let names: Vec<&str> = recording.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.out", "busy.so"]);
+        assert_eq!(
+            recording.touches,
+            [
+                Touch { kind: Kind::Read, file: 0, first: 0, count: 1 },
+                Touch { kind: Kind::Exec, file: 1, first: 2, count: 2 },
+            ]
+        );
+        assert_eq!(recording.to_string().parse::<Recording>().as_ref(), Ok(&recording));
+        assert!(made(&[]).unwrap_err().to_string().contains("touched nothing"));
+    }
+
+    #[test]
+    fn a_program_that_is_interrupted_is_ended() {
+        let name = OsString::from("sleep");
+        let args = ["60".into()];
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let path = PathBuf::from("sleep");
+        let program = Program { path, name: &name, args: &args, interrupted: interrupted.clone() };
+        let mut running = program.start(false).unwrap();
+        assert!(running.is_running().unwrap());
+        interrupted.store(true, Ordering::Relaxed);
+        assert!(running.is_running().unwrap_err().to_string().contains("interrupted"));
+        let pid = running.id();
+        drop(running);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

@@ -54,3 +54,28 @@ pub(super) fn program(name: &OsStr) -> Result<PathBuf> {
     let path = found.ok_or_else(|| Refused(format!("there is no program {}", named.display())))?;
     fs::canonicalize(&path).with_context(|| path.display().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_is_not_there_is_named_with_its_package() {
+        let none: [&str; 0] = [];
+        let error = tool("quire-has-no-such-tool", "nosuch", none).unwrap_err();
+        assert!(error.is::<Refused>());
+        assert!(error.to_string().ends_with("from the package nosuch"), "{error}");
+        let failed = tool("sh", "dash", ["-c", "echo a; echo why >&2; exit 3"]).unwrap_err();
+        assert_eq!(failed.to_string(), "sh failed: why");
+    }
+
+    #[test]
+    fn a_program_is_found_as_a_shell_finds_it() {
+        assert_eq!(program("/bin/sh".as_ref()).unwrap(), fs::canonicalize("/bin/sh").unwrap());
+        assert!(program("sh".as_ref()).unwrap().is_absolute());
+        for wrong in ["quire-has-no-such-tool", "/bin", "./nosuch"] {
+            let error = program(wrong.as_ref()).unwrap_err();
+            assert_eq!(error.to_string(), format!("there is no program {wrong}"));
+        }
+    }
+}

@@ -14,10 +14,10 @@
 //!   r 2 0                                  read, file 2, page 0 alone
 //! ```
 //!
-//! The letters of a touch are `x` (an instruction was fetched), `r` (read, or the kernel read it for
-//! a call), `w` (written; the pages are private) and `?` (the host does not tell). Each page of a
-//! file occurs at most once. Names are without folders: a recording says nothing about the machine
-//! it was made on, but for its page size.
+//! The letters of a touch are `x` (an instruction was fetched), `r` (read, or the kernel read it
+//! for a call), `w` (written; the pages are private) and `?` (the host does not tell). Each page of
+//! a file occurs at most once. Names are without folders: a recording says nothing about the
+//! machine it was made on, but for its page size.
 //!
 //! [`Recording`] holds it, `text` prints it, `parse` reads it back and says what is wrong with a
 //! damaged one. `crate::recorder` makes recordings, and tells there what they leave out.

@@ -1,4 +1,4 @@
-//! `bench exec`: what becomes of a program's text under different ways to read it (rows B2, B5, B6).
+//! `bench exec`: what becomes of a program's text under different ways to read it (row B6).
 //!
 //! [`library`] has recordings of real programs: in which order they first touched which pages of
 //! their files (`crate::recording`). [`replay`] lets a program on the hosted machine touch them in

@@ -49,7 +49,7 @@ impl Policy {
             Policy::Tiers => &[middle, large],
             Policy::Pages | Policy::Around | Policy::Ahead => &[],
         };
-        let set = mm.file_policy.exec_tiers(tiers);
+        let set = mm.file_policy.set_exec_tiers(tiers);
         debug_assert!(set.is_ok(), "64K and 2M are sizes of formats with pages of 4K: {set:?}");
     }
 

@@ -188,8 +188,8 @@ mod tests {
         ) {
             let level = Level { sets, ways };
             let mut cache = Cache::new(level);
-            let hits: Vec<bool> =
-                blocks.iter().map(|number| cache.touch(Block { number: *number, order: 0 })).collect();
+            let mut touch = |number: &u64| cache.touch(Block { number: *number, order: 0 });
+            let hits: Vec<bool> = blocks.iter().map(&mut touch).collect();
             prop_assert_eq!(hits, model(level, &blocks));
         }
     }
