@@ -40,11 +40,12 @@ fn pages_that_follow_each_other_become_one_run() {
         (Kind::Read, 0, 3),
         (Kind::Read, 1, 4),
         (Kind::Read, 1, 3),
+        (Kind::Read, 1, 5),
     ] {
         recording.touch(kind, file, page);
     }
     let counts: Vec<u64> = recording.touches.iter().map(|touch| touch.count).collect();
-    assert_eq!(counts, [2, 1, 1, 1]);
+    assert_eq!(counts, [2, 1, 1, 1, 1]);
 }
 
 /// The sentence about [`TEXT`] with one thing changed.

@@ -59,12 +59,14 @@ fn b6_contiguous_blocks_are_aligned_in_pages_and_in_frames_and_within_one_folio(
 
 #[test]
 fn b6_what_leaves_map_is_summed_by_kind() {
-    let block = Piece { block: true, folded: true, anon: false, ..piece(0, 512, 512, 9) };
-    let mut sum = folded(&[block, piece(512, 3, 1, 0)]);
-    assert_eq!((sum.file.blocks, sum.file.folded, sum.anon.blocks), (512, 512, 0));
+    let block = Piece { block: true, anon: false, ..piece(0, 512, 512, 9) };
+    let fold = Piece { folded: true, ..piece(513, 1024, 16, 4) };
+    let mut sum = folded(&[block, piece(512, 3, 1, 0), fold]);
+    assert_eq!((sum.file.blocks, sum.file.folded), (512, 0));
+    assert_eq!((sum.anon.blocks, sum.anon.folded), (0, 16));
     let other = sum;
     sum.add(&other);
-    assert_eq!((sum.file.total, sum.anon.total, sum.file.aligned[9]), (1024, 2, 1024));
+    assert_eq!((sum.file.total, sum.anon.total, sum.file.aligned[9]), (1024, 34, 1024));
 }
 
 const TABLE: &str = "\

@@ -149,6 +149,12 @@ mod tests {
     fn b6_foldable_is_what_is_whole_aligned_and_one_folio() {
         let mut text = text();
         assert_eq!(text.look(&[32, 47, 49, 64, 80, 200]).foldable, 2);
+        // A larger folio whose frames are not aligned where the pages are.
+        for at in 0..16 {
+            let page = Page { frame: 257 + at, head: 256, order: 5, leaf: 0, folded: false };
+            text.pages.insert(112 + at, page);
+        }
+        assert_eq!(text.look(&[112, 127]).foldable, 0);
         text.pages.remove(&40);
         assert_eq!(text.look(&[32, 47]).foldable, 0, "a page is missing");
     }
