@@ -1,9 +1,9 @@
 //! Walkers of the whole state: is everything what it claims to be?
 //!
 //! **Owns** nothing and changes nothing; every other room works without it. **Key functions**:
-//! [`space`] (one address space: areas, tables, leaves), [`file`] (one file's index), [`system`] (all spaces and all of RAM
-//! against each other), [`leaves`] (every leaf, one by one), [`extents`] (the ranges in which a
-//! folio is cleared).
+//! [`space`] (one address space: areas, tables, leaves), [`file`] (one file's index), [`system`]
+//! (all spaces, all files and all of RAM against each other), [`leaves`] (every leaf, one by one),
+//! [`extents`] (the ranges in which a folio is cleared).
 //!
 //! ```text
 //!   areas ◄── every leaf lies in one, and grants no more ──┐

@@ -190,8 +190,9 @@ pub enum Violation {
     },
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Violation {
+    /// What was found in a file.
+    fn fmt_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotTheNode { frame, id, page } => {
                 write!(f, "{frame} is not the node of file {} from page {page} on", id.0)
@@ -211,6 +212,14 @@ impl fmt::Display for Violation {
                     "{recorded:?} nodes and folios of files are on record, files have {found:?}"
                 )
             }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
             Self::Phys(violation) => violation.fmt(f),
             Self::Tree(violation) => violation.fmt(f),
             Self::NotTheTable { frame, level, base } => {
@@ -261,6 +270,7 @@ impl fmt::Display for Violation {
             Self::TooMany { taken, recorded } => {
                 write!(f, "{taken} frames are taken, and {recorded} on record as somebody's")
             }
+            _ => self.fmt_file(f),
         }
     }
 }

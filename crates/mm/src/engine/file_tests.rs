@@ -97,8 +97,11 @@ fn b1_a_folio_is_found_only_as_what_it_is() {
         }
         assert!(folios.cached(folio.head.add(1), identity(file, 8)).is_none(), "not its head");
         assert!(folios.cached(folio.head, identity(file, 8)).is_some());
-        mm.free(folios.unadopt(folio));
-        assert!(folios.cached(folio.head, identity(file, 8)).is_none(), "it has died");
+        let found = || folios.cached(folio.head, identity(file, 8));
+        assert!(found().expect("it is there").hold());
+        let last = found().expect("it is there").forget();
+        assert!(last.is_none() && found().is_none(), "it lives on, and is no page of a file");
+        mm.free(folios.put(folio).expect("the last reference"));
     });
 }
 

@@ -11,6 +11,7 @@ use crate::cache::{
     Readahead, Reads, Store, identity,
 };
 use crate::folio::{Folio, Folios, Known};
+use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
 use crate::sync::{Ordering, fence};
 
@@ -65,7 +66,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     }
 
     /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`
-    /// says what it reads next. With it what is worth reading next.
+    /// says what it reads next, up to 512 pages. With it what is worth reading next.
     ///
     /// # Errors
     /// [`Error::Unread`] and [`Error::Busy`] when the page is not in memory yet; [`Error::NoFile`];
@@ -84,6 +85,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             return Err(Error::Invalid);
         }
         let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
+        let most = wanted.start + POPULATE_ORDER.pages();
+        let wanted = FilePages::new(wanted.start, wanted.end.min(most));
         loop {
             match index.find(wanted.start) {
                 (Entry::Folio { folio, .. }, pages) => {
@@ -95,7 +98,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
                         let missing = self.missing_from(&index, pages.end, bounds.window);
                         reader.marked(pages, missing, &bounds, pattern)
                     });
-                    reader.read(wanted);
+                    reader.read(FilePages::new(wanted.start, wanted.start + held.frames.count));
                     let plan = |window| Reads::new(id, window, None);
                     return Ok((held, ahead.flatten().map(plan)));
                 }
