@@ -1,4 +1,4 @@
-//! A small kernel on Quire. It runs static Linux programs, unmodified, on x86-64 and arm64.
+//! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64 and arm64.
 //!
 //! It is here to show the library at work on real hardware, and to be measured beside Linux. So it
 //! is small, and thin: all that can be had from well-kept crates is, what needs no machine is in
@@ -7,16 +7,17 @@
 //! Rooms, left to right; each names only those to its left:
 //!
 //! ```text
-//!   isa ──► memory ──► task ──► proc ──► calls ──► run, report ──► main
+//!   isa ──► memory ──► disk ──► task ──► proc ──► calls ──► run, report ──► main
 //! ```
 //!
 //! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
-//! of the kernel's own copy asks `memory::user::resolve`, the first process ends in `halt`.
+//! of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`.
 //!
 //! | room | owns |
 //! |---|---|
 //! | [`isa`] | the machine: boot, traps, interrupts, translations, the console |
 //! | [`memory`] | RAM under Quire, the heap, address spaces, copies from and to programs |
+//! | [`disk`] | the disk: reads in flight, pages that are kept |
 //! | [`task`] | threads, processes, who runs, who waits, signals |
 //! | [`proc`] | what `/proc` and `/sys` say |
 //! | [`calls`] | Linux's system calls |
@@ -29,6 +30,7 @@ extern crate alloc;
 mod log;
 mod isa;
 mod memory;
+mod disk;
 mod task;
 mod proc;
 mod calls;
@@ -39,6 +41,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use quire_linux::Errno;
+use quire_linux::ext4;
 use quire_linux::files::{Caller, Here, Table};
 use quire_linux::signal::{Actions, Set};
 
@@ -47,6 +51,7 @@ use task::{Process, Task, Thread, tree};
 /// The boot CPU, once the machine is set up.
 fn start(boot: isa::Boot) -> ! {
     memory::init(&boot);
+    disk::init();
     tree::init();
     isa::start_cpus(run::forever);
     log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
@@ -67,7 +72,7 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     let mut thread = Thread::new(Box::new(isa::Context::start(0, 0)), task);
     fill_tree(&thread, boot)?;
     let words = Words::of(boot.command_line);
-    calls::first(&mut thread, words.init, &words.args, &words.envs)?;
+    disk::patiently(|| calls::first(&mut thread, words.init, &words.args, &words.envs))?;
     thread.context.save_vectors();
     task::start(&process, None, thread);
     Ok(())
@@ -83,6 +88,11 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     }
     tree::tree().fill_dev(&who)?;
     proc::mount(tree::tree(), &who, boot.command_line)?;
+    if let Some(name) = Words::of(boot.command_line).root {
+        if let Err(error) = show_disk(&who, name) {
+            log!("{name}: {error}");
+        }
+    }
     tree::with_calls(thread, |calls| {
         let opened = calls.openat(-100, b"/dev/console", 2, 0);
         if opened.is_ok() {
@@ -93,26 +103,47 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     })
 }
 
-/// The kernel's command line, as Linux reads it: `init=PATH`, words with `=` for the environment,
-/// and after `--` the first program's arguments.
+/// Shows in the root directory what the disk has. What is to be written is in memory: /tmp and the
+/// like, and the root directory itself.
+fn show_disk(who: &Caller<'_>, name: &str) -> Result<(), ext4::Refusal> {
+    let disk = disk::disk().filter(|_| name == "/dev/vda");
+    let disk = disk.ok_or(ext4::Refusal::Device(Errno::ENODEV))?;
+    let pages = disk::Pages::new(disk);
+    let volume = disk::patiently(|| match ext4::Volume::open(who, pages.clone()) {
+        Err(ext4::Refusal::Device(Errno::BLOCKED)) => Err(Errno::BLOCKED),
+        other => Ok(other),
+    });
+    let volume = volume.map_err(ext4::Refusal::Device)??;
+    let shown = disk::patiently(|| {
+        for name in [&b"/tmp"[..], b"/run"] {
+            tree::tree().make_missing(who, name, 0o1777)?;
+        }
+        let root = volume.root(who)?;
+        tree::tree().show(who, "ext4", ext4::MAGIC, &*root)
+    });
+    shown.map_err(ext4::Refusal::Device)
+}
+
+/// The kernel's command line, as Linux reads it: `init=PATH`, `root=/dev/vda`, words with `=` for
+/// the environment, and after `--` the first program's arguments.
 struct Words<'a> {
     init: &'a [u8],
+    root: Option<&'a str>,
     args: Vec<&'a [u8]>,
     envs: Vec<&'a [u8]>,
 }
 
 impl<'a> Words<'a> {
     fn of(line: &'a str) -> Self {
-        let mut words = Self { init: b"/init", args: Vec::new(), envs: Vec::new() };
+        let mut words = Self { init: b"/init", root: None, args: Vec::new(), envs: Vec::new() };
         words.envs.extend([&b"HOME=/"[..], b"TERM=linux", b"PATH=/bin:/sbin:/usr/bin:/usr/sbin"]);
         let mut all = line.split_ascii_whitespace();
         for word in all.by_ref().take_while(|word| *word != "--") {
-            match word.strip_prefix("init=") {
-                Some(path) => words.init = path.as_bytes(),
-                None if word.contains('=') && !word.contains('.') => {
-                    words.envs.push(word.as_bytes());
-                }
-                None => {}
+            match word.split_once('=') {
+                Some(("init", path)) => words.init = path.as_bytes(),
+                Some(("root", name)) => words.root = Some(name),
+                Some(_) if !word.contains('.') => words.envs.push(word.as_bytes()),
+                _ => {}
             }
         }
         words.args.push(words.init);

@@ -7,12 +7,16 @@
 //! ```
 
 use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
 
-use quire::units::{Access, CpuId};
+use quire::engine::Error;
+use quire::units::{Access, CpuId, Order};
+use quire_linux::Errno;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
 
 use crate::calls::{self, signal};
+use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory;
 use crate::task::{Resume, Stop, Thread, exit, queue, tree};
@@ -36,6 +40,7 @@ pub(crate) fn forever(_: CpuId) -> ! {
                 // What ended here must not be kept alive by a CPU that does nothing.
                 memory::switch(None);
                 queue::idle();
+                disk::poll();
                 tree::poll_console();
             }
         }
@@ -64,7 +69,10 @@ fn take(mut thread: Box<Thread>) {
 /// Runs a thread that this CPU is set up for.
 fn drive(thread: &mut Thread, began: u64) -> Leave {
     loop {
-        if thread.task.is_summoned() || thread.saved_mask.is_some() || thread.is_stopped() {
+        // What lacks a page of the disk is not interrupted: programs do not expect that of files.
+        let is_free = !thread.reads || thread.task.doomed.load(Ordering::Acquire);
+        let is_called = thread.task.is_summoned() || thread.saved_mask.is_some();
+        if is_free && (is_called || thread.is_stopped()) {
             match signal::answer(thread) {
                 signal::Fate::Runs => {}
                 signal::Fate::Stopped => return Leave::Wait(None),
@@ -120,6 +128,11 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
             thread.call = Some(call);
             return Some(Leave::Wait(hour));
         }
+        Stop::Read => {
+            thread.call = Some(call);
+            thread.reads = true;
+            return Some(Leave::Wait(None));
+        }
         Stop::Gone => return Some(Leave::End(Status::Exited(call.args[0] as u8))),
         Stop::Fail(error) => thread.context.answer(-(error.number() as isize)),
         Stop::Yield => thread.context.answer(0),
@@ -132,7 +145,18 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 /// Brings the page in that a program touched, or says what it did wrong.
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
-    let Err(error) = memory::fault(address, access) else { return None };
+    let error = match memory::fault(address, access) {
+        Ok(None) => return None,
+        Ok(Some(reads)) => {
+            disk::start_ahead(reads);
+            return None;
+        }
+        Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {
+            Ok(leave) => return leave,
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
     match signal::of_fault(address, error) {
         Some(info) => {
             signal::force(thread, info);
@@ -148,9 +172,35 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     }
 }
 
+/// What a program does that needs a page of the disk: it waits, and tries again.
+fn wait_for_page(
+    thread: &mut Thread,
+    address: u64,
+    access: Access,
+) -> Result<Option<Leave>, Error> {
+    thread.begin();
+    if tree::with_calls(thread, |calls| disk::note(calls.who.wake)).is_err() {
+        return Ok(Some(Leave::Yield));
+    }
+    // Word is left; now it is looked once more, so that no answer is missed.
+    match memory::fault(address, access) {
+        Ok(_) => Ok(None),
+        Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),
+        Err(Error::Unread(reads)) => {
+            match tree::with_calls(thread, |calls| disk::start(calls.who, reads)) {
+                Ok(()) | Err(Errno::BLOCKED) => Ok(Some(Leave::Wait(None))),
+                Err(Errno::ENOMEM) => Err(Error::NoMemory(Order::ZERO)),
+                Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// An interrupt has struck: threads whose time has come are ready, and this one has had its turn
 /// if others are.
 fn tick(began: u64) -> Option<Leave> {
+    disk::poll();
     tree::poll_console();
     let now = isa::now();
     let next = queue::strike(now);

@@ -70,6 +70,7 @@ fn order(isa: Isa, words: &[&str]) -> Order {
         kernel: "quire".to_owned(),
         timeout_seconds: 300,
         counts_instructions: false,
+        root: None,
         words: words.iter().map(|word| (*word).to_owned()).collect(),
     }
 }

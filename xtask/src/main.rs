@@ -61,6 +61,9 @@ struct Run {
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
+    /// A directory that becomes the root, on an ext4 disk; the program is then one of its files
+    #[arg(long)]
+    root: Option<PathBuf>,
     /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
     /// its arguments. None: a shell
     #[arg(last = true)]
@@ -101,7 +104,7 @@ struct KernelTests {
     /// quire, linux, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// Only these: abicheck, stress; QUIRE_STRESS_SECONDS is how long the latter runs
+    /// Only these: abicheck, stress, disk; QUIRE_STRESS_SECONDS is how long stress runs
     programs: Vec<String>,
 }
 
@@ -137,6 +140,7 @@ fn run(root: &Path, words: Run) -> ExitCode {
         kernel: words.kernel,
         timeout_seconds: words.timeout,
         counts_instructions: words.icount,
+        root: words.root,
         words: words.words,
     };
     guest::run(root, &order).map_or_else(|missing| lacks(&missing), ExitCode::from)

@@ -56,6 +56,8 @@ fn linux_passes_what_quire_must_pass() {
     run(&programs, "cowcheck", &[], 0);
     run(&programs, "stress", &["1"], 0);
     run(&programs, "oom", &["1", "32"], 0);
+    let lock = root().join("Cargo.lock");
+    run(&programs, "mapcheck", &[&lock.to_string_lossy()], 0);
 }
 
 #[test]
@@ -73,6 +75,7 @@ fn wrong_arguments_end_with_status_2_and_no_settings_are_changed_unasked() {
         ("stress", &["0"]),
         ("oom", &["1", "2", "3"]),
         ("wild", &["x"]),
+        ("mapcheck", &[]),
     ] {
         run(&programs, name, args, 2);
     }

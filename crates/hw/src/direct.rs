@@ -17,11 +17,11 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire_units::{FrameSpan, Pfn, PhysAddr};
 
-use crate::{Chosen, FrameRun, Poisoned, Reuse, TableFrame};
+use crate::{Chosen, FrameRun, Poisoned, Reuse, TableFrame, count_words, fill_words};
 
 /// All of RAM, and the accesses to it that [`Hardware`](crate::Hardware) is implemented with.
 #[derive(Clone, Copy)]
@@ -219,34 +219,11 @@ impl<'r> DirectMap<'r> {
 
     /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …
     /// (wrapping). None where there is no such frame, or not so many words.
-    ///
-    /// One fence orders all loads, so that they need not be ordered among themselves, and nothing
-    /// but the words is loaded between them.
     #[inline]
     pub fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
         let words = words.get(index..).and_then(|words| words.get(..most)).unwrap_or_default();
-        let mut next: [u64; 4] =
-            core::array::from_fn(|at| first.wrapping_add(step.wrapping_mul(at as u64)));
-        let (fours, _) = words.as_chunks::<4>();
-        let differs = |four: &[AtomicU64; 4]| {
-            let pairs = four.iter().zip(&mut next);
-            pairs.fold(0, |differs, (word, next)| {
-                let expected = core::mem::replace(next, next.wrapping_add(step.wrapping_mul(4)));
-                differs | word.load(Ordering::Relaxed) ^ expected
-            }) != 0
-        };
-        let mut count = 4 * fours.iter().position(differs).unwrap_or(fours.len());
-        let expected = |count: usize| first.wrapping_add(step.wrapping_mul(count as u64));
-        let is_next = |count| {
-            let word = words.get(count).map(|word: &AtomicU64| word.load(Ordering::Relaxed));
-            word == Some(expected(count))
-        };
-        while is_next(count) {
-            count += 1;
-        }
-        fence(Ordering::Acquire);
-        count
+        count_words(words, first, step)
     }
 
     /// Writes `count` words from `index` on: `first`, `first + step`, … (wrapping), each with
@@ -256,24 +233,7 @@ impl<'r> DirectMap<'r> {
     /// When the words are not all within the frame, or the frame is not of this map.
     #[inline]
     pub fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        let words = &self.table(table)[index..index + count];
-        // One release fence orders all of the stores, so that each can be a plain one: a release
-        // store each would be a barrier each on arm64.
-        fence(Ordering::Release);
-        // Four sums at a time, so that no store waits for the addition before it: CPUs retire two
-        // stores a cycle, but a chain of additions only one.
-        let (fours, rest) = words.as_chunks::<4>();
-        let mut next: [u64; 4] =
-            core::array::from_fn(|at| first.wrapping_add(step.wrapping_mul(at as u64)));
-        for four in fours {
-            for (word, next) in four.iter().zip(&mut next) {
-                word.store(*next, Ordering::Relaxed);
-                *next = next.wrapping_add(step.wrapping_mul(4));
-            }
-        }
-        for (word, next) in rest.iter().zip(next) {
-            word.store(next, Ordering::Relaxed);
-        }
+        fill_words(&self.table(table)[index..index + count], first, step);
     }
 
     /// Writes `new` to word `index` if it holds `current`.

@@ -17,9 +17,11 @@ mod direct;
 pub mod extent;
 mod frame;
 mod hardware;
+mod words;
 
 pub use calibrate::{Calibration, Measurement, calibrate, read_through};
 pub use chosen::{Choice, Chosen};
 pub use direct::{DirectMap, SetupError};
 pub use frame::{FrameRun, TableFrame};
 pub use hardware::{Flush, Hardware, Poisoned, Profile, Reuse, Transitions};
+pub use words::{count_words, fill_words};

@@ -102,11 +102,19 @@ numbers! {
     EOPNOTSUPP
     /// The time is over.
     ETIMEDOUT
+    /// The file system is damaged.
+    EUCLEAN
     /// The memory has a hardware error.
     EHWPOISON
 }
 
 impl Errno {
+    /// No error, and never told to a program: what is asked for is not in memory yet. It is being
+    /// read, and the caller's [`Wake`](crate::Wake) is noted; the call is to be left without any
+    /// effect, and made again from the start. So everything between a disk and a system call can
+    /// wait by failing. (The number is none of Linux's.)
+    pub const BLOCKED: Errno = Errno(0x200);
+
     /// Linux's number `number`.
     pub const fn of_number(number: u16) -> Self {
         Self(number)

@@ -11,6 +11,7 @@ extern crate std;
 
 mod errno;
 pub mod exec;
+pub mod ext4;
 pub mod files;
 pub mod signal;
 pub mod text;

@@ -4,22 +4,18 @@
 //! only when nothing can fail any more: a call that fails returns to a program that has lost
 //! nothing.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::space::{AreaFlags, At, Request};
-use quire::units::{PageSpan, Prot, Vpn};
-use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES, Segment, Space};
-use quire_linux::files::{Body, Data, Description, Node, PATH_MAX};
+use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES};
+use quire_linux::files::{Caller, Description, Node, PATH_MAX};
 use quire_linux::{Errno, Result};
-use spin::mutex::SpinMutex;
 
-use crate::isa::{self, Context};
-use crate::memory::{self, Break, Memory, PAGE, errno, mm, user};
-use crate::task::{Answer, Program, Stop, Thread, tree};
+use super::load::{self, Image, Ready, Wanted};
+use crate::memory::{self, user};
+use crate::task::{Answer, Stop, Thread, tree};
 
 /// How deep scripts may name scripts as their interpreters.
 const SCRIPTS_MAX: usize = 4;
@@ -28,18 +24,6 @@ const STRINGS_MAX: usize = 2 << 20;
 
 const MACHINE: Machine =
     if cfg!(target_arch = "x86_64") { Machine::X86_64 } else { Machine::Aarch64 };
-
-/// Where programs may be: not in the first 64 KiB, so that stray small pointers fault.
-fn space() -> Space {
-    Space { page_bytes: PAGE, user: 0x1_0000..memory::trampoline() }
-}
-
-/// What is to be run, with what.
-struct Wanted {
-    path: Vec<u8>,
-    args: Vec<Vec<u8>>,
-    envs: Vec<Vec<u8>>,
-}
 
 pub(super) fn execve(thread: &mut Thread, [path, args, envs, ..]: [usize; 6]) -> Answer {
     execveat(thread, [abi::AT_FDCWD as usize, path, args, envs, 0, 0])
@@ -105,9 +89,10 @@ fn strings(address: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
 fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let named = wanted.path.clone();
     let (file, plan) = find(thread, dir, &mut wanted)?;
-    let stack_limit = thread.process().stack_limit.load(Ordering::Relaxed);
+    let loader = plan.loader.as_deref().map(|path| find_loader(thread, path)).transpose()?;
     let path = file.path()?;
-    let mut ready = prepare(file.node(), plan, &wanted, stack_limit)?;
+    let program = Image { node: file.node().clone(), plan };
+    let mut ready = load::prepare(thread, program, loader, &wanted)?;
     (ready.program.path, ready.program.file) = (path, Some(file));
     commit(thread, ready, named);
     Ok(())
@@ -133,17 +118,11 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Descr
     for _ in 0..=SCRIPTS_MAX {
         let spot = tree::with_calls(thread, |calls| calls.find(dir, &wanted.path))?;
         let node = spot.existing()?.clone();
-        let data = contents(&node)?;
-        if node.meta().mode & 0o111 == 0 {
-            return Err(Errno::EACCES);
-        }
+        check(&node)?;
         let mut first = [0; SCRIPT_BYTES];
-        let count = data.lock().read_at(0, &mut first);
+        let count = tree::with_calls(thread, |calls| node.read_at(calls.who, 0, &mut first))?;
         let Some(script) = exec::script(&first[..count]) else {
-            let plan = exec::plan(&File(data), MACHINE, &space()).map_err(|error| {
-                log!("{}: {error}", wanted.path.escape_ascii());
-                error.errno()
-            })?;
+            let plan = plan(thread, &node, &wanted.path)?;
             let place = spot.place();
             return Ok((Arc::new(Description::new(node, place, abi::O_PATH, None)), plan));
         };
@@ -159,162 +138,47 @@ fn find(thread: &Thread, mut dir: i32, wanted: &mut Wanted) -> Result<(Arc<Descr
     Err(Errno::ELOOP)
 }
 
-/// The bytes of a regular file.
-fn contents(node: &Node) -> Result<&SpinMutex<Data>> {
-    match node.body() {
-        Body::File(data) => Ok(data),
-        _ => Err(Errno::EACCES),
-    }
+/// The dynamic loader that a program asks for.
+fn find_loader(thread: &Thread, path: &[u8]) -> Result<Image> {
+    let spot = tree::with_calls(thread, |calls| calls.find(abi::AT_FDCWD, path))?;
+    let node = spot.existing()?.clone();
+    check(&node)?;
+    let plan = plan(thread, &node, path)?;
+    Ok(Image { node, plan })
 }
 
-struct File<'a>(&'a SpinMutex<Data>);
+/// Whether a file is one that can be run at all.
+fn check(node: &Node) -> Result<()> {
+    node.length()?;
+    if node.meta().mode & 0o111 == 0 { Err(Errno::EACCES) } else { Ok(()) }
+}
+
+fn plan(thread: &Thread, node: &Node, path: &[u8]) -> Result<Plan> {
+    let plan = tree::with_calls(thread, |calls| {
+        exec::plan(&File { node, who: calls.who }, MACHINE, &load::space())
+    });
+    plan.map_err(|error| {
+        let errno = error.errno();
+        if errno != Errno::BLOCKED {
+            log!("{}: {error}", path.escape_ascii());
+        }
+        errno
+    })
+}
+
+struct File<'a> {
+    node: &'a Node,
+    who: &'a Caller<'a>,
+}
 
 impl exec::Read for File<'_> {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        Ok(self.0.lock().read_at(offset, into))
+        self.node.read_at(self.who, offset, into)
     }
 
     fn len(&self) -> u64 {
-        self.0.lock().len()
+        self.node.length().unwrap_or(0)
     }
-}
-
-/// A program that is ready to run.
-struct Ready {
-    memory: Arc<Memory>,
-    context: Box<Context>,
-    program: Program,
-}
-
-/// Makes the memory of a program.
-fn prepare(node: &Node, mut plan: Plan, wanted: &Wanted, stack_limit: u64) -> Result<Ready> {
-    let space = space();
-    if plan.alignment.is_some() {
-        let bias = plan.usual_bias(&space);
-        plan.place(bias, &space).map_err(|error| error.errno())?;
-    }
-    let memory = Memory::new()?;
-    *memory.heap.lock() = Break { start: plan.brk, end: plan.brk };
-    let before = memory::current();
-    memory::switch(Some(&memory));
-    let filled = fill(&memory, contents(node)?, &plan, wanted, stack_limit);
-    memory::switch(before.as_ref());
-    let (context, program) = filled?;
-    Ok(Ready { memory, context, program })
-}
-
-/// Fills the memory that this CPU is in.
-fn fill(
-    memory: &Memory,
-    data: &SpinMutex<Data>,
-    plan: &Plan,
-    wanted: &Wanted,
-    stack_limit: u64,
-) -> Result<(Box<Context>, Program)> {
-    for segment in &plan.segments {
-        load(memory, data, segment)?;
-    }
-    trampoline(memory)?;
-    memory.space().set_stack_pages(stack_limit / PAGE);
-    let stack = make_stack(memory, plan.is_stack_executable, stack_limit)?;
-    let top = stack.end.get() * PAGE;
-    let mut random = [0; 16];
-    tree::fill_random(&mut random);
-    let aux = exec::stack::Aux {
-        headers: plan.headers.unwrap_or(0),
-        header_count: plan.header_count.into(),
-        page_bytes: PAGE,
-        base: 0,
-        entry: plan.entry,
-        uid: (0, 0),
-        gid: (0, 0),
-        platform: isa::MACHINE,
-        hwcap: isa::features().0,
-        hwcap2: isa::features().1,
-        random,
-        is_secure: false,
-        signal_stack_bytes: isa::SIGNAL_STACK_BYTES,
-    };
-    let room = stack_limit.min(STACK_MOST);
-    let image = exec::stack::build(top, room, &wanted.args, &wanted.envs, &wanted.path, &aux)?;
-    user::write_bytes(image.sp, &image.bytes)?;
-    let pages = || plan.segments.iter().map(|segment| &segment.pages);
-    let start = pages().map(|pages| pages.start).min().unwrap_or(0);
-    let end = pages().map(|pages| pages.end).max().unwrap_or(0);
-    let program = Program {
-        path: Vec::new(),
-        args: image.args,
-        envs: image.envs,
-        stack: top,
-        image: start..end,
-        file: None,
-    };
-    Ok((Box::new(Context::start(plan.entry, image.sp)), program))
-}
-
-/// Maps a segment, and fills it.
-fn load(memory: &Memory, data: &SpinMutex<Data>, segment: &Segment) -> Result<()> {
-    let page = |address: u64| Vpn::new(address / PAGE);
-    let span = PageSpan::new(page(segment.pages.start), page(segment.pages.end));
-    let request = Request::anon(span.count()).at(At::FixedNoReplace(span.start));
-    mm().map(memory.space(), &request).map_err(errno)?;
-    let mut piece = Vec::new();
-    piece.try_reserve_exact(PIECE).map_err(|_| Errno::ENOMEM)?;
-    piece.resize(PIECE, 0);
-    let mut done = 0;
-    while done < segment.file_bytes {
-        let count = (segment.file_bytes - done).min(PIECE as u64) as usize;
-        let count = data.lock().read_at(segment.file_offset + done, &mut piece[..count]);
-        if count == 0 {
-            return Err(Errno::ENOEXEC);
-        }
-        user::write_bytes(segment.file_start + done, &piece[..count])?;
-        done += count as u64;
-    }
-    let mut prot = Prot::empty();
-    prot.set(Prot::READ, segment.rights.read);
-    prot.set(Prot::WRITE, segment.rights.write);
-    prot.set(Prot::EXEC, segment.rights.execute);
-    if prot.contains(Prot::EXEC) {
-        isa::publish_code(segment.file_start, segment.file_bytes);
-    }
-    if prot == Prot::RW {
-        return Ok(());
-    }
-    mm().protect(memory.space(), span, prot).map_err(errno)
-}
-
-/// How much is read from a file at a time.
-const PIECE: usize = 64 << 10;
-
-/// The page with the code for programs that name none to return from handlers to.
-fn trampoline(memory: &Memory) -> Result<()> {
-    if isa::TRAMPOLINE.is_empty() {
-        return Ok(());
-    }
-    let page = Vpn::new(memory::trampoline() / PAGE);
-    let request = Request::anon(1).at(At::FixedNoReplace(page));
-    mm().map(memory.space(), &request).map_err(errno)?;
-    user::write_bytes(memory::trampoline(), isa::TRAMPOLINE)?;
-    isa::publish_code(memory::trampoline(), isa::TRAMPOLINE.len() as u64);
-    mm().protect(memory.space(), PageSpan::new(page, page.add(1)), Prot::RX).map_err(errno)
-}
-
-/// What a stack is when a program begins, in pages: it grows from there.
-const STACK_FIRST: u64 = 33;
-/// The most that is counted on for arguments.
-const STACK_MOST: u64 = 1 << 30;
-
-/// Maps the stack: at the end of what a program may map, growing down when it is touched below.
-fn make_stack(memory: &Memory, executable: bool, limit: u64) -> Result<PageSpan> {
-    let end = Vpn::new(isa::USER_END / PAGE);
-    let pages = STACK_FIRST.min(limit / PAGE).max(1);
-    let prot = if executable { Prot::all() } else { Prot::RW };
-    let request = Request::anon(pages)
-        .at(At::FixedNoReplace(Vpn::new(end.get() - pages)))
-        .prot(prot)
-        .flags(AreaFlags::GROWS_DOWN);
-    mm().map(memory.space(), &request).map_err(errno)
 }
 
 /// Puts the new program in the old one's place. Nothing here can fail.

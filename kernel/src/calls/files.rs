@@ -1,9 +1,9 @@
 //! Calls on descriptors: bytes to and from a program's memory, and what is known of an open file.
 //! Those on paths are in [`names`](super::names); all that they do is in [`quire_linux::files`].
 //!
-//! A call that finds nothing to do yet is left, and made again from the start. One alone knows
-//! something from last time: a write to a pipe that took a part. It keeps how much in
-//! [`Resume::Moved`], and goes on behind that.
+//! A call that finds nothing to do yet is left, and made again from the start. Two know something
+//! from last time: a write to a pipe that took a part, and a read of a disk's file of which a part
+//! was in memory. They keep how much in [`Resume::Moved`], and go on behind that.
 
 use alloc::sync::Arc;
 
@@ -24,7 +24,7 @@ const IOCTL_BYTES: usize = 64;
 pub(super) fn answer(outcome: Outcome<usize>) -> Answer {
     outcome.map_err(|halt| match halt {
         Halt::Blocked => Stop::Wait(None),
-        Halt::Failed(errno) => Stop::Fail(errno),
+        Halt::Failed(errno) => errno.into(),
     })
 }
 
@@ -44,9 +44,37 @@ fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
     }
 }
 
-fn read_to(thread: &Thread, fd: usize, mut to: Pieces) -> Answer {
-    let count = to.left();
-    answer(with_calls(thread, |calls| calls.read(fd as u32, count, &mut to)))
+fn read_to(thread: &mut Thread, fd: usize, to: Pieces) -> Answer {
+    read_all(thread, fd, to, |calls, _, count, to| calls.read(fd as u32, count, to))
+}
+
+/// Reads until all is read, or the file ends; a file in memory, a pipe or a device gives what it
+/// has at once. `read` is told how many bytes it has read before.
+fn read_all(
+    thread: &mut Thread,
+    fd: usize,
+    mut to: Pieces,
+    read: impl Fn(&Calls<'_>, usize, usize, &mut Pieces) -> Outcome<usize>,
+) -> Answer {
+    let mut done = moved(thread).unwrap_or(0);
+    to.skip(done);
+    loop {
+        let outcome = with_calls(thread, |calls| {
+            let wanted = to.left();
+            let count = read(calls, done, wanted, &mut to)?;
+            Ok((count, 0 < count && count < wanted && calls.is_stored(fd as u32)?))
+        });
+        match outcome {
+            Ok((count, true)) => done += count,
+            Ok((count, false)) => return Ok(done + count),
+            Err(Halt::Failed(Errno::BLOCKED)) if done > 0 => {
+                thread.resume = Resume::Moved(done);
+                return Err(Stop::Read);
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(halt) => return answer(Err(halt)),
+        }
+    }
 }
 
 /// Writes all of it, in as many steps as a pipe needs.
@@ -74,10 +102,11 @@ fn write_from(thread: &mut Thread, fd: usize, mut from: Pieces) -> Answer {
     }
 }
 
-fn read_at(thread: &Thread, fd: usize, offset: usize, mut to: Pieces) -> Answer {
-    let count = to.left();
-    let read = |calls: &Calls<'_>| calls.pread64(fd as u32, offset as i64, count, &mut to);
-    answer(with_calls(thread, read))
+fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer {
+    read_all(thread, fd, to, |calls, done, count, to| {
+        // A negative offset stays one: nothing is done then.
+        calls.pread64(fd as u32, (offset as i64).saturating_add(done as i64), count, to)
+    })
 }
 
 fn write_at(thread: &Thread, fd: usize, offset: usize, mut from: Pieces) -> Answer {

@@ -1,7 +1,7 @@
 //! `mmap` of files.
 //!
-//! There is no page cache: a mapping is memory of its own, into which the file's bytes are copied
-//! when it is made. So
+//! Files of a disk are shown: the memory manager has their pages, and knows where they end. Files in
+//! memory are copied: a mapping is memory of its own, into which the bytes go when it is made. So
 //! - a mapping never sees what is written to the file later;
 //! - where the file ends is decided then, too: pages wholly beyond it give SIGBUS for ever;
 //! - a shared mapping that could be written cannot be had: what is written there would be lost.
@@ -14,7 +14,7 @@ use quire::units::{PageSpan, Prot};
 use quire_linux::files::{Body, Description, Device, Halt, LENGTH_MAX, Sink};
 use quire_linux::{Errno, Result};
 
-use crate::memory::{Memory, PAGE, errno, mm, user};
+use crate::memory::{self, Memory, PAGE, errno, mm, user};
 use crate::task::Thread;
 use crate::task::tree::with_calls;
 
@@ -39,7 +39,7 @@ pub(super) fn open(
     }
     match file.node().body() {
         Body::Device(Device::Zero) => Ok(None),
-        Body::File(_) => Ok(Some(file)),
+        Body::File(_) | Body::Stored(_) => Ok(Some(file)),
         _ => Err(Errno::ENODEV),
     }
 }
@@ -70,6 +70,13 @@ pub(super) fn map(
     if offset.checked_add(bytes).is_none_or(|end| end > LENGTH_MAX) {
         return Err(Errno::EOVERFLOW);
     }
+    if let Some(id) = file.node().object() {
+        let most = if is_shared { request.most & !Prot::WRITE } else { request.most };
+        let backing = Backing::Object { id, page: offset / PAGE };
+        return mm().map(memory.space(), &Request { most, backing, ..*request }).map_err(errno);
+    }
+    // A call that lacks pages of a disk is left here, before it has done anything.
+    with_calls(thread, |calls| file.node().want(calls.who, offset, bytes))?;
     let space = memory.space();
     // It is written once, now. What is shared may never be again (`mprotect` gives EACCES).
     let most = if is_shared { request.most & !Prot::WRITE } else { request.most };
@@ -108,21 +115,28 @@ fn end_at(
     mm().map(memory.space(), &beyond).map(drop).map_err(errno)
 }
 
-/// The object that has no pages.
-const BEYOND: u32 = 1;
+/// The object that has no pages: no file has this number.
+const BEYOND: u32 = memory::FILES as u32;
 
 /// Copies the file into `span`, which is mapped to be written.
 fn fill(thread: &Thread, span: PageSpan, file: &Description, offset: u64) -> Result<()> {
     let mut sink = Fill { next: span.start.get() * PAGE, is_short: false };
-    let count = (span.count() * PAGE) as usize;
-    let moved = with_calls(thread, |calls| file.read_at(calls.who, offset, count, &mut sink));
-    match moved {
-        _ if sink.is_short => Err(Errno::ENOMEM),
-        Ok(_) => Ok(()),
-        Err(Halt::Failed(errno)) => Err(errno),
-        // Regular files never wait.
-        Err(Halt::Blocked) => Err(Errno::EAGAIN),
+    let count = file.node().length()?.saturating_sub(offset).min(span.count() * PAGE);
+    let mut done = 0;
+    while done < count {
+        let (at, left) = (offset + done, (count - done) as usize);
+        let moved = with_calls(thread, |calls| file.read_at(calls.who, at, left, &mut sink));
+        match moved {
+            _ if sink.is_short => return Err(Errno::ENOMEM),
+            // Someone has made the file shorter meanwhile.
+            Ok(0) => break,
+            Ok(moved) => done += moved as u64,
+            Err(Halt::Failed(errno)) => return Err(errno),
+            // Regular files never wait so.
+            Err(Halt::Blocked) => return Err(Errno::EAGAIN),
+        }
     }
+    Ok(())
 }
 
 /// New memory, from `next` on.

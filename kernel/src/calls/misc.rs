@@ -220,6 +220,11 @@ pub(super) fn absent(_: &mut Thread, _: [usize; 6]) -> Answer {
     Err(Errno::ENOSYS.into())
 }
 
+/// Extended attributes: no file has any.
+pub(super) fn no_attributes(_: &mut Thread, _: [usize; 6]) -> Answer {
+    Err(Errno::EOPNOTSUPP.into())
+}
+
 pub(super) fn reboot(_: &mut Thread, [first, second, command, ..]: [usize; 6]) -> Answer {
     const MAGIC: (usize, usize) = (0xfee1_dead, 0x2812_1969);
     if (first & 0xffff_ffff, second) != MAGIC {

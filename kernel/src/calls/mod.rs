@@ -8,6 +8,7 @@ mod exec;
 mod files;
 mod futex;
 mod handle;
+mod load;
 mod map_file;
 mod memory;
 mod misc;

@@ -381,7 +381,9 @@ pub(crate) fn of_fault(address: u64, error: quire::engine::Error) -> Option<Info
             Info::fault(Signal::SEGV, abi::SEGV_ACCERR as i32, address)
         }
         Error::Poisoned(_) => Info::fault(Signal::BUS, abi::BUS_MCEERR_AR as i32, address),
-        Error::Missing(_) => Info::fault(Signal::BUS, signal::code::BUS_ADDRESS, address),
+        Error::Missing(_) | Error::Failed(..) => {
+            Info::fault(Signal::BUS, signal::code::BUS_ADDRESS, address)
+        }
         Error::NoMemory(_) => return None,
         _ => Info::fault(Signal::SEGV, abi::SEGV_MAPERR as i32, address),
     })

@@ -160,6 +160,18 @@ table! {
     __NR_getresuid => misc::getresid,
     __NR_getresgid => misc::getresid,
     __NR_set_robust_list => misc::zero,
+    __NR_getxattr => misc::no_attributes,
+    __NR_lgetxattr => misc::no_attributes,
+    __NR_fgetxattr => misc::no_attributes,
+    __NR_listxattr => misc::no_attributes,
+    __NR_llistxattr => misc::no_attributes,
+    __NR_flistxattr => misc::no_attributes,
+    __NR_setxattr => misc::no_attributes,
+    __NR_lsetxattr => misc::no_attributes,
+    __NR_fsetxattr => misc::no_attributes,
+    __NR_removexattr => misc::no_attributes,
+    __NR_lremovexattr => misc::no_attributes,
+    __NR_fremovexattr => misc::no_attributes,
     __NR_rseq => misc::absent,
     __NR_clone3 => misc::absent,;
     x86_64:

@@ -26,7 +26,7 @@
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
 //! | `RAM_START` | below this physical address nothing is RAM, and looking there may have effects |
 //! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
-//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices |
+//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices; some may have no bytes |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
 //! | `MACHINE` | what `uname -m` says |
@@ -59,8 +59,11 @@
 //! | `alarm(Option<u64>)` | interrupts this CPU at that time, or not |
 //! | `random() -> Option<u64>` | from the CPU's source of random numbers |
 //! | `put(&[u8])`, `take() -> Option<u8>` | the console; input also interrupts CPU 0 |
+//! | `DiskPort`, `disk::<Hal>() -> Option<DiskPort>` | how a driver talks to the disk, if there is one; asked for once |
+//! | `listen_to_disk()` | lets it interrupt the boot CPU, which runs this; after its driver was set up |
+//! | `take_disk_news() -> bool` | whether it has interrupted since that was last asked |
 //! | `power_off(status: u8) -> !` | ends the machine; the emulator's exit status tells `status` |
-//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `memory::user::resolve` said no |
+//! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `disk::resolve` said no |
 //! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
 //!
 //! Boot ends by calling [`crate::start`] on the boot CPU, on its final stack, with interrupts off

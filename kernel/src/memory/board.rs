@@ -4,7 +4,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
+    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, count_words,
+    fill_words,
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
 
@@ -63,6 +64,21 @@ impl Board {
         unsafe { &*words.add(index % WORDS) }
     }
 
+    /// Words `index..index + count` of `frame`.
+    ///
+    /// # Safety
+    /// As for [`word`](Self::word).
+    ///
+    /// # Panics
+    /// When a frame has no so many words.
+    #[inline(always)]
+    unsafe fn words(&self, frame: Pfn, index: usize, count: usize) -> &[AtomicU64] {
+        assert!(index <= WORDS && count <= WORDS - index, "a frame has {WORDS} words");
+        let words = self.address(frame).cast::<AtomicU64>();
+        // SAFETY: as in `word`; within the frame, as was just looked at.
+        unsafe { core::slice::from_raw_parts(words.add(index), count) }
+    }
+
     /// All of RAM, for reading and writing frames that are pinned.
     pub(crate) fn ram(&self) -> &DirectMap<'static> {
         &self.ram
@@ -73,6 +89,18 @@ impl Board {
     pub(crate) fn address(&self, frame: Pfn) -> *mut u8 {
         (isa::DIRECT + (frame.get() << PAGE_SHIFT)) as *mut u8
     }
+}
+
+/// A call, since it is more than its caller has to do besides.
+#[inline(never)]
+fn count(words: &[AtomicU64], first: u64, step: u64) -> usize {
+    count_words(words, first, step)
+}
+
+/// As for [`count`].
+#[inline(never)]
+fn fill(words: &[AtomicU64], first: u64, step: u64) {
+    fill_words(words, first, step);
 }
 
 impl Hardware for Board {
@@ -87,18 +115,25 @@ impl Hardware for Board {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        self.ram.count_run(frame, index, most, first, step)
+        // A walker may have been led astray, as in `load`.
+        if !(FIRST..self.end).contains(&frame.get()) {
+            return 0;
+        }
+        // SAFETY: just looked at.
+        count(unsafe { self.words(frame, index, most) }, first, step)
     }
 
     #[inline(always)]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
-        if count == 1 {
-            // SAFETY: capabilities are for frames of RAM alone.
-            unsafe { self.word(table.frame(), index) }.store(first, Ordering::Release);
-        } else {
-            self.ram.fill(table, index, count, first, step);
+        // SAFETY: capabilities are for frames of RAM alone.
+        unsafe {
+            if count == 1 {
+                self.word(table.frame(), index).store(first, Ordering::Release);
+            } else {
+                fill(self.words(table.frame(), index, count), first, step);
+            }
         }
         isa::publish();
     }

@@ -67,8 +67,12 @@ pub(super) fn init(early: &mut Early) {
 /// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not
 /// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
-    let free = super::mm().phys().free_frames();
-    if free >= RESERVE_FRAMES { Ok(()) } else { Err(quire_linux::Errno::ENOMEM) }
+    while super::mm().phys().free_frames() < RESERVE_FRAMES {
+        if !super::shrink() {
+            return Err(quire_linux::Errno::ENOMEM);
+        }
+    }
+    Ok(())
 }
 
 /// Bytes that the heap has taken from the library and before it was there.

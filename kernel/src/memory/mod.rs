@@ -2,7 +2,7 @@
 //!
 //! **Owns** the one [`Mm`], the kernel's own page tables and heap, and each program's address
 //! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees
-//! it). **Never** knows who a space belongs to. **Next room**: `task`.
+//! it). **Never** knows who a space belongs to. **Next room**: `disk`.
 //!
 //! ```text
 //!   physical memory
@@ -18,6 +18,7 @@ mod space;
 mod tags;
 pub(crate) mod user;
 
+use quire::cache::File;
 use quire::engine::{Mm, Parts};
 use quire::hw::FrameRun;
 use quire::phys::{CpuCache, Slot};
@@ -39,6 +40,12 @@ pub(crate) const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 
+/// How many files may have pages in memory at once.
+pub(crate) const FILES: usize = 4096;
+
+/// Gives up memory that can be had again; whether there was any. The rooms to the right know how.
+static SHRINK: Once<fn() -> bool> = Once::new();
+
 static MM: Once<System> = Once::new();
 
 /// The memory manager.
@@ -48,6 +55,16 @@ static MM: Once<System> = Once::new();
 #[inline]
 pub(crate) fn mm() -> &'static System {
     MM.get().expect("memory is set up first of all")
+}
+
+/// Says how memory can be had when there is none: see [`shrink`].
+pub(crate) fn set_shrink(how: fn() -> bool) {
+    SHRINK.call_once(|| how);
+}
+
+/// Asks the rooms to the right to give up memory; whether they had any.
+fn shrink() -> bool {
+    SHRINK.get().is_some_and(|how| how())
 }
 
 /// Takes over all RAM: final tables, metadata, the library, the heap.
@@ -62,10 +79,11 @@ pub(crate) fn init(boot: &Boot) {
     let caches = early.array(MAX_CPUS, CpuCache::new);
     let counters = early.array(MAX_CPUS, Counters::new);
     let zones = early.array(1, || span);
+    let files = early.array(FILES, File::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts { first: span.start, slots, caches, counters, zones };
+    let parts = Parts { first: span.start, slots, caches, counters, zones, files };
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     give(mm, all, &early);

@@ -8,9 +8,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::arch::Arch;
+use quire::cache::Reads;
 use quire::engine::{Error, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
-use quire::space::{AreaFlags, Space};
+use quire::space::{AreaFlags, Backing, Space};
 use quire::units::{Access, Asid, PageSpan, Vpn};
 use quire_linux::Errno;
 use spin::mutex::SpinMutex;
@@ -76,15 +77,16 @@ impl Memory {
         Self::wrap(asid, child, heap)
     }
 
-    /// Brings in all shared memory: there is no object behind it yet that would know its pages, so
-    /// a child shares those that are there when it is made.
+    /// Brings in all shared memory that no object is behind which would know its pages: so a child
+    /// shares those that are there when it is made.
     fn bring_shared(&self) -> Result<(), Errno> {
         if !self.shares.load(Ordering::Relaxed) {
             return Ok(());
         }
         let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
         for area in mm().areas(&self.space, all) {
-            if area.flags.contains(AreaFlags::SHARED) && !area.prot.is_empty() {
+            let is_bare = area.backing == Backing::Anon && !area.prot.is_empty();
+            if area.flags.contains(AreaFlags::SHARED) && is_bare {
                 mm().populate(&self.space, area.span).map_err(errno)?;
             }
         }
@@ -274,11 +276,12 @@ impl Deref for Own {
     }
 }
 
-/// Resolves a fault of this CPU at `address` in the space it is in.
+/// Resolves a fault of this CPU at `address` in the space it is in; what of a file is worth reading
+/// next.
 ///
 /// # Errors
 /// Why there is no page: see [`Mm::fault`](quire::engine::Mm::fault).
-pub(crate) fn fault(address: u64, access: Access) -> Result<(), Error> {
+pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error> {
     // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
     let here = unsafe { &*HERE[isa::cpu().index()].0.get() };
     let page = Vpn::new(address / PAGE);
@@ -286,10 +289,15 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<(), Error> {
     if address >= isa::USER_END {
         return Err(Error::NoArea(page));
     }
-    match mm().fault(&memory.space, page, access)? {
+    let mut done = mm().fault(&memory.space, page, access);
+    while matches!(done, Err(Error::NoMemory(_))) && super::shrink() {
+        done = mm().fault(&memory.space, page, access);
+    }
+    match done? {
+        Resolved::Paged { ahead, .. } => Ok(ahead),
         // The program tries again, and faults again if it must.
         Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => {
-            Ok(())
+            Ok(None)
         }
     }
 }

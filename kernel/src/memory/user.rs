@@ -6,7 +6,6 @@
 
 use alloc::vec::Vec;
 
-use quire::units::Access;
 use quire_linux::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -81,9 +80,4 @@ pub(crate) fn string(address: u64, most: usize) -> Result<Vec<u8>> {
         }
     }
     Err(Errno::ENAMETOOLONG)
-}
-
-/// Resolves a fault that the kernel itself took at a program's address.
-pub(crate) fn resolve(address: u64, access: Access) -> bool {
-    super::fault(address, access).is_ok()
 }

@@ -24,6 +24,8 @@ pub(crate) struct Thread {
     pub(crate) call: Option<Call>,
     /// What that call knows from last time.
     pub(crate) resume: Resume,
+    /// That call lacks pages of the disk: signals wait with it.
+    pub(crate) reads: bool,
     /// The signals to be blocked again after the next handler, when a call has lifted them.
     pub(crate) saved_mask: Option<Set>,
 }
@@ -50,6 +52,8 @@ pub(crate) enum Stop {
     Fail(Errno),
     /// It must wait: until woken, or until then (nanoseconds since boot).
     Wait(Option<u64>),
+    /// It must wait for pages of the disk.
+    Read,
     /// The registers are already what they should be.
     Same,
     /// Someone else should run first; the result is 0.
@@ -60,7 +64,7 @@ pub(crate) enum Stop {
 
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
-        Stop::Fail(errno)
+        if errno == Errno::BLOCKED { Stop::Read } else { Stop::Fail(errno) }
     }
 }
 
@@ -154,7 +158,8 @@ impl Wake for Task {
 impl Thread {
     /// A thread that begins with these registers.
     pub(crate) fn new(context: Box<Context>, task: Arc<Task>) -> Box<Self> {
-        Box::new(Self { context, task, call: None, resume: Resume::Fresh, saved_mask: None })
+        let (resume, saved_mask) = (Resume::Fresh, None);
+        Box::new(Self { context, task, call: None, resume, reads: false, saved_mask })
     }
 
     /// The process it belongs to.
@@ -170,7 +175,8 @@ impl Thread {
 
     /// Begins to make a call, for the first time or again.
     #[inline]
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&mut self) {
+        self.reads = false;
         self.task.drop_token();
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Isa;
 use super::console::Event;
+use super::disk_checks;
 use super::machine::{Accel, Ending};
 use super::run::{Order, boot_kernel, prepare};
 use crate::steps::Missing;
@@ -37,9 +38,9 @@ const STRESS_SECONDS: u64 = 30;
 
 /// What came of the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Count {
-    passed: u64,
-    failed: u64,
+pub(super) struct Count {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
 }
 
 /// Boots Quire's kernel for each check that has a name in `only` (empty: all), prints what failed
@@ -57,6 +58,7 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
         kernel: kernel.to_owned(),
         timeout_seconds: 0,
         counts_instructions: false,
+        root: None,
         words: Vec::new(),
     };
     let kernel = prepare(root, &order)?;
@@ -69,6 +71,11 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
         let start = Instant::now();
         let (ending, lines) = boot_kernel(root, &kernel, &order, false)?;
         let count = judge(&order.words.join(" "), ending, &lines, start.elapsed());
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
+    if only.is_empty() || only.iter().any(|name| name == disk_checks::NAME) {
+        let count = disk_checks::check(root, &kernel, &mut order)?;
         sum.passed += count.passed;
         sum.failed += count.failed;
     }
@@ -88,7 +95,7 @@ fn checks() -> Vec<(Vec<String>, u64)> {
 }
 
 /// Counts what a program said, and tells what went wrong.
-fn judge(name: &str, ending: Ending, lines: &[String], took: Duration) -> Count {
+pub(super) fn judge(name: &str, ending: Ending, lines: &[String], took: Duration) -> Count {
     let starts = |word: &str| lines.iter().filter(|line| line.starts_with(word)).count() as u64;
     let mut count = Count { passed: starts("ok "), failed: starts("FAILED ") };
     let is_good = ending == Ending::Guest(Some(Event::Exit(0)));

@@ -82,6 +82,7 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
             kernel: kernel.to_owned(),
             timeout_seconds: what.timeout_seconds,
             counts_instructions: true,
+            root: None,
             words,
         };
         let (ending, lines) = boot(root, &order, false)?;

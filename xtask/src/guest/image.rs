@@ -138,6 +138,17 @@ pub(super) fn pack(
     Ok(Image { archive: archive.finish(), words })
 }
 
+/// Packs nothing but init: the rest is on a disk.
+///
+/// # Errors
+/// Why it cannot be had, as a sentence.
+pub(super) fn pack_init(root: &Path, isa: Isa, words: &[String]) -> Result<Image, Missing> {
+    let programs = Programs::new(root, isa)?;
+    let mut archive = Archive::default();
+    archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
+    Ok(Image { archive: archive.finish(), words: words.to_vec() })
+}
+
 /// The script's file: one of `guest/scripts/`, or a path.
 fn script(root: &Path, name: &str) -> Result<PathBuf, Missing> {
     let ours = root.join("guest/scripts").join(name);

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Isa;
 use super::console::{Console, Event};
+use super::disk::Disk;
 
 /// How long QEMU may take to end after the guest's last word, or after it was told to.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -41,6 +42,8 @@ pub(super) struct Machine<'a> {
     pub kernel: &'a Path,
     /// The initramfs.
     pub archive: &'a [u8],
+    /// The disk, if it has one.
+    pub disk: Option<&'a Disk>,
     /// The kernel's command line.
     pub command_line: &'a str,
     /// How many CPUs.
@@ -126,6 +129,9 @@ impl Machine<'_> {
             .arg("-initrd")
             .arg(archive)
             .args(["-append", self.command_line]);
+        if let Some(disk) = self.disk {
+            command.args(disk.words(self.isa));
+        }
         if self.counts_instructions {
             command.args(["-icount", "shift=0,sleep=off"]);
         }

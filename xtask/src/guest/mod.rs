@@ -3,14 +3,16 @@
 //! ```text
 //!   guest/*.c ──programs──► static ELF ──image──► initramfs ─┐
 //!   kernel/   ──kernel────► ELF or Image ────────────────────┼──machine──► QEMU ──console──► lines
-//!   Debian    ──setup─────► vmlinuz, busybox ────────────────┘
+//!   Debian    ──setup─────► vmlinuz, busybox ────────────────┤
+//!   a directory ──disk────► ext4 image ──────────────────────┘
 //! ```
 //!
 //! * `programs` compiles the C programs; `kernel` builds Quire's kernel or finds Linux.
 //! * `cpio` writes archives, `image` decides what is in them.
+//! * `disk` makes an image of a directory, and can spoil it.
 //! * `machine` starts QEMU and ends it; `console` understands what it prints.
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
-//!   reads what they print; `checks` is what `make test` runs on Quire's kernel.
+//!   reads what they print; `checks` and `disk_checks` are what `make test` runs on Quire's kernel.
 //!
 //! Nothing that is built here is taken from an earlier run but packages of Debian.
 
@@ -18,6 +20,8 @@ mod checks;
 mod compare;
 mod console;
 mod cpio;
+mod disk;
+mod disk_checks;
 mod figures;
 mod image;
 mod isa;

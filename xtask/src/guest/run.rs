@@ -1,12 +1,14 @@
 //! `cargo xtask run`: one program, one kernel, one machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::Isa;
 use super::console::Event;
+use super::disk::Disk;
+use super::image::{self, Image};
 use super::kernel::Kernel;
 use super::machine::{Accel, Ending, Machine, files};
-use super::{Isa, image};
 use crate::setup;
 use crate::steps::Missing;
 
@@ -42,6 +44,8 @@ pub struct Order {
     pub timeout_seconds: u64,
     /// The guest's clock counts instructions, one nanosecond each.
     pub counts_instructions: bool,
+    /// A directory of the host: it becomes the root, on a disk.
+    pub root: Option<PathBuf>,
     /// The program and its arguments; none: a shell.
     pub words: Vec<String>,
 }
@@ -74,7 +78,27 @@ pub(super) fn boot(
     order: &Order,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    boot_kernel(root, &prepare(root, order)?, order, is_shown)
+    let kernel = prepare(root, order)?;
+    let Some(dir) = &order.root else {
+        return boot_kernel(root, &kernel, order, is_shown);
+    };
+    if kernel.linux.is_some() {
+        let sentence = "--root is for Quire's kernel: Linux would need drivers first.".to_owned();
+        return Err(Missing { sentence, attempted: false });
+    }
+    boot_disk(root, &kernel, order, &Disk::of(dir, &files(root))?, is_shown)
+}
+
+/// Boots the order's machine with a disk, on which its program is.
+pub(super) fn boot_disk(
+    root: &Path,
+    kernel: &Kernel,
+    order: &Order,
+    disk: &Disk,
+    is_shown: bool,
+) -> Result<(Ending, Vec<String>), Missing> {
+    let image = image::pack_init(root, order.isa, &order.words)?;
+    start(root, kernel, order, &image, Some(disk), is_shown)
 }
 
 /// The order's kernel, where there is an emulator for it.
@@ -94,14 +118,29 @@ pub(super) fn boot_kernel(
     let program = order.words.first().map(String::as_str);
     let args = order.words.get(1..).unwrap_or_default();
     let image = image::pack(root, order.isa, program, args)?;
+    start(root, kernel, order, &image, None, is_shown)
+}
+
+fn start(
+    root: &Path,
+    kernel: &Kernel,
+    order: &Order,
+    image: &Image,
+    disk: Option<&Disk>,
+    is_shown: bool,
+) -> Result<(Ending, Vec<String>), Missing> {
     let mut settings: Vec<String> = order.thp.iter().map(|thp| format!("thp={thp}")).collect();
     if order.counts_instructions {
         settings.push(SETTLE.to_owned());
+    }
+    if disk.is_some() {
+        settings.push("root=/dev/vda".to_owned());
     }
     let machine = Machine {
         isa: order.isa,
         kernel: &kernel.file,
         archive: &image.archive,
+        disk,
         command_line: &kernel.command_line(order.isa, &settings, &image.words),
         cpus: order.cpus,
         memory: &order.memory,

@@ -1,4 +1,5 @@
-//! Packages of Debian that are unpacked and not installed: busybox and kernels for either ISA.
+//! Packages of Debian that are unpacked and not installed: busybox, kernels and small roots, for
+//! either ISA.
 //!
 //! apt works here with lists and a cache of its own in the build directory, so the machine stays as
 //! it is, and needs to know nothing of the other ISA.
@@ -36,6 +37,54 @@ pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missin
     is_static(&unpacked)
         .then_some(unpacked)
         .ok_or_else(|| missing("the package busybox-static has no bin/busybox.".to_owned()))
+}
+
+/// What a small root of Debian consists of: a shell and the usual tools, all of them dynamic, with
+/// the libraries that they need.
+const ROOT: [&str; 9] = [
+    "libc6",
+    "dash",
+    "coreutils",
+    "findutils",
+    "libacl1",
+    "libattr1",
+    "libgmp10",
+    "libpcre2-8-0",
+    "libselinux1",
+];
+
+/// What programs do without.
+const UNUSED: [&str; 6] = ["doc", "man", "info", "locale", "lintian", "bug"];
+
+/// A directory with dynamic programs of Debian for `isa`; one that was unpacked before, or now.
+///
+/// # Errors
+/// Why there is none.
+pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
+    let dir = build_dir(root).join("guest").join(isa.name());
+    let (whole, part) = (dir.join("root"), dir.join("root.part"));
+    if whole.is_dir() {
+        return Ok(whole);
+    }
+    let packages = Packages::of(root, isa)?;
+    let fail = |error: std::io::Error| missing(format!("{}: {error}.", part.display()));
+    if part.exists() {
+        fs::remove_dir_all(&part).map_err(fail)?;
+    }
+    for package in ROOT {
+        packages.unpack(package, "root.part")?;
+    }
+    for name in UNUSED {
+        // It need not be there.
+        let _ = fs::remove_dir_all(part.join("usr/share").join(name));
+    }
+    // A link is made relative by nobody: the shell's other name.
+    let shell = part.join("bin/sh");
+    if !shell.is_symlink() {
+        std::os::unix::fs::symlink("dash", &shell).map_err(fail)?;
+    }
+    fs::rename(&part, &whole).map_err(fail)?;
+    Ok(whole)
 }
 
 /// The newest kernel that Debian has for virtual machines of `isa`.

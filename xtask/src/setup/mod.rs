@@ -8,12 +8,14 @@ mod bare;
 mod compiler;
 mod download;
 mod emulator;
+mod files;
 mod rustup;
 mod show;
 
 pub use bare::{BARE_TARGETS, Compiler, KERNEL_TARGETS, bare};
 pub use compiler::c_compiler;
-pub use download::{busybox, linux};
+pub use download::{busybox, debian_root, linux};
 pub use emulator::{Emulators, emulators, system_emulator};
+pub use files::file_system_tool;
 pub use rustup::component;
 pub use show::run;

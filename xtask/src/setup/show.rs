@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{bare, component, emulators};
+use super::{bare, component, emulators, file_system_tool};
 use crate::steps::Missing;
 
 /// Finds every tool, installs what can be installed, and says what there is. Always `true`: a
@@ -12,6 +12,7 @@ pub fn run(root: &Path) -> bool {
     tell("clippy", component("clippy", "clippy").map(|()| "found".to_owned()));
     tell("bare targets", bare(root).map(|compiler| format!("from {}", compiler.origin())));
     tell("emulators", emulators().map(|e| format!("version {}.{}", e.version.0, e.version.1)));
+    tell("mke2fs", file_system_tool("mke2fs").map(|path| path.display().to_string()));
     true
 }
 

@@ -29,8 +29,11 @@ pub enum ExecError {
         /// `e_type`.
         found: u16,
     },
-    /// It is dynamically linked.
-    NeedsLoader,
+    /// The path of its dynamic loader is none: empty, too long, or without an end.
+    Loader {
+        /// How many bytes it has, its zero included.
+        bytes: u64,
+    },
     /// The file ends before something that it says it has.
     Truncated {
         /// How long the file would have to be.
@@ -112,7 +115,9 @@ impl fmt::Display for ExecError {
             }
             Self::WrongMachine { found } => write!(f, "this is for another machine ({found})"),
             Self::WrongKind { found } => write!(f, "this ELF file is no program (type {found})"),
-            Self::NeedsLoader => write!(f, "this program needs a dynamic loader"),
+            Self::Loader { bytes } => {
+                write!(f, "the path of its loader, {bytes} bytes, makes no sense")
+            }
             Self::Truncated { needed, length } => {
                 write!(f, "the file has {length} bytes, but needs {needed}")
             }

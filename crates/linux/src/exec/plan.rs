@@ -16,6 +16,8 @@ use crate::Result as CallResult;
 const HEADER_BYTES: usize = 64;
 /// Bytes of one program header.
 const PROGRAM_HEADER_BYTES: usize = 56;
+/// The longest path of a loader, with its zero.
+const PATH_BYTES: u64 = 4096;
 /// Linux takes no more program headers than fit one small page.
 const TABLE_BYTES: usize = 4096;
 
@@ -128,6 +130,9 @@ pub struct Plan {
     pub is_stack_executable: bool,
     /// What its bias must be a multiple of, in bytes; `None` when it may not move (any more).
     pub alignment: Option<u64>,
+    /// The path of the dynamic loader (`PT_INTERP`) that is to be loaded, too, and to run first. A
+    /// loader's own is of no interest.
+    pub loader: Option<Vec<u8>>,
 }
 
 impl Plan {
@@ -146,6 +151,12 @@ impl Plan {
         let highest = space.user.end.saturating_sub(span.end);
         let usual = (space.user.end / 3 * 2).saturating_sub(span.start);
         usual.min(highest) & !(alignment - 1)
+    }
+
+    /// The bias that a program's dynamic loader gets: as high as it may be. 0 when it may not move.
+    pub fn loader_bias(&self, space: &Space) -> u64 {
+        let Some(alignment) = self.alignment else { return 0 };
+        space.user.end.saturating_sub(self.span().end) & !(alignment - 1)
     }
 
     /// Moves all addresses up by `bias`, once.
@@ -185,10 +196,8 @@ pub fn plan(file: &dyn Read, machine: Machine, space: &Space) -> Result<Plan, Ex
     let mut table = [0; TABLE_BYTES];
     let table = program_headers(file, &header, &mut table)?;
     let all = || table.chunks_exact(PROGRAM_HEADER_BYTES).filter_map(program_header);
-    if all().any(|entry| entry.p_type == abi::PT_INTERP) {
-        return Err(ExecError::NeedsLoader);
-    }
-
+    let loader = all().find(|entry| entry.p_type == abi::PT_INTERP);
+    let loader = loader.map(|entry| loader_path(file, &entry)).transpose()?;
     let may_move = header.e_type == abi::ET_DYN;
     let mut segments = Vec::new();
     let mut alignment = space.page_bytes;
@@ -213,7 +222,24 @@ pub fn plan(file: &dyn Read, machine: Machine, space: &Space) -> Result<Plan, Ex
         is_stack_executable: all()
             .any(|entry| entry.p_type == abi::PT_GNU_STACK && entry.p_flags & abi::PF_X != 0),
         alignment: may_move.then_some(alignment),
+        loader,
     })
+}
+
+/// The path of a dynamic loader: a string with a zero at its end.
+fn loader_path(file: &dyn Read, entry: &ProgramHeader) -> Result<Vec<u8>, ExecError> {
+    let wrong = ExecError::Loader { bytes: entry.p_filesz };
+    if !(2..=PATH_BYTES).contains(&entry.p_filesz) {
+        return Err(wrong);
+    }
+    let mut path = Vec::new();
+    path.try_reserve_exact(entry.p_filesz as usize).map_err(|_| ExecError::NoMemory)?;
+    path.resize(entry.p_filesz as usize, 0);
+    read_all(file, entry.p_offset, &mut path)?;
+    match path.pop() {
+        Some(0) if !path.contains(&0) => Ok(path),
+        _ => Err(wrong),
+    }
 }
 
 /// The ELF header, if it is one of a program for `machine`.

@@ -174,10 +174,31 @@ fn what_is_no_program_for_this_machine_is_refused() {
 }
 
 #[test]
-fn a_program_that_needs_a_loader_is_refused_and_told_so() {
-    let error = fixed(&[TEXT, (abi::PT_INTERP, R, 0x200, 0, 16, 16)]).unwrap_err();
-    assert_eq!((error, error.errno()), (ExecError::NeedsLoader, Errno::ENOEXEC));
-    assert_eq!(error.to_string(), "this program needs a dynamic loader");
+fn a_program_names_its_loader() {
+    let with = |text: &[u8], bytes: u64| {
+        let mut file =
+            elf(abi::ET_EXEC, 0x40_1000, &[TEXT, (abi::PT_INTERP, R, 0x200, 0, bytes, bytes)]);
+        file.0[0x200..0x200 + text.len()].copy_from_slice(text);
+        planned(&file).map(|plan| plan.loader)
+    };
+    assert_eq!(with(b"/lib/ld.so\0", 11), Ok(Some(b"/lib/ld.so".to_vec())));
+    assert_eq!(fixed(&[TEXT]).map(|plan| plan.loader), Ok(None));
+    for (text, bytes) in
+        [(&b"/lib/ld.so"[..], 10), (b"\0", 1), (b"/a\0b\0", 5), (b"", 0), (b"", 4097)]
+    {
+        let error = with(text, bytes).unwrap_err();
+        assert_eq!((error, error.errno()), (ExecError::Loader { bytes }, Errno::ENOEXEC));
+    }
+    assert!(ExecError::Loader { bytes: 9 }.to_string().contains("9 bytes"));
+}
+
+#[test]
+fn a_loader_goes_as_high_as_it_may() {
+    let mut plan =
+        planned(&elf(abi::ET_DYN, 0x1000, &[(abi::PT_LOAD, R | X, 0, 0, 0x1800, 0x1800)])).unwrap();
+    plan.place(plan.loader_bias(&space()), &space()).unwrap();
+    assert_eq!(plan.span().end, space().user.end);
+    assert_eq!(plan.loader_bias(&space()), 0, "it does not move again");
 }
 
 #[test]

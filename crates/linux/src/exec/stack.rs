@@ -49,7 +49,7 @@ pub struct Aux<'a> {
     pub header_count: u64,
     /// Bytes of a base page.
     pub page_bytes: u64,
-    /// Where its dynamic loader is: 0, as there is none.
+    /// By how much its dynamic loader was moved; 0 when it has none.
     pub base: u64,
     /// Its first instruction.
     pub entry: u64,

@@ -98,7 +98,7 @@ pub(super) fn moved(count: usize, error: Option<Errno>) -> Result<usize> {
 }
 
 /// `length` zero bytes on the heap.
-pub(super) fn zeroes(length: usize) -> Result<alloc::vec::Vec<u8>> {
+pub(crate) fn zeroes(length: usize) -> Result<alloc::vec::Vec<u8>> {
     let mut bytes = alloc::vec::Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(length, 0);

@@ -31,7 +31,7 @@ impl Tree {
     pub fn unlink(&self, spot: &Spot, now: Time) -> Result<()> {
         let name = spot.name(Errno::EISDIR)?;
         spot.existing()?;
-        let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+        let entries = spot.dir.own_entries()?;
         let _changes = self.changes.lock();
         let node = entries.lock().get(name).ok_or(Errno::ENOENT)?;
         if node.is_directory() {
@@ -59,7 +59,7 @@ impl Tree {
             Last::Root => return Err(Errno::EBUSY),
         };
         spot.existing()?;
-        let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+        let entries = spot.dir.own_entries()?;
         let _changes = self.changes.lock();
         let node = entries.lock().get(name).ok_or(Errno::ENOENT)?;
         retire(&node)?;
@@ -101,8 +101,7 @@ impl Tree {
         if from.dir.volume() != to.dir.volume() {
             return Err(Errno::EXDEV);
         }
-        let (source, target) = (from.dir.entries(), to.dir.entries());
-        let (source, target) = (source.ok_or(Errno::EPERM)?, target.ok_or(Errno::EPERM)?);
+        let (source, target) = (from.dir.own_entries()?, to.dir.own_entries()?);
         let _changes = self.changes.lock();
         let node = source.lock().get(old_name).ok_or(Errno::ENOENT)?;
         let there = target.lock().get(new_name);

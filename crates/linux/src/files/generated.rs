@@ -1,11 +1,12 @@
-//! Files that are made when they are read: /proc and /sys. The kernel implements these traits.
+//! Files that are made when they are read: /proc and /sys. The kernel implements these traits. A
+//! disk's directories are found in the same way.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::call::{Caller, Sink};
-use super::node::{Kind, Node};
+use super::node::{Body, Kind, Meta, Node};
 use crate::{Errno, Result};
 
 /// A growing buffer of text, into which one can `write!`. It fails, rather than ends the kernel,
@@ -136,6 +137,13 @@ pub enum What {
     Link(Vec<u8>),
     /// A link that leads to a file, whatever its text says, such as `fd/1` and `exe`.
     Jump(Jump),
+    /// What lies on a disk that can only be read, with all that is noted about it there.
+    Stored {
+        /// What it consists of.
+        body: Body,
+        /// What is noted about it.
+        meta: Meta,
+    },
 }
 
 /// Where a link leads that does not go by its text.

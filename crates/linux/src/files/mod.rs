@@ -8,12 +8,15 @@
 //!   Calls ──number──► Table ──► Description ──► Node ──► Data        a regular file
 //!     │                          offset, flags   ▲  ├──► Entries     a directory in memory
 //!     └──path──► Tree, Here ─────────────────────┘  ├──► Pipe, Device ──► Console
-//!                                                   └──► Directory, Generated: the kernel's
+//!                                                   ├──► Directory, Generated: the kernel's
+//!                                                   └──► Directory, Stored: a disk's
 //! ```
 //!
 //! **Waiting**: nothing blocks. Pipes and the terminal leave word with the caller's
 //! [`Wake`](crate::Wake) and give [`Halt::Blocked`]; then nothing was done, and the call is made
-//! again. `O_NONBLOCK`'s EAGAIN is [`Halt::Failed`].
+//! again. `O_NONBLOCK`'s EAGAIN is [`Halt::Failed`]. What lies on a disk and is not in memory gives
+//! [`Errno::BLOCKED`](crate::Errno::BLOCKED) in the same manner, from any call on a path or a file:
+//! that wait no signal interrupts.
 //!
 //! **Locks**, all of them spin locks, from left to right; nobody takes one that is further left:
 //!
@@ -44,9 +47,12 @@ mod path;
 mod pipe;
 mod poll;
 mod stat;
+mod stored;
 mod table;
 mod termios;
 mod tree;
+
+pub(crate) use call::zeroes;
 
 #[cfg(test)]
 mod tests;
@@ -66,6 +72,7 @@ pub use path::{Last, NAME_MAX, PATH_MAX, Spot, path_of};
 pub use pipe::{ATOMIC, CAPACITY, End, Pipe};
 pub use poll::{PollEvents, readiness, wait_on};
 pub use stat::{About, Stat, Statfs, Statx, joined, split};
+pub use stored::Stored;
 pub use table::{LIMIT, LIMIT_MAX, Table};
 pub use termios::Termios;
 pub use tree::{MEMORY, Mount, PIPES, Tree};

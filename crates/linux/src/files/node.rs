@@ -15,6 +15,7 @@ use super::device::Device;
 use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
 use super::pipe::Pipe;
+use super::stored::Stored;
 use crate::{Errno, Result};
 
 /// The kinds of nodes that programs know.
@@ -64,10 +65,12 @@ pub enum Body {
     Device(Device),
     /// A pipe.
     Pipe(Arc<Pipe>),
-    /// A generated directory.
+    /// A directory that is generated, or a disk's.
     Tree(Arc<dyn Directory>),
     /// A generated file.
     Generated(Arc<dyn Generated>),
+    /// A regular file on a disk.
+    Stored(Arc<dyn Stored>),
 }
 
 /// What is noted about a node beside its contents.
@@ -109,11 +112,23 @@ struct Up {
     mounted: bool,
 }
 
+/// Who may change a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fixed {
+    /// Everyone.
+    No,
+    /// Nobody: it is generated.
+    Generated,
+    /// Nobody: its disk can only be read.
+    Stored,
+}
+
 /// A file, directory, link, device or pipe.
 pub struct Node {
     inode: u64,
     volume: u32,
     body: Body,
+    fixed: Fixed,
     meta: SpinMutex<Meta>,
     up: SpinMutex<Up>,
 }
@@ -132,8 +147,31 @@ impl Node {
             modified: now,
             changed: now,
         };
+        let fixed = match body {
+            Body::Tree(_) | Body::Generated(_) | Body::Jump(_) => Fixed::Generated,
+            _ => Fixed::No,
+        };
+        Self::of_parts(inode, volume, body, fixed, meta)
+    }
+
+    fn of_parts(inode: u64, volume: u32, body: Body, fixed: Fixed, meta: Meta) -> Arc<Self> {
         let up = Up { above: Above::Nothing, name: Arc::from(&b""[..]), mounted: false };
-        Arc::new(Self { inode, volume, body, meta: SpinMutex::new(meta), up: SpinMutex::new(up) })
+        let (meta, up) = (SpinMutex::new(meta), SpinMutex::new(up));
+        Arc::new(Self { inode, volume, body, fixed, meta, up })
+    }
+
+    /// A node of an entry, in no directory yet.
+    pub(super) fn of_found(now: Time, entry: Entry, volume: u32) -> Arc<Self> {
+        let body = match entry.what {
+            What::Directory(tree) => Body::Tree(tree),
+            What::File(file) => Body::Generated(file),
+            What::Link(target) => Body::Link(target),
+            What::Jump(jump) => Body::Jump(jump),
+            What::Stored { body, meta } => {
+                return Self::of_parts(entry.inode, volume, body, Fixed::Stored, meta);
+            }
+        };
+        Self::new(entry.inode, volume, body, entry.mode, now)
     }
 
     /// The node of what a generated directory found.
@@ -143,13 +181,7 @@ impl Node {
         above: &Arc<Self>,
         name: &[u8],
     ) -> Arc<Self> {
-        let body = match entry.what {
-            What::Directory(tree) => Body::Tree(tree),
-            What::File(file) => Body::Generated(file),
-            What::Link(target) => Body::Link(target),
-            What::Jump(jump) => Body::Jump(jump),
-        };
-        let node = Self::new(entry.inode, above.volume, body, entry.mode, who.now);
+        let node = Self::of_found(who.now, entry, above.volume);
         if node.is_directory() {
             let mut up = node.up.lock();
             up.above = Above::Strong(above.clone());
@@ -176,7 +208,7 @@ impl Node {
     /// What it is.
     pub fn kind(&self) -> Kind {
         match self.body {
-            Body::File(_) | Body::Generated(_) => Kind::File,
+            Body::File(_) | Body::Generated(_) | Body::Stored(_) => Kind::File,
             Body::Directory(_) | Body::Tree(_) => Kind::Directory,
             Body::Link(_) | Body::Jump(_) => Kind::Link,
             Body::Device(_) => Kind::Device,
@@ -189,32 +221,70 @@ impl Node {
         self.kind() == Kind::Directory
     }
 
-    /// Whether it is generated, so that nothing about it can be changed.
-    pub fn is_generated(&self) -> bool {
-        matches!(self.body, Body::Tree(_) | Body::Generated(_) | Body::Jump(_))
-    }
-
-    /// Copies bytes of a regular file in memory from `offset` on into `into`, and says how many
-    /// there were: for programs that are run, and for mappings.
+    /// Whether it can be changed.
     ///
     /// # Errors
-    /// [`Errno::EACCES`] if it is no such file.
-    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+    /// [`Errno::EROFS`] on a disk that can only be read; [`Errno::EPERM`] if it is generated.
+    pub fn check_changeable(&self) -> Result<()> {
+        match self.fixed {
+            Fixed::No => Ok(()),
+            Fixed::Generated => Err(Errno::EPERM),
+            Fixed::Stored => Err(Errno::EROFS),
+        }
+    }
+
+    /// Copies bytes of a regular file in memory or on a disk from `offset` on into `into`, and says
+    /// how many there were: for programs that are run, and for mappings.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`] if it is no such file; those of [`Stored::read_at`].
+    pub fn read_at(&self, who: &Caller<'_>, offset: u64, into: &mut [u8]) -> Result<usize> {
         match &self.body {
             Body::File(file) => Ok(file.lock().read_at(offset, into)),
+            Body::Stored(file) => file.read_at(who, offset, into),
             _ => Err(Errno::EACCES),
         }
     }
 
-    /// The length in bytes of a regular file in memory.
+    /// Sees to it that bytes of such a file are in memory, so that [`read_at`](Self::read_at) will
+    /// hardly have to wait.
+    ///
+    /// # Errors
+    /// Those of [`Stored::want`].
+    pub fn want(&self, who: &Caller<'_>, offset: u64, bytes: u64) -> Result<()> {
+        match &self.body {
+            Body::Stored(file) => file.want(who, offset, bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number under which the memory manager has its pages; see [`Stored::object`].
+    pub fn object(&self) -> Option<u32> {
+        match &self.body {
+            Body::Stored(file) => file.object(),
+            _ => None,
+        }
+    }
+
+    /// The length in bytes of such a file.
     ///
     /// # Errors
     /// [`Errno::EACCES`] if it is no such file.
     pub fn length(&self) -> Result<u64> {
         match &self.body {
             Body::File(file) => Ok(file.lock().len()),
+            Body::Stored(file) => Ok(file.length()),
             _ => Err(Errno::EACCES),
         }
+    }
+
+    /// The entries, to be changed.
+    ///
+    /// # Errors
+    /// [`Errno::EROFS`] and [`Errno::EPERM`] if it is no directory in memory.
+    pub(super) fn own_entries(&self) -> Result<&SpinMutex<Entries>> {
+        self.check_changeable()?;
+        self.entries().ok_or(Errno::EPERM)
     }
 
     /// The entries, if it is a directory in memory.

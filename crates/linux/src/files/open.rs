@@ -13,6 +13,7 @@ use super::data::{self, PIECE};
 use super::generated::{Generated, Text};
 use super::node::{Body, Node};
 use super::pipe::End;
+use super::stored;
 use crate::{Errno, Result};
 
 /// Flags that `F_SETFL` changes.
@@ -124,6 +125,12 @@ impl Description {
                 position.offset += moved as u64;
                 Ok(moved)
             }
+            Body::Stored(file) => {
+                let mut position = self.position.lock();
+                let moved = stored::read_to(who, &**file, position.offset, count, sink)?;
+                position.offset += moved as u64;
+                Ok(moved)
+            }
             Body::Generated(file) => {
                 let offset = self.offset();
                 let moved = self.read_generated(who, &**file, offset, count, sink)?;
@@ -150,6 +157,7 @@ impl Description {
         match self.node.body() {
             Body::Device(device) => device.read(who, true, count, sink),
             Body::File(file) => Ok(data::read_to(file, offset, count, sink)?),
+            Body::Stored(file) => Ok(stored::read_to(who, &**file, offset, count, sink)?),
             Body::Generated(file) => Ok(self.read_generated(who, &**file, offset, count, sink)?),
             _ => Err(Errno::EINVAL.into()),
         }
@@ -277,6 +285,7 @@ impl Description {
     fn length(&self) -> Option<u64> {
         match self.node.body() {
             Body::File(file) => Some(file.lock().len()),
+            Body::Stored(file) => Some(file.length()),
             Body::Device(_) => Some(0),
             _ => None,
         }
@@ -284,8 +293,15 @@ impl Description {
 
     fn seek_data(&self, offset: i64, data: bool) -> Result<u64> {
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-        let Body::File(file) = self.node.body() else { return Err(Errno::EINVAL) };
-        let file = file.lock();
+        let file = match self.node.body() {
+            Body::File(file) => file.lock(),
+            // All of it counts as data; its only hole is its end.
+            Body::Stored(file) if offset < file.length() => {
+                return Ok(if data { offset } else { file.length() });
+            }
+            Body::Stored(_) => return Err(Errno::ENXIO),
+            _ => return Err(Errno::EINVAL),
+        };
         let to = if data { file.next_data(offset) } else { file.next_hole(offset) };
         to.ok_or(Errno::ENXIO)
     }

@@ -67,6 +67,7 @@ impl About {
                 let file = file.lock();
                 (file.len(), file.held_bytes())
             }
+            Body::Stored(file) => (file.length(), file.held_bytes()),
             Body::Link(target) => (target.len() as u64, 0),
             Body::Jump(jump) => (jump.text.len() as u64, 0),
             _ => (0, 0),

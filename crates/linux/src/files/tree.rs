@@ -118,7 +118,7 @@ impl Tree {
         if spot.slash && !node.is_directory() {
             return Err(Errno::ENOENT);
         }
-        let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+        let entries = spot.dir.own_entries()?;
         let _changes = self.changes.lock();
         if node.is_directory() {
             node.set_parent(Some((&spot.dir, name)));
@@ -165,10 +165,66 @@ impl Tree {
         } else {
             let _changes = self.changes.lock();
             node.set_parent(Some((&spot.dir, name)));
-            let entries = spot.dir.entries().ok_or(Errno::EPERM)?;
+            let entries = spot.dir.own_entries()?;
             entries.lock().replace(name, node).ok_or(Errno::ENOENT)?;
         }
         mounts.push(Mount { volume, path, kind, magic });
+        Ok(())
+    }
+
+    /// Shows in the root directory what a disk's root directory has, but for names that are there
+    /// already: those hide the disk's. The root directory itself stays in memory; all below it is
+    /// the disk's.
+    ///
+    /// # Errors
+    /// What the disk says; [`Errno::ENOMEM`]. Nothing is shown then.
+    pub fn show(
+        &self,
+        who: &Caller<'_>,
+        kind: &'static str,
+        magic: u32,
+        disk: &dyn Directory,
+    ) -> Result<()> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut is_short = false;
+        disk.list(who, 0, &mut |_, name, _, _| {
+            let copy = copied(name).ok().filter(|_| names.try_reserve(1).is_ok());
+            is_short |= copy.is_none();
+            names.extend(copy);
+            !is_short
+        })?;
+        let mut found = Vec::new();
+        found.try_reserve_exact(names.len()).map_err(|_| Errno::ENOMEM)?;
+        for name in &names {
+            found.push(disk.lookup(who, name)?);
+        }
+        let mut mounts = self.mounts.lock();
+        if is_short || mounts.try_reserve(1).is_err() {
+            return Err(Errno::ENOMEM);
+        }
+        let volume = PIPES + 1 + mounts.len() as u32;
+        mounts.push(Mount { volume, path: copied(b"/")?, kind, magic });
+        drop(mounts);
+        for (name, entry) in names.iter().zip(found) {
+            self.show_one(name, Node::of_found(who.now, entry, volume), who.now)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a disk's node into the root directory, if nothing has its name there.
+    fn show_one(&self, name: &[u8], node: Arc<Node>, now: Time) -> Result<()> {
+        let (name, entries) = (Arc::from(name), self.root.own_entries()?);
+        let _changes = self.changes.lock();
+        if node.is_directory() {
+            node.set_mounted();
+            node.set_parent(Some((&self.root, &name)));
+        }
+        let links = u32::from(node.is_directory());
+        match entries.lock().add(name, node) {
+            Ok(()) => self.root.note(now, |meta| meta.links += links),
+            Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno),
+        }
         Ok(())
     }
 
@@ -193,6 +249,21 @@ impl Tree {
         }
     }
 
+    /// The directory at `path`, made now with `mode` if there is none.
+    ///
+    /// # Errors
+    /// Those of paths and of [`link_new`](Self::link_new).
+    pub fn make_missing(&self, who: &Caller<'_>, path: &[u8], mode: u32) -> Result<Arc<Node>> {
+        let spot = self.walk(who, &self.root, path, true)?;
+        match &spot.node {
+            Some(node) => Ok(node.clone()),
+            None => {
+                let node = self.make_directory(mode, who.now);
+                self.link_new(&spot, &node, who.now).map(|()| node)
+            }
+        }
+    }
+
     /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is
     /// there already stays.
     ///
@@ -200,18 +271,8 @@ impl Tree {
     /// [`Errno::ENOMEM`], [`Errno::ENOTDIR`] if /dev is something else.
     pub fn fill_dev(&self, who: &Caller<'_>) -> Result<()> {
         let now = who.now;
-        let directory = |path: &[u8]| {
-            let spot = self.walk(who, &self.root, path, true)?;
-            match &spot.node {
-                Some(node) => Ok(node.clone()),
-                None => {
-                    let node = self.make_directory(0o755, now);
-                    self.link_new(&spot, &node, now).map(|()| node)
-                }
-            }
-        };
-        let dev = directory(b"/dev")?;
-        directory(b"/dev/shm")?;
+        let dev = self.make_missing(who, b"/dev", 0o755)?;
+        self.make_missing(who, b"/dev/shm", 0o755)?;
         let add = |name: &str, node: Arc<Node>| {
             let spot = self.walk(who, &dev, name.as_bytes(), false)?;
             match self.link_new(&spot, &node, now) {

@@ -106,6 +106,16 @@ impl<'m> Folios<'m> {
     /// the lock of a table that maps it.
     #[inline]
     pub fn of(&self, frame: Pfn) -> Option<Folio> {
+        // Who asks mostly names a first frame.
+        let state = self.meta.slot(frame)?.state();
+        if state.kind() == Kind::Folio {
+            return Some(Folio { head: frame, order: Order::new(state.order()) });
+        }
+        self.around(frame)
+    }
+
+    #[inline(never)]
+    fn around(&self, frame: Pfn) -> Option<Folio> {
         let (head, state) = self.meta.head(frame)?;
         (state.kind() == Kind::Folio).then(|| Folio { head, order: Order::new(state.order()) })
     }
@@ -122,7 +132,7 @@ impl<'m> Folios<'m> {
     ) -> u64 {
         let mut left = frames;
         while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
-            let alike = self.alike(folio, left, |_| true);
+            let alike = self.alike(folio, most_in(folio, left), |_| true);
             if !each_alike(folio, alike, &mut left, &mut act) {
                 break;
             }
@@ -130,25 +140,24 @@ impl<'m> Folios<'m> {
         frames.count - left.count
     }
 
-    /// How many folios like `folio`, itself included, lie side by side in `frames`, all of them as
-    /// `such` says; a few hundred at most.
+    /// How many folios like `folio`, itself included, lie side by side, all of them as `such` says;
+    /// `most` at most.
     ///
     /// Mostly folios of one size lie side by side. How many do is found out in a loop that does
     /// nothing else: their slots come from memory, and the CPU waits for many of them at once.
-    #[inline]
-    fn alike(&self, folio: Folio, frames: FrameSpan, such: impl Fn(&Slot) -> bool) -> u64 {
+    #[inline(always)]
+    fn alike(&self, folio: Folio, most: u64, such: impl Fn(&Slot) -> bool) -> usize {
         let state = State::new(Kind::Folio, folio.order.get());
-        let heads = self.heads(folio, frames);
-        let like = |slot: &Slot| slot.state().with_flags(0) == state && such(slot);
-        heads.take_while(|slot| like(slot)).count() as u64
-    }
-
-    /// The slots at multiples of the size of `folio` from its own on, up to the end of `frames`.
-    #[inline]
-    fn heads(&self, folio: Folio, frames: FrameSpan) -> impl Iterator<Item = &'m Slot> {
-        let rest = frames.end().offset_from(folio.head).min(folio.order.pages() * AHEAD);
-        let slots = self.meta.slots(FrameSpan::new(folio.head, rest));
-        slots.iter().step_by(folio.order.pages() as usize)
+        let slots = self.meta.slots_from(folio.head);
+        let mut count = 0;
+        while count < most as usize
+            && let Some(slot) = slots.get(count << folio.order.get())
+            && slot.state().with_flags(0) == state
+            && such(slot)
+        {
+            count += 1;
+        }
+        count
     }
 
     /// [`share`](Self::share) for all folios that hold `frames`, up to one that cannot be; how many
@@ -156,14 +165,16 @@ impl<'m> Folios<'m> {
     #[inline]
     pub(crate) fn share_all(&self, frames: FrameSpan, exclusive: bool) -> (u64, Order) {
         let (mut left, mut largest) = (frames, Order::ZERO);
-        while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
+        while left.count > 0
+            && let Some(folio) = self.of(left.start)
+        {
             largest = largest.max(folio.order);
             let sole = self.share_soles(folio, left);
             if sole > 0 {
                 left = FrameSpan::new(left.start.add(sole), left.count - sole);
                 continue;
             }
-            let alike = self.alike(folio, left, |_| true);
+            let alike = self.alike(folio, most_in(folio, left), |_| true);
             let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
             if !each_alike(folio, alike, &mut left, share) {
                 break;
@@ -177,7 +188,7 @@ impl<'m> Folios<'m> {
     ///
     /// Such a folio cannot gain a hold meanwhile, since that takes a hold or the caller's lock: so
     /// its count is the caller's to write, and needs no atomic addition.
-    #[inline]
+    #[inline(always)]
     fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
         if folio.head != frames.start {
             return 0;
@@ -185,10 +196,12 @@ impl<'m> Folios<'m> {
         let sole = folio.order.pages() << MAPPED_AT;
         let is_sole = |slot: &Slot| slot.counts.load(Ordering::Acquire) == sole;
         let whole = frames.count >> folio.order.get();
-        let count = self.alike(folio, frames, is_sole).min(whole);
-        let heads = self.heads(folio, frames).take(count as usize);
-        heads.for_each(|slot| slot.counts.store(2 * sole, Ordering::Relaxed));
-        count << folio.order.get()
+        let count = self.alike(folio, whole.min(AHEAD), is_sole);
+        let slots = self.meta.slots_from(folio.head);
+        for at in 0..count {
+            slots[at << folio.order.get()].counts.store(2 * sole, Ordering::Relaxed);
+        }
+        (count as u64) << folio.order.get()
     }
 
     /// Who holds it now. Out of date at once unless the caller keeps others out.
@@ -315,12 +328,19 @@ impl<'m> Folios<'m> {
     }
 }
 
+/// How many folios like `folio` may lie in `frames` from it on, as far as it pays to look.
+#[inline]
+fn most_in(folio: Folio, frames: FrameSpan) -> u64 {
+    let pages = frames.end().offset_from(folio.head) + folio.order.pages() - 1;
+    (pages >> folio.order.get()).min(AHEAD)
+}
+
 /// Calls `act` with `count` folios like `folio`, from it on, each with its part of `left`, which
 /// shrinks from below by what is done; whether all were.
 #[inline(always)]
 fn each_alike(
     folio: Folio,
-    count: u64,
+    count: usize,
     left: &mut FrameSpan,
     mut act: impl FnMut(Folio, FrameSpan) -> bool,
 ) -> bool {

@@ -183,12 +183,11 @@ impl<'m> Meta<'m> {
         self.slots.get(frame.get().wrapping_sub(self.first.get()) as usize)
     }
 
-    /// The slots of `frames`, as far as they are on record.
+    /// The slots of all frames from `frame` on.
     #[inline]
-    pub(crate) fn slots(&self, frames: FrameSpan) -> &'m [Slot] {
-        let from = frames.start.get().wrapping_sub(self.first.get()) as usize;
-        let slots = self.slots.get(from..).unwrap_or_default();
-        &slots[..slots.len().min(frames.count as usize)]
+    pub(crate) fn slots_from(&self, frame: Pfn) -> &'m [Slot] {
+        let from = frame.get().wrapping_sub(self.first.get()) as usize;
+        self.slots.get(from..).unwrap_or_default()
     }
 
     /// The number by which slots name `frame` to each other.

@@ -43,7 +43,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                     What::Leaf { attrs, .. } if attrs.prot() != change(attrs).prot() => {
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
                         locked.part_run(&mut run);
-                        if locked.regrant(&run, run.count, change) {
+                        if locked.regrant(&run, run.count, false, change) {
                             gather.flush(PageSpan::new(at, end), A::order(locked.level()));
                         }
                         locked.refold_ends(run.index, run.count);
@@ -73,7 +73,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         let (first, count) = locked.uncut(&run, PageSpan::new(at, end));
                         if count > 0 {
                             let run = locked.run(first, first + count);
-                            locked.regrant(&run, count, |attrs| attrs.difference(Attrs::YOUNG));
+                            let old = |attrs: Attrs| attrs.difference(Attrs::YOUNG);
+                            locked.regrant(&run, count, true, old);
                             gather.flush(locked.pages(&run), A::order(locked.level()));
                             written += count as u64;
                         }
@@ -131,7 +132,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(crate) fn grant(&self, index: usize, count: usize, change: impl Fn(Attrs) -> Attrs + Copy) {
         self.part(index, count);
         let run = self.run(index, index + count);
-        self.regrant(&run, run.count, change);
+        self.regrant(&run, run.count, true, change);
         self.refold_ends(index, run.count);
     }
 

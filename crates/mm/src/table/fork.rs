@@ -17,7 +17,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
-use super::{Gather, Locked, Run, Tables, What};
+use super::run::Stretch;
+use super::{Gather, Locked, Run, Tables, What, plain};
 use crate::folio::Folios;
 
 /// What becomes of the pages that a fork finds.
@@ -47,6 +48,11 @@ struct Shared {
     folds: bool,
 }
 
+/// What is left of a leaf's attributes when others may have its page.
+fn lent(attrs: Attrs) -> Attrs {
+    attrs.difference(Attrs::WRITE) | Attrs::COW
+}
+
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Gives `child`, which no CPU uses, what is mapped here in `span`, none of it mapped there.
     /// What must be flushed here goes into `gather`. How many entries the child got.
@@ -67,9 +73,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> Result<(), ForkLack> {
         while !span.is_empty() {
             let place = self.walk(span.start, Level::LAST);
-            let block = PageSpan::block(span.start, A::order(place.level));
             if A::decode(place.word, place.level) == Entry::Absent && !place.level.is_last() {
-                *span = PageSpan::new(block.end.min(span.end), span.end);
+                *span = PageSpan::new(self.beyond(place, span.start).min(span.end), span.end);
                 continue;
             }
             let heir = child.reach_down(span.start, place.level, spare);
@@ -96,12 +101,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         gather: &mut Gather,
         done: &mut u64,
     ) -> (Vpn, Result<(), ForkLack>) {
-        let mut at = part.start;
-        while at < part.end {
-            let (run, end) = self.run_in(at, part.end);
+        let entries = self.entries(part);
+        let mut at = entries.start;
+        while at < entries.end {
+            let run = self.run_to_fork(at, entries.end);
             match run.what {
                 What::Absent => {}
-                What::Table(_) => return (at, Ok(())),
+                What::Table(_) => return (self.page(at).max(part.start), Ok(())),
                 What::Marker(marks) => {
                     heir.mark(run.index, run.count, marks);
                     *done += run.count as u64;
@@ -112,15 +118,32 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     if shared < run.count {
                         let block = A::order(self.level()).pages();
                         let from = frame.add(shared as u64 * block);
-                        let rest = PageSpan::new(self.page(run.index + shared), end);
+                        let end = self.page(at + run.count).min(part.end);
+                        let rest = PageSpan::new(self.page(at + shared), end);
                         let lack = self.must_copy(rest, from, attrs);
                         return (rest.start, Err(lack));
                     }
                 }
             }
-            at = end;
+            at += run.count;
         }
-        (at, Ok(()))
+        (self.page(at).min(part.end), Ok(()))
+    }
+
+    /// The run that begins at entry `index`, or its first stretch: whose words are simpler to
+    /// change. Where that ends within a contiguous block, the block is not to be cut, and it is the
+    /// run.
+    #[inline(always)]
+    fn run_to_fork(&self, index: usize, end: usize) -> Run {
+        let raw = self.raw(index);
+        if let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(raw, self.level(), index)) {
+            let s = self.stretch(index, end, raw);
+            let whole = (s.index | s.count) & (self.width() - 1) == 0;
+            if whole || !s.folded {
+                return self.run_of(&s, frame, attrs);
+            }
+        }
+        self.run(index, end)
     }
 
     /// The part of `rest` that belongs to the folio at `frame`, which cannot be shared.
@@ -134,6 +157,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Shares a run; how many of its entries, up to a folio that cannot be.
+    #[inline(always)]
     fn fork_run(
         &self,
         heir: &Self,
@@ -149,10 +173,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             true => Shared { entries: run.count, folds: true },
             false => self.share(frame, run.count, exclusive),
         };
-        if exclusive && entries > 0 {
+        if entries == 0 {
+            return 0;
+        }
+        if let Some(s) = self.plain_stretch(&run, entries, folds) {
+            let raw = if exclusive { self.lend(&s, frame, attrs, gather) } else { s.raw };
+            heir.take_over(&Stretch { raw, ..s });
+            return entries;
+        }
+        if exclusive {
             self.part_run(&mut run);
-            let lend = |attrs: Attrs| attrs.difference(Attrs::WRITE) | Attrs::COW;
-            if self.regrant(&run, entries, lend) {
+            if self.regrant(&run, entries, gather.flushes_space(), lent) {
                 gather.flush_space();
             }
             if folds {
@@ -163,9 +194,40 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         entries
     }
 
+    /// The first `count` entries of a run as one stretch, if they are one that the hardware cannot
+    /// change, and no contiguous block has a part in it, or could.
+    #[inline]
+    fn plain_stretch(&self, run: &Run, count: usize, folds: bool) -> Option<Stretch> {
+        let folded = A::is_folded(run.raw, self.level());
+        let whole = (run.index | count) & (self.width() - 1) == 0;
+        let simple = run.uniform && run.is_settled() && (whole || !folds && !folded);
+        simple.then_some(Stretch { index: run.index, count, raw: run.raw, folded })
+    }
+
+    /// Takes the right to write, and makes the leaves COW; their first word then.
+    #[inline(always)]
+    fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
+        let plain = self.spelled(frame, lent(attrs));
+        let raw = if s.folded { A::fold(plain, self.level()) } else { plain };
+        self.fill_stretch(&Stretch { raw, ..*s });
+        if !gather.flushes_space() && self.must_flush(s.raw, raw) {
+            gather.flush_space();
+        }
+        raw
+    }
+
+    /// Takes over the words of a stretch of another table, where nothing is.
+    #[inline]
+    fn take_over(&self, s: &Stretch) {
+        self.fill_stretch(s);
+        let blocks = if s.folded { s.count / self.width() } else { 0 };
+        self.add(s.count as i64, blocks as i64);
+    }
+
     /// Counts one more mapping for each of `count` entries' frames from `frame` on. A folio that
     /// is pinned is not shared if it is the parent's own: whoever pinned it reads and writes the
     /// parent's memory, and that must stay what the parent sees.
+    #[inline]
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
         let block = A::order(self.level());
         let frames = FrameSpan::new(frame, (count as u64) << block.get());
@@ -189,9 +251,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 }
                 continue;
             }
-            self.fill_stretch(&s);
-            let blocks = if s.folded { s.count / width } else { 0 };
-            self.add(s.count as i64, blocks as i64);
+            self.take_over(&s);
             if folds && !s.folded {
                 self.refold_ends(s.index, s.count);
             }

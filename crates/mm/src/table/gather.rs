@@ -26,6 +26,9 @@ pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
 /// How many runs of frames that others hold, too, a gather takes before it must be settled.
 const SHARED_MAX: usize = 32;
 
+/// Flag of a stray run: all its words are zero.
+const ZEROED: u32 = 1;
+
 /// The end of the chain.
 const NONE: u32 = u32::MAX;
 
@@ -101,6 +104,12 @@ impl Gather {
         self.stride = self.stride.min(stride);
     }
 
+    /// Whether all translations of the space are to be flushed.
+    #[inline]
+    pub(super) fn flushes_space(&self) -> bool {
+        self.space
+    }
+
     /// Notes that all translations of the space are to be flushed.
     #[inline]
     pub(super) fn flush_space(&mut self) {
@@ -122,12 +131,12 @@ impl Gather {
         let pages = frames.count as u32;
         if self.unused {
             if let Some(run) = Folios::new(meta).unmap(folio, pages) {
-                self.dead(meta, run.span());
+                self.dead(meta, run.span(), false);
             }
             return;
         }
         if Folios::new(meta).retire(folio, pages) {
-            return self.dead(meta, folio.span());
+            return self.dead(meta, folio.span(), false);
         }
         let start = meta.index(frames.start);
         match self.shared[..self.shared_len].last_mut() {
@@ -139,21 +148,24 @@ impl Gather {
         }
     }
 
-    /// Takes a table that has left its tree.
-    pub(super) fn table(&mut self, meta: Meta<'_>, frame: Pfn) {
+    /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
+    /// be cleared for its next use.
+    pub(super) fn table(&mut self, meta: Meta<'_>, frame: Pfn, zeroed: bool) {
         self.tables = true;
-        self.dead(meta, FrameSpan::new(frame, 1));
+        self.dead(meta, FrameSpan::new(frame, 1), zeroed);
     }
 
-    /// Chains frames that nobody else holds, as part of the last run where they follow it.
+    /// Chains frames that nobody else holds, as part of the last run where they follow it and are
+    /// alike zeroed.
     ///
     /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
     /// the next run.
-    fn dead(&mut self, meta: Meta<'_>, span: FrameSpan) {
+    fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
+        let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
         if self.last != NONE {
             let last = meta.at(meta.frame(self.last));
             let count = last.counts.load(Ordering::Relaxed);
-            if meta.frame(self.last).add(count) == span.start {
+            if meta.frame(self.last).add(count) == span.start && last.state() == state {
                 last.counts.store(count + span.count, Ordering::Relaxed);
                 meta.at(span.start).set_state(State::new(Kind::None, 0));
                 return;
@@ -162,7 +174,7 @@ impl Gather {
         let slot = meta.at(span.start);
         slot.counts.store(span.count, Ordering::Relaxed);
         slot.links[0].store(NONE, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::Stray, 0));
+        slot.set_state(state);
         let index = meta.index(span.start);
         if self.last == NONE {
             self.first = index;
@@ -208,10 +220,11 @@ impl Gather {
             let slot = meta.at(start);
             let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
             next = slot.links[0].load(Ordering::Relaxed);
+            let zeroed = slot.state().flags() & ZEROED != 0;
             slot.set_state(State::new(Kind::None, 0));
             hw.freed(span);
             freed += span.count;
-            phys.free(cpu, meta.mint(span, false));
+            phys.free(cpu, meta.mint(span, zeroed));
         }
         for &(first, count) in &self.shared[..self.shared_len] {
             freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));

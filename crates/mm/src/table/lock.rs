@@ -1,9 +1,13 @@
 //! One table, locked: the right to change its words.
 
-use quire_arch::{Arch, Level};
+use core::cell::Cell;
+use core::ops::Range;
+
+use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
+use super::sample::Sample;
 use super::{Tables, fold};
 use crate::phys::WordsLock;
 use crate::sync::Ordering;
@@ -16,6 +20,10 @@ pub struct Locked<'a, A, H> {
     lock: WordsLock<'a>,
     level: Level,
     base: Vpn,
+    /// The leaf that was read last.
+    read: Cell<Sample>,
+    /// The leaf that was spelled last.
+    spelled: Cell<Sample>,
 }
 
 /// How many bits of a table's `counts` count the words that are not zero; those above count
@@ -29,7 +37,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         level: Level,
         base: Vpn,
     ) -> Self {
-        Self { tables, lock, level, base }
+        let none = || Cell::new(Sample::NONE);
+        Self { tables, lock, level, base, read: none(), spelled: none() }
     }
 
     /// The table's frame.
@@ -57,6 +66,16 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         A::index(page, self.level)
     }
 
+    /// The entries that translate pages of `span`, which is not empty and begins in its
+    /// [`reach`](Self::reach).
+    #[inline]
+    pub(super) fn entries(&self, span: PageSpan) -> Range<usize> {
+        let block = A::order(self.level).get();
+        let more = ((span.end.get() - 1) >> block) - (span.start.get() >> block);
+        let index = self.index(span.start);
+        index..A::entries(self.level).min(index + more as usize + 1)
+    }
+
     /// The first page that entry `index` translates.
     #[inline]
     pub fn page(&self, index: usize) -> Vpn {
@@ -73,6 +92,38 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     #[inline]
     pub(super) fn raw(&self, index: usize) -> u64 {
         self.tables.hw.load(self.lock.frame(), index)
+    }
+
+    /// What `word`, as it would be outside of a contiguous block, means in this table.
+    #[inline(always)]
+    pub(super) fn meaning(&self, word: u64) -> Entry {
+        match self.read.get().read::<A>(word) {
+            _ if word == 0 => Entry::Absent,
+            Some((frame, attrs)) => Entry::Leaf { frame, attrs },
+            None => self.learn(word),
+        }
+    }
+
+    #[inline(never)]
+    fn learn(&self, word: u64) -> Entry {
+        let entry = A::decode(word, self.level);
+        if let Entry::Leaf { frame, attrs } = entry {
+            self.read.set(Sample::of::<A>(word, self.level, frame, attrs));
+        }
+        entry
+    }
+
+    /// The word of a leaf outside of a contiguous block.
+    #[inline(always)]
+    pub(super) fn spelled(&self, frame: Pfn, attrs: Attrs) -> u64 {
+        self.spelled.get().spell::<A>(frame, attrs).unwrap_or_else(|| self.spell_out(frame, attrs))
+    }
+
+    #[inline(never)]
+    fn spell_out(&self, frame: Pfn, attrs: Attrs) -> u64 {
+        let word = A::leaf(frame, self.level, attrs);
+        self.spelled.set(Sample::of::<A>(word, self.level, frame, attrs));
+        word
     }
 
     /// How many words from `index` on, ended by word `end` at the latest, are `first`,

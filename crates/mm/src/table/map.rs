@@ -169,11 +169,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The run at `page`, and the page after it or `end`, whichever comes first.
     #[inline]
     pub fn run_in(&self, page: Vpn, end: Vpn) -> (super::Run, Vpn) {
-        let block = A::order(self.level());
-        let entries = A::entries(self.level());
-        let left = end.get().div_ceil(block.pages()) - (page.get() >> block.get());
-        let index = self.index(page);
-        let run = self.run(index, entries.min(index + left as usize));
+        let entries = self.entries(PageSpan::new(page, end));
+        let run = self.run(entries.start, entries.end);
         (run, self.page(run.index + run.count).min(end))
     }
 }

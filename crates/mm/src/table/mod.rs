@@ -36,6 +36,7 @@ mod lock;
 mod look;
 mod map;
 mod run;
+mod sample;
 mod shift;
 mod split;
 mod take;

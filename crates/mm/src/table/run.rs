@@ -15,8 +15,10 @@ pub struct Run {
     pub count: usize,
     /// Their state.
     pub what: What,
-    /// Whether its first word tells all others, as they are: none of them differs in what the
-    /// hardware notes, or in whether it is folded.
+    /// Its first word, as it is.
+    pub(super) raw: u64,
+    /// Whether that tells all others, as they are: none of them differs in what the hardware notes,
+    /// or in whether it is folded.
     pub(super) uniform: bool,
 }
 
@@ -101,7 +103,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let raw = self.raw(index);
         let word = fold::plain::<A>(raw, self.level(), index);
         let mut uniform = true;
-        let (count, what) = match A::decode(word, self.level()) {
+        let (count, what) = match self.meaning(word) {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
             Entry::Leaf { frame, attrs } => {
                 let first = self.stretch(index, end, raw).count;
@@ -114,7 +116,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             // Nothing this library writes; the examiner of a hosted machine reports it.
             Entry::Malformed => (1, What::Marker(Marks { first: 0, ascending: false })),
         };
-        Run { index, count, what, uniform }
+        Run { index, count, what, raw, uniform }
     }
 
     /// The run of leaves that begins at entry `index` with a stretch of `count` entries.
@@ -137,7 +139,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let at = index + count;
             let raw = self.raw(at);
             let next = frame.add(pages * count as u64);
-            match A::decode(fold::plain::<A>(raw, level, at), level) {
+            match self.meaning(fold::plain::<A>(raw, level, at)) {
                 Entry::Leaf { frame, attrs: also }
                     if frame == next && also.difference(NOTED) == fixed =>
                 {
@@ -165,7 +167,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The stretch that begins at entry `index`, a leaf whose word is `raw`, and ends at entry
     /// `end` at the latest.
-    #[inline]
+    #[inline(always)]
     pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
         let level = self.level();
         let folded = A::is_folded(raw, level);
@@ -173,9 +175,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let count = if folded && A::fold_step(level) != step {
             self.blocks(index, end, raw)
         } else {
-            1 + self.count_run(index + 1, end, raw.wrapping_add(step), step)
+            let (at, next) = (index + 1, raw.wrapping_add(step));
+            // A look costs less than a count that comes to nothing.
+            let goes_on = at < end && self.raw(at) == next;
+            1 + if goes_on { self.count_run(at, end, next, step) } else { 0 }
         };
         Stretch { index, count, raw, folded }
+    }
+
+    /// The leaves that a stretch is, as a run.
+    #[inline(always)]
+    pub(super) fn run_of(&self, s: &Stretch, frame: Pfn, attrs: Attrs) -> Run {
+        let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
+        Run { index: s.index, count: s.count, what, raw: s.raw, uniform: true }
     }
 
     /// How many entries from `index` on are in blocks in step, where all words of one are equal.

@@ -1,6 +1,6 @@
 //! Taking leaves and tables out of a tree.
 
-use quire_arch::{Arch, Entry, Level};
+use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
@@ -111,8 +111,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             while at < span.end {
                 let place = self.walk(at, upper);
                 if place.level != upper {
-                    let block = A::order(place.level).pages();
-                    at = at.align_down(block).add(block);
+                    at = self.beyond(place, at);
                 } else if let Some(locked) = self.lock(place.frame, upper, at) {
                     let end = locked.reach().end.min(span.end);
                     self.prune_part(&locked, PageSpan::new(at, end), hole, gather);
@@ -133,21 +132,22 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) {
         let Some(lower) = locked.level().child() else { return };
         let order = A::order(locked.level());
-        let mut block = PageSpan::block(part.start, order);
-        while block.start < part.end {
-            let index = locked.index(block.start);
-            if hole.covers(block)
-                && let Entry::Table(frame) = A::decode(locked.word(index), locked.level())
+        let mut at = part.start;
+        while at < part.end {
+            let (run, end) = locked.run_in(at, part.end);
+            let block = PageSpan::block(at, order);
+            if let What::Table(frame) = run.what
+                && hole.covers(block)
                 && let Some(child) = self.lock(frame, lower, block.start)
                 && child.present() == 0
             {
-                locked.clear(index, 1);
+                locked.clear(run.index, 1);
                 // Whatever page of its reach is named, the pointer to it is forgotten.
                 gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
-                gather.table(self.meta, lock.frame());
+                gather.table(self.meta, lock.frame(), true);
             }
-            block = PageSpan::new(block.end, block.end.add(order.pages()));
+            at = end;
         }
     }
 
@@ -156,7 +156,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         if let Some(locked) = self.lock(self.root(), A::ROOT, Vpn::new(0)) {
             debug_assert_eq!(locked.present(), 0);
             let lock = locked.into_stray();
-            gather.table(self.meta, lock.frame());
+            // The embedder's half of the root may hold words.
+            gather.table(self.meta, lock.frame(), false);
         }
     }
 }

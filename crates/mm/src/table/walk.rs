@@ -161,6 +161,17 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         }
     }
 
+    /// The first page beyond what a walk for `page` found at `place`, no lower table: the leaf, or
+    /// all absent entries up to one that is not, or to the table's end. A hint, as the place is.
+    pub(super) fn beyond(&self, place: Place, page: Vpn) -> Vpn {
+        let Place { frame, level, word } = place;
+        let index = A::index(page, level);
+        let most = A::entries(level) - index;
+        let absent = if word == 0 { self.hw.count_run(frame, index, most, 0, 0) } else { 1 };
+        let block = A::order(level);
+        page.align_down(block.pages()).add((absent.max(1) as u64) << block.get())
+    }
+
     /// Locks the table at `frame` if it is this tree's table of `level` which translates `page`.
     #[inline]
     pub fn lock(&self, frame: Pfn, level: Level, page: Vpn) -> Option<Locked<'a, A, H>> {

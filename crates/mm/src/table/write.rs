@@ -50,12 +50,18 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Writes the words of a stretch. Where all words of a block are equal, block by block.
+    #[inline(always)]
     pub(super) fn fill_stretch(&self, s: &Stretch) {
         let step = A::step(self.level());
         let block_step = if s.folded { A::fold_step(self.level()) } else { step };
         if block_step == step {
-            return self.fill(s.index, s.count, s.raw, step);
+            self.fill(s.index, s.count, s.raw, step);
+        } else {
+            self.fill_blocks(s, step, block_step);
         }
+    }
+
+    fn fill_blocks(&self, s: &Stretch, step: u64, block_step: u64) {
         let (mut at, mut raw, end) = (s.index, s.raw, s.index + s.count);
         while at < end {
             let next = (self.block_at(at) + self.width()).min(end);
@@ -67,12 +73,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
     /// makes of theirs: block for block in place, without unfolding. `change` alters rights and the
-    /// library's own flags, in one way for the whole run. Whether that needs a flush. What may have
-    /// become foldable at the ends is for the caller to fold.
+    /// library's own flags, in one way for the whole run. Whether that needs a flush, or `flushes`
+    /// says that there will be one. What may have become foldable at the ends is for the caller to
+    /// fold.
     pub(super) fn regrant(
         &self,
         run: &Run,
         count: usize,
+        flushes: bool,
         change: impl Fn(Attrs) -> Attrs + Copy,
     ) -> bool {
         let What::Leaf { attrs, .. } = run.what else { return false };
@@ -80,8 +88,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             self.hide(run, count, change);
             return true;
         }
-        let regrant = |flush, stretch| self.regrant_stretch(&stretch, change) | flush;
-        self.stretches(run, count).fold(false, regrant)
+        let regrant = |flushes, stretch| self.regrant_stretch(&stretch, flushes, change);
+        self.stretches(run, count).fold(flushes, regrant)
     }
 
     /// Takes all rights from leaves that the hardware sees: there is no block where it sees none.
@@ -92,7 +100,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let raw = self.raw(at);
             if !A::is_folded(raw, level) {
                 let stretch = self.stretch(at, end, raw);
-                self.regrant_stretch(&stretch, change);
+                self.regrant_stretch(&stretch, true, change);
                 at += stretch.count;
                 continue;
             }
@@ -108,11 +116,16 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    fn regrant_stretch(&self, s: &Stretch, change: impl Fn(Attrs) -> Attrs + Copy) -> bool {
+    #[inline]
+    fn regrant_stretch(
+        &self,
+        s: &Stretch,
+        flushes: bool,
+        change: impl Fn(Attrs) -> Attrs + Copy,
+    ) -> bool {
         let level = self.level();
-        let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(s.raw, level, s.index), level)
-        else {
-            return false;
+        let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(s.raw, level, s.index)) else {
+            return flushes;
         };
         let now = change(attrs);
         let seen = |attrs: Attrs| attrs.intersects(Attrs::RIGHTS);
@@ -123,9 +136,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.add(0, folded as i64);
             });
             self.refold(s.index, s.count);
-            return false;
+            return flushes;
         }
-        let new = word::<A>(frame, level, now, s.folded);
+        let new = self.spelled(frame, now);
+        let new = if s.folded { A::fold(new, level) } else { new };
         if is_settled(attrs) {
             self.fill_stretch(&Stretch { raw: new, ..*s });
         } else {
@@ -133,7 +147,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.exchange_leaf(index, None, change);
             }
         }
-        A::transition(s.raw, new, level, self.tables.is_relaxed()) != Transition::Nothing
+        flushes || self.must_flush(s.raw, new)
+    }
+
+    /// Whether a leaf that was `old` and is `new` must be flushed.
+    pub(super) fn must_flush(&self, old: u64, new: u64) -> bool {
+        let relaxed = self.tables.is_relaxed();
+        A::transition(old, new, self.level(), relaxed) != Transition::Nothing
     }
 
     /// Cuts leaves from `frame` on where it begins or ends to be true that whole blocks of them may

@@ -61,7 +61,7 @@ unsafe extern "C" {
 }
 
 /// Copies `bytes` bytes from `from` to `to`, and returns how many were *not* copied: those from
-/// the first byte on whose fault [`resolve`](crate::memory::user::resolve) did not resolve. With
+/// the first byte on whose fault [`resolve`](crate::disk::resolve) did not resolve. With
 /// interrupts on.
 ///
 /// # Safety

@@ -15,7 +15,7 @@ use arm_gic::{IntId, InterruptGroup, UniqueMmioPointer};
 use quire::units::CpuId;
 use spin::mutex::SpinMutex;
 
-use super::{DIRECT, clock, console, cpu, read_register};
+use super::{DIRECT, clock, console, cpu, disk, read_register};
 use crate::isa::MAX_CPUS;
 
 /// Makes a CPU look for work.
@@ -58,7 +58,7 @@ pub(super) fn set_up() {
         Err(error) => panic!("the interrupt controller is no GICv3: {error}"),
     }
     set_up_cpu();
-    listen_to_console();
+    listen(machine.uart_interrupt);
 }
 
 /// Sets up the part of the CPU that runs this.
@@ -76,15 +76,19 @@ pub(super) fn set_up_cpu() {
     GicCpuInterface::set_priority_mask(ALL_PRIORITIES);
 }
 
-/// Input of the console interrupts the boot CPU.
-fn listen_to_console() {
-    let interrupt = IntId::spi(cpu::machine().uart_interrupt);
+/// A device interrupts the CPU that runs this: the boot CPU. `interrupt` is counted among the
+/// shared ones.
+///
+/// # Panics
+/// When the controller does not know the interrupt.
+pub(super) fn listen(interrupt: u32) {
+    let interrupt = IntId::spi(interrupt);
     let own = read_register!("mpidr_el1") & cpu::AFFINITY;
     let mut gic = GIC.lock();
     let Some(gic) = gic.as_mut() else { return };
     let routed = gic.distributor().set_routing(interrupt, Some(own));
     if let Err(error) = routed.and_then(|()| gic.enable_interrupt(interrupt, None, true)) {
-        panic!("the console's {interrupt:?} cannot be used: {error}");
+        panic!("{interrupt:?} cannot be used: {error}");
     }
 }
 
@@ -130,8 +134,15 @@ pub(super) fn serve() {
         WAKE => {}
         BARRIER => cpu::make_barrier(),
         TIMER => clock::silence(),
+        other if is_disk(other) => {}
         _ => console::serve(),
     });
+}
+
+/// Whether an interrupt is the disk's, which has been served then.
+fn is_disk(interrupt: IntId) -> bool {
+    const SHARED: u32 = 32;
+    disk::serve(u32::from(interrupt).wrapping_sub(SHARED))
 }
 
 /// Serves it in the kernel, and leaves the note.

@@ -21,6 +21,7 @@
 //! | `copy` | copies that may fault |
 //! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |
+//! | `disk` | where the disk is |
 //! | `clock` | time |
 //! | `console` | the serial line |
 //! | `power` | the machine's end, random numbers |
@@ -38,6 +39,7 @@ mod console;
 mod context;
 mod copy;
 mod cpu;
+mod disk;
 mod gic;
 mod mmu;
 mod power;
@@ -53,6 +55,7 @@ pub use console::{put, take};
 pub use context::{Context, run};
 pub use copy::copy_user;
 pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
+pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use gic::{idle, interrupt};
 pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template};
 pub use power::{power_off, random};

@@ -10,6 +10,7 @@ use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 
 use super::cpu::AFFINITY;
+use super::disk::{self, Place};
 use super::{DIRECT, read_register};
 use crate::isa::MAX_CPUS;
 
@@ -39,6 +40,8 @@ pub(super) struct Machine {
     pub(super) uart_interrupt: u32,
     /// The PL031, if there is one.
     pub(super) rtc: Option<u64>,
+    /// The virtio disk, if there is one.
+    pub(super) disk: Option<Place>,
     /// How PSCI is called.
     pub(super) conduit: Conduit,
     /// CPUs that are used.
@@ -103,6 +106,7 @@ fn devices(tree: Fdt<'static>) -> Machine {
         uart,
         uart_interrupt: shared_interrupt(tree, "arm,pl011").unwrap_or(1),
         rtc: registers(tree, "arm,pl031", 0).map(|(start, _)| start),
+        disk: places(tree).find(disk::is_disk),
         conduit: conduit(tree),
         cpus,
         cpus_all,
@@ -126,9 +130,23 @@ fn spans(node: FdtNode<'static>) -> impl Iterator<Item = (u64, u64)> {
     registers.filter_map(|reg| Some((reg.address().ok()?, reg.size().ok()?)))
 }
 
-/// The number of the device's interrupt if it is a shared one: type 0, number, flags.
+/// Where virtio devices may be; most of these places are empty.
+fn places(tree: Fdt<'static>) -> impl Iterator<Item = Place> {
+    let nodes = tree.root().children().filter(|node| node.is_compatible("virtio,mmio"));
+    nodes.filter_map(|node| {
+        let registers = spans(node).next()?;
+        Some(Place { registers, interrupt: interrupt_of(node)? })
+    })
+}
+
+/// The number of the device's interrupt if it is a shared one.
 fn shared_interrupt(tree: Fdt<'static>, with: &str) -> Option<u32> {
-    let property = compatible(tree, with)?.property("interrupts")?;
+    interrupt_of(compatible(tree, with)?)
+}
+
+/// The same: type 0, number, flags.
+fn interrupt_of(node: FdtNode<'static>) -> Option<u32> {
+    let property = node.property("interrupts")?;
     let word = |at: usize| property.value().get(at..at + 4)?.try_into().ok();
     (word(0).map(u32::from_be_bytes)? == 0).then(|| word(4).map(u32::from_be_bytes))?
 }

@@ -277,7 +277,7 @@ extern "C" fn kernel_fault(frame: &mut Frame) {
         panic!("exception in the kernel at {pc:#x}: ESR {syndrome:#x}, FAR {address:#x}")
     };
     gic::unmask();
-    let resolved = crate::memory::user::resolve(address, trap::access(syndrome));
+    let resolved = crate::disk::resolve(address, trap::access(syndrome));
     gic::mask();
     if !resolved {
         frame.record[1] = rest;

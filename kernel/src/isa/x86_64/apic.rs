@@ -8,13 +8,14 @@ use x86_64::instructions::interrupts;
 use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
 
-use super::{DIRECT, clock, flush, local};
+use super::{DIRECT, clock, disk, flush, local};
 
 const TIMER: u8 = 0x20;
 /// Another CPU wants translations dropped, or a barrier.
 pub(super) const FLUSH: u8 = 0x21;
 const WAKE: u8 = 0x22;
 const CONSOLE: u8 = 0x24;
+pub(super) const DISK: u8 = 0x25;
 pub(super) const SPURIOUS: u8 = 0xff;
 
 /// The I/O APIC's registers.
@@ -91,8 +92,10 @@ pub(super) fn route_console() {
 
 /// Serves an interrupt. Interrupts may be on or off; nothing here waits.
 pub(super) fn serve(vector: u8) {
-    if vector == FLUSH {
-        flush::serve();
+    match vector {
+        FLUSH => flush::serve(),
+        DISK => disk::serve(),
+        _ => {}
     }
     if vector != SPURIOUS {
         write(END, 0);

@@ -9,7 +9,7 @@ use core::arch::global_asm;
 
 use pvh::start_info::{MemmapTableEntry, MemmapType, ModlistEntry, StartInfo};
 
-use super::{DIRECT, apic, clock, console, cpus, local};
+use super::{DIRECT, apic, clock, console, cpus, disk, local};
 use crate::isa::Boot;
 
 global_asm!(
@@ -150,6 +150,7 @@ extern "C" fn boot(start_info: u32) -> ! {
     local::init(0, apic::init());
     clock::init();
     cpus::find(info.rsdp_paddr);
+    disk::find();
     crate::start(boot)
 }
 

@@ -9,6 +9,7 @@ mod clock;
 mod console;
 mod context;
 mod cpus;
+mod disk;
 mod flush;
 mod local;
 mod signal;
@@ -25,6 +26,7 @@ pub use clock::{now, random, realtime};
 pub use console::{put, take};
 pub use context::Context;
 pub use cpus::{cpu_count, start_cpus};
+pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
 pub use flush::{flush, publish, serialize_others};
 pub use local::cpu;
 pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
@@ -58,8 +60,8 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 pub const MACHINE: &str = "x86_64";
 
 /// Physical addresses and lengths of devices that the kernel reaches through the direct map.
-pub fn devices() -> [(u64, u64); 2] {
-    [(apic::IO_APIC, 0x1000), (apic::LOCAL_APIC, 0x1000)]
+pub fn devices() -> impl Iterator<Item = (u64, u64)> {
+    [(apic::IO_APIC, 0x1000), (apic::LOCAL_APIC, 0x1000)].into_iter().chain(disk::spans())
 }
 
 /// What the CPUs can do.

@@ -225,7 +225,7 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
             let address = Cr2::read_raw();
             // A fault may wait for other CPUs, and those for our acknowledgement of a flush.
             x86_64::instructions::interrupts::enable();
-            if !crate::memory::user::resolve(address, accessed(frame.error)) {
+            if !crate::disk::resolve(address, accessed(frame.error)) {
                 frame.rip = user::after_copy();
             }
             x86_64::instructions::interrupts::disable();

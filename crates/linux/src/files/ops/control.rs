@@ -200,6 +200,7 @@ fn available(open: &Description) -> Result<u32> {
         Body::Pipe(pipe) => pipe.available() as u64,
         Body::Device(Device::Terminal(_, console)) => console.available() as u64,
         Body::File(file) => file.lock().len().saturating_sub(open.offset()),
+        Body::Stored(file) => file.length().saturating_sub(open.offset()),
         _ => return Err(Errno::ENOTTY),
     };
     Ok(u32::try_from(bytes).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))

@@ -45,6 +45,15 @@ impl Calls<'_> {
         Ok(open.end().is_some() && !open.is_nonblocking())
     }
 
+    /// Whether a short read of `number` is not over: it is a file on a disk, of which only a part
+    /// was in memory; or it has ended.
+    ///
+    /// # Errors
+    /// [`Errno::EBADF`].
+    pub fn is_stored(&self, number: u32) -> Result<bool> {
+        Ok(matches!(self.table.get(number)?.node().body(), Body::Stored(_)))
+    }
+
     /// `pread64`, `preadv`: at most `count` bytes from `offset` on.
     ///
     /// # Errors
@@ -138,7 +147,7 @@ impl Calls<'_> {
         count: usize,
     ) -> Outcome<usize> {
         let (to, from) = (self.table.get(to)?, self.table.get(from)?);
-        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_))
+        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_) | Body::Stored(_))
             || to.flags() & raw::O_APPEND != 0
         {
             return Err(Errno::EINVAL.into());

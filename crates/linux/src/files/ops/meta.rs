@@ -102,9 +102,13 @@ impl Calls<'_> {
     /// [`Errno::EACCES`], [`Errno::EINVAL`] for unknown flags or rights, and those of paths.
     pub fn faccessat2(&self, dir: i32, path: &[u8], rights: u32, flags: u32) -> Result<()> {
         const EXECUTE: u32 = 1;
+        const WRITE: u32 = 2;
         only(rights, 0o7)?;
         only(flags, raw::AT_EACCESS | raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW)?;
         let node = self.node(dir, path, flags)?;
+        if rights & WRITE != 0 && node.check_changeable() == Err(Errno::EROFS) {
+            return Err(Errno::EROFS);
+        }
         let may_run = node.is_directory() || node.meta().mode & 0o111 != 0;
         if rights & EXECUTE != 0 && !may_run { Err(Errno::EACCES) } else { Ok(()) }
     }
@@ -218,6 +222,7 @@ impl Calls<'_> {
             Body::File(file) => file.lock().truncate(length)?,
             // Shells open generated files with O_TRUNC, and truncate them: nothing is lost.
             Body::Generated(_) => return Ok(()),
+            Body::Stored(_) => return Err(Errno::EROFS),
             _ => return Err(Errno::EINVAL),
         }
         node.touch(self.who.now);
@@ -272,5 +277,5 @@ impl Calls<'_> {
 }
 
 fn changeable(node: &Node) -> Result<()> {
-    if node.is_generated() { Err(Errno::EPERM) } else { Ok(()) }
+    node.check_changeable()
 }

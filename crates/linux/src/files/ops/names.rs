@@ -61,9 +61,10 @@ impl Calls<'_> {
         if spot.slash {
             return Err(Errno::EISDIR);
         }
-        if spot.dir.entries().is_none() {
-            return Err(Errno::EACCES);
-        }
+        spot.dir.check_changeable().map_err(|errno| match errno {
+            Errno::EPERM => Errno::EACCES,
+            other => other,
+        })?;
         let node = self.tree.make_file(Data::new(), self.masked(mode), self.who.now);
         self.tree.link_new(spot, &node, self.who.now)?;
         Ok(node)
@@ -84,6 +85,9 @@ impl Calls<'_> {
             Body::Link(_) | Body::Jump(_) => return Err(Errno::ELOOP.into()),
             Body::Directory(_) | Body::Tree(_) if changes => return Err(Errno::EISDIR.into()),
             Body::Device(Device::Absent(_)) => return Err(Errno::ENXIO.into()),
+            Body::Stored(_) if writes || flags & raw::O_TRUNC != 0 => {
+                return Err(Errno::EROFS.into());
+            }
             Body::Pipe(pipe) => {
                 Some(pipe.open(self.who, flags & raw::O_NONBLOCK != 0, reads, writes)?)
             }

@@ -126,9 +126,9 @@ fn a_program_is_read_from_its_node() {
     world.write_file("/f", "program");
     let node = |path| world.run(|calls| calls.find(raw::AT_FDCWD, path)).unwrap().node.unwrap();
     let mut bytes = [0; 9];
-    assert_eq!(node(b"/f").read_at(3, &mut bytes), Ok(4));
+    assert_eq!(node(b"/f").read_at(&world.who(), 3, &mut bytes), Ok(4));
     assert_eq!((&bytes[..4], node(b"/f").length()), (&b"gram"[..], Ok(7)));
-    assert_eq!(node(b"/dev").read_at(0, &mut bytes), Err(Errno::EACCES));
+    assert_eq!(node(b"/dev").read_at(&world.who(), 0, &mut bytes), Err(Errno::EACCES));
     assert_eq!(node(b"/dev").length(), Err(Errno::EACCES));
     let missing = world.run(|calls| calls.find(raw::AT_FDCWD, b"/none")).err();
     assert_eq!(missing, Some(Errno::ENOENT));

@@ -19,6 +19,7 @@ mod meta;
 mod model;
 mod names;
 mod pipe;
+mod stored;
 mod table;
 
 /// Counts how often it was woken.

@@ -1,0 +1,382 @@
+//! The virtio disk: a bounded number of reads in flight, each into frames that it owns meanwhile.
+//!
+//! A read takes its frames along, so that nobody else can have them while the device writes them,
+//! and brings them back with its answer. The driver's crate wants the same of its buffers by a
+//! contract; here the types see to it. What is beyond the bound waits here for its turn.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::mem;
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+
+use quire::cache;
+use quire::engine::Held;
+use quire::hw::{FrameRun, Hardware, Reuse};
+use quire::units::{Order, Pfn};
+use quire_linux::{Errno, Result};
+use spin::Once;
+use spin::mutex::SpinMutex;
+use virtio_drivers::device::blk::{BlkReq, BlkResp, VirtIOBlk};
+use virtio_drivers::{BufferDirection, Error, Hal, PhysAddr};
+
+use crate::isa::{self, DiskPort};
+use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
+
+/// Bytes of a sector, the unit of requests.
+pub(crate) const SECTOR: u64 = 512;
+
+/// The most requests that the driver has in flight.
+const REQUESTS: usize = 16;
+
+/// Whom an answer is for.
+pub(crate) trait Reader: Send + Sync {
+    /// A read is over: what it was called when it was submitted, its frames, and whether they have
+    /// the bytes now. No lock of the disk is held.
+    fn finished(&self, name: u64, target: Target, result: Result<()>);
+}
+
+/// Where the bytes of a read go.
+pub(crate) enum Target {
+    /// Into frames of its own, from their beginning on.
+    Own(FrameRun),
+    /// Into these bytes of frames that several reads fill.
+    Part(Part),
+}
+
+/// A stretch of bytes of frames of a file. No two of the same frames overlap.
+pub(crate) struct Part {
+    all: Arc<Folio>,
+    bytes: Range<u64>,
+}
+
+/// The frames of a file that parts are of.
+struct Folio {
+    read: cache::Read,
+    is_spoilt: AtomicBool,
+}
+
+impl Part {
+    /// All bytes of the frames of `read`.
+    pub(crate) fn all(read: cache::Read) -> Self {
+        let bytes = 0..read.frames().count() * PAGE;
+        Self { all: Arc::new(Folio { read, is_spoilt: AtomicBool::new(false) }), bytes }
+    }
+
+    /// Cuts it after `bytes` bytes, or at its end.
+    pub(crate) fn split(self, bytes: u64) -> (Self, Self) {
+        let middle = self.bytes.start.saturating_add(bytes).min(self.bytes.end);
+        let first = Self { all: self.all.clone(), bytes: self.bytes.start..middle };
+        (first, Self { bytes: middle..self.bytes.end, ..self })
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+
+    /// Makes all of it zero.
+    pub(crate) fn clear(&mut self) {
+        let start = mm().hardware().address(self.all.read.frames().start());
+        let (at, bytes) = (self.bytes.start as usize, self.bytes() as usize);
+        // SAFETY: the direct map shows the frames, which the read has the right to; the bytes lie
+        // within them, and no other part has them.
+        unsafe { start.add(at).write_bytes(0, bytes) };
+    }
+
+    /// Notes that its bytes could not be had.
+    pub(crate) fn spoil(&mut self) {
+        self.all.is_spoilt.store(true, Ordering::Relaxed);
+    }
+
+    /// From the last part: the read, and whether all parts have their bytes. What lies beyond
+    /// `file_end`, in bytes of the file, is zero then.
+    pub(crate) fn into_whole(self, file_end: u64) -> Option<(cache::Read, Result<()>)> {
+        // Relaxed is enough within: the count of owners orders all before the last.
+        let Folio { read, is_spoilt } = Arc::into_inner(self.all)?;
+        let first = read.pages().start * PAGE;
+        let bytes = read.frames().count() * PAGE;
+        let mut beyond = Self::all(read).split(file_end.saturating_sub(first).min(bytes)).1;
+        beyond.clear();
+        let Folio { read, .. } = Arc::into_inner(beyond.all)?;
+        Some((read, if is_spoilt.into_inner() { Err(Errno::EIO) } else { Ok(()) }))
+    }
+}
+
+/// A read to be submitted.
+pub(crate) struct Read {
+    /// What its reader calls it.
+    pub(crate) name: u64,
+    /// The first byte on the disk, a multiple of [`SECTOR`].
+    pub(crate) at: u64,
+    /// How many bytes, a multiple of [`SECTOR`], and no more than there is room for. Pages of its
+    /// own that are not filled by them as a whole are cleared before.
+    pub(crate) bytes: u64,
+    /// Where the bytes go.
+    pub(crate) target: Target,
+    /// Who is told.
+    pub(crate) reader: Arc<dyn Reader>,
+}
+
+/// What the device writes and reads beside the frames; it must stay where it is.
+#[derive(Default)]
+struct Words {
+    request: BlkReq,
+    response: BlkResp,
+}
+
+struct Flight {
+    read: Read,
+    words: Box<Words>,
+}
+
+struct Queue {
+    device: VirtIOBlk<Direct, DiskPort>,
+    /// By the driver's token.
+    flights: [Option<Flight>; REQUESTS],
+    /// Those that the device has no room for yet, oldest first.
+    waiting: VecDeque<Flight>,
+}
+
+/// The disk.
+pub(crate) struct Disk {
+    queue: SpinMutex<Queue>,
+    length: u64,
+}
+
+static DISK: Once<Disk> = Once::new();
+
+/// The disk, if there is one.
+pub(crate) fn disk() -> Option<&'static Disk> {
+    DISK.get()
+}
+
+/// Finds the disk and sets its queue up; whether there is one.
+pub(super) fn init() -> bool {
+    let Some(port) = isa::disk::<Direct>() else { return false };
+    match VirtIOBlk::new(port) {
+        Ok(device) => {
+            let length = device.capacity().saturating_mul(SECTOR);
+            log!("a disk of {} MiB", length >> 20);
+            let waiting = VecDeque::new();
+            let queue = Queue { device, flights: [const { None }; REQUESTS], waiting };
+            DISK.call_once(|| Disk { queue: SpinMutex::new(queue), length });
+            true
+        }
+        Err(error) => {
+            log!("the disk: {error}");
+            false
+        }
+    }
+}
+
+impl Disk {
+    /// How many bytes it has.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Asks the device for a read; its reader is told when it is over.
+    ///
+    /// # Errors
+    /// Gives it back when there is no memory to keep it until the device has room.
+    ///
+    /// # Panics
+    /// When the read is not whole sectors, or has more bytes than there is room for.
+    pub(crate) fn submit(&self, read: Read) -> core::result::Result<(), Read> {
+        let room = match &read.target {
+            Target::Own(frames) => frames.count() * PAGE,
+            Target::Part(part) => part.bytes(),
+        };
+        assert!(read.bytes > 0 && read.bytes <= room, "{} bytes into {room}", read.bytes);
+        assert!((read.at | read.bytes).is_multiple_of(SECTOR), "a part of a sector");
+        clear_tail(&read);
+        let mut queue = self.queue.lock();
+        if memory::admit().is_err() || queue.waiting.try_reserve(1).is_err() {
+            return Err(read);
+        }
+        queue.waiting.push_back(Flight { read, words: Box::default() });
+        queue.start_waiting();
+        Ok(())
+    }
+
+    /// Takes one answer.
+    fn take(&self) -> Option<(Read, Result<()>)> {
+        let mut queue = self.queue.lock();
+        // Telling the device which answer is to interrupt comes before the last look: what is
+        // answered in between is seen here, or interrupts.
+        fence(Ordering::SeqCst);
+        let Some(token) = queue.device.peek_used() else { return queue.give_up() };
+        let slot = queue.flights.get_mut(usize::from(token));
+        let Some(mut flight) = slot.and_then(Option::take) else {
+            panic!("the disk answers what it was not asked: {token}")
+        };
+        let result = queue.finish(token, &mut flight);
+        queue.start_waiting();
+        Some((flight.read, result.map_err(|_| Errno::EIO)))
+    }
+}
+
+/// Tells readers of all that the disk has answered.
+pub(crate) fn reap() {
+    let Some(disk) = disk() else { return };
+    while let Some((read, result)) = disk.take() {
+        read.reader.finished(read.name, read.target, result);
+    }
+}
+
+impl Queue {
+    /// Gives waiting reads to the device, as far as it has room.
+    fn start_waiting(&mut self) {
+        while let Some(mut flight) = self.waiting.pop_front() {
+            let Ok(token) = self.start(&mut flight) else {
+                // There is room in the list: it was just taken from there.
+                self.waiting.push_front(flight);
+                return;
+            };
+            let slot = self.flights.get_mut(usize::from(token));
+            let before = slot.map(|slot| slot.replace(flight));
+            assert!(matches!(before, Some(None)), "the driver gave token {token} twice");
+        }
+    }
+
+    /// A read that the device does not take although it has nothing to do.
+    fn give_up(&mut self) -> Option<(Read, Result<()>)> {
+        if self.flights.iter().any(Option::is_some) {
+            return None;
+        }
+        self.waiting.pop_front().map(|flight| (flight.read, Err(Errno::EIO)))
+    }
+
+    /// Gives a read to the device.
+    fn start(&mut self, flight: &mut Flight) -> core::result::Result<u16, Error> {
+        let (sector, words) = ((flight.read.at / SECTOR) as usize, &mut *flight.words);
+        // SAFETY: the frames are the flight's, and it is kept, without being touched, until the
+        // device has answered: on success the caller puts it among `flights`, whence only `take`
+        // gets it. The words are in a box of their own and stay where they are.
+        unsafe {
+            let buffer = &mut *bytes_of(&flight.read);
+            self.device.read_blocks_nb(sector, &mut words.request, buffer, &mut words.response)
+        }
+    }
+
+    /// Ends a read that the device has answered.
+    fn finish(&mut self, token: u16, flight: &mut Flight) -> core::result::Result<(), Error> {
+        let words = &mut *flight.words;
+        // SAFETY: these are the buffers that `start` had, as the flight was found by its token.
+        unsafe {
+            let buffer = &mut *bytes_of(&flight.read);
+            self.device.complete_read_blocks(token, &words.request, buffer, &mut words.response)
+        }
+    }
+}
+
+/// Where a read's bytes go. Whoever makes a reference of it argues why nobody else has one.
+fn bytes_of(read: &Read) -> *mut [u8] {
+    let (frame, at) = match &read.target {
+        Target::Own(frames) => (frames.start(), 0),
+        Target::Part(part) => (part.all.read.frames().start(), part.bytes.start),
+    };
+    let start = mm().hardware().address(frame).wrapping_add(at as usize);
+    ptr::slice_from_raw_parts_mut(start, read.bytes as usize)
+}
+
+/// Clears the pages of its own that a read will not fill as a whole.
+fn clear_tail(read: &Read) {
+    let Target::Own(frames) = &read.target else { return };
+    let (whole, all) = (read.bytes / PAGE, frames.count());
+    if whole < all {
+        mm().hardware().clear(frames, whole..all, Reuse::Soon);
+    }
+}
+
+/// Copies bytes of frames that nobody writes meanwhile, as the borrow shows, from byte `at` on.
+///
+/// # Panics
+/// When the frames have fewer.
+pub(super) fn copy(frames: &FrameRun, at: u64, into: &mut [u8]) {
+    let room = frames.count() * PAGE;
+    assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
+    // SAFETY: the frames are ours to read, being borrowed, and the bytes lie within them.
+    unsafe { copy_from(frames.start(), at, into) };
+}
+
+/// The same of pages of a file that can only be read: nobody writes them at all.
+///
+/// # Panics
+/// When there are fewer.
+pub(super) fn copy_held(held: &Held, at: u64, into: &mut [u8]) {
+    let frames = held.frames();
+    let room = frames.count * PAGE;
+    assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
+    // SAFETY: what is held stays the file's, filled, and is written by nobody: areas that show it
+    // have no right to, and files of disks are opened by `files` alone. The bytes lie within.
+    unsafe { copy_from(frames.start, at, into) };
+}
+
+/// Copies from `at` bytes behind the beginning of `frame`.
+///
+/// # Safety
+/// The bytes are in frames of RAM that nobody writes meanwhile.
+unsafe fn copy_from(frame: Pfn, at: u64, into: &mut [u8]) {
+    let start = mm().hardware().address(frame);
+    // SAFETY: the direct map shows all RAM; the rest is the caller's promise. `into` is other
+    // memory: it can be borrowed at the same time.
+    unsafe { into.as_mut_ptr().copy_from_nonoverlapping(start.add(at as usize), into.len()) };
+}
+
+/// The machine, as the driver sees it: devices see physical addresses, all of them.
+pub(crate) struct Direct;
+
+impl Direct {
+    fn physical(buffer: NonNull<u8>) -> PhysAddr {
+        let address = buffer.addr().get() as u64;
+        let end = isa::DIRECT + (1 << 46);
+        assert!((isa::DIRECT..end).contains(&address), "{address:#x} is not in the direct map");
+        address - isa::DIRECT
+    }
+}
+
+// SAFETY: frames of the library belong to nobody else until they are given back, and these never
+// are; the direct map shows RAM and the disk's registers, page for page, and stays.
+unsafe impl Hal for Direct {
+    fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+        let order = Order::fitting((pages as u64).next_power_of_two());
+        let run = order.and_then(|order| mm().phys().alloc(isa::cpu(), order));
+        // Address 0 is the driver's word for failure.
+        let Some(run) = run else { return (0, NonNull::dangling()) };
+        mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);
+        let frame = run.start();
+        // They are the device's for ever.
+        mem::forget(run);
+        match NonNull::new(mm().hardware().address(frame)) {
+            Some(address) => (frame.get() << PAGE_SHIFT, address),
+            None => (0, NonNull::dangling()),
+        }
+    }
+
+    /// # Safety
+    /// As the trait demands. The frames are lost: the one disk has its queue for ever.
+    unsafe fn dma_dealloc(_: PhysAddr, _: NonNull<u8>, _: usize) -> i32 {
+        0
+    }
+
+    /// # Safety
+    /// As the trait demands: these are registers of the disk, which are mapped as a device.
+    unsafe fn mmio_phys_to_virt(address: PhysAddr, _: usize) -> NonNull<u8> {
+        let shown = ptr::with_exposed_provenance_mut((isa::DIRECT + address) as usize);
+        NonNull::new(shown).unwrap_or(NonNull::dangling())
+    }
+
+    /// # Safety
+    /// As the trait demands; nothing is done to the buffer.
+    unsafe fn share(buffer: NonNull<[u8]>, _: BufferDirection) -> PhysAddr {
+        Self::physical(buffer.cast())
+    }
+
+    /// # Safety
+    /// As the trait demands; nothing is done to the buffer.
+    unsafe fn unshare(_: PhysAddr, _: NonNull<[u8]>, _: BufferDirection) {}
+}

@@ -1,0 +1,86 @@
+//! Where the disk is: the first virtio block device among those of the device tree.
+//!
+//! Source: virtio 1.2, §4.2 (registers in memory).
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use virtio_drivers::Hal;
+use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
+
+use super::{DIRECT, cpu, gic};
+
+/// How the kernel talks to the disk.
+pub type DiskPort = MmioTransport<'static>;
+
+/// Registers, as offsets in bytes (§4.2.2).
+const MAGIC: u64 = 0x00;
+const DEVICE: u64 = 0x08;
+const INTERRUPTS: u64 = 0x60;
+const ACKNOWLEDGE: u64 = 0x64;
+
+/// What stands at `MAGIC`; what at `DEVICE` is a disk.
+const VIRTIO: u32 = 0x7472_6976;
+const BLOCK: u32 = 2;
+
+/// A virtio device of the device tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Where its registers are, by physical address, and how many bytes they have.
+    pub(super) registers: (u64, u64),
+    /// Its interrupt, counted among the shared ones.
+    pub(super) interrupt: u32,
+}
+
+/// It has interrupted since someone last asked.
+static NEWS: AtomicBool = AtomicBool::new(false);
+
+fn register(place: &Place, offset: u64) -> *mut u32 {
+    ptr::with_exposed_provenance_mut((place.registers.0 + offset + DIRECT) as usize)
+}
+
+fn read(place: &Place, offset: u64) -> u32 {
+    // SAFETY: the device tree says that a virtio device is there; mapped as device memory. None of
+    // the registers read here changes by that.
+    unsafe { register(place, offset).read_volatile() }
+}
+
+/// Whether the device is a disk.
+pub(super) fn is_disk(place: &Place) -> bool {
+    read(place, MAGIC) == VIRTIO && read(place, DEVICE) == BLOCK
+}
+
+/// The disk, if there is one.
+pub fn disk<H: Hal>() -> Option<DiskPort> {
+    let place = cpu::machine().disk?;
+    let header = NonNull::new(register(&place, 0).cast::<VirtIOHeader>())?;
+    // SAFETY: as the device tree says, and mapped as device memory for as long as the kernel runs.
+    // Only `serve` touches it beside the driver: two registers that the driver leaves alone.
+    let port = unsafe { MmioTransport::new(header, place.registers.1 as usize) };
+    port.inspect_err(|error| log!("the disk: {error}")).ok()
+}
+
+/// Lets the disk interrupt the CPU that runs this. Its driver has set its queue up before.
+pub fn listen_to_disk() {
+    if let Some(place) = cpu::machine().disk {
+        gic::listen(place.interrupt);
+    }
+}
+
+/// Serves interrupt `interrupt` of the shared ones, if it is the disk's; whether it was.
+pub(super) fn serve(interrupt: u32) -> bool {
+    let Some(place) = cpu::machine().disk.filter(|place| place.interrupt == interrupt) else {
+        return false;
+    };
+    let which = read(&place, INTERRUPTS);
+    // SAFETY: as in `read`; the device takes its interrupt back, and does nothing else.
+    unsafe { register(&place, ACKNOWLEDGE).write_volatile(which) };
+    NEWS.store(true, Ordering::Release);
+    true
+}
+
+/// Whether the disk has interrupted since this was last asked.
+#[inline]
+pub fn take_disk_news() -> bool {
+    NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::Acquire)
+}

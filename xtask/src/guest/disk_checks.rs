@@ -1,0 +1,170 @@
+//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and what
+//! is wrong with it is told to programs, and harms nobody else.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::Programs;
+use super::checks::{Count, judge};
+use super::disk::{Disk, Trouble};
+use super::kernel::Kernel;
+use super::machine::files;
+use super::run::{Order, boot_disk};
+use crate::setup;
+use crate::steps::Missing;
+
+/// What the checks are called.
+pub(super) const NAME: &str = "disk";
+
+/// How many seconds one may take on a busy machine.
+const SECONDS: u64 = 240;
+
+/// How many reads a slow disk answers in a second.
+const SLOW: u32 = 60;
+
+/// Blocks that are bad, for the script `disk.sh`: of a file, and of a program.
+const BAD: [(&str, u64); 2] = [("/test/large", 128), ("/test/program", 5)];
+
+/// Runs all of them.
+///
+/// # Errors
+/// Why a machine cannot be run here. Where there is no root to be had, or the kernel is not ours,
+/// that is told, and nothing is counted.
+pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
+    if matches!(order.kernel.as_str(), "linux" | "stock") {
+        println!("{NAME}: not tested: Linux would need drivers first.");
+        return Ok(Count::default());
+    }
+    let dir = match Staged::new(root, order) {
+        Ok(dir) => dir,
+        Err(missing) => {
+            println!("{NAME}: not tested: {}", missing.sentence);
+            return Ok(Count::default());
+        }
+    };
+    order.timeout_seconds = SECONDS;
+    let mut sum = Count::default();
+    for (name, words, trouble) in cases(&dir, root)? {
+        let disk = Disk::of(&dir.0, &files(root))?.with(trouble);
+        order.words = words.iter().map(|&word| word.to_owned()).collect();
+        let start = Instant::now();
+        let (ending, lines) = boot_disk(root, kernel, order, &disk, false)?;
+        let count = judge(name, ending, &lines, start.elapsed());
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
+    Ok(sum)
+}
+
+type Case = (&'static str, &'static [&'static str], Trouble);
+
+fn cases(dir: &Staged, root: &Path) -> Result<[Case; 3], Missing> {
+    let plain = &["/bin/sh", "/test/disk.sh"];
+    let bad = &["/bin/sh", "/test/disk.sh", "bad"];
+    // Images of the same directory have the same blocks.
+    let disk = Disk::of(&dir.0, &files(root))?;
+    let mut sectors = Vec::new();
+    for (path, block) in BAD {
+        sectors.push(disk.sector(path, block)?);
+    }
+    Ok([
+        ("disk", plain, Trouble::None),
+        ("disk that is slow", &["/bin/sh", "/test/script"], Trouble::Slow(SLOW)),
+        ("disk with bad sectors", bad, Trouble::Bad(sectors)),
+    ])
+}
+
+/// A directory that becomes a disk, gone afterwards.
+struct Staged(PathBuf);
+
+impl Staged {
+    /// Debian's programs, and in /test what the script needs.
+    fn new(root: &Path, order: &Order) -> Result<Self, Missing> {
+        let debian = setup::debian_root(root, order.isa)?;
+        let place = files(root).join(format!("disk-root-{}", std::process::id()));
+        let staged = Self(place);
+        let programs = Programs::new(root, order.isa)?;
+        staged
+            .fill(root, &debian, &programs)
+            .map_err(|sentence| Missing { sentence, attempted: false })?;
+        Ok(staged)
+    }
+
+    fn fill(&self, root: &Path, debian: &Path, programs: &Programs) -> Result<(), String> {
+        run(Command::new("cp").arg("-a").arg(debian).arg(&self.0))?;
+        let fail = |error: std::io::Error| format!("{}: {error}.", self.0.display());
+        self.write_test(root).map_err(fail)?;
+        let checker = self.0.join("test/mapcheck");
+        fs::copy(programs.build("mapcheck")?, checker).map_err(fail)?;
+        let mut names = Vec::new();
+        walk(&self.0, "", &mut names).map_err(fail)?;
+        names.sort();
+        let said = run(Command::new("sha256sum").args(&names).current_dir(&self.0))?;
+        // The guest has the same names from its root on.
+        fs::write(self.0.join("test/sums"), said.replace("  ", "  /")).map_err(fail)
+    }
+
+    fn write_test(&self, root: &Path) -> std::io::Result<()> {
+        let test = self.0.join("test");
+        fs::create_dir(&test)?;
+        fs::write(test.join("large"), noise(1_000_000))?;
+        fs::write(test.join("small"), "some bytes\n")?;
+        fs::write(test.join("target"), "the target\n")?;
+        symlink("../test/target", test.join("link"))?;
+        let holes = fs::File::create(test.join("holes"))?;
+        holes.write_all_at(b"something", 500_000)?;
+        holes.set_len(1 << 20)?;
+        fs::copy(self.0.join("bin/ls"), test.join("program"))?;
+        fs::copy(root.join("guest/scripts/disk.sh"), test.join("disk.sh"))?;
+        let script = test.join("script");
+        fs::write(&script, "#!/bin/sh\nsha256sum /bin/* >/dev/null && echo ok script\n")?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // A directory that nobody could make is gone already.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program of the host; gives what it prints.
+fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program}: {error}."))?;
+    if !output.status.success() {
+        return Err(format!("{program}: {}.", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The names of all regular files below `dir`.
+fn walk(dir: &Path, prefix: &str, names: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in dir.read_dir()? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            walk(&entry.path(), &format!("{name}/"), names)?;
+        } else if kind.is_file() {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes without a pattern, the same each time.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..count).map(|_| next()).collect()
+}
