@@ -11,7 +11,8 @@
 //!
 //! `anon-folded` is what is in contiguous blocks, `anon-by-blocks` what larger leaves map.
 
-use quire::space::{Area, AreaFlags};
+use quire::arch::Attrs;
+use quire::space::{Area, AreaFlags, Backing};
 use quire::units::{Order, Prot};
 use quire_linux::Result;
 use quire_linux::exec::Rights;
@@ -59,9 +60,16 @@ fn place(area: &Area) -> AreaLine<'static> {
     }
 }
 
+/// Whether pages of an area are its program's own. In a private area of a file those are that were
+/// copied; the file's are never exclusive. Copies that a child has as well count as the file's.
+fn is_anon(area: &Area, attrs: Attrs) -> bool {
+    let shared = area.flags.contains(AreaFlags::SHARED);
+    let of_file = area.backing != Backing::Anon && attrs.contains(Attrs::COW);
+    !shared && !of_file
+}
+
 /// What an area has.
 fn folios(memory: &Memory, area: &Area) -> Folios {
-    let anon = !area.flags.contains(AreaFlags::SHARED);
     let mut folding = Folding::new(GRAIN);
     pieces(memory, area.span, &mut |piece| {
         // A folio's frames are aligned to its size.
@@ -72,7 +80,7 @@ fn folios(memory: &Memory, area: &Area) -> Folios {
             count: piece.count(),
             head: frame - frame % pages,
             order: pages.ilog2() as u8,
-            anon,
+            anon: is_anon(area, piece.attrs),
             block: piece.leaf > Order::ZERO,
             folded: piece.folded,
         });
