@@ -92,7 +92,7 @@ fn record(program: &Program<'_>, folder: &Path, note: &str) -> Result<Recording>
             events.together
         );
     }
-    Ok(made(program, note, images, &cold.inodes, &events.came)?)
+    made(program, note, images, &cold.inodes, &events.came)
 }
 
 /// The recording of what came in.

@@ -258,3 +258,72 @@ impl<A: Arch> Program<'_, '_, '_, A> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+
+    /// 64 pages of text that are aligned to 64 KiB in file and space, data, and a page that is in
+    /// no segment.
+    const TEXT: &str = "\
+quire recording 1
+program t
+page 4096
+file 400000 t
+segment r-- 0 4096 0
+segment r-x 65536 262144 65536
+segment rw- 327680 8192 393216
+touches 5
+x 0 16 64
+r 0 0
+w 0 80
+r 0 81
+r 0 97
+";
+
+    fn replay(text: &str, isa: Isa, policy: Policy) -> Outcome {
+        let recording = text.parse().unwrap();
+        isa.with(Replay { recording: &recording, policy }).unwrap()
+    }
+
+    #[test]
+    fn b6_a_page_at_a_time_reads_and_faults_for_each_page_and_nothing_else() {
+        for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
+            let out = replay(TEXT, isa, Policy::Pages);
+            assert_eq!((out.touched, out.faults, out.text_faults), (67, 67, 64));
+            assert_eq!((out.reads, out.pages_read), (67, 67));
+            assert_eq!((out.text.touched, out.text.foldable, out.text.folded), (64, 0, 0));
+            assert_eq!(out.text.misses[0][0].walks, 64);
+        }
+    }
+
+    #[test]
+    fn b6_text_in_folios_of_64_kib_is_read_in_windows_and_folded() {
+        for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
+            for policy in [Policy::Exec, Policy::Tiers] {
+                let out = replay(TEXT, isa, policy);
+                // Two windows of text, and around the two places of data what is not there yet.
+                assert_eq!((out.touched, out.reads, out.pages_read), (67, 4, 96));
+                assert_eq!((out.text_faults, out.faults), (4, 6));
+                let folded = if isa == Isa::X86_64 { 0 } else { 64 };
+                assert_eq!((out.text.foldable, out.text.folded), (64, folded));
+                assert_eq!(out.text.folios.file.aligned[4], 64);
+                assert_eq!(out.text.misses[0][0].walks, 4);
+                assert_eq!(out.text.misses[1][0].walks, 8, "joined up to 32 KiB");
+            }
+        }
+    }
+
+    #[test]
+    fn b6_a_page_that_two_segments_have_is_touched_where_its_kind_says() {
+        // The last page of text is also the first of data, at another address.
+        let both = TEXT.replace("rw- 327680 8192 393216", "rw- 323584 8192 389120");
+        let text = both.replace("touches 5\nx 0 16 64", "touches 5\nx 0 16 63");
+        let fetched = |kind: &str| {
+            let text = text.replace("w 0 80", &format!("{kind} 0 79"));
+            replay(&text, Isa::Arm4k, Policy::Pages).text.touched
+        };
+        assert_eq!([fetched("x"), fetched("w"), fetched("r"), fetched("?")], [64, 63, 63, 63]);
+    }
+}
