@@ -1,5 +1,6 @@
 //! What may be typed: commands, options, and the one sentence said about what may not.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -29,6 +30,10 @@ pub(crate) enum Command {
     /// Tell how something works by doing it
     #[command(subcommand)]
     Explain(Explain),
+    /// Show a process's memory by the sizes of its folios (Linux, as root)
+    Maps(MapsArgs),
+    /// Record in which order a program touches the pages of its files (Linux, as root)
+    Record(RecordArgs),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
     /// Measure the host's kernel in a process of its own, for the benches
@@ -49,6 +54,8 @@ pub(crate) enum Bench {
     Zap(EntriesArgs),
     /// The cost of taking and giving the right to write, for each entry of the tables
     Protect(EntriesArgs),
+    /// What becomes of real programs' text under different ways to read it, by replay
+    Exec(ExecArgs),
 }
 
 /// Options every bench takes.
@@ -127,6 +134,22 @@ pub(crate) struct EntriesArgs {
     pub(crate) variants: Vec<String>,
 }
 
+/// Options of `bench exec`.
+#[derive(Args, Debug)]
+pub(crate) struct ExecArgs {
+    /// Recordings made by `quire record` [default: five that come with the command]
+    pub(crate) recordings: Vec<PathBuf>,
+    /// The page-table format, with pages of 4K
+    #[arg(long, value_enum, default_value_t = Isa::Arm4k)]
+    pub(crate) isa: Isa,
+    /// A table for people or one JSON object per line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Only these variants: page-at-a-time, read-around, read-ahead, exec-64K, tiers-2M
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) variants: Vec<String>,
+}
+
 /// What a helper measures.
 #[derive(Args, Debug)]
 pub(crate) struct HelperArgs {
@@ -159,6 +182,40 @@ pub(crate) struct ExplainArgs {
     /// The page-table format
     #[arg(long, value_enum, default_value_t = Isa::X86_64)]
     pub(crate) isa: Isa,
+}
+
+/// Options of `maps`.
+#[derive(Args, Debug)]
+pub(crate) struct MapsArgs {
+    /// The process
+    #[arg(required_unless_present = "all")]
+    pub(crate) pid: Option<u32>,
+    /// All processes: a line for each, and the table of all together
+    #[arg(long, conflicts_with_all = ["pid", "areas"])]
+    pub(crate) all: bool,
+    /// The blocks that are counted as contiguous, a power of two from the page size on
+    #[arg(long, default_value = "64K", value_parser = folio_size)]
+    pub(crate) cont: Size,
+    /// A line for each area as well
+    #[arg(long)]
+    pub(crate) areas: bool,
+}
+
+/// Options of `record`.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Where to write the recording [default: the program's name, with .recording]
+    #[arg(long, short)]
+    pub(crate) output: Option<PathBuf>,
+    /// What the program does, in one line
+    #[arg(long, default_value = "")]
+    pub(crate) note: String,
+    /// The command is in a mount namespace of its own
+    #[arg(long, hide = true)]
+    pub(crate) inside: bool,
+    /// The program, which runs twice, and its arguments
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Options of `report`.
@@ -230,6 +287,13 @@ mod tests {
             "quire bench fault --nosuch",
             "quire bench fork --isa",
             "quire bench zap --threads 2",
+            "quire maps",
+            "quire maps 1 --all",
+            "quire maps --all --areas",
+            "quire maps me",
+            "quire record",
+            "quire record --",
+            "quire record true",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

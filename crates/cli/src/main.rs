@@ -8,8 +8,11 @@ mod bench;
 mod explain;
 mod host;
 mod isa;
+mod maps;
 mod plot;
 mod record;
+mod recorder;
+mod recording;
 mod report;
 mod size;
 mod stats;
@@ -51,6 +54,8 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Bench(bench) => bench::run(bench, &host),
         Command::Explain(explain) => explain::run(explain, &host),
+        Command::Maps(maps) => maps::run(maps, &host),
+        Command::Record(record) => recorder::run(record),
         Command::Report(report) => report::run(report),
         Command::Helper(helper) => host::helper::run(helper),
     }

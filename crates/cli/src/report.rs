@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use crate::args::ReportArgs;
 use crate::bench::entries::{self, Task};
-use crate::bench::{clear, fault, sweep};
+use crate::bench::{clear, exec, fault, sweep};
 use crate::plot::{self, Bar, Line, Weight};
 use crate::record::{self, Case, Record, Run};
 use crate::size::Size;
@@ -24,7 +24,8 @@ const STYLE: &str = include_str!("report.css");
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let mut runs = Vec::new();
     let entries = Task::value_variants().iter().map(|task| task.name());
-    for bench in [clear::NAME, sweep::NAME, fault::NAME].into_iter().chain(entries) {
+    let own = [clear::NAME, sweep::NAME, fault::NAME];
+    for bench in own.into_iter().chain(entries).chain([exec::NAME]) {
         runs.extend(record::last(bench)?);
     }
     if runs.is_empty() {
@@ -55,6 +56,7 @@ pub(crate) fn page(runs: &[Run]) -> Result<String> {
             sweep::NAME => ("Units and checks", SWEEP_TEXT, String::new()),
             fault::NAME => ("Faults", FAULT_TEXT, fault_plots(run)?),
             "fork" => ("Fork", FORK_TEXT, entries_plots(run)?),
+            exec::NAME => ("Text", EXEC_TEXT, String::new()),
             "zap" => ("Unmap", ZAP_TEXT, entries_plots(run)?),
             _ => ("Protect", PROTECT_TEXT, entries_plots(run)?),
         };
@@ -91,6 +93,9 @@ const ZAP_TEXT: &str = "What it costs to unmap populated memory and to free it, 
     The host's kernel does more for it.";
 const PROTECT_TEXT: &str = "What it costs to take the right to write from populated memory and to \
     give it back, for each page. The host's kernel does more for it.";
+
+const EXEC_TEXT: &str = "What becomes of real programs' text under different ways to read it: \
+    recorded first touches are replayed on the hosted machine. All figures are counts.";
 
 /// One plot for each form of clearing.
 fn clear_plots(run: &Run) -> Result<String> {

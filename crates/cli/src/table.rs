@@ -7,7 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::bench::clear::LAST_FIRST;
 use crate::bench::entries::{BLOCK, Task};
+use crate::bench::exec;
 use crate::bench::fault::ONE_AREA;
+use crate::host::cpu::rounded;
 use crate::record::{Record, Run};
 use crate::size::Size;
 
@@ -68,6 +70,9 @@ fn title(record: &Record) -> String {
     if is_of_entries(record) {
         return entries_title(record);
     }
+    if record.bench == exec::NAME {
+        return format!("exec {}", record.case);
+    }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
         (trap, _) if trap.starts_with("trap ") => {
@@ -87,9 +92,9 @@ fn title(record: &Record) -> String {
     format!("{} {form}: {what} (medians)", record.bench)
 }
 
-/// Variants down, sizes across.
+/// Variants down, sizes across; of `bench exec` figures down, variants across.
 pub(crate) struct Grid<'a> {
-    /// The sizes.
+    /// What stands across.
     pub(crate) columns: Vec<String>,
     /// Names and figures; `None` where nothing was measured.
     pub(crate) rows: Vec<(String, Vec<Option<&'a Record>>)>,
@@ -99,6 +104,9 @@ impl<'a> Grid<'a> {
     /// Puts `records` in their places. Where `notes_matter`, records of one variant under
     /// different circumstances have rows of their own.
     pub(crate) fn new(records: &[&'a Record], notes_matter: bool) -> Grid<'a> {
+        if records.iter().any(|record| record.bench == exec::NAME) {
+            return exec::grid(records);
+        }
         let place = |record: &Record| {
             let case = record.case();
             (case.size, case.notes.split(", ").any(|note| note == BLOCK))
@@ -131,7 +139,7 @@ impl<'a> Grid<'a> {
     }
 }
 
-fn matrix(records: &[&Record], notes_matter: bool) -> Table {
+pub(crate) fn matrix(records: &[&Record], notes_matter: bool) -> Table {
     let grid = Grid::new(records, notes_matter);
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -173,7 +181,7 @@ fn entries_label(record: &Record) -> String {
     }
 }
 
-/// A median with its unit, three digits long.
+/// A median with its unit, three digits long; counts whole.
 pub(crate) fn value(record: &Record) -> String {
     match record.unit.as_str() {
         "ns" if record.metric == "per-entry" && record.median < 1e3 => {
@@ -181,6 +189,8 @@ pub(crate) fn value(record: &Record) -> String {
         }
         "ns" => duration(record.median),
         "count" => format!("{:.0}", record.median),
+        "share" => format!("{:.0} %", 100.0 * record.median),
+        "bytes" => rounded(record.median as u64),
         "ratio" => format!("{:.2}", record.median),
         _ => digits(record.median),
     }

@@ -83,6 +83,14 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("bench protect --region 65M --sizes 2M", &["65M", "folios of 2M"]),
         ("bench protect --loops 0", &["0", "loops"]),
         ("helper fork", &["required"]),
+        ("bench exec --isa arm64_16k", &["arm64_16k", "4K"]),
+        ("bench exec --variants chosen", &["chosen", "read-around, read-ahead, exec-64K"]),
+        ("maps", &["required", "PID"]),
+        ("maps 1 --all", &["--all"]),
+        ("maps 1 --cont 3K", &["3K", "powers of two"]),
+        ("maps 4294967295", &["process 4294967295"]),
+        ("record", &["required", "COMMAND"]),
+        ("record true", &["true"]),
     ] {
         assert_refused(&place.run(line), words);
     }
@@ -329,4 +337,38 @@ fn an_interrupted_bench_gives_the_huge_page_settings_back() {
         assert!(text == word || text.starts_with(&format!("[{word}]")), "{file}: {text}");
     }
     assert!(!note.exists());
+}
+
+#[test]
+fn b6_recordings_are_replayed_and_the_figures_are_the_same_each_time() {
+    let place = Place::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings");
+    let line = format!("bench exec {folder}/perl.recording --format json");
+    let run = || {
+        let output = place.run(&line);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = run();
+    assert_eq!(text, run());
+    let records: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let value = |variant: &str, metric: &str| {
+        let is = |r: &&serde_json::Value| r["variant"] == variant && r["metric"] == metric;
+        let found = records.iter().find(is).unwrap_or_else(|| panic!("{variant} {metric}"));
+        assert_eq!(found["case"], "perl (arm64_4k)");
+        found["median"].as_f64().unwrap()
+    };
+    // One page at a time reads what is touched, and nothing lies side by side.
+    assert_eq!(value("page-at-a-time", "bytes read and not touched"), 0.0);
+    assert_eq!(value("page-at-a-time", "touched text in foldable 64K blocks"), 0.0);
+    assert_eq!(value("page-at-a-time", "reads"), value("page-at-a-time", "faults"));
+    // The goal of text that is read in folios of 64 KiB.
+    for policy in ["exec-64K", "tiers-2M"] {
+        assert!(value(policy, "touched text in foldable 64K blocks") >= 0.8, "{policy}");
+    }
+    assert!(value("exec-64K", "bytes read") <= 1.25 * value("read-around", "bytes read"));
+    let report = place.run("report");
+    let page = fs::read_to_string(String::from_utf8(report.stdout).unwrap().trim()).unwrap();
+    assert!(page.contains("exec perl (arm64_4k)") && page.contains("tiers-2M"));
 }

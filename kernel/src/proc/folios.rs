@@ -1,25 +1,31 @@
 //! Beyond Linux: which folio sizes each area got, and how they are mapped.
 //!
+//! A line for each area that holds something, then the sum, with the labels of Linux's `thpmaps`
+//! (see [`quire_linux::text::Folios`], and the command `quire maps`, which prints the same):
+//!
 //! ```text
-//!   7f0000200000-7f0000600000 rw-p resident=4096 blocks=2048 folded=64 4kB=12/0/0 64kB=1920/64/52
-//!                                  in kB         │           │         size=whole and aligned
-//!                                                │           │          / whole, not aligned
-//!                                                │           │          / in part
-//!                                                │           in contiguous blocks
-//!                                                by leaves larger than a base page
+//!   7f0000200000-7f0000600000 rw-p  anon: 4096 kB  anon-thp-aligned-64kB: 1920 kB (47%)  …
+//!   anon:                          4096 kB
+//!   anon-thp-aligned-64kB:         1920 kB ( 47%)
 //! ```
+//!
+//! `anon-folded` is what is in contiguous blocks, `anon-by-blocks` what larger leaves map.
 
-use quire::engine::FolioMap;
-use quire::units::Prot;
+use quire::arch::Attrs;
+use quire::space::{Area, AreaFlags, Backing};
+use quire::units::{Order, Prot};
 use quire_linux::Result;
+use quire_linux::exec::Rights;
 use quire_linux::files::{Caller, Text};
+use quire_linux::text::{self, AreaLine, Folding, Folios, Grain};
 
 use super::pagemap::pieces;
 use super::process::Subject;
-use crate::memory::{Memory, PAGE, PAGE_SHIFT, mm};
+use crate::memory::{Memory, PAGE, mm};
 
-/// Units of 1024 bytes in a base page.
-const KIB: u64 = PAGE >> 10;
+/// The label `cont-aligned` counts blocks of 64 KiB: what arm64 folds, and what other CPUs' TLBs
+/// join by themselves.
+const GRAIN: Grain = Grain { page: PAGE, cont: 64 << 10 };
 
 /// `folios`.
 ///
@@ -27,45 +33,57 @@ const KIB: u64 = PAGE >> 10;
 /// `ENOMEM`.
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Some(memory) = of.memory() else { return Ok(()) };
-    let mut result = Ok(());
-    mm().folio_map(memory.space(), |map| {
-        if result.is_ok() {
-            result = line(&memory, map, out);
+    let mut sum = Folios::default();
+    for area in mm().areas(memory.space(), super::maps::all()) {
+        let folios = folios(&memory, &area);
+        if folios != Folios::default() {
+            place(&area).print_short(out)?;
+            folios.print_line(out, GRAIN)?;
+            out.push(b"\n")?;
         }
-    });
-    result
+        sum.add(&folios);
+    }
+    sum.print_table(out, GRAIN)
 }
 
-fn line(memory: &Memory, map: &FolioMap, out: &mut Text) -> Result<()> {
-    let area = &map.area;
-    let flag = |right, letter| if area.prot.contains(right) { letter } else { '-' };
-    let mut folded = 0;
+fn place(area: &Area) -> AreaLine<'static> {
+    let has = |right| area.prot.contains(right);
+    AreaLine {
+        start: area.span.start.get() * PAGE,
+        end: area.span.end.get() * PAGE,
+        rights: Rights { read: has(Prot::READ), write: has(Prot::WRITE), execute: has(Prot::EXEC) },
+        shared: area.flags.contains(AreaFlags::SHARED),
+        offset: 0,
+        device: (0, 0),
+        inode: 0,
+        name: b"",
+    }
+}
+
+/// Whether pages of an area are its program's own. In a private area of a file those are that were
+/// copied; the file's are never exclusive. Copies that a child has as well count as the file's.
+fn is_anon(area: &Area, attrs: Attrs) -> bool {
+    let shared = area.flags.contains(AreaFlags::SHARED);
+    let of_file = area.backing != Backing::Anon && attrs.contains(Attrs::COW);
+    !shared && !of_file
+}
+
+/// What an area has.
+fn folios(memory: &Memory, area: &Area) -> Folios {
+    let mut folding = Folding::new(GRAIN);
     pieces(memory, area.span, &mut |piece| {
-        folded += if piece.folded { piece.count() } else { 0 };
+        // A folio's frames are aligned to its size.
+        let (frame, pages) = (piece.frame.get(), piece.folio.0);
+        folding.add(text::Piece {
+            page: piece.pages.start.get(),
+            frame,
+            count: piece.count(),
+            head: frame - frame % pages,
+            order: pages.ilog2() as u8,
+            anon: is_anon(area, piece.attrs),
+            block: piece.leaf > Order::ZERO,
+            folded: piece.folded,
+        });
     });
-    out.print(format_args!(
-        "{:08x}-{:08x} {}{}{}{} resident={} blocks={} folded={}",
-        area.span.start.get() * PAGE,
-        area.span.end.get() * PAGE,
-        flag(Prot::READ, 'r'),
-        flag(Prot::WRITE, 'w'),
-        flag(Prot::EXEC, 'x'),
-        if area.flags.contains(quire::space::AreaFlags::SHARED) { 's' } else { 'p' },
-        map.resident() * KIB,
-        map.by_blocks * KIB,
-        folded * KIB,
-    ))?;
-    for (order, size) in map.sizes.iter().enumerate().filter(|(_, size)| size.pages() > 0) {
-        out.print(format_args!(
-            " {}kB={}/{}/{}",
-            1_u64 << (order + PAGE_SHIFT as usize - 10),
-            size.aligned * KIB,
-            size.unaligned * KIB,
-            size.partial * KIB,
-        ))?;
-    }
-    if map.foreign > 0 {
-        out.print(format_args!(" foreign={}", map.foreign * KIB))?;
-    }
-    out.push(b"\n")
+    folding.done()
 }

@@ -35,26 +35,41 @@ impl AreaLine<'_> {
     /// [`ENOMEM`](crate::Errno::ENOMEM).
     pub fn print(&self, out: &mut Text) -> Result<()> {
         let begin = out.bytes().len();
-        let flag = |on, letter| if on { letter } else { '-' };
-        out.print(format_args!(
-            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
-            self.start,
-            self.end,
-            flag(self.rights.read, 'r'),
-            flag(self.rights.write, 'w'),
-            flag(self.rights.execute, 'x'),
-            if self.shared { 's' } else { 'p' },
-            self.offset,
-            self.device.0,
-            self.device.1,
-            self.inode,
-        ))?;
+        self.place(out)?;
+        let (major, minor) = self.device;
+        out.print(format_args!(" {:08x} {major:02x}:{minor:02x} {} ", self.offset, self.inode))?;
         if !self.name.is_empty() {
             let width = NAME_COLUMN.saturating_sub(out.bytes().len() - begin);
             out.print(format_args!("{:width$}", ""))?;
             self.name(out)?;
         }
         out.push(b"\n")
+    }
+
+    /// Prints where it is, what may be done with it, and its name, without a newline.
+    ///
+    /// # Errors
+    /// [`ENOMEM`](crate::Errno::ENOMEM).
+    pub fn print_short(&self, out: &mut Text) -> Result<()> {
+        self.place(out)?;
+        if !self.name.is_empty() {
+            out.push(b" ")?;
+            self.name(out)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, out: &mut Text) -> Result<()> {
+        let flag = |on, letter| if on { letter } else { '-' };
+        out.print(format_args!(
+            "{:08x}-{:08x} {}{}{}{}",
+            self.start,
+            self.end,
+            flag(self.rights.read, 'r'),
+            flag(self.rights.write, 'w'),
+            flag(self.rights.execute, 'x'),
+            if self.shared { 's' } else { 'p' },
+        ))
     }
 
     /// A newline in a name must not look like the end of the line.

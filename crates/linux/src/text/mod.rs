@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   area   maps, the first line of each area in smaps
+//!   folios memory by folio size: folios, and the command `quire maps`
 //!   smaps  what an area holds: smaps, smaps_rollup
 //!   stat   one line of 52 fields, statm
 //!   status the same for readers
@@ -12,6 +13,7 @@
 //! ```
 
 mod area;
+mod folios;
 mod smaps;
 mod stat;
 mod status;
@@ -20,6 +22,7 @@ mod tests;
 mod words;
 
 pub use area::AreaLine;
+pub use folios::{Folding, Folios, Grain, ORDERS, Piece, Share};
 pub use smaps::Held;
 pub use stat::{Sizes, Stat};
 pub use status::{Masks, Peaks, Status};

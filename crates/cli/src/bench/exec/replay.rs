@@ -1,0 +1,329 @@
+//! One recording under one policy: the program's touches, in their order.
+
+use anyhow::{Context, Result, bail, ensure};
+use quire::cache::{FileId, Reads, Store};
+use quire::engine::{Error, Resolved};
+use quire::space::{At, Backing, Request, Space};
+use quire_arch::Arch;
+use quire_machine::{Config, Cpu};
+use quire_sim::system::{self, HostedMm};
+use quire_units::{Access, Asid, CpuId, Order, PageSpan, Prot, VirtAddr, Vpn};
+
+use super::policy::Policy;
+use super::text::{Look, Text};
+use crate::isa::Job;
+use crate::recording::{Kind, Recording, Segment, Source};
+
+/// What a replay came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Outcome {
+    /// How often the program stopped for a page.
+    pub(super) faults: u64,
+    /// Of these, in text.
+    pub(super) text_faults: u64,
+    /// Reads of consecutive pages that were asked of the disk.
+    pub(super) reads: u64,
+    /// Pages of files that were read.
+    pub(super) pages_read: u64,
+    /// Pages of files that were touched.
+    pub(super) touched: u64,
+    /// What became of the text.
+    pub(super) text: Look,
+}
+
+/// A replay to be done.
+pub(super) struct Replay<'r> {
+    pub(super) recording: &'r Recording,
+    pub(super) policy: Policy,
+}
+
+/// RAM besides what all files take: tables, index nodes, copies, and folios that end beyond a file.
+const MARGIN: u64 = 256 << 20;
+/// Files begin at multiples of so many bytes, as Linux's file systems place large ones.
+const ALIGN: u64 = 2 << 20;
+
+/// How much RAM, in bytes, the hosted machine is given.
+pub(super) fn ram_bytes(recording: &Recording) -> u64 {
+    let files = recording.files.iter().map(|file| file.bytes.next_multiple_of(ALIGN));
+    files.sum::<u64>() + MARGIN
+}
+
+impl Job for Replay<'_> {
+    type Out = Result<Outcome>;
+
+    fn run<A: Arch>(self, config: Config) -> Result<Outcome> {
+        let Replay { recording, policy } = self;
+        ensure!(recording.page == 1 << A::PAGE_SHIFT, "it has pages of {}", recording.page);
+        let mut ram = system::ram(usize::try_from(ram_bytes(recording))?)?;
+        system::with::<A, _>(config.bare(), &mut ram, |machine, mm| {
+            policy.apply(mm);
+            let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
+            let space = mm.space(Asid(1), window)?;
+            space.enter(CpuId::new(0));
+            let files = place(mm, &space, recording, policy)?;
+            let cpu = machine.cpu(0);
+            cpu.switch(space.root(), space.asid());
+            let mut program = Program { mm, space: &space, cpu, policy, out: Outcome::default() };
+            let fetched = program.run(recording, &files)?;
+            let mut out = program.out;
+            let areas = files.iter().flat_map(|file| &file.areas).filter(|area| area.exec);
+            out.text = Text::new(mm, &space, areas.map(|area| area.span)).look(&fetched);
+            Ok(out)
+        })?
+    }
+}
+
+/// What the program does with a page.
+fn access(kind: Kind, area: &Shown, policy: Policy) -> Access {
+    match kind {
+        Kind::Write if area.write => Access::Write,
+        Kind::Exec if area.exec && policy.text_rights() == Prot::RX => Access::Execute,
+        _ => Access::Read,
+    }
+}
+
+/// A file as the program sees it.
+struct Mapped {
+    areas: Vec<Shown>,
+}
+
+/// An area that shows a part of a file.
+struct Shown {
+    span: PageSpan,
+    /// The page of the file at its beginning.
+    first: u64,
+    exec: bool,
+    write: bool,
+}
+
+impl Shown {
+    /// Whether page `at` of the file is in it.
+    fn has(&self, at: u64) -> bool {
+        (self.first..self.first + self.span.count()).contains(&at)
+    }
+
+    /// Where page `at` of the file is.
+    fn page(&self, at: u64) -> Vpn {
+        self.span.start.add(at - self.first)
+    }
+}
+
+impl Mapped {
+    /// The area in which page `at` was touched so. Where segments meet, one page is in two.
+    /// `None` for what only the kernel reads, for calls: it is in no segment.
+    fn area(&self, at: u64, kind: Kind) -> Option<&Shown> {
+        let fits = |area: &&Shown| match kind {
+            Kind::Exec => area.exec,
+            Kind::Write => area.write,
+            Kind::Read | Kind::Unknown => !area.exec,
+        };
+        let all = || self.areas.iter().filter(|area| area.has(at));
+        all().find(fits).or_else(|| all().next())
+    }
+}
+
+/// Opens all files, and maps each behind the other.
+fn place<A: Arch>(
+    mm: &HostedMm<'_, '_, A>,
+    space: &Space<A>,
+    recording: &Recording,
+    policy: Policy,
+) -> Result<Vec<Mapped>> {
+    let align = Order::of_bytes(ALIGN, A::PAGE_SHIFT).context("2 MiB is no folio")?.pages();
+    let mut base = align;
+    let mut files = Vec::new();
+    for file in &recording.files {
+        let pages = file.pages(recording.page);
+        let id =
+            mm.open_file(Store::ReadOnly, pages, Order::ZERO).map_err(|error| match error {
+                Error::NoFile => anyhow::anyhow!("it has more files than the hosted machine"),
+                error => error.into(),
+            })?;
+        let mapped = map(mm, space, (file, id), base, policy)?;
+        let end = mapped.areas.iter().map(|area| area.span.end.get()).max().unwrap_or(base);
+        // A gap, so that neighbours never become one area.
+        base = (end + 1).next_multiple_of(align);
+        files.push(mapped);
+    }
+    Ok(files)
+}
+
+fn map<A: Arch>(
+    mm: &HostedMm<'_, '_, A>,
+    space: &Space<A>,
+    (file, id): (&Source, FileId),
+    base: u64,
+    policy: Policy,
+) -> Result<Mapped> {
+    let mut areas = Vec::new();
+    let page = 1 << A::PAGE_SHIFT;
+    for Segment { rights: [_, write, exec], offset, bytes, address } in &file.segments {
+        let first = offset / page;
+        let count = (offset + bytes).div_ceil(page) - first;
+        let start = Vpn::new(base + address / page);
+        let prot = match (*exec, *write) {
+            (true, _) => policy.text_rights(),
+            (_, true) => Prot::RW,
+            _ => Prot::READ,
+        };
+        if count == 0 {
+            continue;
+        }
+        let backing = Backing::Object { id: id.0, page: first };
+        let request = Request { backing, ..Request::anon(count).prot(prot).at(At::Fixed(start)) };
+        let span = mm.map(space, &request)?;
+        areas.push(Shown { span, first, exec: *exec, write: *write && !exec });
+    }
+    Ok(Mapped { areas })
+}
+
+/// The program, with the embedder that serves its faults.
+struct Program<'p, 'm, 'r, A: Arch> {
+    mm: &'p HostedMm<'m, 'r, A>,
+    space: &'p Space<A>,
+    cpu: Cpu<'p, 'r>,
+    policy: Policy,
+    out: Outcome,
+}
+
+/// So often a touch may fault: for the page, for a copy, and for races that are none here.
+const TRIES: u32 = 8;
+
+impl<A: Arch> Program<'_, '_, '_, A> {
+    /// Touches all that was recorded; the pages of text, in their order.
+    fn run(&mut self, recording: &Recording, files: &[Mapped]) -> Result<Vec<u64>> {
+        let mut fetched = Vec::new();
+        for touch in &recording.touches {
+            for at in touch.first..touch.first + touch.count {
+                let Some(area) = files[touch.file].area(at, touch.kind) else { continue };
+                let (page, before) = (area.page(at), self.out.faults);
+                self.touch(page, access(touch.kind, area, self.policy))?;
+                self.out.touched += 1;
+                if area.exec {
+                    self.out.text_faults += self.out.faults - before;
+                    fetched.push(page.get());
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    fn touch(&mut self, page: Vpn, access: Access) -> Result<()> {
+        let addr = VirtAddr::new(page.get() << A::PAGE_SHIFT);
+        for _ in 0..TRIES {
+            let trap = match access {
+                Access::Read => self.cpu.read(addr).err(),
+                Access::Write => self.cpu.write(addr, 1).err(),
+                Access::Execute => self.cpu.fetch(addr).err(),
+            };
+            if trap.is_none() {
+                return Ok(());
+            }
+            self.out.faults += 1;
+            self.serve(page, access)?;
+        }
+        bail!("{access:?} at {page} never ends ({})", self.policy.name());
+    }
+
+    /// One fault, with what must be read for it, and what it says is worth reading next.
+    fn serve(&mut self, page: Vpn, access: Access) -> Result<()> {
+        for _ in 0..TRIES {
+            let done = {
+                let _operation = self.cpu.operation("fault");
+                self.mm.fault(self.space, page, access)
+            };
+            match done {
+                Err(Error::Unread(reads)) => self.read(reads)?,
+                Ok(Resolved::Paged { ahead: Some(reads), .. }) => return self.read(reads),
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bail!("a fault at {page} never ends ({})", self.policy.name());
+    }
+
+    /// The disk: all that is asked for is there at once. What it holds is of no interest.
+    fn read(&mut self, mut reads: Reads) -> Result<()> {
+        let id = reads.file();
+        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let mut next = None;
+        while let Some(read) = self.mm.next_read(&mut reads)? {
+            let pages = read.pages();
+            // Folios that follow each other are one transfer.
+            self.out.reads += u64::from(next != Some(pages.start));
+            self.out.pages_read += pages.end.min(end) - pages.start;
+            next = Some(pages.end);
+            self.mm.read_done(read, Ok(()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+
+    /// 64 pages of text that are aligned to 64 KiB in file and space, data, and a page that is in
+    /// no segment.
+    const TEXT: &str = "\
+quire recording 1
+program t
+page 4096
+file 400000 t
+segment r-- 0 4096 0
+segment r-x 65536 262144 65536
+segment rw- 327680 8192 393216
+touches 5
+x 0 16 64
+r 0 0
+w 0 80
+r 0 81
+r 0 97
+";
+
+    fn replay(text: &str, isa: Isa, policy: Policy) -> Outcome {
+        let recording = text.parse().unwrap();
+        isa.with(Replay { recording: &recording, policy }).unwrap()
+    }
+
+    #[test]
+    fn b6_a_page_at_a_time_reads_and_faults_for_each_page_and_nothing_else() {
+        for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
+            let out = replay(TEXT, isa, Policy::Pages);
+            assert_eq!((out.touched, out.faults, out.text_faults), (67, 67, 64));
+            assert_eq!((out.reads, out.pages_read), (67, 67));
+            assert_eq!((out.text.touched, out.text.foldable, out.text.folded), (64, 0, 0));
+            assert_eq!(out.text.misses[0][0].walks, 64);
+        }
+    }
+
+    #[test]
+    fn b6_text_in_folios_of_64_kib_is_read_in_windows_and_folded() {
+        for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
+            for policy in [Policy::Exec, Policy::Tiers] {
+                let out = replay(TEXT, isa, policy);
+                // Two windows of text, and around the two places of data what is not there yet.
+                assert_eq!((out.touched, out.reads, out.pages_read), (67, 4, 96));
+                assert_eq!((out.text_faults, out.faults), (4, 6));
+                let folded = if isa == Isa::X86_64 { 0 } else { 64 };
+                assert_eq!((out.text.foldable, out.text.folded), (64, folded));
+                assert_eq!(out.text.folios.file.aligned[4], 64);
+                assert_eq!(out.text.misses[0][0].walks, 4);
+                assert_eq!(out.text.misses[1][0].walks, 8, "joined up to 32 KiB");
+            }
+        }
+    }
+
+    #[test]
+    fn b6_a_page_that_two_segments_have_is_touched_where_its_kind_says() {
+        // The last page of text is also the first of data, at another address.
+        let both = TEXT.replace("rw- 327680 8192 393216", "rw- 323584 8192 389120");
+        let text = both.replace("touches 5\nx 0 16 64", "touches 5\nx 0 16 63");
+        let fetched = |kind: &str| {
+            let text = text.replace("w 0 80", &format!("{kind} 0 79"));
+            replay(&text, Isa::Arm4k, Policy::Pages).text.touched
+        };
+        assert_eq!([fetched("x"), fetched("w"), fetched("r"), fetched("?")], [64, 63, 63, 63]);
+    }
+}

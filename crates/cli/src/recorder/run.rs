@@ -1,0 +1,289 @@
+//! The command: what is done in which order, and the program that is recorded.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+use std::{env, fs, process};
+
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::cold::Cold;
+use super::events;
+use super::files::{self, Image};
+use super::tool::{absent, program};
+use super::trace::Trace;
+use crate::Refused;
+use crate::args::RecordArgs;
+use crate::recording::{Recording, Source};
+
+/// Records a program.
+///
+/// # Errors
+/// [`Refused`] without root, or when the host lacks what it needs; else what failed.
+pub(crate) fn run(args: &RecordArgs) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let why = "recording needs root: it mounts, and reads the kernel's trace";
+        return Err(Refused(why.to_owned()).into());
+    }
+    if !args.inside {
+        return Err(enter());
+    }
+    let (name, rest) = args.command.split_first().context("a program is missing")?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())?;
+    }
+    let program = Program { path: program(name)?, name, args: rest, interrupted };
+    let folder = Folder::new()?;
+    let recording = record(&program, &folder.0, &args.note)?;
+    let output = args.output.clone();
+    let output = output.unwrap_or_else(|| format!("{}.recording", recording.program).into());
+    let text = recording.to_string();
+    fs::write(&output, text).with_context(|| format!("cannot write {}", output.display()))?;
+    eprintln!(
+        "quire: {} pages of {} files, {} of them text, are recorded in {}.",
+        recording.pages(),
+        recording.files.len(),
+        recording.text_pages(),
+        output.display()
+    );
+    Ok(())
+}
+
+/// Runs this command again in a mount namespace of its own; returns only when that fails.
+fn enter() -> anyhow::Error {
+    let own = match env::current_exe() {
+        Ok(own) => own,
+        Err(e) => return anyhow::Error::new(e).context("the command does not find itself"),
+    };
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(own);
+    let mut args: Vec<OsString> = env::args_os().skip(1).collect();
+    // Behind the command's name, before the program's words.
+    let place = args.iter().position(|arg| arg == "record").map_or(args.len(), |at| at + 1);
+    args.insert(place, "--inside".into());
+    absent(command.args(args).exec(), "unshare", "util-linux")
+}
+
+fn record(program: &Program<'_>, folder: &Path, note: &str) -> Result<Recording> {
+    let images = files::discover(program)?;
+    let cold = Cold::new(folder, &images)?;
+    let trace = Trace::new(&folder.join("trace"))?;
+    let mut child = program.start(true)?;
+    while child.is_running()? {
+        sleep(Duration::from_millis(2));
+    }
+    let events = events::read(&trace.stop()?, cold.device);
+    if let Some(status) = child.status.filter(|status| !status.success()) {
+        eprintln!("quire: the program ended with {status}.");
+    }
+    if !trace.knows_kinds {
+        eprintln!("quire: the host's kernel does not tell what touches were: each is a `?`.");
+    }
+    if events.together > 0 {
+        eprintln!(
+            "quire: {} pages came in together with others: their own order is not known.",
+            events.together
+        );
+    }
+    made(program, note, images, &cold.inodes, &events.came)
+}
+
+/// The recording of what came in.
+fn made(
+    program: &Program<'_>,
+    note: &str,
+    images: Vec<Image>,
+    inodes: &[u64],
+    came: &[events::Came],
+) -> Result<Recording> {
+    let page = rustix::param::page_size() as u64;
+    let name = files::name_of(&program.path)?;
+    // Files of which nothing was touched need not be in it.
+    let touched = |at: &usize| came.iter().any(|came| came.inode == inodes[*at]);
+    let kept: Vec<usize> = (0..images.len()).filter(touched).collect();
+    let sources: Vec<Source> = kept.iter().map(|at| images[*at].source.clone()).collect();
+    let note = note.replace('\n', " ");
+    let (files, touches) = (sources, Vec::new());
+    let mut recording = Recording { program: name, note, page, files, touches };
+    for came in came {
+        let file = kept.iter().position(|at| inodes[*at] == came.inode);
+        file.into_iter().for_each(|file| recording.touch(came.kind, file, came.offset / page));
+    }
+    if recording.touches.is_empty() {
+        bail!("the program touched nothing that could be seen");
+    }
+    Ok(recording)
+}
+
+/// The program that is recorded.
+pub(super) struct Program<'a> {
+    /// Its file.
+    pub(super) path: PathBuf,
+    /// What its user calls it.
+    name: &'a OsString,
+    args: &'a [OsString],
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Program<'_> {
+    /// Starts it; what it prints is only seen when `loud`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(&self, loud: bool) -> Result<Running> {
+        let mut command = Command::new(self.name);
+        command.args(self.args).stdin(Stdio::null());
+        if !loud {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let child =
+            command.spawn().with_context(|| format!("{} does not run", self.path.display()))?;
+        Ok(Running { child, interrupted: self.interrupted.clone(), status: None })
+    }
+}
+
+/// A program that was started. It does not outlive this.
+pub(super) struct Running {
+    child: Child,
+    interrupted: Arc<AtomicBool>,
+    /// How it ended.
+    pub(super) status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// A signal arrived that should end the recording.
+    pub(super) fn is_running(&mut self) -> Result<bool> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            bail!("the recording was interrupted");
+        }
+        self.status = self.child.try_wait()?;
+        Ok(self.status.is_none())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What our folders are called, before the number of the process.
+const FOLDER: &str = "quire-record-";
+
+/// A folder for a while.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        remove_stale();
+        let path = env::temp_dir().join(format!("{FOLDER}{}", process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+/// Removes folders of recorders that were killed.
+fn remove_stale() {
+    for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a recorder's folder; never what is in its folders, where something may be mounted.
+fn remove(folder: &Path) {
+    let _ = fs::remove_file(folder.join("disk"));
+    for name in ["files", "trace", ""] {
+        let _ = fs::remove_dir(folder.join(name));
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        remove(&self.0);
+        if self.0.exists() {
+            eprintln!("quire: {} was left behind.", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Kind, Touch};
+
+    fn image(name: &str) -> Image {
+        let source = Source { name: name.to_owned(), bytes: 1 << 20, segments: Vec::new() };
+        Image { path: PathBuf::from(name), source }
+    }
+
+    #[test]
+    fn a_recording_has_the_files_that_were_touched_and_counts_them_anew() {
+        let page = rustix::param::page_size() as u64;
+        let name = OsString::from("a.out");
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let path = PathBuf::from("/somewhere/a.out");
+        let program = Program { path, name: &name, args: &[], interrupted };
+        let images = || vec![image("a.out"), image("idle.so"), image("busy.so")];
+        let came = |kind, inode, at: u64| events::Came { kind, inode, offset: at * page };
+        // Inode 99 is none of the copies.
+        let all = [
+            came(Kind::Read, 12, 0),
+            came(Kind::Exec, 14, 2),
+            came(Kind::Exec, 14, 3),
+            came(Kind::Exec, 99, 4),
+        ];
+        let made =
+            |came: &[events::Came]| made(&program, "two\nlines", images(), &[12, 13, 14], came);
+        let recording = made(&all).unwrap();
+        assert_eq!((recording.program.as_str(), recording.note.as_str()), ("a.out", "two lines"));
+        let names: Vec<&str> = recording.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.out", "busy.so"]);
+        assert_eq!(
+            recording.touches,
+            [
+                Touch { kind: Kind::Read, file: 0, first: 0, count: 1 },
+                Touch { kind: Kind::Exec, file: 1, first: 2, count: 2 },
+            ]
+        );
+        assert_eq!(recording.to_string().parse::<Recording>().as_ref(), Ok(&recording));
+        assert!(made(&[]).unwrap_err().to_string().contains("touched nothing"));
+    }
+
+    #[test]
+    fn a_program_that_is_interrupted_is_ended() {
+        let name = OsString::from("sleep");
+        let args = ["60".into()];
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let path = PathBuf::from("sleep");
+        let program = Program { path, name: &name, args: &args, interrupted: interrupted.clone() };
+        let mut running = program.start(false).unwrap();
+        assert!(running.is_running().unwrap());
+        interrupted.store(true, Ordering::Relaxed);
+        assert!(running.is_running().unwrap_err().to_string().contains("interrupted"));
+        let pid = running.id();
+        drop(running);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
