@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::entries::Task;
+use crate::bench::read::ReadArgs;
 use crate::isa::Isa;
 use crate::size::Size;
 
@@ -49,6 +50,8 @@ pub(crate) enum Bench {
     Zap(EntriesArgs),
     /// The cost of taking and giving the right to write, for each entry of the tables
     Protect(EntriesArgs),
+    /// The cost of reading a file that is in memory, beside the bare copy
+    Read(ReadArgs),
 }
 
 /// Options every bench takes.
@@ -230,6 +233,8 @@ mod tests {
             "quire bench fault --nosuch",
             "quire bench fork --isa",
             "quire bench zap --threads 2",
+            "quire bench read --size",
+            "quire bench read --chunk 4K",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

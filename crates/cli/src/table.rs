@@ -8,6 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::bench::clear::LAST_FIRST;
 use crate::bench::entries::{BLOCK, Task};
 use crate::bench::fault::ONE_AREA;
+use crate::bench::read;
 use crate::record::{Record, Run};
 use crate::size::Size;
 
@@ -67,6 +68,9 @@ fn entries_title(record: &Record) -> String {
 fn title(record: &Record) -> String {
     if is_of_entries(record) {
         return entries_title(record);
+    }
+    if record.bench == read::NAME {
+        return read::title(record);
     }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
@@ -151,6 +155,9 @@ fn label(record: &Record, notes_matter: bool) -> String {
     let case = record.case();
     if is_of_entries(record) {
         return entries_label(record);
+    }
+    if record.bench == read::NAME {
+        return read::label(record);
     }
     if let Some(trap) = case.form.strip_prefix("trap ") {
         return trap.to_owned();

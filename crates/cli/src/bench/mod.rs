@@ -8,6 +8,7 @@ pub(crate) mod clear;
 pub(crate) mod sweep;
 pub(crate) mod fault;
 pub(crate) mod entries;
+pub(crate) mod read;
 
 pub(crate) use rounds::{measured, rounds, thread_ns};
 pub(crate) use setup::{Filter, empty_run, run, sizes};
