@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::entries::Task;
+use crate::bench::read::ReadArgs;
 use crate::isa::Isa;
 use crate::size::Size;
 
@@ -56,6 +57,8 @@ pub(crate) enum Bench {
     Protect(EntriesArgs),
     /// What becomes of real programs' text under different ways to read it, by replay
     Exec(ExecArgs),
+    /// The cost of reading a file that is in memory, beside the bare copy
+    Read(ReadArgs),
 }
 
 /// Options every bench takes.
@@ -294,6 +297,8 @@ mod tests {
             "quire record",
             "quire record --",
             "quire record true",
+            "quire bench read --size",
+            "quire bench read --chunk 4K",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use crate::args::ReportArgs;
 use crate::bench::entries::{self, Task};
-use crate::bench::{clear, exec, fault, sweep};
+use crate::bench::{clear, exec, fault, read, sweep};
 use crate::plot::{self, Bar, Line, Weight};
 use crate::record::{self, Case, Record, Run};
 use crate::size::Size;
@@ -24,7 +24,7 @@ const STYLE: &str = include_str!("report.css");
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let mut runs = Vec::new();
     let entries = Task::value_variants().iter().map(|task| task.name());
-    let own = [clear::NAME, sweep::NAME, fault::NAME];
+    let own = [clear::NAME, sweep::NAME, fault::NAME, read::NAME];
     for bench in own.into_iter().chain(entries).chain([exec::NAME]) {
         runs.extend(record::last(bench)?);
     }
@@ -55,6 +55,7 @@ pub(crate) fn page(runs: &[Run]) -> Result<String> {
             clear::NAME => ("Clearing", CLEAR_TEXT, clear_plots(run)?),
             sweep::NAME => ("Units and checks", SWEEP_TEXT, String::new()),
             fault::NAME => ("Faults", FAULT_TEXT, fault_plots(run)?),
+            read::NAME => ("Files", READ_TEXT, String::new()),
             "fork" => ("Fork", FORK_TEXT, entries_plots(run)?),
             exec::NAME => ("Text", EXEC_TEXT, String::new()),
             "zap" => ("Unmap", ZAP_TEXT, entries_plots(run)?),
@@ -86,6 +87,8 @@ const SWEEP_TEXT: &str = "A large folio may be cleared as one extent or in units
 const FAULT_TEXT: &str = "What it costs until memory is there, per 4 KiB of it, so that folio \
     sizes can be compared; below the plots per folio.";
 
+const READ_TEXT: &str = "What it costs to read a file that is in memory: through the cache, beside \
+    a bare copy of the same frames, and what finding a page takes.";
 const FORK_TEXT: &str = "What it costs to copy a space, and to end the copy, for each page of \
     populated memory. The host's kernel is another thing: it keeps accounts that Quire's hosted \
     figures have not, and enters and leaves the kernel.";

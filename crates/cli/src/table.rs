@@ -9,6 +9,7 @@ use crate::bench::clear::LAST_FIRST;
 use crate::bench::entries::{BLOCK, Task};
 use crate::bench::exec;
 use crate::bench::fault::ONE_AREA;
+use crate::bench::read;
 use crate::host::cpu::rounded;
 use crate::record::{Record, Run};
 use crate::size::Size;
@@ -72,6 +73,9 @@ fn title(record: &Record) -> String {
     }
     if record.bench == exec::NAME {
         return format!("exec {}", record.case);
+    }
+    if record.bench == read::NAME {
+        return read::title(record);
     }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
@@ -159,6 +163,9 @@ fn label(record: &Record, notes_matter: bool) -> String {
     let case = record.case();
     if is_of_entries(record) {
         return entries_label(record);
+    }
+    if record.bench == read::NAME {
+        return read::label(record);
     }
     if let Some(trap) = case.form.strip_prefix("trap ") {
         return trap.to_owned();

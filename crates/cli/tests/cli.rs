@@ -82,6 +82,10 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("bench protect --region 1M", &["--region", "64M to 64G"]),
         ("bench protect --region 65M --sizes 2M", &["65M", "folios of 2M"]),
         ("bench protect --loops 0", &["0", "loops"]),
+        ("bench read --size 3K", &["--size", "multiple of 1M from 16M to 64G"]),
+        ("bench read --size 4KB", &["4KB", "no unit"]),
+        ("bench read --loops 0", &["0", "loops"]),
+        ("bench read --variants cache", &["--variants"]),
         ("helper fork", &["required"]),
         ("bench exec --isa arm64_16k", &["arm64_16k", "4K"]),
         ("bench exec --variants chosen", &["chosen", "read-around, read-ahead, exec-64K"]),
@@ -112,6 +116,8 @@ fn more_memory_than_there_is_is_refused_before_anything_is_measured() {
         let output = place.run(&format!("--host-root {root} bench {bench} --region 2G"));
         assert_refused(&output, &[bench, "2G", "is available", "1G"]);
     }
+    let output = place.run(&format!("--host-root {root} bench read --size 2G"));
+    assert_refused(&output, &["file of 2G", "is available", "1G"]);
     let root = place.fake_host(200 << 10);
     let output = place.run(&format!("--host-root {root} bench fork"));
     assert_refused(&output, &["fork of 64M", "200M is available"]);
@@ -144,7 +150,8 @@ fn assert_records(text: &str, bench: &str) -> Vec<serde_json::Value> {
         let number = |name: &str| record[name].as_f64().unwrap();
         assert!(number("min") <= number("median") && number("median") <= number("max"), "{line}");
         let variant = record["variant"].as_str().unwrap();
-        let known = ["chosen", "by-runs", "linux"].contains(&variant);
+        let known =
+            ["chosen", "by-runs", "linux", "cache", "bare-copy", "one-lock"].contains(&variant);
         let pages = variant.split(", ").next() == Some("page-at-a-time");
         assert!(known || pages || variant.starts_with("raw-"), "{variant}");
     }
@@ -228,6 +235,36 @@ fn c5_fork_zap_and_protect_give_times_ratios_and_counts_for_each_part() {
         assert!(page.contains(word), "{word}");
     }
     assert_eq!((page.matches("<section>").count(), page.matches("<svg").count()), (3, 9));
+}
+
+#[test]
+fn b1_reading_gives_rates_lookups_and_folios_for_each_layout_and_a_section_of_the_report() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let line = format!("--host-root {root} bench read --size 16M --loops 1");
+    let output = place.run(&format!("{line} --format json"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    let records = assert_records(&String::from_utf8(output.stdout).unwrap(), "read");
+    for notes in ["folios as read ahead", "base pages"] {
+        for (case, variant, metric) in [
+            (format!("in memory 64K ({notes})"), "cache", "of-bare"),
+            (format!("in memory 1M ({notes})"), "bare-copy", "rate"),
+            (format!("lookup at random ({notes})"), "one-lock", "time"),
+            (format!("lookup in order ({notes}, 2 threads)"), "cache", "speed-up"),
+            (format!("first read 4K ({notes})"), "cache", "read"),
+            (format!("folios 4K ({notes}, chunks of 4K)"), "cache", "count"),
+        ] {
+            let is = |r: &&serde_json::Value| r["variant"] == variant && r["metric"] == metric;
+            assert!(records.iter().filter(is).any(|r| r["case"] == case.as_str()), "{case}");
+        }
+    }
+    let text = String::from_utf8(place.run(&line).stdout).unwrap();
+    for word in ["chunks of 1M through the cache", "goal: at least 0.9", "at random, one-lock"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    let path = String::from_utf8(place.run("report").stdout).unwrap();
+    assert!(fs::read_to_string(path.trim()).unwrap().contains("<h2>Files</h2>"));
 }
 
 #[test]

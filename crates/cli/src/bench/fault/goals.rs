@@ -36,8 +36,8 @@ impl Measured<'_> {
     }
 }
 
-/// `, goal …: met`, or not.
-fn verdict(met: bool) -> &'static str {
+/// `goal …; met`, or not.
+pub(crate) fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
 

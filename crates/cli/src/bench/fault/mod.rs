@@ -6,9 +6,10 @@
 //! rounds: the clearing alone, and what it costs to enter the host's kernel and come back, which
 //! Quire's hosted figures lack.
 
-mod threads;
+pub(crate) mod threads;
 mod own;
 mod goals;
 mod measure;
 
+pub(crate) use goals::verdict;
 pub(crate) use measure::{LINUX, NAME, ONE_AREA, run};
