@@ -14,7 +14,7 @@ use std::{format, println, vec};
 use ext4_view::Ext4;
 
 use super::*;
-use crate::files::{Body, Entry, Time, What};
+use crate::files::{Body, Entry, Stored, Time, What};
 use crate::{Errno, Wake};
 
 /// A device in memory, whose pages are there only after they were asked for, or fail.
@@ -322,6 +322,107 @@ fn what_is_not_known_is_refused() {
     assert_eq!(open(with(0x18, 6)), Refusal::Damaged, "blocks of 64 KiB");
     assert_eq!(open(with(0x59, 0)), Refusal::Damaged, "inodes of no bytes");
     assert!(format!("{}", Refusal::Features(4)).contains("0x4"));
+}
+
+/// A file in the root directory, and its inode.
+fn file_of(who: &Caller<'_>, volume: &Arc<Volume>, name: &[u8]) -> (Arc<dyn Stored>, Inode) {
+    let entry = patiently(|| volume.root(who)?.lookup(who, name)).unwrap();
+    let inode = patiently(|| volume.inode(who, entry.inode as u32)).unwrap();
+    match entry.what {
+        What::Stored { body: Body::Stored(file), .. } => (file, inode),
+        _ => panic!("it is no file"),
+    }
+}
+
+#[test]
+fn a_read_may_begin_and_end_within_blocks() {
+    let Some(bytes) = image(&["-b", "1024"], fill) else { return };
+    let whole = noise(1, 2_500_000);
+    with_caller(|who| {
+        let volume = Volume::open(who, Arc::new(Disk::new(bytes))).unwrap();
+        let (file, inode) = file_of(who, &volume, b"large");
+        for (offset, count) in [(1, 1), (1023, 2), (5000, 70_000), (2_499_990, 10)] {
+            let mut into = vec![0; count];
+            assert_eq!(file.read_at(who, offset as u64, &mut into), Ok(count));
+            assert_eq!(into, whole[offset..offset + count], "{count} bytes at {offset}");
+        }
+        assert_eq!(file.read_at(who, 2_499_999, &mut [0; 9]), Ok(1));
+        assert_eq!(file.read_at(who, 2_500_000, &mut [0; 9]), Ok(0));
+        // What was only reserved has a place, and reads as zeroes nevertheless.
+        let mut reserved = inode.clone();
+        reserved.root[12 + 5] |= 0x80;
+        let there = volume.run(who, &inode, 0, 1024).unwrap();
+        let not = volume.run(who, &reserved, 0, 1024).unwrap();
+        assert_eq!((there.at.is_some(), not), (true, Run { at: None, bytes: there.bytes }));
+    });
+}
+
+#[test]
+fn each_note_of_an_inode_is_read_from_its_place() {
+    let mut bytes: Vec<u8> = (0..=255).collect();
+    bytes[0x80..0x82].copy_from_slice(&32_u16.to_le_bytes());
+    let inode = Inode::of(9, &bytes);
+    let meta = inode.meta;
+    assert_eq!((inode.number, inode.mode, meta.mode), (9, 0x0100, 0x0100));
+    assert_eq!((meta.uid, meta.gid), (0x7978_0302, 0x7b7a_1918));
+    assert_eq!((meta.links, inode.length), (0x1b1a, 0x6f6e_6d6c_0706_0504));
+    assert_eq!(inode.blocks, 0x7574_1f1e_1d1c);
+    // Two bits of what is extra are seconds, the rest nanoseconds.
+    let time = |at: u32, extra: u32| Time {
+        seconds: i64::from(at as i32) + (i64::from(extra & 3) << 32),
+        nanos: (extra >> 2).min(999_999_999),
+    };
+    assert_eq!(meta.accessed, time(0x0b0a_0908, 0x8f8e_8d8c));
+    assert_eq!(meta.modified, time(0x1312_1110, 0x8b8a_8988));
+    assert_eq!(meta.changed, time(0x0f0e_0d0c, 0x8786_8584));
+    assert_eq!(Inode::of(9, &bytes[..128]).meta.changed, time(0x0f0e_0d0c, 0));
+}
+
+#[test]
+fn a_listing_goes_on_where_it_was_left() {
+    let Some(bytes) = image(&["-b", "1024"], fill) else { return };
+    with_caller(|who| {
+        let volume = Volume::open(who, Arc::new(Disk::new(bytes))).unwrap();
+        let entry = volume.root(who).unwrap().lookup(who, b"many").unwrap();
+        let What::Stored { body: Body::Tree(dir), .. } = entry.what else { panic!("no directory") };
+        let (mut names, mut from) = (BTreeSet::new(), 0);
+        loop {
+            let before = names.len();
+            // Three at a time; the fourth is told of, and not taken.
+            dir.list(who, from, &mut |next, name, _, _| {
+                if names.len() == before + 3 {
+                    return false;
+                }
+                assert!(names.insert(name.to_vec()), "told twice");
+                from = next;
+                true
+            })
+            .unwrap();
+            if names.len() == before {
+                break;
+            }
+        }
+        assert_eq!(names.len(), 401);
+    });
+}
+
+#[test]
+fn all_that_is_wanted_is_asked_for_at_once() {
+    let Some(bytes) = image(&["-b", "4096"], fill) else { return };
+    with_caller(|who| {
+        let disk = Arc::new(Disk::slow(bytes));
+        let volume = loop {
+            if let Ok(volume) = Volume::open(who, disk.clone()) {
+                break volume;
+            }
+        };
+        let (file, _) = file_of(who, &volume, b"large");
+        let before = disk.lacked.load(Ordering::Relaxed);
+        assert_eq!(file.want(who, 10_000, 1 << 20), Err(Errno::BLOCKED));
+        assert_eq!(disk.lacked.load(Ordering::Relaxed) - before, 257);
+        assert_eq!(file.want(who, 10_000, 1 << 20), Ok(()));
+        assert_eq!(file.want(who, 1 << 40, 1 << 20), Ok(()), "beyond the end is nothing");
+    });
 }
 
 /// Reads all that can be reached, a few levels deep, whatever it is.
