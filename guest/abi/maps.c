@@ -186,7 +186,41 @@ static const char *program_break(void)
     return NULL;
 }
 
+static volatile char *shared;
+
+static void child_of_sharing(void)
+{
+    /* Pages that nobody had when this child was made; page 3 is its own to bring in. */
+    for (int wait = 0; !shared[0] && wait < 1000; wait++)
+        usleep(1000);
+    shared[3 * PAGE] = 7;
+    bool gone = munmap((void *)(shared + 2 * PAGE), PAGE) == 0;
+    _exit(gone && shared[PAGE] == 5 ? 0 : 1);
+}
+
+/* What is shared is one memory for all who were forked, whoever brings its pages in, and when. */
+static const char *sharing(void)
+{
+    shared = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child)
+        child_of_sharing();
+    shared[PAGE] = 5;
+    shared[2 * PAGE] = 6;
+    shared[0] = 1;
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(shared[3 * PAGE] == 7 && shared[2 * PAGE] == 6);
+    CHECK(madvise((void *)shared, 4 * PAGE, MADV_DONTNEED) == 0);
+    CHECK(shared[0] == 1 && shared[3 * PAGE] == 7);
+    CHECK(munmap((void *)shared, 4 * PAGE) == 0);
+    return NULL;
+}
+
 const struct abi_case map_cases[] = {
+    {"memory that is shared after a fork", sharing},
     {"mmap refuses", map_errors},
     {"mmap with MAP_FIXED", map_fixed},
     {"mmap with MAP_POPULATE", map_populate},

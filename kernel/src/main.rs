@@ -88,10 +88,10 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     }
     tree::tree().fill_dev(&who)?;
     proc::mount(tree::tree(), &who, boot.command_line)?;
-    if let Some(name) = Words::of(boot.command_line).root {
-        if let Err(error) = show_disk(&who, name) {
-            log!("{name}: {error}");
-        }
+    if let Some(name) = Words::of(boot.command_line).root
+        && let Err(error) = show_disk(&who, name)
+    {
+        log!("{name}: {error}");
     }
     tree::with_calls(thread, |calls| {
         let opened = calls.openat(-100, b"/dev/console", 2, 0);

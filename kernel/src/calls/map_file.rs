@@ -1,7 +1,8 @@
 //! `mmap` of files.
 //!
-//! Files of a disk are shown: the memory manager has their pages, and knows where they end. Files in
-//! memory are copied: a mapping is memory of its own, into which the bytes go when it is made. So
+//! Files of a disk are shown: the memory manager has their pages, and knows where they end. Files
+//! in memory are copied: a mapping is memory of its own, into which the bytes go when it is made.
+//! So
 //! - a mapping never sees what is written to the file later;
 //! - where the file ends is decided then, too: pages wholly beyond it give SIGBUS for ever;
 //! - a shared mapping that could be written cannot be had: what is written there would be lost.

@@ -62,11 +62,8 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         _ => None,
     };
     check_limit(thread, &memory, request.pages)?;
-    if request.flags.contains(AreaFlags::SHARED) {
-        memory.note_shared();
-    }
     let placed = match file {
-        None => mm().map(memory.space(), &request).map_err(errno)?,
+        None => map_anon(&memory, &request)?,
         Some(file) => map_file::map(thread, &memory, &request, &file, offset as u64)?,
     };
     if flags & abi::MAP_POPULATE as usize != 0 {
@@ -74,6 +71,15 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         let _ = mm().populate(memory.space(), placed);
     }
     Ok((placed.start.get() * PAGE) as usize)
+}
+
+/// Maps memory that is zero. What is shared has an object behind it, so that children find in it
+/// what anybody brings in later.
+fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
+    if !request.flags.contains(AreaFlags::SHARED) {
+        return mm().map(memory.space(), request).map_err(errno);
+    }
+    memory.map_shared(request)
 }
 
 struct MapRequest;
@@ -143,7 +149,9 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
 
 pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
-    mm().unmap(own()?.space(), span.ok_or(Errno::EINVAL)?).map_err(errno)?;
+    let memory = own()?;
+    mm().unmap(memory.space(), span.ok_or(Errno::EINVAL)?).map_err(errno)?;
+    memory.sweep_shared();
     Ok(0)
 }
 
@@ -325,8 +333,6 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
             Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
             Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
-            // What is shared is still there for the others, and so it is for this one.
-            Advised::Discard if area.flags.contains(AreaFlags::SHARED) => Ok(()),
             Advised::Discard => mm().discard(space, part).map_err(errno),
             Advised::Free if !private(area) => Err(Errno::EINVAL),
             _ => Ok(()),

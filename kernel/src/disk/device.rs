@@ -7,7 +7,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::mem;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -348,9 +347,8 @@ unsafe impl Hal for Direct {
         // Address 0 is the driver's word for failure.
         let Some(run) = run else { return (0, NonNull::dangling()) };
         mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);
+        // They are the device's for ever: the run goes out of use here, and is given to nobody.
         let frame = run.start();
-        // They are the device's for ever.
-        mem::forget(run);
         match NonNull::new(mm().hardware().address(frame)) {
             Some(address) => (frame.get() << PAGE_SHIFT, address),
             None => (0, NonNull::dangling()),

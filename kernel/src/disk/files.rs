@@ -295,8 +295,8 @@ impl Stored for Cached {
     }
 }
 
-/// Resolves a fault that the kernel itself took at a program's address. A page of the disk is waited
-/// for here, which is rare: programs have nearly always touched what they hand to calls.
+/// Resolves a fault that the kernel itself took at a program's address. A page of the disk is
+/// waited for here, which is rare: programs have nearly always touched what they hand to calls.
 pub(crate) fn resolve(address: u64, access: Access) -> bool {
     loop {
         match memory::fault(address, access) {

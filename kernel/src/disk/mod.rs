@@ -2,8 +2,8 @@
 //!
 //! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key
 //! types**: [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an
-//! answer is for), [`Pages`] (what is kept by its place: names and numbers). What files hold is kept
-//! by the library, and read by `files`.
+//! answer is for), [`Pages`] (what is kept by its place: names and numbers). What files hold is
+//! kept by the library, and read by `files`.
 //! **Never** knows what is on the disk, or waits. **Next room**: `task`.
 //!
 //! ```text

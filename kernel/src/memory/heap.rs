@@ -9,6 +9,7 @@ use core::alloc::Layout;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::units::Order;
+use spin::Once;
 use talc::TalcLock;
 use talc::base::Talc;
 use talc::base::binning::Binning;
@@ -68,11 +69,24 @@ pub(super) fn init(early: &mut Early) {
 /// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
     while super::mm().phys().free_frames() < RESERVE_FRAMES {
-        if !super::shrink() {
+        if !shrink() {
             return Err(quire_linux::Errno::ENOMEM);
         }
     }
     Ok(())
+}
+
+/// Gives up memory that can be had again; whether there was any.
+static SHRINK: Once<fn() -> bool> = Once::new();
+
+/// Says how memory can be had when there is none. The rooms to the right know.
+pub(crate) fn set_shrink(how: fn() -> bool) {
+    SHRINK.call_once(|| how);
+}
+
+/// Asks the rooms to the right to give up memory; whether they had any.
+pub(super) fn shrink() -> bool {
+    SHRINK.get().is_some_and(|how| how())
 }
 
 /// Bytes that the heap has taken from the library and before it was there.

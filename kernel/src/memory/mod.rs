@@ -14,6 +14,7 @@ mod board;
 mod early;
 mod heap;
 mod map;
+mod shared;
 mod space;
 mod tags;
 pub(crate) mod user;
@@ -27,7 +28,8 @@ use quire::units::{FrameSpan, Pfn};
 use spin::Once;
 
 pub(crate) use board::Board;
-pub(crate) use heap::{admit, taken_bytes};
+use heap::shrink;
+pub(crate) use heap::{admit, set_shrink, taken_bytes};
 pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};
@@ -43,9 +45,6 @@ pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 /// How many files may have pages in memory at once.
 pub(crate) const FILES: usize = 4096;
 
-/// Gives up memory that can be had again; whether there was any. The rooms to the right know how.
-static SHRINK: Once<fn() -> bool> = Once::new();
-
 static MM: Once<System> = Once::new();
 
 /// The memory manager.
@@ -55,16 +54,6 @@ static MM: Once<System> = Once::new();
 #[inline]
 pub(crate) fn mm() -> &'static System {
     MM.get().expect("memory is set up first of all")
-}
-
-/// Says how memory can be had when there is none: see [`shrink`].
-pub(crate) fn set_shrink(how: fn() -> bool) {
-    SHRINK.call_once(|| how);
-}
-
-/// Asks the rooms to the right to give up memory; whether they had any.
-fn shrink() -> bool {
-    SHRINK.get().is_some_and(|how| how())
 }
 
 /// Takes over all RAM: final tables, metadata, the library, the heap.

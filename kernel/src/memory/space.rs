@@ -11,17 +11,22 @@ use quire::arch::Arch;
 use quire::cache::Reads;
 use quire::engine::{Error, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
-use quire::space::{AreaFlags, Backing, Space};
+use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, PageSpan, Vpn};
 use quire_linux::Errno;
 use spin::mutex::SpinMutex;
 
+use super::shared::Objects;
 use super::{PAGE, PAGE_SHIFT, mm, tags};
 use crate::isa::{self, Format, MAX_CPUS};
 
 /// Where areas are placed that may be anywhere: above the lowest TiB, below the stack's room.
 const WINDOW: PageSpan =
     PageSpan { start: Vpn::new(0x10_0000_0000 >> 12), end: Vpn::new(TRAMPOLINE >> 12) };
+
+/// All that a program may map.
+pub(super) const ALL: PageSpan =
+    PageSpan { start: Vpn::new(0), end: Vpn::new(isa::USER_END / PAGE) };
 
 /// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.
 const STACK_ROOM: u64 = 16 << 30;
@@ -48,10 +53,10 @@ pub(crate) struct Memory {
     pub(crate) heap: SpinMutex<Break>,
     /// What is mapped from now on is locked (`MCL_FUTURE`).
     locks_future: AtomicBool,
-    /// It has had memory that others may share.
-    shares: AtomicBool,
     /// It has registered for expedited barriers.
     pub(crate) has_barriers: AtomicBool,
+    /// Memory that it may share with others.
+    pub(super) shared: Objects,
 }
 
 impl Memory {
@@ -62,7 +67,7 @@ impl Memory {
     pub(crate) fn new() -> Result<Arc<Self>, Errno> {
         let asid = tags::take().ok_or(Errno::EAGAIN)?;
         let space = root().and_then(|root| mm().space_over(root, asid, WINDOW).map_err(errno));
-        Self::wrap(asid, space, Break::default())
+        Self::wrap(asid, space, Break::default(), Objects::default())
     }
 
     /// A copy of this one, all of whose memory is shared until it is written.
@@ -70,46 +75,28 @@ impl Memory {
     /// # Errors
     /// As for [`new`](Self::new).
     pub(crate) fn fork(&self) -> Result<Arc<Self>, Errno> {
-        self.bring_shared()?;
         let asid = tags::take().ok_or(Errno::EAGAIN)?;
         let heap = *self.heap.lock();
-        let child = root().and_then(|root| mm().fork_over(&self.space, root, asid).map_err(errno));
-        Self::wrap(asid, child, heap)
-    }
-
-    /// Brings in all shared memory that no object is behind which would know its pages: so a child
-    /// shares those that are there when it is made.
-    fn bring_shared(&self) -> Result<(), Errno> {
-        if !self.shares.load(Ordering::Relaxed) {
-            return Ok(());
+        let fork = |root| mm().fork_over(&self.space, root, asid).map_err(errno);
+        match self.shared.inherit(|| root().and_then(fork)) {
+            Ok((child, shared)) => Self::wrap(asid, Ok(child), heap, shared),
+            Err(error) => Self::wrap(asid, Err(error), heap, Objects::default()),
         }
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-        for area in mm().areas(&self.space, all) {
-            let is_bare = area.backing == Backing::Anon && !area.prot.is_empty();
-            if area.flags.contains(AreaFlags::SHARED) && is_bare {
-                mm().populate(&self.space, area.span).map_err(errno)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that it has memory that others may share.
-    pub(crate) fn note_shared(&self) {
-        self.shares.store(true, Ordering::Relaxed);
     }
 
     fn wrap(
         asid: Asid,
         space: Result<Space<Format>, Errno>,
         heap: Break,
+        shared: Objects,
     ) -> Result<Arc<Self>, Errno> {
         match space {
             Ok(space) => Ok(Arc::new(Self {
                 space: ManuallyDrop::new(space),
                 heap: SpinMutex::new(heap),
                 locks_future: AtomicBool::new(false),
-                shares: AtomicBool::new(false),
                 has_barriers: AtomicBool::new(false),
+                shared,
             })),
             Err(error) => {
                 tags::free(asid);

@@ -126,7 +126,7 @@ fn set_sizes(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
 }
 
 /// The sizes that are preferred for code: `64K,2048K`, or `none`.
-fn set_exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+fn exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let tiers = mm().file_policy.preference().exec;
     if tiers == 0 {
         return out.push(b"none\n");

@@ -51,6 +51,7 @@ pub(super) fn is_disk(place: &Place) -> bool {
 }
 
 /// The disk, if there is one.
+#[expect(clippy::extra_unused_type_parameters, reason = "the other ISA's port needs it")]
 pub fn disk<H: Hal>() -> Option<DiskPort> {
     let place = cpu::machine().disk?;
     let header = NonNull::new(register(&place, 0).cast::<VirtIOHeader>())?;

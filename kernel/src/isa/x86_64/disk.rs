@@ -2,8 +2,8 @@
 //!
 //! It is looked for before the kernel's final tables are made, so that these show its registers,
 //! and it interrupts by a message of its own (MSI-X): so no wiring of interrupt lines must be
-//! known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2 (configuration by
-//! ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11 (the message).
+//! known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
+//! (configuration by ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
