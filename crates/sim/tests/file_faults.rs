@@ -130,6 +130,40 @@ fn b2_code_is_read_in_aligned_folios_of_the_preferred_size_within_its_area() {
 }
 
 #[test]
+fn b2_an_area_is_placed_so_that_folios_of_its_file_are_aligned_in_it() {
+    with::<Arm4k>(Config::arm64_4k(), |scene| {
+        let file = scene.file(Store::ReadOnly, 3000);
+        for (page, pages, order) in [(0, 2000, 9), (7, 40, 4), (700, 1024, 9), (5, 3, 0)] {
+            let request = Request {
+                backing: Backing::Object { id: file.0, page },
+                ..Request::anon(pages).prot(Prot::RX)
+            };
+            let span = scene.mm.map(&scene.space, &request).unwrap();
+            assert_eq!(span.count(), pages);
+            let differ = (span.start.get() ^ page) & (Order::new(order).pages() - 1);
+            assert_eq!(differ, 0, "{span:?} shows pages from {page} on");
+        }
+    });
+}
+
+#[test]
+fn b2_what_is_read_around_data_stops_where_the_code_begins() {
+    with::<Arm4k>(Config::arm64_4k(), |scene| {
+        let file = scene.file(Store::ReadOnly, 400);
+        // The header of a program; behind it, in the file, there is code.
+        scene.show(file, 0, 10, Prot::READ, AreaFlags::empty());
+        scene.fault(START.add(1), Access::Read).unwrap();
+        let read = scene.folios();
+        assert_eq!(read.iter().map(|(_, count)| count).sum::<u64>(), 10, "{read:?}");
+        scene.mm.file_policy.set_exec_tiers(&[]).unwrap();
+        let other = scene.file(Store::ReadOnly, 400);
+        scene.show(other, 0, 10, Prot::READ, AreaFlags::empty());
+        scene.fault(START.add(1), Access::Read).unwrap();
+        assert_eq!(scene.folios().len(), 32, "around, as where no size is preferred");
+    });
+}
+
+#[test]
 fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 400);

@@ -135,6 +135,10 @@ pub struct Plan {
     pub loader: Option<Vec<u8>>,
 }
 
+/// What the kernel's biases are multiples of, at least: so that large folios of the file lie at
+/// addresses that are aligned as they are, and can be mapped by large entries.
+const FOLIO: u64 = 2 << 20;
+
 impl Plan {
     /// The addresses from the first segment to the last.
     pub fn span(&self) -> Range<u64> {
@@ -150,13 +154,13 @@ impl Plan {
         let span = self.span();
         let highest = space.user.end.saturating_sub(span.end);
         let usual = (space.user.end / 3 * 2).saturating_sub(span.start);
-        usual.min(highest) & !(alignment - 1)
+        usual.min(highest) & !(alignment.max(FOLIO) - 1)
     }
 
     /// The bias that a program's dynamic loader gets: as high as it may be. 0 when it may not move.
     pub fn loader_bias(&self, space: &Space) -> u64 {
         let Some(alignment) = self.alignment else { return 0 };
-        space.user.end.saturating_sub(self.span().end) & !(alignment - 1)
+        space.user.end.saturating_sub(self.span().end) & !(alignment.max(FOLIO) - 1)
     }
 
     /// Moves all addresses up by `bias`, once.

@@ -180,6 +180,11 @@ impl FilePolicy {
         Preference { exec: self.sets().1, huge: self.huge }
     }
 
+    /// The orders for whose blocks areas that show files are aligned, as a set.
+    pub fn alignments(&self) -> u32 {
+        self.sets().1 | choice_bit(self.huge) | choice_bit(self.around)
+    }
+
     /// How much around a fault is mapped of what is cached, at least.
     pub fn around(&self) -> Order {
         self.around

@@ -26,7 +26,8 @@
 //! - any touch of a marked folio continues the stream, also in its middle;
 //! - a window that is cut to end aligned does not make the next ones smaller;
 //! - a stream keeps windows as large as the reads that began it;
-//! - code that is read as a stream keeps its preferred size.
+//! - code that is read as a stream keeps its preferred size;
+//! - where code has a preferred size, a window around other pages ends with their area.
 //!
 //! All of this is arithmetic on numbers: no lock, no memory.
 
@@ -209,7 +210,13 @@ impl Readahead {
         }
         let size = limit(bounds, Pattern::Normal);
         let start = page.saturating_sub(size / 2);
-        self.open(start, size, Order::ZERO, start + size - size / 4, bounds)
+        let mark = start + size - size / 4;
+        if preference.exec == 0 {
+            return self.open(start, size, Order::ZERO, mark, bounds);
+        }
+        // Beyond the area there may be code: what is read here in small folios would be in the way.
+        let around = FilePages::new(start, start + size).intersect(mapped.pages);
+        self.open(around.start, around.count().max(1), Order::ZERO, mark, bounds)
     }
 
     /// Notes that faults in the area found `pages` pages cached.

@@ -7,7 +7,7 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::error::Error;
 use super::mm::Mm;
 use crate::limits::STACK_GUARD_PAGES;
-use crate::space::{Advice, Area, AreaFlags, At, Need, Request, Section, Space};
+use crate::space::{Advice, Area, AreaFlags, At, Backing, Need, Request, Section, Space};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -272,7 +272,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// The order for which a new area's place is aligned: the largest folio that is wanted in it
     /// and fits.
     pub(super) fn align(&self, space: &Space<A>, request: &Request) -> Order {
-        let wanted = self.policy.candidates(Advice::of(request.flags), space.opt_out());
+        let wanted = match request.backing {
+            Backing::Anon => self.policy.candidates(Advice::of(request.flags), space.opt_out()),
+            Backing::Object { .. } => self.file_policy.alignments(),
+        };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
         Order::new(below.checked_ilog2().unwrap_or(0) as u8)

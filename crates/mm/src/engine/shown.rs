@@ -60,7 +60,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Which pages are mapped besides the one that faulted.
     fn around(&self, fault: &FilePage, reach: Reach) -> PageSpan {
         match reach {
-            Reach::Folio => PageSpan::block(fault.page, self.file_policy.around()),
+            Reach::Folio => {
+                let block = PageSpan::block(fault.page, self.file_policy.around());
+                // Of code, what one fault has had read: see `Readahead::fault`.
+                let prefers = self.file_policy.preference().exec != 0;
+                let is_code = fault.area.prot.contains(Prot::EXEC) && prefers;
+                let most = if is_code { self.file_policy.window() } else { 0 };
+                PageSpan::new(block.start, block.end.max(block.start.add(most)))
+            }
             Reach::Upto(end) => {
                 let most = fault.page.add(POPULATE_ORDER.pages());
                 PageSpan::new(fault.page, end.min(most))

@@ -94,7 +94,8 @@ impl core::error::Error for MapError {}
 
 impl<A: Arch, H: Hardware> View<'_, A, H> {
     /// Where `request` goes, for whoever holds the right to change the areas. `align` is the
-    /// order of the folio for which a place without an address is aligned, if it can be.
+    /// order of the folio for which a place without an address is aligned, if it can be; pages of
+    /// an object lie in such a block as they do in the object.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -112,18 +113,28 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
             }
             At::Hint(page) => match fixed(page) {
                 Ok(span) if taken(span).is_none() => Ok(span),
-                _ => self.place_anywhere(request.pages, align),
+                _ => self.place_anywhere(request, align),
             },
-            At::Anywhere => self.place_anywhere(request.pages, align),
+            At::Anywhere => self.place_anywhere(request, align),
         }
     }
 
-    fn place_anywhere(&self, pages: u64, align: Order) -> Result<PageSpan, MapError> {
+    fn place_anywhere(&self, request: &Request, align: Order) -> Result<PageSpan, MapError> {
+        let pages = request.pages;
         if pages == 0 {
             return Err(MapError::Invalid);
         }
         let window = self.space.window();
-        let find = |align| self.areas().find_gap(pages, align, window, Placement::TopDown).0;
+        let find = |align: Order| {
+            // Pages of an object lie as in the object: its folios are aligned there.
+            let skew = match request.backing {
+                Backing::Object { page, .. } => page & (align.pages() - 1),
+                Backing::Anon => 0,
+            };
+            let room = pages.checked_add(skew)?;
+            let gap = self.areas().find_gap(room, align, window, Placement::TopDown).0?;
+            Some(PageSpan::new(gap.start.add(skew), gap.end))
+        };
         find(align).or_else(|| find(Order::ZERO)).ok_or(MapError::NoRoom(pages))
     }
 }
