@@ -1,14 +1,17 @@
-/* /init of the initramfs, for both kernels: mounts what programs expect, sets THP as the word
- * thp=64K=always,2M=inherit says, runs the program it was given, and powers the machine off.
+/* /init of the initramfs, for both kernels: mounts what programs expect, on Linux with disk=/dev/vda
+ * also that disk, sets THP as the word thp=64K=always,2M=inherit says, runs the program it was
+ * given, and powers the machine off.
  *
  * Words after `--` on the kernel's command line come as arguments; unknown words of the form
  * KEY=VALUE before it come as environment. Its lines begin with `[init]`; the last of them,
  * `[init] exit STATUS`, is what the program returned, or 128 plus the signal that killed it. */
 #include "common.h"
 
+#include <dirent.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
@@ -89,6 +92,47 @@ static void print_settings(void)
     putchar('\n');
 }
 
+/* Loads the drivers in /modules, in the order of their names 0, 1, ... Quire's kernel has its own. */
+static void load_modules(void)
+{
+    for (int number = 0;; number++) {
+        char path[32];
+        snprintf(path, sizeof path, "/modules/%d", number);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            return;
+        if (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST)
+            printf("[init] module %d: %s.\n", number, strerror(errno));
+        close(fd);
+    }
+}
+
+/* Shows what the disk has, and the root has not, in the root: what Quire's kernel does itself. */
+static void show_disk(const char *device)
+{
+    static const char where[] = "/disk";
+    mkdir(where, 0755);
+    /* A driver may need a moment to find it. */
+    for (int tries = 0; mount(device, where, "ext4", MS_RDONLY, NULL); tries++) {
+        if (tries == 100) {
+            printf("[init] %s is not mounted: %s.\n", device, strerror(errno));
+            return;
+        }
+        usleep(20000);
+    }
+    DIR *dir = opendir(where);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char to[300], from[300];
+        struct stat data;
+        snprintf(to, sizeof to, "/%s", entry->d_name);
+        snprintf(from, sizeof from, "%s/%s", where, entry->d_name);
+        if (lstat(to, &data) && symlink(from, to))
+            printf("[init] %s is not shown: %s.\n", to, strerror(errno));
+    }
+    if (dir)
+        closedir(dir);
+}
+
 /* Waits as many seconds as the word settle=3 says: a kernel may still be busy with itself, and what
  * is measured meanwhile has only a part of the CPU. */
 static void settle(void)
@@ -146,6 +190,11 @@ int main(int argc, char **argv)
     open_console();
     mount_at("proc", "/proc");
     mount_at("sysfs", "/sys");
+    load_modules();
+    const char *device = getenv("disk");
+    if (device)
+        show_disk(device);
+    unsetenv("disk");
     setenv("PATH", "/bin:/sbin:/usr/bin:/usr/sbin", 1);
     setenv("HOME", "/", 0);
     const char *settings = getenv("thp");

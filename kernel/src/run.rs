@@ -146,9 +146,11 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     let error = match memory::fault(address, access) {
-        Ok(None) => return None,
-        Ok(Some(reads)) => {
-            disk::start_ahead(reads);
+        Ok(ahead) => {
+            thread.faults += 1;
+            if let Some(reads) = ahead {
+                disk::start_ahead(reads);
+            }
             return None;
         }
         Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {

@@ -61,7 +61,8 @@ struct Run {
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
-    /// A directory that becomes the root, on an ext4 disk; the program is then one of its files
+    /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
+    /// of guest/
     #[arg(long)]
     root: Option<PathBuf>,
     /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
@@ -88,6 +89,12 @@ struct Compare {
     /// Medians are over so many rounds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// A directory that both get on an ext4 disk
+    #[arg(long, requires = "file")]
+    root: Option<PathBuf>,
+    /// The file of it that programs are told as their last word, such as /bin/python3 to textbench
+    #[arg(long, requires = "root")]
+    file: Option<String>,
     /// End a machine after so many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
@@ -154,6 +161,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
         rounds: words.rounds,
         thp: words.thp,
         linux: words.linux,
+        root: words.root.zip(words.file),
         timeout_seconds: words.timeout,
     };
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)

@@ -130,11 +130,13 @@ fn set_limit(process: &Process, what: u32, value: u64) -> Result<()> {
 }
 
 pub(super) fn getrusage(thread: &mut Thread, [who, out, ..]: [usize; 6]) -> Answer {
+    let faults = thread.process().faults.load(Ordering::Relaxed) + thread.faults;
     let family = thread.process().family.lock();
     let usage = match who as i32 {
         0 | 1 => {
             let mut usage = family.usage;
             usage.user_ns = thread.process().ran.load(Ordering::Relaxed);
+            usage.minor_faults = faults;
             usage
         }
         -1 => family.children_usage,

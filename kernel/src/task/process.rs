@@ -45,6 +45,8 @@ pub(crate) struct Process {
     pub(crate) began: u64,
     /// Nanoseconds that its threads ran, kernel and program together.
     pub(crate) ran: AtomicU64,
+    /// Faults of its threads that brought something in, but those since a CPU took a thread last.
+    pub(crate) faults: AtomicU64,
     /// The largest stack it may have, in bytes.
     pub(crate) stack_limit: AtomicU64,
     /// The most address space it may have, in bytes.
@@ -152,6 +154,7 @@ impl Process {
             program: SpinMutex::new(from.map_or(Program::default(), |f| f.program.lock().clone())),
             began: crate::isa::now(),
             ran: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
             stack_limit: limit(|process| &process.stack_limit, 8 << 20),
             space_limit: limit(|process| &process.space_limit, u64::MAX),
             oom_adjust: AtomicI32::new(

@@ -26,6 +26,8 @@ pub(crate) struct Thread {
     pub(crate) resume: Resume,
     /// That call lacks pages of the disk: signals wait with it.
     pub(crate) reads: bool,
+    /// Faults that brought something in, since a CPU took it last.
+    pub(crate) faults: u64,
     /// The signals to be blocked again after the next handler, when a call has lifted them.
     pub(crate) saved_mask: Option<Set>,
 }
@@ -159,7 +161,8 @@ impl Thread {
     /// A thread that begins with these registers.
     pub(crate) fn new(context: Box<Context>, task: Arc<Task>) -> Box<Self> {
         let (resume, saved_mask) = (Resume::Fresh, None);
-        Box::new(Self { context, task, call: None, resume, reads: false, saved_mask })
+        let reads = false;
+        Box::new(Self { context, task, call: None, resume, reads, faults: 0, saved_mask })
     }
 
     /// The process it belongs to.
@@ -186,9 +189,11 @@ impl Thread {
     }
 
     /// No CPU runs it from now on; it ran for `ns` nanoseconds.
-    pub(crate) fn leave(&self, ns: u64) {
+    pub(crate) fn leave(&mut self, ns: u64) {
         self.task.set_cpu(None);
         self.task.process.ran.fetch_add(ns, Ordering::Relaxed);
+        let faults = core::mem::take(&mut self.faults);
+        self.task.process.faults.fetch_add(faults, Ordering::Relaxed);
     }
 
     /// Whether a signal has stopped its process.

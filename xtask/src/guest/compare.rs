@@ -3,7 +3,7 @@
 //! The machine's clock counts instructions, one nanosecond each, so a figure is a number of
 //! executed instructions, and two runs agree to about a percent. Instructions are no cycles.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -29,6 +29,8 @@ pub struct Comparison {
     pub thp: Option<String>,
     /// `linux`, or the file of another.
     pub linux: String,
+    /// A directory of the host that both have on a disk, and a file of it that programs are told.
+    pub root: Option<(PathBuf, String)>,
     /// Seconds that each machine may take.
     pub timeout_seconds: u64,
 }
@@ -73,6 +75,7 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         let mut words = vec![program.clone()];
         words.extend(["-t", "-j", "1", "-m"].map(str::to_owned));
         words.extend([what.region_mib.to_string(), "-n".to_owned(), what.rounds.to_string()]);
+        words.extend(what.root.iter().map(|(_, file)| file.clone()));
         let order = Order {
             isa: what.isa,
             cpus: 1,
@@ -82,7 +85,7 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
             kernel: kernel.to_owned(),
             timeout_seconds: what.timeout_seconds,
             counts_instructions: true,
-            root: None,
+            root: what.root.as_ref().map(|(dir, _)| dir.clone()),
             words,
         };
         let (ending, lines) = boot(root, &order, false)?;

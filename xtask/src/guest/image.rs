@@ -138,15 +138,37 @@ pub(super) fn pack(
     Ok(Image { archive: archive.finish(), words })
 }
 
-/// Packs nothing but init: the rest is on a disk.
+/// Packs init, the drivers that it is to load, and the program if it is one of `guest/`: the rest
+/// is on a disk.
 ///
 /// # Errors
 /// Why it cannot be had, as a sentence.
-pub(super) fn pack_init(root: &Path, isa: Isa, words: &[String]) -> Result<Image, Missing> {
+pub(super) fn pack_init(
+    root: &Path,
+    isa: Isa,
+    modules: &[Vec<u8>],
+    words: &[String],
+) -> Result<Image, Missing> {
     let programs = Programs::new(root, isa)?;
     let mut archive = Archive::default();
     archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
-    Ok(Image { archive: archive.finish(), words: words.to_vec() })
+    if !modules.is_empty() {
+        // So it is Linux, which opens the console for init before anything is mounted.
+        archive.directory("dev");
+        archive.device("dev/console", (5, 1));
+        archive.directory("modules");
+    }
+    for (number, module) in modules.iter().enumerate() {
+        archive.file(&format!("modules/{number}"), 0o644, module);
+    }
+    let mut words = words.to_vec();
+    if let Some(name) = words.first_mut()
+        && Programs::names(root).contains(name)
+    {
+        archive.file(name, 0o755, &read(&programs.build(name).map_err(failed)?)?);
+        name.insert(0, '/');
+    }
+    Ok(Image { archive: archive.finish(), words })
 }
 
 /// The script's file: one of `guest/scripts/`, or a path.

@@ -9,6 +9,7 @@ use super::disk::Disk;
 use super::image::{self, Image};
 use super::kernel::Kernel;
 use super::machine::{Accel, Ending, Machine, files};
+use super::modules;
 use crate::setup;
 use crate::steps::Missing;
 
@@ -82,14 +83,10 @@ pub(super) fn boot(
     let Some(dir) = &order.root else {
         return boot_kernel(root, &kernel, order, is_shown);
     };
-    if kernel.linux.is_some() {
-        let sentence = "--root is for Quire's kernel: Linux would need drivers first.".to_owned();
-        return Err(Missing { sentence, attempted: false });
-    }
     boot_disk(root, &kernel, order, &Disk::of(dir, &files(root))?, is_shown)
 }
 
-/// Boots the order's machine with a disk, on which its program is.
+/// Boots the order's machine with a disk, on which its program is if `guest/` has it not.
 pub(super) fn boot_disk(
     root: &Path,
     kernel: &Kernel,
@@ -97,7 +94,7 @@ pub(super) fn boot_disk(
     disk: &Disk,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    let image = image::pack_init(root, order.isa, &order.words)?;
+    let image = image::pack_init(root, order.isa, &modules::of(kernel)?, &order.words)?;
     start(root, kernel, order, &image, Some(disk), is_shown)
 }
 
@@ -134,7 +131,9 @@ fn start(
         settings.push(SETTLE.to_owned());
     }
     if disk.is_some() {
-        settings.push("root=/dev/vda".to_owned());
+        // Linux would look for an init there: ours shows the disk instead.
+        let name = if kernel.linux.is_some() { "disk" } else { "root" };
+        settings.push(format!("{name}=/dev/vda"));
     }
     let machine = Machine {
         isa: order.isa,

@@ -1,0 +1,87 @@
+//! Linux's drivers for a disk: those that the distribution keeps in files beside the kernel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::kernel::Kernel;
+use crate::steps::Missing;
+
+/// What a disk with ext4 needs, each after what it needs itself. What there is no file of is in
+/// the kernel.
+const NAMES: [&str; 6] = ["crc16", "mbcache", "jbd2", "ext4", "virtio_mmio", "virtio_blk"];
+
+/// The modules of `kernel` that a disk needs, in the order in which they are to be loaded; none
+/// for Quire's kernel.
+///
+/// # Errors
+/// Why one cannot be read.
+pub(super) fn of(kernel: &Kernel) -> Result<Vec<Vec<u8>>, Missing> {
+    let Some(dir) = directory(&kernel.file).filter(|_| kernel.linux.is_some()) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    walk(&dir, &mut found);
+    let files = NAMES.iter().filter_map(|name| found.iter().find(|path| is_of(path, name)));
+    files.map(|path| read(path)).collect()
+}
+
+/// Where a package of Debian has the modules of the kernel that it has in `boot/`.
+fn directory(kernel: &Path) -> Option<PathBuf> {
+    let version = kernel.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
+    let package = kernel.parent()?.parent()?;
+    let places = ["lib/modules", "usr/lib/modules"];
+    places.iter().map(|place| package.join(place).join(version)).find(|dir| dir.is_dir())
+}
+
+/// All files below `dir`, as far as they can be seen.
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in dir.read_dir().into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => walk(&entry.path(), found),
+            Ok(kind) if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+}
+
+/// Whether this is the file of module `name`, compressed or not.
+fn is_of(path: &Path, name: &str) -> bool {
+    let file = path.file_name().and_then(|file| file.to_str());
+    file.and_then(|file| file.strip_prefix(name)).is_some_and(|rest| rest.starts_with(".ko"))
+}
+
+/// The module's bytes, as ELF.
+fn read(path: &Path) -> Result<Vec<u8>, Missing> {
+    let failed = |error| missing(format!("{}: {error}.", path.display()));
+    if path.extension().is_none_or(|extension| extension != "xz") {
+        return fs::read(path).map_err(failed);
+    }
+    let output = Command::new("xz").arg("-dc").arg(path).output();
+    let output = output.map_err(|error| missing(format!("xz: {error}; install xz-utils.")))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(missing(format!("xz cannot read {}.", path.display()))),
+    }
+}
+
+fn missing(sentence: String) -> Missing {
+    Missing { sentence, attempted: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::is_of;
+
+    #[test]
+    fn a_module_is_found_by_its_whole_name() {
+        for name in ["a/virtio_blk.ko", "virtio_blk.ko.xz"] {
+            assert!(is_of(Path::new(name), "virtio_blk"), "{name}");
+        }
+        for name in ["a/virtio_blk2.ko", "virtio_blk", "x-virtio_blk.ko", "virtio_blk.o"] {
+            assert!(!is_of(Path::new(name), "virtio_blk"), "{name}");
+        }
+    }
+}
