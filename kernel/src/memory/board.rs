@@ -4,8 +4,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::hw::{
-    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, count_words,
-    fill_words,
+    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
+    count_words, fill_words,
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
 
