@@ -130,7 +130,7 @@ pub(crate) fn note(wake: &Arc<dyn Wake>) -> Result<()> {
 pub(crate) fn start(who: &Caller<'_>, mut reads: Reads) -> Result<()> {
     let cached = KNOWN.lock().files.get(&reads.file().0).cloned().ok_or(Errno::EIO)?;
     cached.locate(who, reads.pages())?;
-    if mm().phys().free_frames() < SPARE {
+    if !mm().phys().has_free(SPARE) {
         // If there is nothing to give up, the library will say so.
         shrink();
     }

@@ -156,7 +156,7 @@ impl Pages {
 
     /// Frames for so many pages; others are given up for them if need be.
     fn frames(&self, known: &mut Known, count: u64) -> Result<FrameRun> {
-        while known.held + count > self.most || mm().phys().free_frames() < SPARE + count {
+        while known.held + count > self.most || !mm().phys().has_free(SPARE + count) {
             known.give_up()?;
         }
         let order = Order::fitting(count.next_power_of_two()).unwrap_or(RUN);

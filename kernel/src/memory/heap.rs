@@ -68,7 +68,7 @@ pub(super) fn init(early: &mut Early) {
 /// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not
 /// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
-    while super::mm().phys().free_frames() < RESERVE_FRAMES {
+    while !super::mm().phys().has_free(RESERVE_FRAMES) {
         if !shrink() {
             return Err(quire_linux::Errno::ENOMEM);
         }

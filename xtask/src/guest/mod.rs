@@ -11,8 +11,9 @@
 //! * `cpio` writes archives, `image` decides what is in them.
 //! * `disk` makes an image of a directory, and can spoil it.
 //! * `machine` starts QEMU and ends it; `console` understands what it prints.
+//! * `modules` are the drivers that Linux needs for a disk.
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
-//!   reads what they print; `modules` are the drivers that Linux lacks for a disk; `checks` and `disk_checks` are what `make test` runs on Quire's kernel.
+//!   reads what they print; `checks` and `disk_checks` are what `make test` runs on Quire's kernel.
 //!
 //! Nothing that is built here is taken from an earlier run but packages of Debian.
 

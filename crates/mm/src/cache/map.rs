@@ -110,9 +110,11 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     fn map_block(&mut self, order: Order) {
         let block = PageSpan::block(self.fault.page, order);
         let at = self.locked.index(block.start);
-        if self.locked.word(at) == 0
-            && let Some((folio, frame)) = self.take(FilePages::block(self.fault.at, order))
-        {
+        if self.locked.word(at) != 0 {
+            return;
+        }
+        let (Entry::Folio { folio, .. }, all) = self.index.find(self.fault.at) else { return };
+        if let Some(frame) = self.take(folio, all, FilePages::block(self.fault.at, order)) {
             self.put(block, frame, folio);
         }
     }
@@ -127,21 +129,24 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             return;
         }
         // The folio at its beginning may begin before it.
-        let (entry, pages) = self.index.find(self.fault.file_page(around.start));
-        let first = match entry {
+        let mut found = self.index.find(self.fault.file_page(around.start));
+        let (entry, pages) = found;
+        let mut at = match entry {
             Entry::Folio { .. } => self.fault.page_of(pages.start, room),
             _ => around.start,
         };
-        let mut at = first;
-        while at < around.end {
-            at = self.map_from(at, room);
+        loop {
+            at = self.map_from(at, found, room);
+            if at >= around.end {
+                return;
+            }
+            found = self.index.find(self.fault.file_page(at));
         }
     }
 
-    /// Maps what begins at `at`, if it can be; the page to go on at.
-    fn map_from(&mut self, at: Vpn, room: PageSpan) -> Vpn {
-        let (entry, pages) = self.index.find(self.fault.file_page(at));
-        let Entry::Folio { .. } = entry else { return at.add(1) };
+    /// Maps what begins at `at`, where that was found, if it can be; the page to go on at.
+    fn map_from(&mut self, at: Vpn, (entry, pages): (Entry, FilePages), room: PageSpan) -> Vpn {
+        let Entry::Folio { folio, .. } = entry else { return at.add(1) };
         let end = self.fault.page_of(pages.end, room);
         let (run, upto) = self.locked.run_in(at, end);
         if run.what != What::Absent {
@@ -149,16 +154,15 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             return upto;
         }
         let wanted = FilePages::new(self.fault.file_page(at), self.fault.file_page(upto));
-        if let Some((folio, frame)) = self.take(wanted) {
+        if let Some(frame) = self.take(folio, pages, wanted) {
             self.put(PageSpan::new(at, upto), frame, folio);
         }
         upto
     }
 
-    /// Counts `pages`, which one folio has, as mapped, if they may be; the folio and the frame of
-    /// the first.
-    fn take(&mut self, pages: FilePages) -> Option<(Folio, Pfn)> {
-        let (Entry::Folio { folio, .. }, all) = self.index.find(pages.start) else { return None };
+    /// Counts `pages` of `folio`, which was found at `all` under the table's lock, as mapped, if
+    /// they may be; the frame of the first. Whether it is still the file's its own slot tells.
+    fn take(&mut self, folio: Folio, all: FilePages, pages: FilePages) -> Option<Pfn> {
         if !all.covers(pages) {
             return None;
         }
@@ -173,7 +177,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             cached.learn(known - Known::MARK);
             self.shown.marked = Some(all);
         }
-        Some((folio, folio.head.add(pages.start - all.start)))
+        Some(folio.head.add(pages.start - all.start))
     }
 
     fn put(&mut self, pages: PageSpan, frame: Pfn, folio: Folio) {

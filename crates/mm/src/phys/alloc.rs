@@ -169,6 +169,21 @@ impl<'m> Phys<'m> {
         self.free_by_order().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
     }
 
+    /// Whether at least `least` frames are free. Caches are looked at only where the zones do not
+    /// have as many: there is one for each CPU that there may be.
+    pub fn has_free(&self, least: u64) -> bool {
+        let mut sum = 0;
+        for zone in &self.zones {
+            let lists = zone.lists.lock();
+            let sizes = lists.blocks().iter().enumerate();
+            sum += sizes.map(|(order, blocks)| blocks << order).sum::<u64>();
+            if sum >= least {
+                return true;
+            }
+        }
+        self.free_frames() >= least
+    }
+
     /// How many blocks of each order are free, those in caches included; see
     /// [`free_frames`](Self::free_frames).
     pub fn free_by_order(&self) -> [u64; ORDERS] {

@@ -106,6 +106,17 @@ fn e1_free_of_any_subrange_merges_back() {
 }
 
 #[test]
+fn e1_frames_in_caches_count_as_free() {
+    on_frames(64, |phys| {
+        assert!(phys.has_free(64) && !phys.has_free(65));
+        let run = phys.alloc(CPU, order(0)).expect("all is free");
+        assert!(phys.has_free(63) && !phys.has_free(64));
+        phys.free(CPU, run);
+        assert!(phys.has_free(64), "the frame is in a cache");
+    });
+}
+
+#[test]
 fn e1_neighbours_are_freed_as_one_run() {
     on_frames(64, |phys| {
         let low = phys.take_exact(span(3, 10)).expect("all is free");
