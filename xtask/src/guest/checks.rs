@@ -34,7 +34,7 @@ const CPUS: u32 = 4;
 const MEMORY: &str = "512M";
 
 /// How long `stress` runs, unless QUIRE_STRESS_SECONDS says otherwise.
-const STRESS_SECONDS: u64 = 30;
+const STRESS_SECONDS: u64 = 60;
 
 /// What came of the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
