@@ -124,8 +124,8 @@ fn records(run: &mut Run, args: &ExecArgs, measured: &Measured) {
 /// What a reader must know.
 fn say(run: &mut Run, args: &ExecArgs) {
     run.settings.push(format!(
-        "Tables of {}. Windows of 128 KiB; what is in memory is mapped 64 KiB around a fault, \
-         folios whole. Each file begins at a multiple of 2 MiB of a space that holds nothing else, \
+        "Tables of {}. Windows of 128 KiB; what is in memory is mapped 64 KiB around a fault \
+         (128 KiB from it on in code that has a preferred size), folios whole. Each file begins at a multiple of 2 MiB of a space that holds nothing else, \
          and none of it is in memory at first.",
         args.isa.name()
     ));
