@@ -125,8 +125,9 @@ fn records(run: &mut Run, args: &ExecArgs, measured: &Measured) {
 fn say(run: &mut Run, args: &ExecArgs) {
     run.settings.push(format!(
         "Tables of {}. Windows of 128 KiB; what is in memory is mapped 64 KiB around a fault \
-         (128 KiB from it on in code that has a preferred size), folios whole. Each file begins at a multiple of 2 MiB of a space that holds nothing else, \
-         and none of it is in memory at first.",
+         (128 KiB from it on in code that has a preferred size), folios whole. Each file begins \
+         at a multiple of 2 MiB of a space that holds nothing else, and none of it is in memory \
+         at first.",
         args.isa.name()
     ));
     run.settings.push(
