@@ -1,7 +1,7 @@
 //! Walkers of the whole state: is everything what it claims to be?
 //!
 //! **Owns** nothing and changes nothing; every other room works without it. **Key functions**:
-//! [`space`] (one address space: areas, tables, leaves), [`file`] (one file's index), [`system`]
+//! [`space`] (one address space: areas, tables, leaves), [`file()`] (one file's index), [`system`]
 //! (all spaces, all files and all of RAM against each other), [`leaves`] (every leaf, one by one),
 //! [`extents`] (the ranges in which a folio is cleared).
 //!
@@ -27,7 +27,7 @@
 //! | I9: no leaf that is COW can be written | [`space`] |
 //! | I11, I13: an exclusive page is mapped once | [`system`] |
 //! | I12: mapped pages counted = entries found | [`system`] |
-//! | a file's folios are where its index says, and say so themselves | [`file`] |
+//! | a file's folios are where its index says, and say so themselves | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
 mod blocks;
