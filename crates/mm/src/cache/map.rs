@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Order, PageSpan, Pfn, Prot};
 
 use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
@@ -128,36 +128,28 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             // The file ends before by now.
             return;
         }
-        // The folio at its beginning may begin before it.
-        let mut found = self.index.find(self.fault.file_page(around.start));
-        let (entry, pages) = found;
-        let mut at = match entry {
-            Entry::Folio { .. } => self.fault.page_of(pages.start, room),
-            _ => around.start,
-        };
-        loop {
-            at = self.map_from(at, found, room);
-            if at >= around.end {
-                return;
-            }
-            found = self.index.find(self.fault.file_page(at));
+        let mut left =
+            FilePages::new(self.fault.file_page(around.start), self.fault.file_page(around.end));
+        while let Some((folio, pages)) = self.index.next(left) {
+            self.map_folio(folio, pages, room);
+            left = FilePages::new(pages.end, left.end);
         }
     }
 
-    /// Maps what begins at `at`, where that was found, if it can be; the page to go on at.
-    fn map_from(&mut self, at: Vpn, (entry, pages): (Entry, FilePages), room: PageSpan) -> Vpn {
-        let Entry::Folio { folio, .. } = entry else { return at.add(1) };
-        let end = self.fault.page_of(pages.end, room);
-        let (run, upto) = self.locked.run_in(at, end);
-        if run.what != What::Absent {
-            self.shown.hit |= PageSpan::new(at, upto).contains(self.fault.page);
-            return upto;
+    /// Maps what `room` has of a folio that was found at `pages`, as far as nothing is there.
+    fn map_folio(&mut self, folio: Folio, pages: FilePages, room: PageSpan) {
+        let (mut at, end) =
+            (self.fault.page_of(pages.start, room), self.fault.page_of(pages.end, room));
+        while at < end {
+            let (run, upto) = self.locked.run_in(at, end);
+            let wanted = FilePages::new(self.fault.file_page(at), self.fault.file_page(upto));
+            if run.what != What::Absent {
+                self.shown.hit |= PageSpan::new(at, upto).contains(self.fault.page);
+            } else if let Some(frame) = self.take(folio, pages, wanted) {
+                self.put(PageSpan::new(at, upto), frame, folio);
+            }
+            at = upto;
         }
-        let wanted = FilePages::new(self.fault.file_page(at), self.fault.file_page(upto));
-        if let Some(frame) = self.take(folio, pages, wanted) {
-            self.put(PageSpan::new(at, upto), frame, folio);
-        }
-        upto
     }
 
     /// Counts `pages` of `folio`, which was found at `all` under the table's lock, as mapped, if
