@@ -12,6 +12,10 @@ use crate::tidy;
 /// The crates that are built without an operating system.
 const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire"];
 
+/// From what the property tests draw their scripts. One seed for all runs, so that a change is
+/// judged by the same scripts as the one before; set another, or run `cargo test`, to look further.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// Runs every check in the workspace at `root`; returns whether all that ran passed.
 pub fn run(root: &Path) -> bool {
     let mut steps = Steps::new(root);
@@ -51,7 +55,11 @@ fn style(steps: &mut Steps) {
 }
 
 fn host(root: &Path, steps: &mut Steps) {
-    steps.run("tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    if std::env::var_os(SEED).is_none() {
+        tests.env(SEED, "1");
+    }
+    steps.run("tests", tests);
     if root.join("crates/mm/examples/embed.rs").is_file() {
         steps.run("example", cargo(&["run", "--package", "quire", "--example", "embed"]));
     }

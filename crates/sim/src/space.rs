@@ -231,19 +231,23 @@ impl NaiveSpace {
         if let Move::Keep(at) = how {
             return self.remap_away(old, pages, at, area, candidates, stages);
         }
-        let mut target = None;
-        if let Move::To(page) = how {
-            let span = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
-            if self.may(span)?.overlaps(old) {
-                return Err(Error::Invalid);
+        let target = match how {
+            Move::To(page) => {
+                let span = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+                if self.may(span)?.overlaps(old) {
+                    return Err(Error::Invalid);
+                }
+                Some(span)
             }
-            self.unmap(span)?;
-            stages.push(self.clone());
-            target = Some(span);
-        }
+            _ => None,
+        };
         let kept = PageSpan::new(old.start, old.end.min(new.end));
         if kept.end < old.end {
             self.unmap(PageSpan::new(kept.end, old.end))?;
+            stages.push(self.clone());
+        }
+        if let Some(target) = target {
+            self.unmap(target)?;
             stages.push(self.clone());
         }
         let more = Area { span: PageSpan::new(kept.end, new.end), ..area };
