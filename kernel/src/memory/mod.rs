@@ -24,6 +24,7 @@ use quire::engine::{Mm, Parts};
 use quire::hw::FrameRun;
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
+use quire::swap::{SWAPS_MAX, Swap};
 use quire::units::{FrameSpan, Pfn};
 use spin::Once;
 
@@ -69,10 +70,11 @@ pub(crate) fn init(boot: &Boot) {
     let counters = early.array(MAX_CPUS, Counters::new);
     let zones = early.array(1, || span);
     let files = early.array(FILES, File::new);
+    let swaps = early.array(SWAPS_MAX, Swap::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts { first: span.start, slots, caches, counters, zones, files };
+    let parts = Parts { first: span.start, slots, caches, counters, zones, files, swaps };
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     give(mm, all, &early);

@@ -29,6 +29,7 @@
 //! **Next room**: `space`.
 
 mod change;
+mod evict;
 mod fold;
 mod fork;
 mod gather;
@@ -49,6 +50,7 @@ mod loom_tests;
 mod tests;
 
 pub(crate) use fold::plain;
+pub(crate) use fork::Heritage;
 pub use fork::{ForkLack, Inherit};
 pub use gather::{Gather, Target};
 pub use lock::Locked;
