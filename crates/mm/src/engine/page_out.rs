@@ -19,7 +19,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
@@ -27,7 +27,7 @@ use super::swap::{Device, Keep};
 use super::truncate::Spaces;
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
 use crate::folio::{Folio, Folios, Known};
-use crate::space::{AreaFlags, Space};
+use crate::space::{AreaFlags, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::Gather;
@@ -180,31 +180,49 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         leaving: &mut Leaving,
         gather: &mut Gather,
     ) {
+        let areas = self.view(space).areas();
+        let mut left = span;
+        while let (Some(area), seq) = areas.next_at_or_after(left.start)
+            && area.span.start < span.end
+        {
+            let within = area.span.intersect(left);
+            left = PageSpan::new(within.end, span.end);
+            if !area.flags.contains(AreaFlags::LOCKED) {
+                self.evict_from_area(space, (within, seq), leaving, gather);
+            }
+            if left.is_empty() {
+                break;
+            }
+        }
+        self.count(Event::RmapWalks, 1);
+    }
+
+    /// The same for a part of one area, which was read at `seq`.
+    fn evict_from_area(
+        &self,
+        space: &Space<A>,
+        (span, seq): (PageSpan, Seq),
+        leaving: &mut Leaving,
+        gather: &mut Gather,
+    ) {
         let Some(device) = self.device(leaving.device) else { return };
         let Leaving { folio, slots, .. } = *leaving;
-        let evicted =
-            self.view(space).tables().evict(span, folio, gather, |pages, frames, attrs| {
-                if !self.may_leave(space, pages, folio) {
-                    return None;
-                }
-                let slot = slots.start + frames.start.offset_from(folio.head);
-                device.slots.refer(FilePages::new(slot, slot + frames.count));
-                let exclusive = !attrs.contains(Attrs::COW);
-                Some(SwapEntry { device: device.number, slot, exclusive }.payload())
-            });
-        self.count(Event::RmapWalks, 1);
+        let folios = Folios::new(self.phys.meta());
+        let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
+            // Whoever locks these pages in memory, moves or forks them changes the areas first.
+            if folios.counts(folio).pins > 0 || !space.areas.is_current(seq, pages) {
+                return None;
+            }
+            let slot = slots.start + frames.start.offset_from(folio.head);
+            device.slots.refer(FilePages::new(slot, slot + frames.count));
+            let exclusive = !attrs.contains(Attrs::COW);
+            Some(SwapEntry { device: device.number, slot, exclusive }.payload())
+        };
+        let most = self.policy.evict_most();
+        let evicted = self.view(space).tables().evict(span, (folio, most), gather, ask);
         self.count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;
         leaving.dirty |= evicted.dirty;
-    }
-
-    /// Whether pages may leave: asked with their table locked.
-    fn may_leave(&self, space: &Space<A>, pages: PageSpan, folio: Folio) -> bool {
-        let locked = |flags: AreaFlags| flags.contains(AreaFlags::LOCKED);
-        let mut areas = self.view(space).areas().overlapping(pages);
-        Folios::new(self.phys.meta()).counts(folio).pins == 0
-            && !space.areas.is_held(pages)
-            && !areas.any(|area| locked(area.flags))
     }
 
     /// Gives a held folio slots, and their identity; `None` when it has to stay.

@@ -30,12 +30,12 @@ pub(crate) struct Evicted {
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Replaces the leaves of `span` that map `folio` by markers. `ask` says with which: for a run
     /// of pages in one state, given their frames and attributes, the payload of the first, the
-    /// others ascending; or that they are to stay. What is to be flushed goes into `gather`, and so
+    /// others ascending; or that they are to stay. It is asked of `most` pages at once. What is to be flushed goes into `gather`, and so
     /// do the mappings; no more is taken when it is full.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
-        folio: Folio,
+        (folio, most): (Folio, Order),
         gather: &mut Gather,
         mut ask: impl FnMut(PageSpan, FrameSpan, Attrs) -> Option<u64>,
     ) -> Evicted {
@@ -43,7 +43,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         self.each(span, |locked, part| -> Step<()> {
             let mut at = part.start;
             while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
+                let step = at.add(most.pages().max(A::order(locked.level()).pages()));
+                let (run, end) = locked.run_in(at, part.end.min(step));
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Leaf { .. } if gather.is_full() => return Step::Stop(()),
