@@ -77,11 +77,15 @@ pub enum Event {
     PagesSwapped,
     /// Pages whose swap entries became leaves again.
     PagesSwappedIn,
+    /// Folios divided into smaller ones.
+    FolioSplit,
+    /// Folios that were to be divided and could not be.
+    FolioSplitFailed,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 33] = [
+    pub const ALL: [Event; 35] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -115,6 +119,8 @@ impl Event {
         Event::EntriesSwapped,
         Event::PagesSwapped,
         Event::PagesSwappedIn,
+        Event::FolioSplit,
+        Event::FolioSplitFailed,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -153,6 +159,8 @@ impl Event {
             Event::EntriesSwapped => "swap_entries",
             Event::PagesSwapped => "pswpout",
             Event::PagesSwappedIn => "pswpin",
+            Event::FolioSplit => "thp_split_page",
+            Event::FolioSplitFailed => "thp_split_page_failed",
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod change;
 mod collapse;
+mod divide;
 mod error;
 mod faults;
 mod files;

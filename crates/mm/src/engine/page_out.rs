@@ -30,7 +30,7 @@ use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
-use crate::table::Gather;
+use crate::table::{Divided, Division, Gather};
 
 /// Which folios are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +48,7 @@ pub struct PagedOut {
     pub folios: u64,
     /// Their pages.
     pub pages: u64,
-    /// Folios that stay: shared, pinned, locked in memory, only partly in the span, or there are
-    /// no slots.
+    /// Folios that stay: shared, pinned, locked in memory, or there are no slots.
     pub stay: u64,
 }
 
@@ -68,14 +67,46 @@ struct Leaving {
     pages: u64,
 }
 
+/// A folio that is held.
+struct Held {
+    /// A page that maps it.
+    page: Vpn,
+    folio: Folio,
+    /// The pages at which it is mapped, if it is mapped whole.
+    here: PageSpan,
+    /// Not all of them exist: it was mapped elsewhere once, and moved.
+    cut: bool,
+}
+
+/// A folio stays, at least as it is: go on at this page.
+struct Stays(Vpn);
+
+/// What a folio lacks to leave.
+enum Lack {
+    /// That nobody else has it, or has a hold on it.
+    Hold,
+    /// That all of it is to leave.
+    Rest,
+    /// A run of slots.
+    Slots,
+}
+
 /// The folios of a batch.
 struct Batch {
     leaving: [Option<Leaving>; BATCH],
     len: usize,
 }
 
+impl Batch {
+    fn push(&mut self, leaving: Leaving) {
+        self.leaving[self.len] = Some(leaving);
+        self.len += 1;
+    }
+}
+
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// Pages the anonymous folios in `span` out whose mappings here all lie in it. They are written
+    /// Pages the anonymous folios in `span` out. One that is only partly in the span is divided, and
+    /// so is one for which there is no run of slots any more; what cannot be stays. They are written
     /// by [`next_write`](Self::next_write), one device's file after the other; their memory is free
     /// with [`write_done`](Self::write_done).
     ///
@@ -99,14 +130,19 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut batch = Batch { leaving: [None; BATCH], len: 0 };
         let mut gather = Gather::new();
         let mut at = span.start;
-        while let Some((page, folio)) = self.hold_next(space, PageSpan::new(at, span.end)) {
-            at = page.add(1).max(self.evict_from(
-                space,
-                (page, span),
-                (folio, whose),
-                spaces,
-                (&mut gather, &mut batch, &mut done),
-            ));
+        while let Some(found) = self.hold_next(space, PageSpan::new(at, span.end)) {
+            at = match self.begin_out(space, span, &found, whose) {
+                Ok(leaving) => {
+                    let leaving =
+                        self.evict_found(space, (&found, leaving), (whose, spaces), &mut gather);
+                    batch.push(leaving);
+                    found.here.end.min(span.end)
+                }
+                Err(Stays(upto)) => {
+                    done.stay += (upto > found.page) as u64;
+                    upto
+                }
+            };
             if batch.len == BATCH {
                 self.end_batch(space, &mut gather, &mut batch, &mut done);
             }
@@ -115,41 +151,74 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(done)
     }
 
-    /// The first page of `span` that maps a folio, and the folio, which is held.
-    fn hold_next(&self, space: &Space<A>, span: PageSpan) -> Option<(Vpn, Folio)> {
+    /// The first page of `span` that maps a folio, which is held.
+    fn hold_next(&self, space: &Space<A>, span: PageSpan) -> Option<Held> {
         let folios = Folios::new(self.phys.meta());
-        self.view(space).tables().first_folio(span, |folio| folios.hold(folio))
+        let tables = self.view(space).tables();
+        let (page, frame, folio) = tables.first_folio(span, |folio| folios.hold(folio))?;
+        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
+        let end = home.wrapping_add(folio.order.pages());
+        let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));
+        Some(Held { page, folio, here, cut: home > page.get() })
     }
 
-    /// Evicts a held folio that `page` maps; where to go on.
-    fn evict_from<S: Spaces<A> + ?Sized>(
+    /// Evicts a folio on its way out from this space and, if it is to leave all, from the others.
+    fn evict_found<S: Spaces<A> + ?Sized>(
         &self,
         space: &Space<A>,
-        (page, span): (Vpn, PageSpan),
-        (folio, whose): (Folio, Whose),
-        spaces: &S,
-        (gather, batch, done): (&mut Gather, &mut Batch, &mut PagedOut),
-    ) -> Vpn {
-        let folios = Folios::new(self.phys.meta());
-        let counts = folios.counts(folio);
-        let room = PageSpan::new(page, page.add(folio.order.pages()).min(span.end));
-        let mapped = u64::from(counts.mapped);
-        let may = counts.pins == 0 && (whose == Whose::All || mapped <= room.count());
-        let leaving = if may { self.begin_out(folio) } else { None };
-        let Some(mut leaving) = leaving else {
-            if let Some(run) = folios.put(folio) {
-                self.free(run);
-            }
-            done.stay += 1;
-            return room.end;
-        };
-        self.evict_in(space, room, &mut leaving, gather);
+        (found, mut leaving): (&Held, Leaving),
+        (whose, spaces): (Whose, &S),
+        gather: &mut Gather,
+    ) -> Leaving {
+        let mapped = u64::from(Folios::new(self.phys.meta()).counts(found.folio).mapped);
+        self.evict_in(space, found.here, &mut leaving, gather);
         if whose == Whose::All && leaving.pages < mapped {
             spaces.visit(&mut |other| self.evict_at_home(other, &mut leaving));
         }
-        batch.leaving[batch.len] = Some(leaving);
-        batch.len += 1;
-        room.end
+        leaving
+    }
+
+    /// Gives a held folio slots, and their identity. It is held no more if it has to stay, or to be
+    /// looked at anew.
+    fn begin_out(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        found: &Held,
+        whose: Whose,
+    ) -> Result<Leaving, Stays> {
+        let &Held { page, folio, here, cut } = found;
+        let folios = Folios::new(self.phys.meta());
+        let counts = folios.counts(folio);
+        let shared = u64::from(counts.mapped) > folio.order.pages();
+        let within = span.covers(here) && !cut;
+        let entered = if counts.pins > 0 || whose == Whose::Own && shared {
+            Err(Lack::Hold)
+        } else if !within && folio.order > Order::ZERO {
+            Err(Lack::Rest)
+        } else {
+            self.enter_out(folio)
+        };
+        let lack = match entered {
+            Ok(leaving) => return Ok(leaving),
+            Err(lack) => lack,
+        };
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
+        }
+        let division = match lack {
+            Lack::Hold => None,
+            Lack::Rest if here.start < span.start => {
+                Some(Division::Around(span.start, Order::ZERO))
+            }
+            Lack::Rest => Some(Division::Around(span.end, Order::ZERO)),
+            Lack::Slots => self.order_out(folio.order).map(Division::Uniform),
+        };
+        let divided = division.map(|how| self.divide(space, page, how));
+        match divided {
+            Some(Ok(Divided::Parts { .. })) => Err(Stays(page)),
+            _ => Err(Stays(here.end.max(page.add(1)).min(span.end))),
+        }
     }
 
     /// Evicts what another space has of a folio, and flushes.
@@ -225,19 +294,33 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         leaving.dirty |= evicted.dirty;
     }
 
-    /// Gives a held folio slots, and their identity; `None` when it has to stay.
-    fn begin_out(&self, folio: Folio) -> Option<Leaving> {
+    /// The largest order below `order` of which there is a run of slots.
+    fn order_out(&self, order: Order) -> Option<Order> {
+        let cpu = self.hw.cpu().index();
+        (0..order.get()).rev().map(Order::new).find(|&order| {
+            (0..self.swaps.len() as u32).filter_map(|number| self.device(number)).any(|device| {
+                let slot = device.slots.take(order, cpu);
+                if let Some(slot) = slot {
+                    device.slots.uncache(FilePages::block(slot, order));
+                }
+                slot.is_some()
+            })
+        })
+    }
+
+    /// Gives a held folio slots, and their identity.
+    fn enter_out(&self, folio: Folio) -> Result<Leaving, Lack> {
         let folios = Folios::new(self.phys.meta());
         if let Some((cached, owner)) = folios.identified(folio) {
             let known = cached.known();
-            let device = self.device_of(file_of(owner)).ok()?;
+            let device = self.device_of(file_of(owner)).map_err(|_| Lack::Hold)?;
             let busy = known.intersects(Known::LEAVING | Known::WRITING | Known::POISONED);
             if busy || !known.contains(Known::FILLED) {
-                return None;
+                return Err(Lack::Hold);
             }
             cached.learn(known | Known::LEAVING);
             let slots = FilePages::block(page_of(owner), folio.order);
-            return Some(Leaving { folio, device: device.number, slots, dirty: false, pages: 0 });
+            return Ok(Leaving { folio, device: device.number, slots, dirty: false, pages: 0 });
         }
         let cpu = self.hw.cpu().index();
         let numbers = 0..self.swaps.len() as u32;
@@ -247,14 +330,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         });
         let Some((device, slot)) = found else {
             self.fallback_out(folio.order);
-            return None;
+            return Err(Lack::Slots);
         };
         let slots = FilePages::block(slot, folio.order);
-        if !self.enter_out(&device, folio, slots) {
+        if !self.index_out(&device, folio, slots) {
             device.slots.uncache(slots);
-            return None;
+            return Err(Lack::Hold);
         }
-        Some(Leaving { folio, device: device.number, slots, dirty: true, pages: 0 })
+        Ok(Leaving { folio, device: device.number, slots, dirty: true, pages: 0 })
     }
 
     fn fallback_out(&self, order: Order) {
@@ -264,7 +347,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Puts a held folio into the index of a device; whether that went well.
-    fn enter_out(&self, device: &Device<'_, A, H>, folio: Folio, slots: FilePages) -> bool {
+    fn index_out(&self, device: &Device<'_, A, H>, folio: Folio, slots: FilePages) -> bool {
         let folios = Folios::new(self.phys.meta());
         if !folios.identify(folio, identity(device.index.id, slots.start)) {
             return false;

@@ -14,7 +14,7 @@ use crate::folio::{Folio, Folios, Known};
 use crate::space::{Advice, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
-use crate::table::{Locked, Marks, What};
+use crate::table::{Gather, Locked, Marks, What};
 
 /// A folio of a device, and where the page that faulted is in it.
 struct Found {
@@ -54,15 +54,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok(None)
             }
             Admitted::Split => {
-                let mut gather = crate::table::Gather::new();
-                let mut spare = Some(self.table_frame()?);
-                // One boundary within the entry is enough: whatever splits there splits all of it.
-                let inside = marked.page.align_down(A::block_order().pages()).add(1);
-                let _ = view.tables().isolate(inside, &mut spare, &mut gather);
-                if let Some(run) = spare {
-                    self.free(run);
-                }
-                self.settle(view.space, &mut gather);
+                self.split_leaf(view.space, marked.page, &mut Gather::new())?;
                 Ok(None)
             }
             Admitted::Pages(pages, entries) => {

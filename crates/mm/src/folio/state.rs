@@ -105,6 +105,22 @@ impl<'m> Folios<'m> {
         }
     }
 
+    /// Makes `folio`, a part of a larger one that is only mapped, one by itself, of which `mapped`
+    /// pages are mapped. The caller holds the lock of the one table that maps it.
+    pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
+        let slot = self.meta.at(folio.head);
+        self.set_home(folio, home);
+        slot.counts.store(u64::from(mapped) << MAPPED_AT, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Folio, folio.order.get()));
+    }
+
+    /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.
+    pub(crate) fn abandon(&self, folio: Folio) {
+        let slot = self.meta.at(folio.head);
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::None, 0));
+    }
+
     /// The folio that holds `frame`. The caller sees to it that it lives: it holds a reference, or
     /// the lock of a table that maps it.
     #[inline]

@@ -1,12 +1,13 @@
 //! One swap device: its clusters, and where the next slots are taken from.
 //!
 //! A *cluster* is as many slots as a frame has words, which is also what a page table has entries:
-//! the largest folio that an entry maps fits into one. The first allocation in an empty cluster
-//! gives it its order, and it keeps that until it is empty again: so aligned runs of one size lie
-//! together, and freeing one makes room for another.
+//! the largest folio that an entry maps fits into one. A cluster has the order for which it was
+//! taken last, so that aligned runs of one size lie together, and freeing one makes room for
+//! another. Only when there is neither room of its own nor an empty cluster, an order takes what
+//! larger ones have left.
 //!
 //! ```text
-//!   free ──► current of a lane ──► no run left: unlisted (full) or frag (single slots left)
+//!   free ──► current of a lane ──► no run of its order: frag[order], or unlisted if full
 //!    ▲             │                       │ a slot is freed
 //!    └── empty ────┴───────────────────────┴──► partial[order] ──► current of a lane
 //! ```
@@ -39,7 +40,7 @@ pub(super) enum Place {
     Free = 1,
     /// It has, or may have, a run of its order.
     Partial = 2,
-    /// It has free slots, but no run of its order.
+    /// It has free slots, but no run of its order or of a larger one.
     Frag = 3,
     /// A lane takes runs from it.
     Current = 4,
@@ -60,19 +61,19 @@ impl Place {
 /// The heads of the lists, by the index of a cluster's frame.
 pub(super) struct Lists {
     free: u32,
-    frag: u32,
+    frag: [u32; RUN_ORDERS],
     partial: [u32; RUN_ORDERS],
 }
 
 impl Lists {
     const fn new() -> Self {
-        Self { free: NONE, frag: NONE, partial: [NONE; RUN_ORDERS] }
+        Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
     }
 
     fn head(&mut self, place: Place, order: u8) -> Option<&mut u32> {
         match place {
             Place::Free => Some(&mut self.free),
-            Place::Frag => Some(&mut self.frag),
+            Place::Frag => self.frag.get_mut(order as usize),
             Place::Partial => self.partial.get_mut(order as usize),
             Place::Unlisted | Place::Current => None,
         }
@@ -121,18 +122,12 @@ impl Lists {
 
     /// The next cluster to take runs of `order` from, which is `Current` from now on.
     pub(super) fn take(&mut self, meta: Meta<'_>, order: u8) -> Option<Pfn> {
-        let single = order == 0;
-        let own = self.partial[order as usize];
-        // Single slots go where no run can be any more, before they break into another order's.
-        let others = (1..RUN_ORDERS).rev().map(|at| self.partial[at]).find(|&at| at != NONE);
-        let found = [own, self.free]
-            .into_iter()
-            .chain(single.then_some(self.frag))
-            .chain(others.filter(|_| single))
-            .find(|&at| at != NONE)?;
+        let own = order as usize;
+        // What has no run for larger ones goes first, and then what would break into theirs.
+        let left = self.frag[own + 1..].iter().chain(self.partial[own + 1..].iter().rev());
+        let found = [&self.partial[own], &self.free].into_iter().chain(left);
+        let found = found.copied().find(|&at| at != NONE)?;
         let frame = meta.frame(found);
-        let (place, had) = self.place(meta, frame);
-        let order = if place == Place::Free { order } else { had };
         self.put(meta, frame, Place::Current, order);
         Some(frame)
     }

@@ -135,9 +135,19 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             {
                 return Some(slot);
             }
-            let next = self.swap.lists.lock().take(self.meta, order.get())?;
-            lane.store(self.meta.index(next), Ordering::Relaxed);
+            let next = self.swap.lists.lock().take(self.meta, order.get());
+            let next = next.map(|frame| self.meta.index(frame)).or_else(|| self.other_lane())?;
+            lane.store(next, Ordering::Relaxed);
         }
+    }
+
+    /// A cluster that some lane takes runs from: when there is no other any more, lanes share.
+    fn other_lane(&self) -> Option<u32> {
+        let lists = self.swap.lists.lock();
+        let is_current = |&at: &u32| {
+            at != NONE && lists.place(self.meta, self.meta.frame(at)).0 == Place::Current
+        };
+        self.swap.lanes.iter().flatten().map(|lane| lane.load(Ordering::Relaxed)).find(is_current)
     }
 
     /// Takes a run out of the cluster at `frame`, if it is current and has one; the cluster is in
@@ -157,9 +167,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         }
         let full = self.used(&lock) == Self::WORDS;
         let place = if full { Place::Unlisted } else { Place::Frag };
-        let mut lists = self.swap.lists.lock();
-        let (_, had) = lists.place(self.meta, frame);
-        lists.put(self.meta, frame, place, had);
+        self.swap.lists.lock().put(self.meta, frame, place, order.get());
         None
     }
 

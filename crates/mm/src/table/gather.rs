@@ -197,7 +197,7 @@ impl Gather {
     ///
     /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
     /// the next run.
-    fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
+    pub(super) fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
         let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
         if self.last != NONE {
             let last = meta.at(meta.frame(self.last));

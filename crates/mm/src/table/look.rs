@@ -81,13 +81,13 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         found.flatten()
     }
 
-    /// The first page of `span` that maps a folio for which `hold` says that it is held now; and
-    /// that folio.
+    /// The first page of `span` that maps a folio for which `hold` says that it is held now; its
+    /// frame, and that folio.
     pub(crate) fn first_folio(
         &self,
         span: PageSpan,
         mut hold: impl FnMut(Folio) -> bool,
-    ) -> Option<(Vpn, Folio)> {
+    ) -> Option<(Vpn, Pfn, Folio)> {
         let folios = Folios::new(self.meta);
         self.each(span, |locked, part| {
             let mut at = part.start;
@@ -98,7 +98,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                     What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
                         let frame = frame.add(at.offset_from(locked.page(run.index)));
                         match folios.of(frame) {
-                            Some(folio) if hold(folio) => return Step::Stop((at, folio)),
+                            Some(folio) if hold(folio) => return Step::Stop((at, frame, folio)),
                             _ => at = at.add(1),
                         }
                     }

@@ -29,6 +29,7 @@
 //! **Next room**: `space`.
 
 mod change;
+mod divide;
 mod evict;
 mod fold;
 mod fork;
@@ -49,6 +50,7 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use divide::{Divided, Division};
 pub(crate) use fold::plain;
 pub(crate) use fork::Heritage;
 pub use fork::{ForkLack, Inherit};
