@@ -81,11 +81,13 @@ pub enum Event {
     FolioSplit,
     /// Folios that were to be divided and could not be.
     FolioSplitFailed,
+    /// Pages that a round of aging looked at.
+    PagesAged,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 35] = [
+    pub const ALL: [Event; 36] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -121,6 +123,7 @@ impl Event {
         Event::PagesSwappedIn,
         Event::FolioSplit,
         Event::FolioSplitFailed,
+        Event::PagesAged,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -161,6 +164,7 @@ impl Event {
             Event::PagesSwappedIn => "pswpin",
             Event::FolioSplit => "thp_split_page",
             Event::FolioSplitFailed => "thp_split_page_failed",
+            Event::PagesAged => "pgscan",
         }
     }
 }

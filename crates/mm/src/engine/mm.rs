@@ -15,6 +15,7 @@ use crate::phys::{CpuCache, Phys, SetupError, Slot};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
 use crate::swap::{SWAPS_MAX, Swap};
+use crate::sync::{AtomicU64, Ordering};
 use crate::table::{Gather, Tables};
 
 /// What the embedder lends for as long as the memory manager lives.
@@ -47,11 +48,34 @@ pub struct Mm<'m, A, H> {
     pub(super) pace: Pace,
     pub(super) files: &'m [File],
     pub(super) swaps: &'m [Swap],
+    /// Where the reclaimer goes on.
+    pub(super) hand: Hand,
     /// Which folio sizes are wanted where. May be changed at any time.
     pub policy: Policy,
     /// In what sizes files are read, and how far ahead. May be changed at any time.
     pub file_policy: FilePolicy,
     arch: PhantomData<A>,
+}
+
+/// A place in all spaces: the root of one, and a page in it. Of two who move it, one is heard.
+pub(super) struct Hand {
+    root: AtomicU64,
+    page: AtomicU64,
+}
+
+impl Hand {
+    fn new() -> Self {
+        Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
+    }
+
+    pub(super) fn load(&self) -> (u64, u64) {
+        (self.root.load(Ordering::Relaxed), self.page.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn store(&self, root: u64, page: u64) {
+        self.root.store(root, Ordering::Relaxed);
+        self.page.store(page, Ordering::Relaxed);
+    }
 }
 
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
@@ -68,6 +92,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
             files: parts.files,
+            hand: Hand::new(),
             swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
             policy,
             file_policy: FilePolicy::new::<A>(),

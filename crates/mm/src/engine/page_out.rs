@@ -52,6 +52,16 @@ pub struct PagedOut {
     pub stay: u64,
 }
 
+/// What is to be paged out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    pub(super) whose: Whose,
+    /// Rounds of aging for which a folio was not touched.
+    pub(super) idle: u32,
+    /// How many pages at most, or a folio more.
+    pub(super) pages: u64,
+}
+
 /// How many folios leave by one flush.
 const BATCH: usize = 32;
 
@@ -120,23 +130,39 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         whose: Whose,
         spaces: &S,
     ) -> Result<PagedOut, Error> {
+        let demand = Demand { whose, idle: 0, pages: u64::MAX };
+        self.page_out_if(space, span, demand, spaces).map(|(done, _)| done)
+    }
+
+    /// The same for folios that were not touched for some rounds of aging, up to so many pages; and
+    /// the page to go on at.
+    pub(super) fn page_out_if<S: Spaces<A> + ?Sized>(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        demand: Demand,
+        spaces: &S,
+    ) -> Result<(PagedOut, Vpn), Error> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
         if !self.swaps.iter().any(|swap| swap.is_open()) {
             return Err(Error::NoFile);
         }
+        let whose = demand.whose;
         let mut done = PagedOut::default();
         let mut batch = Batch { leaving: [None; BATCH], len: 0 };
         let mut gather = Gather::new();
-        let mut at = span.start;
-        while let Some(found) = self.hold_next(space, PageSpan::new(at, span.end)) {
+        let (mut at, mut begun) = (span.start, 0);
+        while begun < demand.pages
+            && let Some(found) = self.hold_next(space, PageSpan::new(at, span.end), demand.idle)
+        {
             at = match self.begin_out(space, span, &found, whose) {
                 Ok(leaving) => {
-                    let leaving =
-                        self.evict_found(space, (&found, leaving), (whose, spaces), &mut gather);
-                    batch.push(leaving);
-                    found.here.end.min(span.end)
+                    begun += leaving.folio.order.pages();
+                    let found = (&found, leaving);
+                    batch.push(self.evict_found(space, found, (whose, spaces), &mut gather));
+                    found.0.here.end.min(span.end)
                 }
                 Err(Stays(upto)) => {
                     done.stay += (upto > found.page) as u64;
@@ -148,14 +174,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
         }
         self.end_batch(space, &mut gather, &mut batch, &mut done);
-        Ok(done)
+        let upto = if begun < demand.pages { span.end } else { at };
+        Ok((done, upto))
     }
 
-    /// The first page of `span` that maps a folio, which is held.
-    fn hold_next(&self, space: &Space<A>, span: PageSpan) -> Option<Held> {
+    /// The first page of `span` that maps a folio which was not touched for `idle` rounds; it is
+    /// held.
+    fn hold_next(&self, space: &Space<A>, span: PageSpan, idle: u32) -> Option<Held> {
         let folios = Folios::new(self.phys.meta());
         let tables = self.view(space).tables();
-        let (page, frame, folio) = tables.first_folio(span, |folio| folios.hold(folio))?;
+        let hold = |folio| folios.idle(folio) >= idle && folios.hold(folio);
+        let (page, frame, folio) = tables.first_folio(span, hold)?;
         let home = page.get().wrapping_sub(frame.offset_from(folio.head));
         let end = home.wrapping_add(folio.order.pages());
         let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));

@@ -30,9 +30,15 @@ bitflags! {
         const POISONED = 1 << 4;
         /// It is on its way to a swap device: its mappings are being replaced by swap entries.
         const LEAVING = 1 << 5;
+        /// For how many rounds of aging it was not touched, up to three: the low bit.
+        const IDLE_LOW = 1 << 6;
+        /// The high bit.
+        const IDLE_HIGH = 1 << 7;
     }
 }
 
+/// Where in [`Known`] the rounds are counted.
+const IDLE_AT: u32 = 6;
 /// References that the index has to each of its folios.
 const INDEX: u64 = 1;
 /// The reference of who fills a folio, or writes it to its store.
@@ -88,6 +94,26 @@ impl<'m> Folios<'m> {
     pub(crate) fn identified(&self, folio: Folio) -> Option<(Cached<'m>, u64)> {
         let owner = self.meta.at(folio.head).owner.load(Ordering::Relaxed);
         self.cached(folio.head, owner).filter(|cached| cached.folio == folio).map(|it| (it, owner))
+    }
+
+    /// For how many rounds of aging `folio` was not touched, up to three.
+    #[inline]
+    pub fn idle(&self, folio: Folio) -> u32 {
+        self.known(folio).0.bits() >> IDLE_AT & 3
+    }
+
+    /// Notes a round of aging in which `folio` was touched, or not. The caller sees to it that it
+    /// lives, as for [`of`](Self::of). A hint: who changes something else of it at the same time
+    /// is the one who is heard.
+    pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
+        let idle = if touched { 0 } else { (self.idle(folio) + 1).min(3) };
+        let Some(_lock) = self.meta.lock(folio.head) else { return };
+        let slot = self.meta.at(folio.head);
+        let state = slot.state();
+        if state.kind() == Kind::Folio && state.order() == folio.order.get() {
+            let rest = state.flags() & !(3 << IDLE_AT);
+            slot.set_state(state.with_flags(rest | idle << IDLE_AT));
+        }
     }
 
     /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A

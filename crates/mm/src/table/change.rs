@@ -157,7 +157,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The entries of a run of leaves that lie in `pages` whole, and so do their blocks: the
     /// first of them, and how many.
-    fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
+    pub(super) fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
         let cut = |edge: usize| {
             edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level())
         };

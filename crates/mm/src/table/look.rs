@@ -99,7 +99,10 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                         let frame = frame.add(at.offset_from(locked.page(run.index)));
                         match folios.of(frame) {
                             Some(folio) if hold(folio) => return Step::Stop((at, frame, folio)),
-                            _ => at = at.add(1),
+                            Some(folio) => {
+                                at = at.add(folio.span().end().offset_from(frame)).min(end);
+                            }
+                            None => at = at.add(1),
                         }
                     }
                     What::Leaf { .. } | What::Absent | What::Marker(_) => at = end,

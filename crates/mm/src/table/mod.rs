@@ -34,6 +34,7 @@ mod evict;
 mod fold;
 mod fork;
 mod gather;
+mod harvest;
 mod lock;
 mod look;
 mod map;
