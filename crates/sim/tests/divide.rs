@@ -3,7 +3,7 @@
 
 use quire::cache::{FileId, FilePages};
 use quire::check;
-use quire::engine::{Error, PagedOut, Whose};
+use quire::engine::{Error, Move, PagedOut, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
@@ -208,5 +208,78 @@ fn d3_folios_that_leave_whole_are_one_entry_run_one_walk_and_come_back_whole() {
         reads(machine, mm, space, &disk, 0..1024);
         assert_eq!(mm.totals().swpin[4], 64);
         assert_eq!(mm.swap_devices().next().unwrap().2, 0, "no slot is used any more");
+    });
+}
+
+#[test]
+fn d1_a_folio_that_three_processes_have_leaves_all_of_them() {
+    with::<Arm4k>(Config::arm64_4k(), (4, 64), |machine, mm, space| {
+        let (disk, id) = (Disk::new(), mm.swap_on(1000).unwrap());
+        let children = [2, 3].map(|asid| mm.fork(space, Asid(asid)).unwrap());
+        let spaces = [space, &children[0], &children[1]];
+        // One of them has it elsewhere.
+        let moved = Move::To(BASE.add(1000));
+        mm.remap(&children[1], pages(0, 64), 64, moved).unwrap();
+        let out = mm.page_out(space, pages(0, 64), Whose::Own, &spaces[..]).unwrap();
+        assert_eq!((out.folios, out.stay), (0, 4), "others have them as well");
+        let out = mm.page_out(space, pages(0, 64), Whose::All, &spaces[..]).unwrap();
+        assert_eq!((out.folios, out.stay), (4, 0));
+        assert_eq!(spaces.map(|space| mm.swapped(space)), [64; 3]);
+        check::system(mm, &spaces).unwrap();
+        write_back(machine, mm, space, (&disk, id));
+        reads(machine, mm, space, &disk, 0..64);
+        assert_eq!(mm.swapped(&children[1]), 64);
+        check::system(mm, &spaces).unwrap();
+        machine.cpu(0).leave();
+        children.into_iter().for_each(|child| mm.destroy(child));
+        let cpu = machine.cpu(0);
+        cpu.switch(space.root(), space.asid());
+    });
+}
+
+#[test]
+fn i8_slots_count_the_entries_that_are_to_be_seen() {
+    with::<X86_64>(Config::x86_64(), (4, 64), |machine, mm, space| {
+        let (disk, id) = (Disk::new(), mm.swap_on(1000).unwrap());
+        mm.page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
+        write_back(machine, mm, space, (&disk, id));
+        check::system(mm, &[space]).unwrap();
+        let child = mm.fork(space, Asid(2)).unwrap();
+        check::system(mm, &[space, &child]).unwrap();
+        mm.unmap(&child, pages(5, 20)).unwrap();
+        check::system(mm, &[space, &child]).unwrap();
+        mm.remap(&child, pages(30, 10), 10, Move::To(BASE.add(2000))).unwrap();
+        check::system(mm, &[space, &child]).unwrap();
+        reads(machine, mm, space, &disk, 0..64);
+        check::system(mm, &[space, &child]).unwrap();
+        assert_eq!(mm.swap_devices().next().unwrap().2, 64, "the child has a part of each folio");
+        mm.destroy(child);
+        assert_eq!(mm.swap_devices().next().unwrap().2, 0);
+    });
+}
+
+#[test]
+fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
+    with::<Arm4k>(Config::arm64_4k(), (4, 64), |machine, mm, space| {
+        let (disk, id) = (Disk::new(), mm.swap_on(1000).unwrap());
+        mm.page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
+        write_back(machine, mm, space, (&disk, id));
+        disk.set_bad(id.0, 21, true);
+        reads(machine, mm, space, &disk, 0..21);
+        reads(machine, mm, space, &disk, 22..64);
+        let wrong = loop {
+            match mm.fault(space, BASE.add(21), Access::Read) {
+                Err(Error::Unread(mut reads)) => {
+                    while let Some(read) = mm.next_read(&mut reads).unwrap() {
+                        let done = disk.read(machine.ram(), 12, &read);
+                        mm.read_done(read, done);
+                    }
+                }
+                done => break done.unwrap_err(),
+            }
+        };
+        assert_eq!(wrong, Error::Failed(id, 21));
+        disk.set_bad(id.0, 21, false);
+        reads(machine, mm, space, &disk, 0..64);
     });
 }

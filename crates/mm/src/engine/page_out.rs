@@ -26,7 +26,7 @@ use super::mm::Mm;
 use super::swap::{Device, Keep};
 use super::truncate::Spaces;
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, Folios, Home, Known};
 use crate::space::{AreaFlags, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
@@ -73,6 +73,8 @@ struct Leaving {
     slots: FilePages,
     /// The slots do not hold what the folio does.
     dirty: bool,
+    /// How many pages of it were mapped.
+    mapped: u64,
     /// Pages whose leaves are swap entries now.
     pages: u64,
 }
@@ -199,9 +201,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         (whose, spaces): (Whose, &S),
         gather: &mut Gather,
     ) -> Leaving {
-        let mapped = u64::from(Folios::new(self.phys.meta()).counts(found.folio).mapped);
+        // Mappings count until they are flushed, and one space is before another.
+        leaving.mapped = Folios::new(self.phys.meta()).counts(found.folio).mapped.into();
         self.evict_in(space, found.here, &mut leaving, gather);
-        if whose == Whose::All && leaving.pages < mapped {
+        if whose == Whose::All && leaving.pages < leaving.mapped {
             spaces.visit(&mut |other| self.evict_at_home(other, &mut leaving));
         }
         leaving
@@ -253,17 +256,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Evicts what another space has of a folio, and flushes.
     fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving) {
         let mut gather = Gather::new();
-        let home = Folios::new(self.phys.meta()).home(leaving.folio).page;
-        let end = home.get().saturating_add(leaving.folio.order.pages()).min(A::USER_PAGES);
-        let before = leaving.pages;
-        self.evict_in(
-            space,
-            PageSpan::new(home.min(Vpn::new(end)), Vpn::new(end)),
-            leaving,
-            &mut gather,
-        );
-        let mapped = u64::from(Folios::new(self.phys.meta()).counts(leaving.folio).mapped);
-        if leaving.pages == before && leaving.pages < mapped && space.has_moved() {
+        let folios = Folios::new(self.phys.meta());
+        let (home, before) = (folios.home(leaving.folio), leaving.pages);
+        if home != Home::UNKNOWN {
+            let end = home.page.get().saturating_add(leaving.folio.order.pages());
+            let end = Vpn::new(end.min(A::USER_PAGES));
+            self.evict_in(space, PageSpan::new(home.page.min(end), end), leaving, &mut gather);
+        }
+        let left = leaving.mapped > leaving.pages;
+        let elsewhere = home == Home::UNKNOWN || space.has_moved();
+        if left && leaving.pages == before && elsewhere {
             let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
             self.evict_in(space, all, leaving, &mut gather);
         }
@@ -349,7 +351,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             cached.learn(known | Known::LEAVING);
             let slots = FilePages::block(page_of(owner), folio.order);
-            return Ok(Leaving { folio, device: device.number, slots, dirty: false, pages: 0 });
+            return Ok(Leaving {
+                folio,
+                device: device.number,
+                slots,
+                dirty: false,
+                mapped: 0,
+                pages: 0,
+            });
         }
         let cpu = self.hw.cpu().index();
         let numbers = 0..self.swaps.len() as u32;
@@ -366,7 +375,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             device.slots.uncache(slots);
             return Err(Lack::Hold);
         }
-        Ok(Leaving { folio, device: device.number, slots, dirty: true, pages: 0 })
+        Ok(Leaving { folio, device: device.number, slots, dirty: true, mapped: 0, pages: 0 })
     }
 
     fn fallback_out(&self, order: Order) {

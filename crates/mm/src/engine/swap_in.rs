@@ -190,7 +190,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         let before = found.entry.slot - found.slots.start;
         let home = Vpn::new(marked.page.get().wrapping_sub(before));
-        folios.set_home(found.folio, tables.home(home));
+        // Where pages were moved, the others that have this one have it elsewhere.
+        if found.entry.exclusive || !view.space.has_moved() {
+            folios.set_home(found.folio, tables.home(home));
+        }
         let mapped = self.admit_runs(&locked, device, marked, found, |pages| cached.map(pages));
         Ok(mapped.map_or(Admitted::Stale, |(pages, entries)| Admitted::Pages(pages, entries)))
     }

@@ -68,6 +68,7 @@ impl<'m> Folios<'m> {
         let filler = if known.contains(Known::FILLED) { 0 } else { CARRIER };
         slot.counts.store(INDEX + filler, Ordering::Relaxed);
         slot.owner.store(owner, Ordering::Relaxed);
+        self.set_home(folio, Home::UNKNOWN);
         let known = known | Known::CACHED;
         slot.set_state(State::new(Kind::Folio, order.get()).with_flags(known.bits()));
         folio
@@ -187,6 +188,9 @@ pub(crate) struct Home {
 const HOME_PAGE_BITS: u32 = 44;
 
 impl Home {
+    /// It is not known.
+    pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
+
     /// `page` of the space with the root number `root`.
     #[inline]
     pub(crate) const fn new(root: u32, page: Vpn) -> Self {

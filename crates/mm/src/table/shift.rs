@@ -317,7 +317,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.take_noted(at, count)
             };
             target.put_any(index + ahead, count, frame, attrs | noted);
-            target.settle_in(index + ahead, count, frame);
+            // What others may have as well lives where it was before, for them.
+            if !attrs.contains(Attrs::COW) {
+                target.settle_in(index + ahead, count, frame);
+            }
             at += count;
         }
     }
