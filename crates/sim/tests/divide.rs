@@ -283,3 +283,28 @@ fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
         reads(machine, mm, space, &disk, 0..64);
     });
 }
+
+#[test]
+fn d3_what_is_written_between_leaving_twice_is_written_to_the_device_again() {
+    with::<X86_64>(Config::x86_64(), (4, 16), |machine, mm, space| {
+        let (disk, id) = (Disk::new(), mm.swap_on(1000).unwrap());
+        mm.page_out(space, pages(0, 16), Whose::Own, &[space][..]).unwrap();
+        write_back(machine, mm, space, (&disk, id));
+        // A part elsewhere keeps the folio on the device when the rest comes back.
+        mm.remap(space, pages(8, 8), 8, Move::To(BASE.add(100))).unwrap();
+        reads(machine, mm, space, &disk, 0..8);
+        assert_eq!(mm.swapped(space), 8);
+        {
+            let cpu = machine.cpu(0);
+            cpu.switch(space.root(), space.asid());
+            cpu.write(addr::<X86_64>(3), 333).unwrap();
+        }
+        mm.page_out(space, pages(0, 8), Whose::Own, &[space][..]).unwrap();
+        write_back(machine, mm, space, (&disk, id));
+        assert_eq!(mm.swapped(space), 16);
+        reads(machine, mm, space, &disk, 0..3);
+        let cpu = machine.cpu(0);
+        cpu.switch(space.root(), space.asid());
+        assert_eq!(cpu.read(addr::<X86_64>(3)).unwrap(), 333);
+    });
+}

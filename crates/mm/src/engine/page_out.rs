@@ -117,8 +117,9 @@ impl Batch {
 }
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// Pages the anonymous folios in `span` out. One that is only partly in the span is divided, and
-    /// so is one for which there is no run of slots any more; what cannot be stays. They are written
+    /// Pages the anonymous folios in `span` out. One that is only partly in the span is divided,
+    /// and so is one for which there is no run of slots any more; what cannot be stays. They are
+    /// written
     /// by [`next_write`](Self::next_write), one device's file after the other; their memory is free
     /// with [`write_done`](Self::write_done).
     ///

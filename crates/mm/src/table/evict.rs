@@ -30,8 +30,8 @@ pub(crate) struct Evicted {
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Replaces the leaves of `span` that map `folio` by markers. `ask` says with which: for a run
     /// of pages in one state, given their frames and attributes, the payload of the first, the
-    /// others ascending; or that they are to stay. It is asked of `most` pages at once. What is to be flushed goes into `gather`, and so
-    /// do the mappings; no more is taken when it is full.
+    /// others ascending; or that they are to stay. It is asked of `most` pages at once. What is to
+    /// be flushed goes into `gather`, and so do the mappings; no more is taken when it is full.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
