@@ -91,7 +91,7 @@ fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let (file, plan) = find(thread, dir, &mut wanted)?;
     let loader = plan.loader.as_deref().map(|path| find_loader(thread, path)).transpose()?;
     let path = file.path()?;
-    let program = Image { node: file.node().clone(), plan };
+    let program = Image { file: file.clone(), plan };
     let mut ready = load::prepare(thread, program, loader, &wanted)?;
     (ready.program.path, ready.program.file) = (path, Some(file));
     commit(thread, ready, named);
@@ -144,7 +144,8 @@ fn find_loader(thread: &Thread, path: &[u8]) -> Result<Image> {
     let node = spot.existing()?.clone();
     check(&node)?;
     let plan = plan(thread, &node, path)?;
-    Ok(Image { node, plan })
+    let file = Arc::new(Description::new(node, spot.place(), abi::O_PATH, None));
+    Ok(Image { file, plan })
 }
 
 /// Whether a file is one that can be run at all.

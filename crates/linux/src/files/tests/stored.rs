@@ -143,7 +143,7 @@ fn a_read_gives_what_is_there_and_its_rest_comes_later() {
         assert_eq!(world.run(|calls| calls.lseek(fd, 0, raw::SEEK_CUR)), Ok(sum as u64));
     }
     assert!(parts > 1, "it came at once");
-    assert_eq!(world.run(|calls| calls.is_stored(fd)), Ok(true));
+    assert_eq!(world.run(|calls| calls.is_regular(fd)), Ok(true));
     let (rest, _) = patiently(|| world.read(fd, 9000));
     assert_eq!(rest.unwrap().len(), 1000);
     assert_eq!(world.read(fd, 9000).as_deref(), Ok(""));
