@@ -45,7 +45,7 @@ fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
 }
 
 fn read_to(thread: &mut Thread, fd: usize, to: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: to, all_of: Calls::is_regular };
+    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
     move_all(thread, all, |calls, _, to| calls.read(fd as u32, to.left(), to))
 }
 
@@ -55,7 +55,7 @@ fn write_from(thread: &mut Thread, fd: usize, from: Pieces) -> Answer {
 }
 
 fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer {
-    let all = Bytes { fd: fd as u32, pieces: to, all_of: Calls::is_regular };
+    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
     move_all(thread, all, |calls, done, to| {
         // A negative offset stays one: nothing is done then.
         calls.pread64(fd as u32, (offset as i64).saturating_add(done as i64), to.left(), to)
@@ -67,6 +67,11 @@ fn write_at(thread: &mut Thread, fd: usize, offset: usize, from: Pieces) -> Answ
     move_all(thread, all, |calls, done, from| {
         calls.pwrite64(fd as u32, (offset as i64).saturating_add(done as i64), from)
     })
+}
+
+/// Whether a read of `fd` is to go on when a part was read: other parts may be on a disk.
+fn reads_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
+    calls.is_regular(fd)
 }
 
 /// Whether a write to `fd` is to go on when a part was written: a pipe may wait for room, a file

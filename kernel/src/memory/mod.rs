@@ -119,7 +119,8 @@ fn cut(run: FrameRun, span: FrameSpan) -> Option<FrameRun> {
     if span.count == 0 || !is_in {
         return None;
     }
-    let (_, rest) = run.split_at(span.start.offset_from(run.start()));
+    let before = span.start.offset_from(run.start());
+    let (_, rest) = run.split_at(before);
     Some(rest.split_at(span.count).0)
 }
 
