@@ -240,7 +240,8 @@ impl Calls<'_> {
     ///
     /// # Errors
     /// [`Errno::EOPNOTSUPP`] for all other forms, [`Errno::EBADF`], [`Errno::EINVAL`],
-    /// [`Errno::ENODEV`] if it is no regular file, [`Errno::EFBIG`], [`Errno::ENOSPC`],
+    /// [`Errno::ENODEV`] or [`Errno::ESPIPE`] if it is no regular file, [`Errno::EFBIG`],
+    /// [`Errno::ENOSPC`],
     /// [`Errno::EPERM`] where seals forbid it.
     pub fn fallocate(&self, number: u32, mode: u32, offset: i64, length: i64) -> Result<()> {
         let open = self.table.get(number)?;
@@ -256,7 +257,11 @@ impl Calls<'_> {
             return Err(Errno::EINVAL);
         }
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
-        let Body::File(file) = open.node().body() else { return Err(Errno::ENODEV) };
+        let file = match open.node().body() {
+            Body::File(file) => file,
+            Body::Pipe(_) => return Err(Errno::ESPIPE),
+            _ => return Err(Errno::ENODEV),
+        };
         let bytes = offset as u64..end;
         if is_hole {
             file.punch(bytes)?;
