@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES};
-use quire_linux::files::{Caller, Description, Node, PATH_MAX};
+use quire_linux::files::{Caller, Description, Node, PATH_MAX, Text};
 use quire_linux::{Errno, Result};
 
 use super::load::{self, Image, Ready, Wanted};
@@ -38,12 +38,32 @@ pub(super) fn execveat(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if flags & !(abi::AT_EMPTY_PATH | abi::AT_SYMLINK_NOFOLLOW) as usize != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let path = user::string(path as u64, PATH_MAX)?;
+    let mut path = user::string(path as u64, PATH_MAX)?;
+    if path.is_empty() && flags & abi::AT_EMPTY_PATH as usize != 0 {
+        path = path_of(thread, dir as i32)?;
+    }
     let mut room = STRINGS_MAX;
     let args = strings(args as u64, &mut room)?;
     let envs = strings(envs as u64, &mut room)?;
     run(thread, dir as i32, Wanted { path, args, envs })?;
     Err(Stop::Same)
+}
+
+/// The path that leads to what is open as `fd`, whatever its name.
+///
+/// # Errors
+/// `EACCES` for the working directory, `EBADF`, `ENOMEM`.
+fn path_of(thread: &Thread, fd: i32) -> Result<Vec<u8>> {
+    if fd == abi::AT_FDCWD {
+        return Err(Errno::EACCES);
+    }
+    tree::with_calls(thread, |calls| calls.open_file(fd as u32).map(drop))?;
+    let mut text = Text::new();
+    text.print(format_args!("/dev/fd/{fd}"))?;
+    let mut path = Vec::new();
+    path.try_reserve_exact(text.bytes().len()).map_err(|_| Errno::ENOMEM)?;
+    path.extend_from_slice(text.bytes());
+    Ok(path)
 }
 
 /// Whether the process has no other thread. If it has, they are told to end, and this one is woken

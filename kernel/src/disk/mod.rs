@@ -25,9 +25,9 @@ mod device;
 mod files;
 mod pages;
 
+pub(crate) use copies::{leaving, resolve, want};
 pub(crate) use device::disk;
 use device::reap;
-pub(crate) use copies::{leaving, resolve, want};
 pub(crate) use files::{note, start, start_ahead};
 pub(crate) use pages::Pages;
 

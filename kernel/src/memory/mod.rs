@@ -93,12 +93,7 @@ fn frames_within((start, bytes): (u64, u64)) -> FrameSpan {
 }
 
 /// Gives the library what is left of `all`; the right to `kept`, which is not, for later.
-fn give(
-    mm: &System,
-    mut all: FrameRun,
-    early: &early::Early,
-    kept: FrameSpan,
-) -> Option<FrameRun> {
+fn give(mm: &System, mut all: FrameRun, early: &early::Early, kept: FrameSpan) -> Option<FrameRun> {
     let mut found = None;
     for (start, bytes) in early.left() {
         let piece = FrameSpan::new(Pfn::new(start >> PAGE_SHIFT), bytes >> PAGE_SHIFT);
@@ -143,9 +138,8 @@ pub(crate) fn with_archive<T>(unpack: impl FnOnce(&[u8]) -> T) -> T {
     };
     // SAFETY: `early` keeps these bytes out of use, nobody writes them, and they are mapped. They
     // are no longer referred to when their frames are given away below, which happens once.
-    let all = unsafe {
-        core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize)
-    };
+    let all =
+        unsafe { core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize) };
     let done = unpack(all);
     if let Some(run) = frames {
         mm().add(run).unwrap_or_else(|error| panic!("{error}"));

@@ -51,12 +51,7 @@ impl Tree {
         unpacked
     }
 
-    fn unpack_entry(
-        &self,
-        who: &Caller<'_>,
-        entry: &Entry<'_>,
-        links: &mut Links,
-    ) -> Result<()> {
+    fn unpack_entry(&self, who: &Caller<'_>, entry: &Entry<'_>, links: &mut Links) -> Result<()> {
         let mut path = Vec::new();
         path.put(b"/")?;
         path.put(entry.name().as_bytes())?;

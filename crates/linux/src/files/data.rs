@@ -395,11 +395,7 @@ pub fn write_from(
     Ok((done, end))
 }
 
-fn write_part(
-    data: &Data,
-    offset: Option<u64>,
-    source: &mut dyn Source,
-) -> Result<(usize, u64)> {
+fn write_part(data: &Data, offset: Option<u64>, source: &mut dyn Source) -> Result<(usize, u64)> {
     if offset.is_some_and(|offset| offset >= LENGTH_MAX) {
         return Err(Errno::EFBIG);
     }
