@@ -11,7 +11,7 @@
 
 use alloc::sync::Arc;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
 use quire::engine::{Error, Held};
@@ -27,6 +27,16 @@ use super::{PAGE, errno, mm, shrink};
 /// Frames that files in memory leave to programs: 8 MiB.
 const SPARE: u64 = 2048;
 
+/// How many numbers files of the tree may have, and how many have one. The others are for shared
+/// memory and for files of a disk: programs must run while /tmp is full.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says how many numbers there are.
+pub(super) fn init(files: usize) {
+    LIMIT.store(files - files / 8, Ordering::Relaxed);
+}
+
 /// Closes files that nobody has, so that their numbers are free.
 static CLOSE_IDLE: Once<fn()> = Once::new();
 
@@ -40,6 +50,8 @@ pub(crate) struct MemoryFile {
     place: SpinMutex<Place>,
     /// Areas have shown it. It changes under the lock of the file's `Data`.
     is_shown: AtomicBool,
+    /// It is shared memory, and no file of the tree.
+    is_own: bool,
 }
 
 struct Place {
@@ -50,10 +62,14 @@ struct Place {
 }
 
 impl MemoryFile {
-    /// A file of `pages` pages, all of them holes.
-    pub(super) fn new(pages: u64) -> Arc<Self> {
+    /// Shared memory of `pages` pages, none of which is there.
+    pub(super) fn shared(pages: u64) -> Arc<Self> {
+        Self::new(pages, true)
+    }
+
+    fn new(pages: u64, is_own: bool) -> Arc<Self> {
         let place = SpinMutex::new(Place { id: None, pages });
-        Arc::new(Self { place, is_shown: AtomicBool::new(false) })
+        Arc::new(Self { place, is_shown: AtomicBool::new(false), is_own })
     }
 
     /// Its number, if it has one.
@@ -67,6 +83,11 @@ impl MemoryFile {
         if let Some(id) = place.id {
             return Ok(id);
         }
+        let is_counted = !self.is_own;
+        if is_counted && USED.fetch_add(1, Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) {
+            USED.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::ENFILE);
+        }
         let new = || mm().open_file(Store::Memory, place.pages, Order::ZERO);
         let id = match (new(), CLOSE_IDLE.get()) {
             (Err(Error::NoFile), Some(close_idle)) => {
@@ -75,6 +96,9 @@ impl MemoryFile {
             }
             (other, _) => other,
         };
+        if id.is_err() && is_counted {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
         let id = id.map_err(|_| Errno::ENFILE)?;
         place.id = Some(id);
         Ok(id)
@@ -312,6 +336,9 @@ impl Pages for MemoryFile {
 impl Drop for MemoryFile {
     fn drop(&mut self) {
         let Some(id) = self.place.get_mut().id else { return };
+        if !self.is_own {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
         // Neither a name nor a descriptor nor an area has it any more.
         let closed = mm().close_file(id);
         debug_assert!(closed.is_ok(), "nobody else closes it");
@@ -320,5 +347,5 @@ impl Drop for MemoryFile {
 
 /// A place for the bytes of a new file.
 pub(crate) fn make_pages() -> Arc<dyn Pages> {
-    MemoryFile::new(0)
+    MemoryFile::new(0, false)
 }

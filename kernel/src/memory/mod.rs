@@ -46,8 +46,8 @@ pub(crate) const PAGE_SHIFT: u32 = 12;
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 
 /// How many files may have pages in memory at once: one for so many frames, within bounds.
-const FRAMES_A_FILE: u64 = 16;
-const FILES_LEAST: u64 = 4096;
+const FRAMES_A_FILE: u64 = 8;
+const FILES_LEAST: u64 = 8192;
 const FILES_MOST: u64 = 65_536;
 
 static MM: Once<System> = Once::new();
@@ -74,6 +74,7 @@ pub(crate) fn init(boot: &Boot) {
     let counters = early.array(MAX_CPUS, Counters::new);
     let zones = early.array(1, || span);
     let files = (span.count / FRAMES_A_FILE).clamp(FILES_LEAST, FILES_MOST);
+    files::init(files as usize);
     let files = early.array(files as usize, File::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);

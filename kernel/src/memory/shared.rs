@@ -96,7 +96,7 @@ impl Memory {
     /// # Errors
     /// What mapping gives; `ENOMEM` also when there are too many such memories.
     pub(crate) fn map_shared(&self, request: &Request) -> Result<PageSpan> {
-        let file = MemoryFile::new(request.pages);
+        let file = MemoryFile::shared(request.pages);
         let id = file.object().map_err(|_| Errno::ENOMEM)?;
         let backing = Backing::Object { id, page: 0 };
         self.show(id, file, &Request { backing, ..*request })
