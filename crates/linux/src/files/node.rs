@@ -260,8 +260,8 @@ impl Node {
 
     /// Does `map` with the number under which the memory manager has the pages of such a file, if
     /// it has; see [`Stored::object`]. Nobody changes its length meanwhile, or who may write it.
-    /// `is_shared`: what is written is to be the file's; `writes`: that may happen at once. `map` is
-    /// told whether it may ever happen.
+    /// `is_shared`: what is written is to be the file's; `writes`: that may happen at once. `map`
+    /// is told whether it may ever happen.
     ///
     /// # Errors
     /// [`Errno::EACCES`] if it is no such file, or is to be written and cannot be; those of

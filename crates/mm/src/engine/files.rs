@@ -65,8 +65,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         Ok(Index::new(self.hw, self.phys.meta(), file, id))
     }
 
-    /// The first folio of a file that has a page in `pages`: all of its pages, which may begin before
-    /// `pages` and end behind it, and need not be filled yet.
+    /// The first folio of a file that has a page in `pages`: all of its pages, which may begin
+    /// before `pages` and end behind it, and need not be filled yet.
     ///
     /// # Errors
     /// [`Error::NoFile`].
