@@ -2,6 +2,7 @@
 #include "abi.h"
 
 #include <linux/falloc.h>
+#include <setjmp.h>
 #include <sys/ioctl.h>
 
 static const int RW = PROT_READ | PROT_WRITE;
@@ -284,6 +285,69 @@ static const char *calls_on_own_map(void)
     return NULL;
 }
 
+static sigjmp_buf back;
+
+static void on_bus(int number)
+{
+    (void)number;
+    siglongjmp(back, 1);
+}
+
+/* Writes to a few of 16 pages, until one is not to be had. */
+static void touch_some(volatile char *at, unsigned seed)
+{
+    if (!sigsetjmp(back, 1))
+        for (unsigned i = 0; i < 4; i++)
+            at[(seed >> (18 + i) & 15) * PAGE] += 1;
+}
+
+/* Touches pages of a file whose end moves, and has children that do the same. */
+static void touch_while_it_changes(int fd, unsigned seed)
+{
+    enum { ROUNDS = 1500, FORKS = 150 };
+    signal(SIGBUS, on_bus);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        seed = seed * 1103515245 + 12345;
+        char *at = show(fd, 16, seed & 0x10000 ? MAP_SHARED : MAP_PRIVATE);
+        if (at == MAP_FAILED)
+            _exit(1);
+        pid_t child = round % FORKS == 0 ? fork() : 1;
+        touch_some(at, seed);
+        if (!child)
+            _exit(0);
+        munmap(at, 16 * PAGE);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+    }
+    _exit(0);
+}
+
+/* Its end moves, holes are made and bytes written, while others touch it: nobody is harmed. */
+static const char *truncate_while_others_touch(void)
+{
+    int fd = memfd_of(16), status, left = 3;
+    char bytes[PAGE];
+    CHECK(fd >= 0);
+    for (unsigned i = 1; i <= 3; i++)
+        if (!fork())
+            touch_while_it_changes(fd, i);
+    for (unsigned i = 0; left > 0; i++) {
+        CHECK(ftruncate(fd, (off_t)(i * 7 % 17 * PAGE)) == 0);
+        CHECK(ftruncate(fd, 16 * PAGE) == 0 && pwrite(fd, "x", 1, 5 * PAGE + 1) == 1);
+        int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        CHECK(fallocate(fd, mode, 3 * PAGE, 4 * PAGE) == 0);
+        for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0; left--)
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    CHECK(ftruncate(fd, 0) == 0 && blocks(fd) == 0 && ftruncate(fd, 16 * PAGE) == 0);
+    for (off_t page = 0; page < 16; page++) {
+        CHECK(pread(fd, bytes, PAGE, page * (off_t)PAGE) == PAGE);
+        for (size_t i = 0; i < PAGE; i++)
+            CHECK(bytes[i] == 0);
+    }
+    return NULL;
+}
+
 const struct abi_case memory_file_cases[] = {
     {"memfd_create", memfd_flags},
     {"memfd_create and seals", memfd_seals},
@@ -297,5 +361,6 @@ const struct abi_case memory_file_cases[] = {
     {"truncate under a map", truncate_under_map},
     {"truncate under the map of another", truncate_under_others},
     {"calls on a map of the same file", calls_on_own_map},
+    {"truncate while others touch", truncate_while_others_touch},
     {NULL, NULL},
 };
