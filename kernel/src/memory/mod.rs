@@ -34,7 +34,7 @@ use heap::shrink;
 pub(crate) use heap::{admit, set_shrink, taken_bytes};
 pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
 
-use crate::isa::{self, Boot, Format, MAX_CPUS};
+use crate::isa::{Boot, Format, MAX_CPUS};
 
 /// The memory manager of this system.
 pub(crate) type System = Mm<'static, Format, Board>;

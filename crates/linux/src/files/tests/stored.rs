@@ -206,3 +206,17 @@ fn what_is_in_memory_hides_the_disks_names_and_notes_are_the_disks() {
     let busy = world.run(|calls| calls.renameat2(raw::AT_FDCWD, b"/dir", raw::AT_FDCWD, b"/d", 0));
     assert_eq!(busy, Err(Errno::EBUSY));
 }
+
+#[test]
+fn a_file_of_a_disk_is_shown_but_never_written_through_what_shows_it() {
+    let world = world(9000, None);
+    let fd = patiently(|| world.open("/dir/file", raw::O_RDONLY)).0.unwrap();
+    let open = world.run(|calls| calls.open_file(fd)).unwrap();
+    let show = |shared, writes| open.node().show(shared, writes, |id, may| Ok((id, may)));
+    assert_eq!(show(true, true), Err(Errno::EACCES));
+    assert_eq!(show(true, false), Ok((None, false)), "this one has no number");
+    assert_eq!(show(false, true), Ok((None, true)));
+    let none = world.run(|calls| calls.find(raw::AT_FDCWD, b"/dev")).unwrap();
+    let none = none.node.as_ref().unwrap().show(false, false, |_, _| Ok(()));
+    assert_eq!(none, Err(Errno::EACCES), "a directory has no pages");
+}
