@@ -108,6 +108,7 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
         counters: &counters,
         zones: &zones,
         files: &[],
+        swaps: &[],
     };
     let mm = Mm::<X86_64, Board>::new(&board, parts)?;
     mm.add(frames)?;

@@ -13,6 +13,7 @@ pub mod table;
 pub mod space;
 pub mod fault;
 pub mod cache;
+pub mod swap;
 pub mod engine;
 pub mod check;
 

@@ -69,11 +69,23 @@ pub enum Event {
     FileReadsFailed,
     /// Pages of files that were written to their store, or were to be.
     FilePagesWritten,
+    /// Walks for the mappings that one space has of a folio.
+    RmapWalks,
+    /// Entries of leaves that became swap entries.
+    EntriesSwapped,
+    /// Pages whose leaves became swap entries.
+    PagesSwapped,
+    /// Pages whose swap entries became leaves again.
+    PagesSwappedIn,
+    /// Folios divided into smaller ones.
+    FolioSplit,
+    /// Folios that were to be divided and could not be.
+    FolioSplitFailed,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 29] = [
+    pub const ALL: [Event; 35] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -103,6 +115,12 @@ impl Event {
         Event::FilePagesRead,
         Event::FileReadsFailed,
         Event::FilePagesWritten,
+        Event::RmapWalks,
+        Event::EntriesSwapped,
+        Event::PagesSwapped,
+        Event::PagesSwappedIn,
+        Event::FolioSplit,
+        Event::FolioSplitFailed,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -137,6 +155,12 @@ impl Event {
             Event::FilePagesRead => "file_pages_read",
             Event::FileReadsFailed => "file_reads_failed",
             Event::FilePagesWritten => "file_pages_written",
+            Event::RmapWalks => "rmap_walks",
+            Event::EntriesSwapped => "swap_entries",
+            Event::PagesSwapped => "pswpout",
+            Event::PagesSwappedIn => "pswpin",
+            Event::FolioSplit => "thp_split_page",
+            Event::FolioSplitFailed => "thp_split_page_failed",
         }
     }
 }
@@ -154,6 +178,8 @@ pub struct Counters {
     fallback: [[AtomicU64; CAUSES]; ORDERS],
     /// Folios that writes to shared pages copied into, by order.
     copy: [AtomicU64; ORDERS],
+    /// `swpout`, `swpout_fallback` and `swpin` of each order.
+    swap: [[AtomicU64; ORDERS]; 3],
 }
 
 impl Counters {
@@ -165,6 +191,7 @@ impl Counters {
             alloc: core::array::from_fn(zero),
             fallback: core::array::from_fn(|_| core::array::from_fn(zero)),
             copy: core::array::from_fn(zero),
+            swap: core::array::from_fn(|_| core::array::from_fn(zero)),
         }
     }
 
@@ -184,6 +211,24 @@ impl Counters {
     #[inline]
     pub(crate) fn copy(&self, order: usize) {
         bump(&self.copy[order], 1);
+    }
+
+    /// Counts a folio of `order` that left memory for a swap device.
+    #[inline]
+    pub(crate) fn swpout(&self, order: usize) {
+        bump(&self.swap[0][order], 1);
+    }
+
+    /// Counts a folio of `order` for which there was no run of slots.
+    #[inline]
+    pub(crate) fn swpout_fallback(&self, order: usize) {
+        bump(&self.swap[1][order], 1);
+    }
+
+    /// Counts a folio of `order` whose swap entries were mapped.
+    #[inline]
+    pub(crate) fn swpin(&self, order: usize) {
+        bump(&self.swap[2][order], 1);
     }
 
     /// Counts a fault that wanted `order` and got less, for cause number `cause`.
@@ -216,6 +261,12 @@ pub struct Totals {
     pub fallback: [[u64; CAUSES]; ORDERS],
     /// Folios that writes to shared pages were copied into, by order.
     pub copy: [u64; ORDERS],
+    /// Folios that left memory for a swap device, by order (`swpout`).
+    pub swpout: [u64; ORDERS],
+    /// Folios for which there was no run of slots, by order (`swpout_fallback`).
+    pub swpout_fallback: [u64; ORDERS],
+    /// Folios whose swap entries were mapped, by order (`swpin`).
+    pub swpin: [u64; ORDERS],
 }
 
 impl Totals {
@@ -230,6 +281,9 @@ impl Totals {
                 core::array::from_fn(|cause| sum(&|c| read(&c.fallback[order][cause])))
             }),
             copy: core::array::from_fn(|order| sum(&|c| read(&c.copy[order]))),
+            swpout: core::array::from_fn(|order| sum(&|c| read(&c.swap[0][order]))),
+            swpout_fallback: core::array::from_fn(|order| sum(&|c| read(&c.swap[1][order]))),
+            swpin: core::array::from_fn(|order| sum(&|c| read(&c.swap[2][order]))),
         }
     }
 

@@ -4,6 +4,7 @@ use quire::cache::File;
 use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
+use quire::swap::Swap;
 use quire_arch::Arch;
 use quire_machine::{Config, Machine, MachineError, Ram, RamError};
 use quire_units::FrameSpan;
@@ -13,6 +14,9 @@ pub type HostedMm<'m, 'r, A> = Mm<'m, A, Machine<'r>>;
 
 /// How many files may have pages in memory at once.
 const FILES: usize = 64;
+
+/// As many swap devices may be in use at once.
+const SWAPS: usize = 2;
 
 /// Why there is no system.
 #[derive(Debug)]
@@ -66,6 +70,7 @@ pub fn with_machine<A: Arch, R>(
     let mut caches: Vec<CpuCache> = (0..config.cpus).map(|_| CpuCache::new()).collect();
     let counters: Vec<Counters> = (0..config.cpus).map(|_| Counters::new()).collect();
     let files: Vec<File> = (0..FILES).map(|_| File::new()).collect();
+    let swaps: Vec<Swap> = (0..SWAPS).map(|_| Swap::new()).collect();
     let zones = [FrameSpan::new(all.start, all.count)];
     let parts = Parts {
         first: all.start,
@@ -74,6 +79,7 @@ pub fn with_machine<A: Arch, R>(
         counters: &counters,
         zones: &zones,
         files: &files,
+        swaps: &swaps,
     };
     let mm = Mm::new(&machine, parts).map_err(SystemError::Setup)?;
     if let Err(not_ram) = mm.add(run) {

@@ -25,6 +25,7 @@ use quire::cache::File;
 use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
+use quire::swap::{SWAPS_MAX, Swap};
 use spin::Once;
 
 pub(crate) use archive::with_archive;
@@ -75,10 +76,11 @@ pub(crate) fn init(boot: &Boot) {
     let files = (span.count / FRAMES_A_FILE).clamp(FILES_LEAST, FILES_MOST);
     files::init(files as usize);
     let files = early.array(files as usize, File::new);
+    let swaps = early.array(SWAPS_MAX, Swap::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts { first: span.start, slots, caches, counters, zones, files };
+    let parts = Parts { first: span.start, slots, caches, counters, zones, files, swaps };
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     archive::give(mm, all, &early, boot.initrd);

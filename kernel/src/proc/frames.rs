@@ -61,7 +61,11 @@ impl Census {
             }
             FrameUse::Table => self.tables += 1,
             FrameUse::Node => self.nodes += 1,
-            FrameUse::Free | FrameUse::Folio(_) | FrameUse::Index | FrameUse::Other => {}
+            FrameUse::Free
+            | FrameUse::Folio(_)
+            | FrameUse::Index
+            | FrameUse::Swap
+            | FrameUse::Other => {}
         }
     }
 
@@ -98,7 +102,7 @@ fn flags_of(frame: Pfn) -> u64 {
     match info.used {
         FrameUse::Free => flag::BUDDY,
         FrameUse::Table => flag::TABLE,
-        FrameUse::Node | FrameUse::Index => 0,
+        FrameUse::Node | FrameUse::Index | FrameUse::Swap => 0,
         // What is not on record is in a CPU's cache or the kernel's own.
         FrameUse::Other => flag::RESERVED,
         FrameUse::Folio(counts) => {

@@ -1,6 +1,7 @@
 //! A program's pages: which frames, whose, and what was noted.
 
 use quire::arch::Attrs;
+use quire::cache::{FILE_PAGES_MAX, FileId, Store};
 use quire::engine::FrameUse;
 use quire::folio::{Folio, Folios, Known};
 use quire::table::{Seen, Sight};
@@ -71,13 +72,22 @@ struct At {
     is_file: bool,
 }
 
+/// Whether a folio has pages of a file; what lies on a swap device, too, has not.
+fn is_of_file(folio: Folio) -> bool {
+    let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
+    let id = FileId((owner / FILE_PAGES_MAX) as u32);
+    let store = mm().file(id).and_then(|file| file.store());
+    known.contains(Known::CACHED)
+        && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
+}
+
 /// What is at `frame`, as far as `left` frames go.
 fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let unknown = |count| At { count, folio: (1, 1), is_file: false };
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
     let FrameUse::Folio(counts) = info.used else { return unknown(1) };
     let folio = Folio { head: info.head, order: info.order };
-    let is_file = Folios::new(mm().phys().meta()).known(folio).0.contains(Known::CACHED);
+    let is_file = is_of_file(folio);
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
     // What is exclusive needs no count, which may lag behind what is mapped; a file's page may be

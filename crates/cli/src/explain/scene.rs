@@ -110,6 +110,7 @@ impl Job for Scene {
             counters: &counters,
             zones: &[all],
             files: &[],
+            swaps: &[],
         };
         let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
         mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;

@@ -20,6 +20,9 @@ pub enum Store {
     ReadOnly = 2,
     /// The embedder reads them, and writes dirty ones back.
     ReadWrite = 3,
+    /// The embedder reads them, and writes dirty ones: the slots of a swap device, which
+    /// [`Mm::swap_on`](crate::engine::Mm::swap_on) makes a file of. No area shows them.
+    Swap = 4,
 }
 
 /// A file whose pages are in memory, or could be. The embedder lends an array of them; which are in
@@ -97,6 +100,7 @@ impl File {
             1 => Some(Store::Memory),
             2 => Some(Store::ReadOnly),
             3 => Some(Store::ReadWrite),
+            4 => Some(Store::Swap),
             _ => None,
         }
     }

@@ -41,6 +41,18 @@ pub(crate) const fn identity(file: FileId, page: u64) -> u64 {
     (file.0 as u64) << PAGE_BITS | page
 }
 
+/// Which file's an identity is.
+#[inline]
+pub(crate) const fn file_of(identity: u64) -> FileId {
+    FileId((identity >> PAGE_BITS) as u32)
+}
+
+/// The page of its file that an identity begins with.
+#[inline]
+pub(crate) const fn page_of(identity: u64) -> u64 {
+    identity & ((1 << PAGE_BITS) - 1)
+}
+
 /// The index of one file: a view that is cheap to make and to copy.
 pub(crate) struct Index<'a, A, H> {
     pub(super) hw: &'a H,

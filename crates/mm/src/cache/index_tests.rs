@@ -177,6 +177,7 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
         counters: &counters,
         zones: &zones,
         files: &files,
+        swaps: &[],
     };
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

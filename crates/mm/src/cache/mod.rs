@@ -25,7 +25,7 @@ mod readahead_tests;
 pub(crate) use file::root_of;
 pub use file::{File, FileId, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
-pub(crate) use index::{Index, InsertLack, identity};
+pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};

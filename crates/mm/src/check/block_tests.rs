@@ -32,6 +32,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
         counters: &counters,
         zones: &zones,
         files: &[],
+        swaps: &[],
     };
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

@@ -27,6 +27,7 @@
 //! | I9: no leaf that is COW can be written | [`space`] |
 //! | I11, I13: an exclusive page is mapped once | [`system`] |
 //! | I12: mapped pages counted = entries found | [`system`] |
+//! | I10: a swap slot counts the entries that refer to it; an exclusive one is alone | [`system`] |
 //! | a file's folios are where its index says, and say so themselves | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
@@ -35,6 +36,7 @@ mod exclusive;
 mod extents;
 mod file;
 mod space;
+mod swap;
 mod system;
 mod violation;
 

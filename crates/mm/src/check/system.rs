@@ -5,6 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::exclusive::check_exclusive;
+use super::swap::check_swap;
 use super::{Violation, file, leaves, space};
 use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
@@ -13,7 +14,7 @@ use crate::space::Space;
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
 
-/// Where all frames are: each in exactly one of the first seven.
+/// Where all frames are: each in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames that are free in the zones.
@@ -28,6 +29,8 @@ pub struct Totals {
     pub node: u64,
     /// Frames of files' index nodes.
     pub index: u64,
+    /// Frames that keep account of the slots of swap devices.
+    pub swap: u64,
     /// All others: taken by somebody outside, never added, or lost.
     pub held: u64,
     /// Folios.
@@ -78,12 +81,13 @@ pub fn system<A: Arch, H: Hardware>(
     if totals.node != found.node {
         return Err(Violation::Nodes { recorded: totals.node, found: found.node });
     }
-    let recorded = totals.folio + totals.table + totals.node + totals.index;
+    let recorded = totals.folio + totals.table + totals.node + totals.index + totals.swap;
     let too_many = Violation::TooMany { taken: free.taken, recorded };
     let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
     check_cached(mm)?;
     check_mapped(mm, spaces)?;
     check_exclusive(mm, spaces)?;
+    check_swap(mm, spaces)?;
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
@@ -102,6 +106,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
             Kind::Table => totals.table += 1,
             Kind::Node => totals.node += 1,
             Kind::Index => totals.index += 1,
+            Kind::Swap => totals.swap += 1,
             Kind::Stray => return Err(Violation::Stray(at)),
             Kind::Folio => {
                 let folio = Folio { head: at, order: Order::new(state.order()) };

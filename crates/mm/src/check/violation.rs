@@ -9,6 +9,7 @@ use crate::cache::FileId;
 use crate::folio::Folio;
 use crate::phys::{self, Kind};
 use crate::space::tree::TreeViolation;
+use crate::swap::SlotFault;
 
 /// A claim that does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +56,15 @@ pub enum Violation {
         id: FileId,
         /// The page at which it is.
         page: u64,
+    },
+    /// A slot of a swap device is not what the page tables and its file say.
+    Slot {
+        /// The device's file.
+        id: FileId,
+        /// Which slot.
+        slot: u64,
+        /// What is wrong with it.
+        fault: SlotFault,
     },
     /// Below this place of a file's index a folio is dirty, and its word does not say so.
     Unmarked {
@@ -199,6 +209,9 @@ impl Violation {
             }
             Self::NotThePage { folio, id, page } => {
                 write!(f, "{folio:?} is not page {page} of file {}", id.0)
+            }
+            Self::Slot { id, slot, fault } => {
+                write!(f, "slot {slot} of the swap file {} {fault}", id.0)
             }
             Self::Unmarked { id, page } => {
                 write!(f, "a dirty folio below page {page} of file {} is not marked", id.0)

@@ -143,6 +143,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Decision::Below(place) => self.deepen(&view, place, page),
                 Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare),
+                Decision::Marked(marked) => self.swap_in(&view, &marked, access),
                 Decision::File(page) => self.show(&view, &page, access, reach, resched),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
                 Decision::Refuse(why) => Err(refused(why, page, access)),
@@ -355,7 +356,6 @@ fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
     match why {
         Refusal::NoArea => Error::NoArea(page),
         Refusal::Denied(prot) => Error::Denied(page, access, prot),
-        Refusal::Marked(payload) => Error::Marked(page, payload),
         Refusal::Missing => Error::Missing(page),
     }
 }

@@ -34,6 +34,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
         counters: &counters,
         zones: &zones,
         files: &files,
+        swaps: &[],
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

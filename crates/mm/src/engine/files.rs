@@ -209,11 +209,17 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             }
         };
         let block = FilePages::block(at, order);
+        if index.file.store() == Some(Store::Swap) && !self.claim(index, reads, block) {
+            self.free(run);
+            return Ok(None);
+        }
         let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
         let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
-        let Some(folio) = self.enter(index, block.start, run, order, known)? else {
-            return Ok(None);
-        };
+        let entered = self.enter(index, block.start, run, order, known);
+        if !matches!(entered, Ok(Some(_))) {
+            self.unclaim(index, block);
+        }
+        let Some(folio) = entered? else { return Ok(None) };
         reads.at = block.end;
         self.count(Event::FilePagesRead, order.pages());
         let run = Folios::new(self.phys.meta()).right_to(folio);
@@ -237,6 +243,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
                 let note = if single && wanted { Note::Failed } else { Note::Small };
                 if index.remove(page, folio, Some(note)) {
                     self.forget_folio(&index, page, folio);
+                    self.unclaim(&index, FilePages::block(page, folio.order));
                 }
             }
             // Closed meanwhile.
@@ -244,6 +251,27 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
         if let Some(run) = folios.put(folio) {
             self.free(run);
+        }
+        if let Ok(device) = self.device_of(file) {
+            // Those that waited for it may be gone.
+            self.let_go(&device, FilePages::block(page, folio.order));
+        }
+    }
+
+    /// Claims the slots of a swap device that are to be read; if not, the read is made smaller, or
+    /// goes on behind them.
+    fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
+        let claimed = self.device_of(index.id).is_ok_and(|device| device.slots.claim(slots));
+        if !claimed {
+            reads.window.sizes = 1;
+            reads.at += (slots.count() == 1) as u64;
+        }
+        claimed
+    }
+
+    fn unclaim(&self, index: &Index<'_, A, H>, slots: FilePages) {
+        if let Ok(device) = self.device_of(index.id) {
+            device.slots.uncache(slots);
         }
     }
 

@@ -47,6 +47,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let child = self.space_over(root, asid, parent.window())?;
         child.set_opt_out(parent.opt_out());
         child.set_stack_pages(parent.stack_pages());
+        if parent.has_moved() {
+            child.set_moved();
+        }
         match self.fork_into(parent, &child) {
             Ok(()) => Ok(child),
             Err(error) => {
@@ -106,14 +109,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<(), Error> {
         let Some((mut left, how)) = pages else { return Ok(()) };
         let view = self.view(child);
+        let lend_marks = |marks, pages| self.lend_marks(marks, pages);
         while !left.is_empty() {
             let mut copy = None;
-            self.complete(parent, section, |section| match section.fork(&view, &mut left, how) {
-                Ok(()) => Ok(()),
-                Err(ForkNeed::Of(need)) => Err(need),
-                Err(ForkNeed::Copy(pages, frame, attrs)) => {
-                    copy = Some((pages, frame, attrs));
-                    Ok(())
+            self.complete(parent, section, |section| {
+                match section.fork(&view, &mut left, how, &lend_marks) {
+                    Ok(()) => Ok(()),
+                    Err(ForkNeed::Of(need)) => Err(need),
+                    Err(ForkNeed::Copy(pages, frame, attrs)) => {
+                        copy = Some((pages, frame, attrs));
+                        Ok(())
+                    }
                 }
             })?;
             if let Some((pages, frame, attrs)) = copy {
@@ -153,7 +159,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 return Err(error);
             }
             let copy = run.start();
-            Folios::new(child.meta).adopt_mapped(run, order);
+            Folios::new(child.meta).adopt_mapped(run, order, child.tables().home(at));
             let locked = child.tables().lock_lowest(at, A::leaf_level(order));
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
             let own = attrs.difference(Attrs::COW);

@@ -34,6 +34,8 @@ pub enum FrameUse {
     Node,
     /// A node of a file's index.
     Index,
+    /// What is known of the slots of a swap device.
+    Swap,
     /// Not on record: in the cache of a CPU, about to be freed, never added, or the embedder's.
     Other,
 }
@@ -56,6 +58,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
             Kind::Node => FrameInfo { used: FrameUse::Node, ..other },
             Kind::Index => FrameInfo { used: FrameUse::Index, ..other },
+            Kind::Swap => FrameInfo { used: FrameUse::Swap, ..other },
             Kind::Stray | Kind::None => other,
         })
     }

@@ -14,6 +14,7 @@ use crate::limits::COPY_MOST_BYTES;
 use crate::phys::{CpuCache, Phys, SetupError, Slot};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
+use crate::swap::{SWAPS_MAX, Swap};
 use crate::table::{Gather, Tables};
 
 /// What the embedder lends for as long as the memory manager lives.
@@ -28,8 +29,12 @@ pub struct Parts<'m> {
     pub counters: &'m [Counters],
     /// The zones: later ones are preferred.
     pub zones: &'m [FrameSpan],
-    /// As many files as may have pages in memory at once; none where there are no files.
+    /// As many files as may have pages in memory at once; none where there are no files. Each swap
+    /// device takes one.
     pub files: &'m [File],
+    /// As many swap devices as may be in use at once, [`SWAPS_MAX`] at most; none where there is no
+    /// swap.
+    pub swaps: &'m [Swap],
 }
 
 /// A memory manager for one system: `A` is the page-table format, `H` the hardware.
@@ -41,6 +46,7 @@ pub struct Mm<'m, A, H> {
     pub(super) counters: &'m [Counters],
     pub(super) pace: Pace,
     pub(super) files: &'m [File],
+    pub(super) swaps: &'m [Swap],
     /// Which folio sizes are wanted where. May be changed at any time.
     pub policy: Policy,
     /// In what sizes files are read, and how far ahead. May be changed at any time.
@@ -62,6 +68,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
             files: parts.files,
+            swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
             policy,
             file_policy: FilePolicy::new::<A>(),
             arch: PhantomData,
@@ -140,6 +147,9 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             let took = view.tables().take(left, &mut gather);
             self.count(Event::EntriesCleared, took.entries);
             left = PageSpan::new(took.upto, left.end);
+            if !left.is_empty() {
+                self.settle(&space, &mut gather);
+            }
         }
         view.tables().prune(all, all, &mut gather);
         view.tables().fell(&mut gather);
@@ -172,6 +182,9 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.count(Event::Flush, settled.flushes);
         self.count(Event::Invalidations, settled.invalidations);
         self.count(Event::FramesFreed, settled.frames);
+        for (first, pages) in gather.take_marks() {
+            self.release_marks(first, pages);
+        }
     }
 
     /// One zeroed frame for a table.

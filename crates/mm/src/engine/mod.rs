@@ -8,6 +8,7 @@
 
 mod change;
 mod collapse;
+mod divide;
 mod error;
 mod faults;
 mod files;
@@ -15,9 +16,12 @@ mod fork;
 mod frames;
 mod memory;
 mod mm;
+mod page_out;
 mod remap;
 mod report;
 mod shown;
+mod swap;
+mod swap_in;
 mod truncate;
 mod unshare;
 mod writeback;
@@ -33,6 +37,7 @@ pub use faults::{Populated, Resolved};
 pub use files::{Held, ReadFailed};
 pub use frames::{FrameInfo, FrameUse};
 pub use mm::{Mm, Parts};
+pub use page_out::{PagedOut, Whose};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
 pub use truncate::Spaces;

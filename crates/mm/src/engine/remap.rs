@@ -164,6 +164,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.clear_out(space, section, span)?;
         }
         self.complete(space, section, |section| section.pave(old, span.start))?;
+        space.set_moved();
         let before = section.entries();
         let backing = area.clipped(old).backing;
         leave(section, old, left);

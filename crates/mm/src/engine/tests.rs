@@ -33,6 +33,7 @@ fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
         counters: &counters,
         zones: &zones,
         files: &[],
+        swaps: &[],
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");

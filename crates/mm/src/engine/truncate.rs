@@ -6,6 +6,7 @@ use quire_units::{PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
+use super::swap::Keep;
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Store, identity};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{Area, Section, Space};
@@ -112,6 +113,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Takes a folio out of its file if it is clean and nobody has a hold on it.
     fn drop_idle(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+        if let Ok(device) = self.device_of(index.id) {
+            return self.try_drop(&device, folio, at, Keep::IfHeld);
+        }
         let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(index.id, at.start));
         let is_idle = cached.is_some_and(|cached| cached.is_idle() && cached.folio == folio);
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });

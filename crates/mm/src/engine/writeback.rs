@@ -16,9 +16,11 @@ use quire_units::FrameSpan;
 
 use super::error::Error;
 use super::mm::Mm;
+use super::swap::Keep;
 use super::truncate::Spaces;
 use crate::cache::{FileId, FilePages, Store, identity};
 use crate::folio::{Folio, Folios, Known};
+use crate::space::Section;
 use crate::stats::Event;
 
 /// The store did not take the pages of a [`Write`].
@@ -100,10 +102,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 continue;
             }
             spaces.visit(&mut |space| {
-                let _ = self.where_shown(space, id, at, |section, span| {
+                let withhold = |section: &mut Section<'_, A, H>, span| {
                     section.withhold(span);
                     Ok(())
-                });
+                };
+                if index.file.store() != Some(Store::Swap) {
+                    let _ = self.where_shown(space, id, at, withhold);
+                }
             });
             self.count(Event::FilePagesWritten, at.count());
             return Ok(Some(write));
@@ -127,6 +132,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         if let Some(run) = folios.put(write.folio) {
             self.free(run);
+        }
+        if let Ok(device) = self.device_of(write.file) {
+            self.try_drop(&device, write.folio, write.pages, Keep::IfHeld);
         }
     }
 }

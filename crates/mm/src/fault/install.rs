@@ -62,7 +62,7 @@ impl Plan {
         }
         let entries = (run.count() >> A::order(level).get()) as usize;
         let frame = run.start();
-        Folios::new(view.meta).adopt_mapped(run, order);
+        Folios::new(view.meta).adopt_mapped(run, order, tables.home(start));
         locked.put(locked.index(start), entries, frame, self.attrs, order);
         Ok(Installed { pages, order, entries: entries as u64 })
     }

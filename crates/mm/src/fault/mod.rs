@@ -29,7 +29,7 @@ mod unshare;
 mod tests;
 
 pub use install::{Installed, Stale};
-pub use plan::{Decision, FilePage, Plan, Refusal, decide};
+pub use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SizePolicy};
 pub use size::{Cause, Choice};
 pub use unshare::{Claim, Source, Unshare};

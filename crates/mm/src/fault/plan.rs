@@ -22,6 +22,8 @@ pub enum Decision {
     Touch(Leaf),
     /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
+    /// A marker is there: a swap entry, say.
+    Marked(MarkedPage),
     /// A page of a file is needed, or may be written now that whoever keeps the file knows.
     File(FilePage),
     /// A stack may grow down to the page: the area that would.
@@ -37,8 +39,6 @@ pub enum Refusal {
     NoArea,
     /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
     Denied(Prot),
-    /// The page is marked as not to be used, with this payload.
-    Marked(u64),
     /// It is a page of an object, and nobody has it: beyond the object's end (Linux: SIGBUS with
     /// `BUS_ADRERR`).
     Missing,
@@ -83,6 +83,17 @@ impl Leaf {
         let current = || view.space.areas.is_current(self.seq, pages);
         view.tables().touch(page, access, self.prot, current)
     }
+}
+
+/// A page whose entry is a marker: what is known without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkedPage {
+    /// The page.
+    pub page: Vpn,
+    /// The payload.
+    pub payload: u64,
+    pub(crate) area: Area,
+    pub(crate) seq: Seq,
 }
 
 /// A page of a file that is shown at a page of an area: what is known without a lock.
@@ -149,7 +160,11 @@ pub fn decide<A: Arch, H: Hardware>(
     match A::decode(place.word, place.level) {
         Entry::Absent if area.backing == Backing::Anon => {}
         Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
-        Entry::Marker(payload) => return Decision::Refuse(Refusal::Marked(payload)),
+        Entry::Marker(first) => {
+            // Of an entry for a block, each page has its own.
+            let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
+            return Decision::Marked(MarkedPage { page, payload, area, seq });
+        }
         Entry::Leaf { frame, attrs } if access == Access::Write && attrs.contains(Attrs::COW) => {
             if area.flags.contains(AreaFlags::SHARED) {
                 return file_page(page, Order::ZERO, true, area, seq);

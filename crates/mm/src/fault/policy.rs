@@ -123,6 +123,7 @@ pub struct Policy {
     inherit: AtomicU32,
     madvise: AtomicU32,
     copy_most: AtomicU32,
+    evict_most: AtomicU32,
 }
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
@@ -141,6 +142,7 @@ impl Policy {
             inherit: AtomicU32::new(1 << block.get() & ORDERS_WITH_CHOICE),
             madvise: AtomicU32::new(0),
             copy_most: AtomicU32::new(0),
+            evict_most: AtomicU32::new(block.get().into()),
         }
     }
 
@@ -154,6 +156,17 @@ impl Policy {
     /// around, and wastes time and memory if they are never written.
     pub fn set_copy_most(&self, order: Order) {
         self.copy_most.store(order.get().into(), Ordering::Relaxed);
+    }
+
+    /// The most pages that one step of paging out takes.
+    pub fn evict_most(&self) -> Order {
+        Order::new(self.evict_most.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Sets the most pages that one step of paging out takes; at first a block. Zero is a page at a
+    /// time, to find out what runs are worth. Entries for more pages than that are still one step.
+    pub fn set_evict_most(&self, order: Order) {
+        self.evict_most.store(order.get().into(), Ordering::Relaxed);
     }
 
     /// The top-level choice.

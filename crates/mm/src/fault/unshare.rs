@@ -137,7 +137,8 @@ impl Unshare {
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<(), FrameRun> {
-        let locked = view.tables().lock_lowest(pages.start, Level::LAST);
+        let tables = view.tables();
+        let locked = tables.lock_lowest(pages.start, Level::LAST);
         let count = (pages.count() >> source.leaf.get()) as usize;
         let index = locked.index(pages.start);
         let current = A::order(locked.level()) == source.leaf
@@ -148,7 +149,7 @@ impl Unshare {
         }
         let order = Order::fitting(run.count()).unwrap_or_default();
         let frame = run.start();
-        Folios::new(view.meta).adopt_mapped(run, order);
+        Folios::new(view.meta).adopt_mapped(run, order, tables.home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
         locked.replace(index, count, frame, attrs, order);
         // The flush is over, and `source` still holds the folio: this was not the last hold.

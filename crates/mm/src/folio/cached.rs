@@ -8,7 +8,7 @@
 
 use bitflags::bitflags;
 use quire_hw::FrameRun;
-use quire_units::{Order, Pfn};
+use quire_units::{Order, Pfn, Vpn};
 
 use super::{Folio, Folios};
 use crate::phys::{FrameLock, Kind, State};
@@ -28,6 +28,8 @@ bitflags! {
         const MARK = 1 << 3;
         /// Its memory failed; its content is lost.
         const POISONED = 1 << 4;
+        /// It is on its way to a swap device: its mappings are being replaced by swap entries.
+        const LEAVING = 1 << 5;
     }
 }
 
@@ -63,6 +65,47 @@ impl<'m> Folios<'m> {
         let known = known | Known::CACHED;
         slot.set_state(State::new(Kind::Folio, order.get()).with_flags(known.bits()));
         folio
+    }
+
+    /// Gives `folio`, an anonymous one, an identity: it is about to enter the index of `owner`'s
+    /// file, which refers to it from now on. `false` when it has one already. The caller refers to
+    /// it, too.
+    pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
+        let Some(_lock) = self.meta.lock(folio.head) else { return false };
+        let slot = self.meta.at(folio.head);
+        let known = Known::from_bits_truncate(slot.state().flags());
+        if known.intersects(Known::CACHED | Known::POISONED) {
+            return false;
+        }
+        slot.counts.fetch_add(INDEX, Ordering::Relaxed);
+        slot.owner.store(owner, Ordering::Relaxed);
+        let known = Known::CACHED | Known::FILLED | Known::LEAVING;
+        slot.set_state(slot.state().with_flags(known.bits()));
+        true
+    }
+
+    /// The folio at `head`, locked, if it has an identity; and which.
+    pub(crate) fn identified(&self, folio: Folio) -> Option<(Cached<'m>, u64)> {
+        let owner = self.meta.at(folio.head).owner.load(Ordering::Relaxed);
+        self.cached(folio.head, owner).filter(|cached| cached.folio == folio).map(|it| (it, owner))
+    }
+
+    /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A
+    /// hint for who looks for its mappings; the tables know.
+    #[inline]
+    pub(crate) fn set_home(&self, folio: Folio, home: Home) {
+        let links = &self.meta.at(folio.head).links;
+        let word = home.word();
+        links[0].store(word as u32, Ordering::Relaxed);
+        links[1].store((word >> 32) as u32, Ordering::Relaxed);
+    }
+
+    /// Where `folio` was mapped when somebody noted it last.
+    #[inline]
+    pub(crate) fn home(&self, folio: Folio) -> Home {
+        let links = &self.meta.at(folio.head).links;
+        let (low, high) = (links[0].load(Ordering::Relaxed), links[1].load(Ordering::Relaxed));
+        Home::of(u64::from(high) << 32 | u64::from(low))
     }
 
     /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken.
@@ -106,6 +149,34 @@ impl<'m> Folios<'m> {
     }
 }
 
+/// Where a folio is mapped, or was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Home {
+    /// The low bits of a number of the space: that of its root's frame.
+    pub(crate) space: u32,
+    /// The page that its first page is at.
+    pub(crate) page: Vpn,
+}
+
+const HOME_PAGE_BITS: u32 = 44;
+
+impl Home {
+    /// `page` of the space with the root number `root`.
+    #[inline]
+    pub(crate) const fn new(root: u32, page: Vpn) -> Self {
+        Self { space: root & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
+    }
+
+    const fn word(self) -> u64 {
+        (self.space as u64) << HOME_PAGE_BITS | self.page.get() & ((1 << HOME_PAGE_BITS) - 1)
+    }
+
+    const fn of(word: u64) -> Self {
+        let page = Vpn::new(word & ((1 << HOME_PAGE_BITS) - 1));
+        Self { space: (word >> HOME_PAGE_BITS) as u32, page }
+    }
+}
+
 impl Cached<'_> {
     /// What is known of it.
     #[inline]
@@ -135,6 +206,13 @@ impl Cached<'_> {
     /// Whether nobody has a hold on it but the index.
     pub(crate) fn is_idle(&self) -> bool {
         self.folios.meta.at(self.folio.head).counts.load(Ordering::Acquire) == INDEX
+    }
+
+    /// Takes its identity away, while it is still in its index: whoever finds it there from now on
+    /// waits until the caller has taken it out, and [given back](Folios::put) the index's
+    /// reference.
+    pub(crate) fn disclaim(self) {
+        self.learn(self.known() & Known::POISONED);
     }
 
     /// Takes its identity away. Nobody finds it any more; the frames, if nobody has a hold on it

@@ -27,5 +27,6 @@ mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use cached::Home;
 pub use cached::Known;
 pub use state::{Counts, Folio, Folios};

@@ -3,6 +3,7 @@
 use quire_hw::FrameRun;
 use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
+use super::Home;
 use crate::limits::ORDER_MAX;
 use crate::phys::{Kind, Meta, Slot, State};
 use crate::sync::Ordering;
@@ -81,12 +82,12 @@ impl<'m> Folios<'m> {
     }
 
     /// Makes `run` into folios of order `each`, every page of them mapped once. The caller maps
-    /// them under the table's lock; nobody else knows them before.
+    /// them under the table's lock, the first page at `home`; nobody else knows them before.
     ///
     /// # Panics
     /// In debug builds when the run is not a whole number of naturally aligned folios.
     #[inline]
-    pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order) {
+    pub(crate) fn adopt_mapped(&self, run: FrameRun, each: Order, home: Home) {
         let span = run.span();
         debug_assert!(
             span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
@@ -96,10 +97,28 @@ impl<'m> Folios<'m> {
         let mut head = span.start;
         while head < span.end() {
             let slot = self.meta.at(head);
+            let page = home.page.add(head.offset_from(span.start));
+            self.set_home(Folio { head, order: each }, Home { page, ..home });
             slot.counts.store(counts, Ordering::Relaxed);
             slot.set_state(state);
             head = head.add(each.pages());
         }
+    }
+
+    /// Makes `folio`, a part of a larger one that is only mapped, one by itself, of which `mapped`
+    /// pages are mapped. The caller holds the lock of the one table that maps it.
+    pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
+        let slot = self.meta.at(folio.head);
+        self.set_home(folio, home);
+        slot.counts.store(u64::from(mapped) << MAPPED_AT, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Folio, folio.order.get()));
+    }
+
+    /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.
+    pub(crate) fn abandon(&self, folio: Folio) {
+        let slot = self.meta.at(folio.head);
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::None, 0));
     }
 
     /// The folio that holds `frame`. The caller sees to it that it lives: it holds a reference, or

@@ -3,10 +3,12 @@
 use std::vec::Vec;
 
 use quire_machine::{Config, Machine, Ram};
-use quire_units::{FrameSpan, Order};
+use quire_units::{FrameSpan, Order, Vpn};
 
-use super::{Counts, Folio, Folios};
+use super::{Counts, Folio, Folios, Home};
 use crate::phys::{CpuCache, Kind, Phys, Slot};
+
+const HOME: Home = Home::new(0, Vpn::new(0));
 
 /// Runs `test` with an allocator of 64 frames from a multiple of 64 on.
 fn with(test: impl FnOnce(&Phys<'_>, Folios<'_>)) {
@@ -29,7 +31,7 @@ fn i12_a_run_becomes_folios_that_count_their_pages() {
     with(|phys, folios| {
         let run = take(phys, 5);
         let first = run.start();
-        folios.adopt_mapped(run, Order::new(3));
+        folios.adopt_mapped(run, Order::new(3), HOME);
         for number in 0..4 {
             let folio = Folio { head: first.add(number * 8), order: Order::new(3) };
             assert_eq!(folio.span(), FrameSpan::new(first.add(number * 8), 8));
@@ -57,7 +59,7 @@ fn e1_the_last_hold_returns_the_frames_whichever_it_is() {
     with(|phys, folios| {
         let run = take(phys, 2);
         let folio = Folio { head: run.start(), order: Order::new(2) };
-        folios.adopt_mapped(run, Order::new(2));
+        folios.adopt_mapped(run, Order::new(2), HOME);
         folios.get(folio);
         folios.get(folio);
         assert!(folios.put(folio).is_none());
@@ -72,7 +74,7 @@ fn e1_the_last_hold_returns_the_frames_whichever_it_is() {
 
         let run = take(phys, 0);
         let folio = Folio { head: run.start(), order: Order::ZERO };
-        folios.adopt_mapped(run, Order::ZERO);
+        folios.adopt_mapped(run, Order::ZERO, HOME);
         folios.get(folio);
         assert!(folios.put(folio).is_none());
         let run = folios.unmap(folio, 1).expect("that was the last hold");
@@ -86,7 +88,7 @@ fn e1_only_the_sole_holder_retires_a_folio() {
     with(|phys, folios| {
         let run = take(phys, 2);
         let folio = Folio { head: run.start(), order: Order::new(2) };
-        folios.adopt_mapped(run, Order::new(2));
+        folios.adopt_mapped(run, Order::new(2), HOME);
         folios.get(folio);
         assert!(!folios.retire(folio, 4), "somebody refers to it");
         assert_eq!(
@@ -107,7 +109,7 @@ fn i7_part_of_a_run_ends_with_its_folio() {
     with(|phys, folios| {
         let run = take(phys, 3);
         let first = run.start();
-        folios.adopt_mapped(run, Order::new(2));
+        folios.adopt_mapped(run, Order::new(2), HOME);
         let folio = folios.of(first.add(2)).expect("adopted");
         let part = folio.part_of(FrameSpan::new(first.add(2), 6));
         assert_eq!(part, FrameSpan::new(first.add(2), 2));

@@ -6,10 +6,11 @@
 //!          | state  | lock   | counts         | links[0] [1]    | owner          |
 //!          +--------+--------+----------------+--------+--------+----------------+
 //! free     Free|ord          -                  prev     next     -
-//! folio    Folio|ord|flags   refs, pins, mapped LRU prev, next    which file's, from which page
+//! folio    Folio|ord|flags   refs, pins, mapped home              which file's, from which page
 //! table    Table|level       present, blocks    root     -        first page it translates
 //! node     Node              -                  next spare -      -
 //! index    Index|level       used places        -        -       which file's, from which page
+//! cluster  Swap|order|list   used slots         list prev, next  which cluster of its device
 //! stray    Stray             frames in the run  next run -        -
 //! other    None              -                  -        -        -
 //! ```
@@ -48,13 +49,15 @@ pub enum Kind {
     Node = 5,
     /// A node of a file's index.
     Index = 6,
+    /// What is known of the slots of a swap device.
+    Swap = 7,
 }
 
 impl Kind {
     /// Whether the frame holds the library's own words.
     #[inline]
     const fn has_words(self) -> bool {
-        matches!(self, Kind::Table | Kind::Node | Kind::Index)
+        matches!(self, Kind::Table | Kind::Node | Kind::Index | Kind::Swap)
     }
 }
 
@@ -79,6 +82,7 @@ impl State {
             4 => Kind::Stray,
             5 => Kind::Node,
             6 => Kind::Index,
+            7 => Kind::Swap,
             _ => Kind::None,
         }
     }

@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Pfn};
 
 use super::section::{Need, Section};
 use super::{Area, AreaFlags, View};
-use crate::table::{ForkLack, Inherit};
+use crate::table::{ForkLack, Heritage, Inherit, Marks};
 
 /// What stopped a fork of an area's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,8 @@ impl Area {
 impl<A: Arch, H: Hardware> Section<'_, A, H> {
     /// Gives `child`, which has such areas already and which no CPU uses, what is mapped here in
     /// `span`, which shrinks from below by what is done. Faults wait, here and until the change
-    /// ends: what is written after it must not be seen by the child.
+    /// ends: what is written after it must not be seen by the child. `lend_marks` is told of each
+    /// run of markers, and says what both have of it.
     ///
     /// # Errors
     /// [`ForkNeed`]: bring it and repeat.
@@ -51,10 +52,12 @@ impl<A: Arch, H: Hardware> Section<'_, A, H> {
         child: &View<'_, A, H>,
         span: &mut PageSpan,
         how: Inherit,
+        lend_marks: &dyn Fn(Marks, u64) -> Marks,
     ) -> Result<(), ForkNeed> {
         let (tables, heirs) = (self.view.tables(), child.tables());
-        let (spare, gather) = (&mut self.table, &mut self.gather);
-        let done = tables.fork(&heirs, span, how, spare, gather, &mut self.entries);
+        let (spare, gather, done) = (&mut self.table, &mut self.gather, &mut self.entries);
+        let mut with = Heritage { how, spare, gather, done, lend_marks };
+        let done = tables.fork(&heirs, span, &mut with);
         done.map_err(|lack| match lack {
             ForkLack::Table => ForkNeed::Of(Need::Table),
             ForkLack::Copy(pages, frame, attrs) => ForkNeed::Copy(pages, frame, attrs),

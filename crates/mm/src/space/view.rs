@@ -27,6 +27,8 @@ pub struct Space<A> {
     cpus: CpuSet,
     opt_out: AtomicU32,
     stack_pages: AtomicU64,
+    /// Whether pages were ever moved here.
+    moved: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
 }
@@ -42,6 +44,7 @@ impl<A: Arch> Space<A> {
             cpus: CpuSet::new(),
             opt_out: AtomicU32::new(0),
             stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
+            moved: AtomicU32::new(0),
             counters: SpaceCounters::default(),
             arch: PhantomData,
         }
@@ -100,6 +103,16 @@ impl<A: Arch> Space<A> {
     /// Sets how many pages a stack may grow to (`RLIMIT_STACK`). Those that are larger stay so.
     pub fn set_stack_pages(&self, pages: u64) {
         self.stack_pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// Whether a folio may be mapped elsewhere than at its home.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that pages are moved here, or were in a space whose pages this one inherits.
+    pub(crate) fn set_moved(&self) {
+        self.moved.store(1, Ordering::Relaxed);
     }
 
     /// What faults in this space got, by size.

@@ -93,13 +93,20 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         let before = self.folded();
         for edge in [index, index + count] {
-            if edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level()) {
-                self.regroup(self.block_at(edge), false);
-                self.add(0, -1);
-                self.tables.count(Event::Unfold, 1);
+            if edge & (self.width() - 1) != 0 {
+                self.unfold_at(edge);
             }
         }
         self.folded() < before
+    }
+
+    /// Takes the block that entry `index` is in apart, if it is folded.
+    pub(super) fn unfold_at(&self, index: usize) {
+        if A::is_folded(self.raw(index), self.level()) {
+            self.regroup(self.block_at(index), false);
+            self.add(0, -1);
+            self.tables.count(Event::Unfold, 1);
+        }
     }
 
     /// Folds the blocks at the ends of these entries, where they cover a block in part and that has

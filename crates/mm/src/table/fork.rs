@@ -18,7 +18,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
 use super::run::Stretch;
-use super::{Gather, Locked, Run, Tables, What, plain};
+use super::{Gather, Locked, Marks, Run, Tables, What, plain};
 use crate::folio::Folios;
 
 /// What becomes of the pages that a fork finds.
@@ -40,6 +40,21 @@ pub enum ForkLack {
     Copy(PageSpan, Pfn, Attrs),
 }
 
+/// What a fork works with besides the two trees.
+pub struct Heritage<'a> {
+    /// What becomes of the pages.
+    pub how: Inherit,
+    /// A frame for a table of the child.
+    pub spare: &'a mut Option<FrameRun>,
+    /// What must be flushed of the parent.
+    pub gather: &'a mut Gather,
+    /// How many entries the child got.
+    pub done: &'a mut u64,
+    /// Told of each run of markers, and for how many pages it is: what both sides have of it
+    /// afterwards.
+    pub lend_marks: &'a dyn Fn(Marks, u64) -> Marks,
+}
+
 /// How far the leaves of a run can be shared.
 struct Shared {
     /// So many entries.
@@ -55,21 +70,18 @@ fn lent(attrs: Attrs) -> Attrs {
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Gives `child`, which no CPU uses, what is mapped here in `span`, none of it mapped there.
-    /// What must be flushed here goes into `gather`. How many entries the child got.
+    /// What must be flushed here goes into `with.gather`.
     ///
     /// `span` shrinks from below by what is done, so that the call can be repeated with what was
-    /// lacking: a table in `spare`, or the copy made and `span` moved on beyond it.
+    /// lacking: a table in `with.spare`, or the copy made and `span` moved on beyond it.
     ///
     /// # Errors
-    /// [`ForkLack`]. `done` tells the entries also then.
+    /// [`ForkLack`]. `with.done` tells the entries also then.
     pub fn fork(
         &self,
         child: &Self,
         span: &mut PageSpan,
-        how: Inherit,
-        spare: &mut Option<FrameRun>,
-        gather: &mut Gather,
-        done: &mut u64,
+        with: &mut Heritage<'_>,
     ) -> Result<(), ForkLack> {
         while !span.is_empty() {
             let place = self.walk(span.start, Level::LAST);
@@ -77,12 +89,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 *span = PageSpan::new(self.beyond(place, span.start).min(span.end), span.end);
                 continue;
             }
-            let heir = child.reach_down(span.start, place.level, spare);
+            let heir = child.reach_down(span.start, place.level, with.spare);
             let heir = heir.map_err(|_| ForkLack::Table)?;
             let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
             let Some(heir) = child.lock(heir, place.level, span.start) else { continue };
             let part = span.intersect(locked.reach());
-            let (upto, result) = locked.fork_part(&heir, part, how, gather, done);
+            let (upto, result) = locked.fork_part(&heir, part, with);
             *span = PageSpan::new(upto, span.end);
             result?;
         }
@@ -97,9 +109,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         &self,
         heir: &Self,
         part: PageSpan,
-        how: Inherit,
-        gather: &mut Gather,
-        done: &mut u64,
+        with: &mut Heritage<'_>,
     ) -> (Vpn, Result<(), ForkLack>) {
         let entries = self.entries(part);
         let mut at = entries.start;
@@ -109,12 +119,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 What::Absent => {}
                 What::Table(_) => return (self.page(at).max(part.start), Ok(())),
                 What::Marker(marks) => {
-                    heir.mark(run.index, run.count, marks);
-                    *done += run.count as u64;
+                    let pages = (run.count as u64) << A::order(self.level()).get();
+                    let lent = (with.lend_marks)(marks, pages);
+                    if lent != marks {
+                        self.remark(run.index, run.count, lent);
+                    }
+                    heir.mark(run.index, run.count, lent);
+                    *with.done += run.count as u64;
                 }
                 What::Leaf { frame, attrs, .. } => {
-                    let shared = self.fork_run(heir, run, frame, attrs, how, gather);
-                    *done += shared as u64;
+                    let shared = self.fork_run(heir, run, frame, attrs, with.how, with.gather);
+                    *with.done += shared as u64;
                     if shared < run.count {
                         let block = A::order(self.level()).pages();
                         let from = frame.add(shared as u64 * block);

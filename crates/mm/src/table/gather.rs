@@ -3,6 +3,7 @@
 use quire_hw::{Flush, Hardware};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
+use super::Marks;
 use crate::folio::{Folio, Folios};
 use crate::phys::{Kind, Meta, Phys, State};
 use crate::sync::Ordering;
@@ -25,6 +26,9 @@ pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
 
 /// How many runs of frames that others hold, too, a gather takes before it must be settled.
 const SHARED_MAX: usize = 32;
+
+/// How many runs of markers a gather takes before it must be settled.
+const MARKS_MAX: usize = 16;
 
 /// Flag of a stray run: all its words are zero.
 const ZEROED: u32 = 1;
@@ -52,6 +56,9 @@ pub struct Gather {
     /// Index of a run's first frame, and how many frames were mapped here, once each.
     shared: [(u32, u32); SHARED_MAX],
     shared_len: usize,
+    /// First payload and length, in pages, of the runs of ascending markers that were taken out.
+    marks: [(u64, u64); MARKS_MAX],
+    marks_len: usize,
     /// No CPU has translations of the space any more.
     unused: bool,
 }
@@ -68,6 +75,8 @@ impl Gather {
             last: NONE,
             shared: [(0, 0); SHARED_MAX],
             shared_len: 0,
+            marks: [(0, 0); MARKS_MAX],
+            marks_len: 0,
             unused: false,
         }
     }
@@ -85,12 +94,40 @@ impl Gather {
             && !self.space
             && self.first == NONE
             && self.shared_len == 0
+            && self.marks_len == 0
     }
 
     /// Whether it must be settled before it takes a mapping of a folio that others hold.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.shared_len == SHARED_MAX
+    }
+
+    /// Notes that markers were taken out: `pages` of them, the payloads ascending from `first` on.
+    /// `false` when it must be settled before.
+    pub(super) fn mark(&mut self, first: u64, pages: u64) -> bool {
+        match self.marks[..self.marks_len].last_mut() {
+            Some((start, count)) if *start + *count == first => *count += pages,
+            _ if self.marks_len == MARKS_MAX => return false,
+            _ => {
+                self.marks[self.marks_len] = (first, pages);
+                self.marks_len += 1;
+            }
+        }
+        true
+    }
+
+    /// Takes a run of `count` markers for `pages` pages.
+    pub(super) fn take_run(&mut self, marks: Marks, count: usize, pages: u64) -> bool {
+        // Equal ones say nothing that anybody counts.
+        !marks.ascending && count > 1 || self.mark(marks.first, pages)
+    }
+
+    /// The runs of markers that were taken out, each its first payload and how many pages; they are
+    /// the caller's business from now on.
+    pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let count = core::mem::take(&mut self.marks_len);
+        self.marks.into_iter().take(count)
     }
 
     /// Notes that the translations of `pages`, mapped by blocks of `stride`, are to be flushed.
@@ -160,7 +197,7 @@ impl Gather {
     ///
     /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
     /// the next run.
-    fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
+    pub(super) fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
         let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
         if self.last != NONE {
             let last = meta.at(meta.frame(self.last));

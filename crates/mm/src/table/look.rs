@@ -3,7 +3,7 @@
 
 use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan, Pfn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
 use super::walk::Step;
@@ -81,6 +81,34 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         found.flatten()
     }
 
+    /// The first page of `span` that maps a folio for which `hold` says that it is held now; its
+    /// frame, and that folio.
+    pub(crate) fn first_folio(
+        &self,
+        span: PageSpan,
+        mut hold: impl FnMut(Folio) -> bool,
+    ) -> Option<(Vpn, Pfn, Folio)> {
+        let folios = Folios::new(self.meta);
+        self.each(span, |locked, part| {
+            let mut at = part.start;
+            while at < part.end {
+                let (run, end) = locked.run_in(at, part.end);
+                match run.what {
+                    What::Table(_) => return Step::To(at),
+                    What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
+                        let frame = frame.add(at.offset_from(locked.page(run.index)));
+                        match folios.of(frame) {
+                            Some(folio) if hold(folio) => return Step::Stop((at, frame, folio)),
+                            _ => at = at.add(1),
+                        }
+                    }
+                    What::Leaf { .. } | What::Absent | What::Marker(_) => at = end,
+                }
+            }
+            Step::To(at)
+        })
+    }
+
     /// The pieces of `span` that are not absent, ascending; nothing is held between two of them.
     pub fn pieces(&self, span: PageSpan) -> impl Iterator<Item = Seen> + use<'a, A, H> {
         let (tables, mut left) = (*self, span);
@@ -152,7 +180,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             return Err(run);
         }
         let frame = run.start();
-        Folios::new(self.meta).adopt_mapped(run, order);
+        Folios::new(self.meta).adopt_mapped(run, order, self.home(block.start));
         locked.put(index, count, frame, attrs, order);
         Ok(())
     }

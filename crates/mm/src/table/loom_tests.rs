@@ -12,7 +12,7 @@ use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, 
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{FOREIGN, Gather, Tables};
-use crate::folio::{Folio, Folios};
+use crate::folio::{Folio, Folios, Home};
 use crate::phys::{Kind, Meta, Slot};
 use crate::space::tree::AreaTree;
 use crate::space::{Area, AreaFlags, Backing};
@@ -20,6 +20,7 @@ use crate::space::{Area, AreaFlags, Backing};
 /// Tables of one tree, one for each level from the root on, and the root of another tree.
 /// Every page.
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
+const HOME: Home = Home::new(0, Vpn::new(0));
 const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
 const OTHER_ROOT: Pfn = Pfn::new(4);
 const FRAMES: usize = 5;
@@ -165,7 +166,7 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
         let (_, meta) = leaked();
         let folio = Folio { head: Pfn::new(2), order: Order::new(1) };
         let folios = Folios::new(meta);
-        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order);
+        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order, HOME);
         meta.at(folio.head).counts.fetch_add(2 << 32, Ordering::Relaxed);
         let flushed: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
@@ -200,7 +201,7 @@ fn loom_c4_who_keeps_a_shared_folio_sees_that_the_other_has_done_with_it() {
         let (_, meta) = leaked();
         let folio = Folio { head: Pfn::new(2), order: Order::ZERO };
         let folios = Folios::new(meta);
-        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order);
+        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order, HOME);
         assert!(folios.share(folio, 1, true), "nobody has it pinned");
         let copied: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));

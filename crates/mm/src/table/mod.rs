@@ -29,6 +29,8 @@
 //! **Next room**: `space`.
 
 mod change;
+mod divide;
+mod evict;
 mod fold;
 mod fork;
 mod gather;
@@ -48,7 +50,9 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use divide::{Divided, Division};
 pub(crate) use fold::plain;
+pub(crate) use fork::Heritage;
 pub use fork::{ForkLack, Inherit};
 pub use gather::{Gather, Target};
 pub use lock::Locked;

@@ -7,11 +7,12 @@
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Order, PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::run::is_settled;
 use super::walk::Step;
 use super::{Gather, Lack, Locked, Run, Tables, What};
+use crate::folio::Folios;
 use crate::stats::Event;
 
 /// What moves in one step.
@@ -316,8 +317,22 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.take_noted(at, count)
             };
             target.put_any(index + ahead, count, frame, attrs | noted);
+            target.settle_in(index + ahead, count, frame);
             at += count;
         }
+    }
+
+    /// Notes where the folios of `count` leaves from `index` on, which map the frames from `frame`
+    /// on, live now.
+    fn settle_in(&self, index: usize, count: usize, frame: Pfn) {
+        let folios = Folios::new(self.tables.meta);
+        let (first, block) = (self.page(index), A::order(self.level()));
+        folios.each(FrameSpan::new(frame, (count as u64) << block.get()), |folio, piece| {
+            let page = first.get() + piece.start.offset_from(frame);
+            let head = page.wrapping_sub(piece.start.offset_from(folio.head));
+            folios.set_home(folio, self.tables.home(Vpn::new(head)));
+            true
+        });
     }
 
     /// How many entries from `at` on have noted the same: a contiguous block, whose words speak for

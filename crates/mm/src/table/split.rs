@@ -4,7 +4,7 @@ use quire_arch::{Arch, Entry, Level, Transition};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{PageSpan, Pfn, Vpn};
 
-use super::{Gather, Lack, Locked, Tables};
+use super::{Gather, Lack, Locked, Marks, Tables};
 use crate::limits::ORDER_MAX;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -32,7 +32,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             if word == 0 && locked.present() > 0 {
                 vacant = block;
             }
-            let leaf = matches!(A::decode(word, level), Entry::Leaf { .. });
+            let leaf = matches!(A::decode(word, level), Entry::Leaf { .. } | Entry::Marker(_));
             let Some(lower) = level.child().filter(|_| leaf && block.start < page) else { break };
             let run = spare.take().ok_or(Lack::Table)?;
             match self.split(&locked, page, lower, run) {
@@ -57,7 +57,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let index = locked.index(page);
         locked.part(index, 1);
         let mut old = locked.raw(index);
-        if !matches!(A::decode(old, locked.level()), Entry::Leaf { .. }) {
+        if !matches!(A::decode(old, locked.level()), Entry::Leaf { .. } | Entry::Marker(_)) {
             return Err(run);
         }
         let table = self.adopt(run, lower, Self::base(page, lower));
@@ -84,13 +84,18 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Fills `table`, which nobody else knows yet, with what the leaf `old` of the level above
     /// says. Such a leaf maps one folio, so that all blocks of the table may be folded.
     fn fill_split(&self, table: Pfn, old: u64, page: Vpn, upper: &Locked<'_, A, H>) {
-        let Entry::Leaf { frame, attrs } = A::decode(old, upper.level()) else { return };
+        let old = A::decode(old, upper.level());
         let Some(lower) = upper.level().child() else { return };
         let Some(locked) = self.lock(table, lower, page) else { return };
         let count = A::entries(lower);
         if locked.present() > 0 {
             locked.clear(0, count);
         }
-        locked.put(0, count, frame, attrs, ORDER_MAX);
+        match old {
+            Entry::Leaf { frame, attrs } => locked.put(0, count, frame, attrs, ORDER_MAX),
+            // One for a block is the first of as many as it has pages.
+            Entry::Marker(first) => locked.mark(0, count, Marks { first, ascending: true }),
+            Entry::Absent | Entry::Table(_) | Entry::Malformed => {}
+        }
     }
 }

@@ -51,7 +51,15 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             match run.what {
                 What::Absent => {}
                 What::Table(_) => return Step::To(at),
-                What::Marker(_) => {
+                What::Marker(marks) => {
+                    let pages = locked.pages(&run);
+                    if pages != PageSpan::new(at, end) {
+                        took.straddles = true;
+                        return Step::Stop(at);
+                    }
+                    if !gather.take_run(marks, run.count, pages.count()) {
+                        return Step::Stop(at);
+                    }
                     locked.clear(run.index, run.count);
                     took.entries += run.count as u64;
                 }

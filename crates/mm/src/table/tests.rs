@@ -8,11 +8,12 @@ use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Prot, Vpn};
 
-use super::{Gather, Inherit, Lack, Marks, Tables, Target, What};
-use crate::folio::{Counts, Folio, Folios};
+use super::{Gather, Heritage, Inherit, Lack, Marks, Tables, Target, What};
+use crate::folio::{Counts, Folio, Folios, Home};
 use crate::phys::{CpuCache, Phys, Slot};
 use crate::sync::Ordering;
 
+const HOME: Home = Home::new(0, Vpn::new(0));
 const CPU: CpuId = CpuId::new(0);
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(X86_64::USER_PAGES) };
 
@@ -54,7 +55,7 @@ fn deepen(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, page: Vp
 /// Maps a folio at `page`; the first mapping makes it one, each other adds to its count.
 fn map(tables: Tree<'_, '_>, phys: &Phys<'_>, page: Vpn, folio: Folio, run: Option<FrameRun>) {
     match run {
-        Some(run) => Folios::new(phys.meta()).adopt_mapped(run, folio.order),
+        Some(run) => Folios::new(phys.meta()).adopt_mapped(run, folio.order, HOME),
         None => {
             let counts = &phys.meta().at(folio.head).counts;
             counts.fetch_add(folio.order.pages() << 32, Ordering::Relaxed);
@@ -139,7 +140,7 @@ fn gathers_of_shared(descending: bool) -> usize {
         let tables = tree(machine, phys);
         deepen(machine, phys, tables, Vpn::new(0));
         let (block, run) = folio(phys, 7);
-        Folios::new(phys.meta()).adopt_mapped(run, Order::ZERO);
+        Folios::new(phys.meta()).adopt_mapped(run, Order::ZERO, HOME);
         for page in 0..128 {
             let frame = if descending { 127 - page } else { page };
             let one = Folio { head: block.head.add(frame), order: Order::ZERO };
@@ -203,8 +204,14 @@ fn c3_markers_are_forked_and_moved_by_runs() {
         let (mut span, mut spare, mut done) = (ALL, None, 0);
         let mut gather = Gather::new();
         let how = Inherit::Private;
-        while tables.fork(&child, &mut span, how, &mut spare, &mut gather, &mut done).is_err() {
-            spare = Some(frame(machine, phys));
+        loop {
+            let (spare, gather, done) = (&mut spare, &mut gather, &mut done);
+            let lend_marks = &|marks, _| marks;
+            let mut with = Heritage { how, spare, gather, done, lend_marks };
+            if tables.fork(&child, &mut span, &mut with).is_ok() {
+                break;
+            }
+            *with.spare = Some(frame(machine, phys));
         }
         assert_eq!((heard(child), done), (told.to_vec(), 690));
         assert!(gather.is_empty(), "no CPU can hold a translation of a marker");

@@ -8,6 +8,7 @@ use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 
 use super::gather::{Target, invalidations};
 use super::{Gather, Locked, fold};
+use crate::folio::Home;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::stats::{Counters, Event};
 use crate::sync::{Ordering, fence};
@@ -65,6 +66,12 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     #[inline]
     pub fn root(&self) -> Pfn {
         self.target.root
+    }
+
+    /// How a folio's slot names `page` of this tree.
+    #[inline]
+    pub(crate) fn home(&self, page: Vpn) -> Home {
+        Home::new(self.meta.index(self.root()), page)
     }
 
     /// Counts for the CPU that runs this.

@@ -1,0 +1,70 @@
+//! Swap devices: every slot is referred to as often as it counts, and in memory where it says so.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
+
+use super::Violation;
+use crate::cache::FilePages;
+use crate::engine::Mm;
+use crate::space::Space;
+use crate::swap::{SlotFault, SwapEntry};
+use crate::table::{Marks, Sight};
+
+/// Verifies all swap devices against the entries of `spaces`, which are all there are: each slot
+/// counts as many entries as there are (I10), an entry that says that it is exclusive is the only
+/// one, a slot is cached just where its file has a folio, and none is lost.
+pub(super) fn check_swap<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<(), Violation> {
+    for space in spaces {
+        each_entry(mm, space, |entry, pages| {
+            if let Some(device) = mm.device(entry.device) {
+                device.slots.tally(FilePages::new(entry.slot, entry.slot + pages), entry.exclusive);
+            }
+        });
+    }
+    for (id, ..) in mm.swap_devices() {
+        let Ok(device) = mm.device_of(id) else { continue };
+        let all = FilePages::new(0, device.index.file.pages());
+        let mut left = all;
+        while let Some((_, at)) = device.index.next(left) {
+            left = FilePages::new(at.end, all.end);
+            device.slots.tally_cached(at);
+        }
+        device.slots.audit().map_err(|(slot, fault)| Violation::Slot { id, slot, fault })?;
+    }
+    Ok(())
+}
+
+/// Calls `each` with every run of swap entries of a space.
+fn each_entry<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    space: &Space<A>,
+    mut each: impl FnMut(SwapEntry, u64),
+) {
+    let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+    for seen in mm.view(space).tables().pieces(all) {
+        if let Sight::Marker(Marks { first, .. }) = seen.what
+            && let Some(entry) = SwapEntry::of(first)
+        {
+            each(entry, seen.pages.count());
+        }
+    }
+}
+
+impl core::fmt::Display for SlotFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SlotFault::Count { counted, found } => {
+                write!(f, "counts {counted} entries, but there are {found}")
+            }
+            SlotFault::Cached { says } => write!(f, "says cached = {says}, its file otherwise"),
+            SlotFault::Exclusive => f.write_str("has an exclusive entry and another one"),
+            SlotFault::Used { counted, found } => {
+                write!(f, "is in a device that counts {counted} used slots, but has {found}")
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Dividing folios: where only a part of one is to go, or to stay.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use crate::space::Space;
+use crate::stats::Event;
+use crate::table::{Divided, Division, Gather};
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Divides the anonymous folio that `page` of a space maps into smaller ones, in place: nothing
+    /// that a program could see changes. Pages of it that are not mapped any more are free then.
+    /// Only a folio that nobody else maps, refers to or has pinned, and that one table maps, is
+    /// divided.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table;
+    /// [`Error::Invalid`] for a page that is not the program's to map.
+    pub fn divide(&self, space: &Space<A>, page: Vpn, how: Division) -> Result<Divided, Error> {
+        if !Space::<A>::may_map(PageSpan::new(page, page.add(1))) {
+            return Err(Error::Invalid);
+        }
+        let tables = self.view(space).tables();
+        let mut gather = Gather::new();
+        let done = loop {
+            match tables.divide(page, how, &mut gather) {
+                Divided::Leaf => self.split_leaf(space, page, &mut gather)?,
+                done => break done,
+            }
+        };
+        self.settle(space, &mut gather);
+        let event = match done {
+            Divided::Parts { .. } => Event::FolioSplit,
+            _ => Event::FolioSplitFailed,
+        };
+        self.count(event, 1);
+        Ok(done)
+    }
+
+    /// Splits the leaf, or the entry for as many pages, at `page` into those of the next level.
+    pub(super) fn split_leaf(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        gather: &mut Gather,
+    ) -> Result<(), Error> {
+        let mut spare = Some(self.table_frame()?);
+        let tables = self.view(space).tables();
+        // One boundary within it is enough: whatever splits there splits all of it.
+        let inside = page.align_down(A::block_order().pages()).add(1);
+        let split = tables.isolate(inside, &mut spare, gather);
+        if let Some(run) = spare {
+            self.free(run);
+        }
+        self.settle(space, gather);
+        self.count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! Paging out: anonymous folios leave memory whole (rows D1 to D3).
+//!
+//! ```text
+//!   for each folio                                              what may fail, and what is then
+//!   1 hold it: no mapping of it dies unseen
+//!   2 take an aligned run of slots          cached, count 0     none: it stays; counted
+//!   3 give it the slots' identity, and put it into their file   no memory: slots back
+//!   4 each space, each run of leaves:
+//!       a pinned, locked, held by a change?                     the run stays as it is
+//!       b count the slots, by runs
+//!       c leaves become swap entries; mappings go into the gather
+//!   5 one flush for many folios; the mappings end
+//!   6 dirty: ready to be written            slots without entries: identity and slots back
+//! ```
+//!
+//! The slots are counted before an entry is to be seen (I9), and asked is before anything changes
+//! (I8): a pin takes the same lock, so no entry is ever restored. Written it is after the flush
+//! only (I6): nobody changes it any more.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+
+use super::error::Error;
+use super::mm::Mm;
+use super::swap::{Device, Keep};
+use super::truncate::Spaces;
+use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
+use crate::folio::{Folio, Folios, Known};
+use crate::space::{AreaFlags, Seq, Space};
+use crate::stats::Event;
+use crate::swap::SwapEntry;
+use crate::table::{Divided, Division, Gather};
+
+/// Which folios are paged out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// Those that nobody else maps (`MADV_PAGEOUT`).
+    Own,
+    /// Those of others as well: they are looked for in all spaces.
+    All,
+}
+
+/// What paging out came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagedOut {
+    /// Folios that are nobody's any more, and whose memory is free as soon as they are written.
+    pub folios: u64,
+    /// Their pages.
+    pub pages: u64,
+    /// Folios that stay: shared, pinned, locked in memory, or there are no slots.
+    pub stay: u64,
+}
+
+/// How many folios leave by one flush.
+const BATCH: usize = 32;
+
+/// A folio on its way out. The batch refers to it.
+#[derive(Clone, Copy)]
+struct Leaving {
+    folio: Folio,
+    device: u32,
+    slots: FilePages,
+    /// The slots do not hold what the folio does.
+    dirty: bool,
+    /// Pages whose leaves are swap entries now.
+    pages: u64,
+}
+
+/// A folio that is held.
+struct Held {
+    /// A page that maps it.
+    page: Vpn,
+    folio: Folio,
+    /// The pages at which it is mapped, if it is mapped whole.
+    here: PageSpan,
+    /// Not all of them exist: it was mapped elsewhere once, and moved.
+    cut: bool,
+}
+
+/// A folio stays, at least as it is: go on at this page.
+struct Stays(Vpn);
+
+/// What a folio lacks to leave.
+enum Lack {
+    /// That nobody else has it, or has a hold on it.
+    Hold,
+    /// That all of it is to leave.
+    Rest,
+    /// A run of slots.
+    Slots,
+}
+
+/// The folios of a batch.
+struct Batch {
+    leaving: [Option<Leaving>; BATCH],
+    len: usize,
+}
+
+impl Batch {
+    fn push(&mut self, leaving: Leaving) {
+        self.leaving[self.len] = Some(leaving);
+        self.len += 1;
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Pages the anonymous folios in `span` out. One that is only partly in the span is divided, and
+    /// so is one for which there is no run of slots any more; what cannot be stays. They are written
+    /// by [`next_write`](Self::next_write), one device's file after the other; their memory is free
+    /// with [`write_done`](Self::write_done).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for pages that are not the program's to map; [`Error::NoFile`] when no
+    /// swap device is in use.
+    pub fn page_out<S: Spaces<A> + ?Sized>(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        whose: Whose,
+        spaces: &S,
+    ) -> Result<PagedOut, Error> {
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        if !self.swaps.iter().any(|swap| swap.is_open()) {
+            return Err(Error::NoFile);
+        }
+        let mut done = PagedOut::default();
+        let mut batch = Batch { leaving: [None; BATCH], len: 0 };
+        let mut gather = Gather::new();
+        let mut at = span.start;
+        while let Some(found) = self.hold_next(space, PageSpan::new(at, span.end)) {
+            at = match self.begin_out(space, span, &found, whose) {
+                Ok(leaving) => {
+                    let leaving =
+                        self.evict_found(space, (&found, leaving), (whose, spaces), &mut gather);
+                    batch.push(leaving);
+                    found.here.end.min(span.end)
+                }
+                Err(Stays(upto)) => {
+                    done.stay += (upto > found.page) as u64;
+                    upto
+                }
+            };
+            if batch.len == BATCH {
+                self.end_batch(space, &mut gather, &mut batch, &mut done);
+            }
+        }
+        self.end_batch(space, &mut gather, &mut batch, &mut done);
+        Ok(done)
+    }
+
+    /// The first page of `span` that maps a folio, which is held.
+    fn hold_next(&self, space: &Space<A>, span: PageSpan) -> Option<Held> {
+        let folios = Folios::new(self.phys.meta());
+        let tables = self.view(space).tables();
+        let (page, frame, folio) = tables.first_folio(span, |folio| folios.hold(folio))?;
+        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
+        let end = home.wrapping_add(folio.order.pages());
+        let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));
+        Some(Held { page, folio, here, cut: home > page.get() })
+    }
+
+    /// Evicts a folio on its way out from this space and, if it is to leave all, from the others.
+    fn evict_found<S: Spaces<A> + ?Sized>(
+        &self,
+        space: &Space<A>,
+        (found, mut leaving): (&Held, Leaving),
+        (whose, spaces): (Whose, &S),
+        gather: &mut Gather,
+    ) -> Leaving {
+        let mapped = u64::from(Folios::new(self.phys.meta()).counts(found.folio).mapped);
+        self.evict_in(space, found.here, &mut leaving, gather);
+        if whose == Whose::All && leaving.pages < mapped {
+            spaces.visit(&mut |other| self.evict_at_home(other, &mut leaving));
+        }
+        leaving
+    }
+
+    /// Gives a held folio slots, and their identity. It is held no more if it has to stay, or to be
+    /// looked at anew.
+    fn begin_out(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        found: &Held,
+        whose: Whose,
+    ) -> Result<Leaving, Stays> {
+        let &Held { page, folio, here, cut } = found;
+        let folios = Folios::new(self.phys.meta());
+        let counts = folios.counts(folio);
+        let shared = u64::from(counts.mapped) > folio.order.pages();
+        let within = span.covers(here) && !cut;
+        let entered = if counts.pins > 0 || whose == Whose::Own && shared {
+            Err(Lack::Hold)
+        } else if !within && folio.order > Order::ZERO {
+            Err(Lack::Rest)
+        } else {
+            self.enter_out(folio)
+        };
+        let lack = match entered {
+            Ok(leaving) => return Ok(leaving),
+            Err(lack) => lack,
+        };
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
+        }
+        let division = match lack {
+            Lack::Hold => None,
+            Lack::Rest if here.start < span.start => {
+                Some(Division::Around(span.start, Order::ZERO))
+            }
+            Lack::Rest => Some(Division::Around(span.end, Order::ZERO)),
+            Lack::Slots => self.order_out(folio.order).map(Division::Uniform),
+        };
+        let divided = division.map(|how| self.divide(space, page, how));
+        match divided {
+            Some(Ok(Divided::Parts { .. })) => Err(Stays(page)),
+            _ => Err(Stays(here.end.max(page.add(1)).min(span.end))),
+        }
+    }
+
+    /// Evicts what another space has of a folio, and flushes.
+    fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving) {
+        let mut gather = Gather::new();
+        let home = Folios::new(self.phys.meta()).home(leaving.folio).page;
+        let end = home.get().saturating_add(leaving.folio.order.pages()).min(A::USER_PAGES);
+        let before = leaving.pages;
+        self.evict_in(
+            space,
+            PageSpan::new(home.min(Vpn::new(end)), Vpn::new(end)),
+            leaving,
+            &mut gather,
+        );
+        let mapped = u64::from(Folios::new(self.phys.meta()).counts(leaving.folio).mapped);
+        if leaving.pages == before && leaving.pages < mapped && space.has_moved() {
+            let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+            self.evict_in(space, all, leaving, &mut gather);
+        }
+        self.settle(space, &mut gather);
+    }
+
+    /// Replaces what `span` of a space has of a folio by swap entries.
+    fn evict_in(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        leaving: &mut Leaving,
+        gather: &mut Gather,
+    ) {
+        let areas = self.view(space).areas();
+        let mut left = span;
+        while let (Some(area), seq) = areas.next_at_or_after(left.start)
+            && area.span.start < span.end
+        {
+            let within = area.span.intersect(left);
+            left = PageSpan::new(within.end, span.end);
+            if !area.flags.contains(AreaFlags::LOCKED) {
+                self.evict_from_area(space, (within, seq), leaving, gather);
+            }
+            if left.is_empty() {
+                break;
+            }
+        }
+        self.count(Event::RmapWalks, 1);
+    }
+
+    /// The same for a part of one area, which was read at `seq`.
+    fn evict_from_area(
+        &self,
+        space: &Space<A>,
+        (span, seq): (PageSpan, Seq),
+        leaving: &mut Leaving,
+        gather: &mut Gather,
+    ) {
+        let Some(device) = self.device(leaving.device) else { return };
+        let Leaving { folio, slots, .. } = *leaving;
+        let folios = Folios::new(self.phys.meta());
+        let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
+            // Whoever locks these pages in memory, moves or forks them changes the areas first.
+            if folios.counts(folio).pins > 0 || !space.areas.is_current(seq, pages) {
+                return None;
+            }
+            let slot = slots.start + frames.start.offset_from(folio.head);
+            device.slots.refer(FilePages::new(slot, slot + frames.count));
+            let exclusive = !attrs.contains(Attrs::COW);
+            Some(SwapEntry { device: device.number, slot, exclusive }.payload())
+        };
+        let most = self.policy.evict_most();
+        let evicted = self.view(space).tables().evict(span, (folio, most), gather, ask);
+        self.count(Event::EntriesSwapped, evicted.entries);
+        leaving.pages += evicted.pages;
+        leaving.dirty |= evicted.dirty;
+    }
+
+    /// The largest order below `order` of which there is a run of slots.
+    fn order_out(&self, order: Order) -> Option<Order> {
+        let cpu = self.hw.cpu().index();
+        (0..order.get()).rev().map(Order::new).find(|&order| {
+            (0..self.swaps.len() as u32).filter_map(|number| self.device(number)).any(|device| {
+                let slot = device.slots.take(order, cpu);
+                if let Some(slot) = slot {
+                    device.slots.uncache(FilePages::block(slot, order));
+                }
+                slot.is_some()
+            })
+        })
+    }
+
+    /// Gives a held folio slots, and their identity.
+    fn enter_out(&self, folio: Folio) -> Result<Leaving, Lack> {
+        let folios = Folios::new(self.phys.meta());
+        if let Some((cached, owner)) = folios.identified(folio) {
+            let known = cached.known();
+            let device = self.device_of(file_of(owner)).map_err(|_| Lack::Hold)?;
+            let busy = known.intersects(Known::LEAVING | Known::WRITING | Known::POISONED);
+            if busy || !known.contains(Known::FILLED) {
+                return Err(Lack::Hold);
+            }
+            cached.learn(known | Known::LEAVING);
+            let slots = FilePages::block(page_of(owner), folio.order);
+            return Ok(Leaving { folio, device: device.number, slots, dirty: false, pages: 0 });
+        }
+        let cpu = self.hw.cpu().index();
+        let numbers = 0..self.swaps.len() as u32;
+        let found = numbers.filter_map(|number| self.device(number)).find_map(|device| {
+            let slot = device.slots.take(folio.order, cpu)?;
+            Some((device, slot))
+        });
+        let Some((device, slot)) = found else {
+            self.fallback_out(folio.order);
+            return Err(Lack::Slots);
+        };
+        let slots = FilePages::block(slot, folio.order);
+        if !self.index_out(&device, folio, slots) {
+            device.slots.uncache(slots);
+            return Err(Lack::Hold);
+        }
+        Ok(Leaving { folio, device: device.number, slots, dirty: true, pages: 0 })
+    }
+
+    fn fallback_out(&self, order: Order) {
+        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+            own.swpout_fallback(order.index());
+        }
+    }
+
+    /// Puts a held folio into the index of a device; whether that went well.
+    fn index_out(&self, device: &Device<'_, A, H>, folio: Folio, slots: FilePages) -> bool {
+        let folios = Folios::new(self.phys.meta());
+        if !folios.identify(folio, identity(device.index.id, slots.start)) {
+            return false;
+        }
+        let (mut spare, mut pruned) = (None, false);
+        let entered = loop {
+            match device.index.insert(slots.start, folio, &mut spare) {
+                Ok(()) => break true,
+                Err(InsertLack::Room) if !pruned => {
+                    device.index.prune(slots, &mut |run| self.free(run));
+                    pruned = true;
+                }
+                Err(InsertLack::Room) => break false,
+                Err(InsertLack::Node) => match self.table_frame() {
+                    Ok(run) => spare = Some(run),
+                    Err(_) => break false,
+                },
+            }
+        };
+        if let Some(run) = spare {
+            self.free(run);
+        }
+        if entered {
+            device.index.file.count_cached(slots.count() as i64);
+        } else if let Some((cached, _)) = folios.identified(folio) {
+            cached.disclaim();
+            let last = folios.put(folio);
+            debug_assert!(last.is_none(), "the caller refers to it");
+        }
+        entered
+    }
+
+    /// Flushes for a batch, and says what is to be written.
+    fn end_batch(
+        &self,
+        space: &Space<A>,
+        gather: &mut Gather,
+        batch: &mut Batch,
+        done: &mut PagedOut,
+    ) {
+        self.settle(space, gather);
+        for leaving in batch.leaving[..batch.len].iter_mut().filter_map(Option::take) {
+            self.end_out(&leaving, done);
+        }
+        batch.len = 0;
+    }
+
+    fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
+        let Leaving { folio, slots, dirty, pages, .. } = *leaving;
+        let folios = Folios::new(self.phys.meta());
+        let Some(device) = self.device(leaving.device) else { return };
+        if dirty {
+            device.index.set_dirty(slots.start, folio, true);
+        }
+        if folios.counts(folio).mapped == 0 {
+            done.folios += 1;
+            done.pages += folio.order.pages();
+            if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+                own.swpout(folio.order.index());
+            }
+        } else {
+            done.stay += 1;
+        }
+        self.count(Event::PagesSwapped, pages);
+        if let Some((cached, _)) = folios.identified(folio) {
+            cached.learn(cached.known() - Known::LEAVING);
+        }
+        let last = folios.put(folio);
+        debug_assert!(last.is_none(), "its file refers to it");
+        self.try_drop(&device, folio, slots, Keep::IfHeld);
+    }
+}

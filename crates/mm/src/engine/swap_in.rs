@@ -1,0 +1,244 @@
+//! Swap entries that are touched: the folio is read if it is not in memory, and mapped by runs.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Prot, Vpn};
+
+use super::error::Error;
+use super::faults::Resolved;
+use super::mm::Mm;
+use super::swap::{Device, Keep};
+use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
+use crate::fault::{Installed, MarkedPage};
+use crate::folio::{Folio, Folios, Known};
+use crate::space::{Advice, View};
+use crate::stats::Event;
+use crate::swap::SwapEntry;
+use crate::table::{Gather, Locked, Marks, What};
+
+/// A folio of a device, and where the page that faulted is in it.
+struct Found {
+    folio: Folio,
+    slots: FilePages,
+    entry: SwapEntry,
+}
+
+/// What mapping it came to.
+enum Admitted {
+    /// These pages; so many entries.
+    Pages(PageSpan, u64),
+    /// Decide anew.
+    Stale,
+    /// The entry is one for more pages than the folio has: split it first.
+    Split,
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Maps a page that is on a swap device, and all of its folio that belongs there. `None` when
+    /// something has changed meanwhile, or was made ready.
+    pub(super) fn swap_in(
+        &self,
+        view: &View<'_, A, H>,
+        marked: &MarkedPage,
+        access: Access,
+    ) -> Result<Option<Resolved>, Error> {
+        let wrong = Error::Marked(marked.page, marked.payload);
+        let entry = SwapEntry::of(marked.payload).ok_or(wrong)?;
+        let device = self.device(entry.device).ok_or(wrong)?;
+        let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot) else {
+            return self.lacking_swapped(view, &device, marked, entry);
+        };
+        match self.admit(view, &device, marked, &Found { folio, slots, entry })? {
+            Admitted::Stale => {
+                self.wait(view, marked.page);
+                Ok(None)
+            }
+            Admitted::Split => {
+                self.split_leaf(view.space, marked.page, &mut Gather::new())?;
+                Ok(None)
+            }
+            Admitted::Pages(pages, entries) => {
+                self.try_drop(&device, folio, slots, Keep::IfReferred);
+                self.count(Event::EntriesMade, entries);
+                self.count(Event::PagesSwappedIn, pages.count());
+                if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+                    own.swpin(folio.order.index());
+                }
+                let installed = Installed { pages, order: folio.order, entries };
+                // What others may have as well is copied before it is written.
+                let more = access == Access::Write && !entry.exclusive;
+                Ok((!more).then_some(Resolved::Mapped(installed)))
+            }
+        }
+    }
+
+    /// The page is not in memory: what to read.
+    fn lacking_swapped(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        entry: SwapEntry,
+    ) -> Result<Option<Resolved>, Error> {
+        if self.marks_at(view, marked.page).is_none_or(|first| first != marked.payload) {
+            return Ok(None);
+        }
+        let (found, _) = device.index.find(entry.slot);
+        if let Entry::Folio { .. } = found {
+            return Ok(None);
+        }
+        self.told(&device.index, found, entry.slot)?;
+        let order = self.order_in(view, device, marked, entry);
+        let sizes = self.policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
+        let end = device.index.file.pages();
+        let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes: sizes | 1 };
+        let window = Window::exactly(FilePages::block(entry.slot, order), &bounds);
+        Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
+    }
+
+    /// The largest folio that is wanted around the page and is whole on the device: its pages'
+    /// entries follow each other, and none of its slots is in memory.
+    fn order_in(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        entry: SwapEntry,
+    ) -> Order {
+        let sizes = self.policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
+        let most = crate::swap::Slots::<A, H>::RUN_MAX.min(A::block_order());
+        let wanted = sizes & ((2 << most.get()) - 1);
+        let aligned = (marked.page.get() ^ entry.slot).trailing_zeros();
+        let fits = |order: &Order| {
+            let block = PageSpan::block(marked.page, *order);
+            u32::from(order.get()) <= aligned
+                && marked.area.span.covers(block)
+                && self.is_run(view, block, entry, marked.page)
+                && device.slots.is_intact(FilePages::block(entry.slot, *order))
+        };
+        let orders = (1..=wanted.checked_ilog2().unwrap_or(0) as u8).rev().map(Order::new);
+        orders.filter(|order| wanted >> order.get() & 1 != 0).find(fits).unwrap_or_default()
+    }
+
+    /// Whether the entries of `block` are those of consecutive slots around `entry` at `page`.
+    fn is_run(&self, view: &View<'_, A, H>, block: PageSpan, entry: SwapEntry, page: Vpn) -> bool {
+        let first = entry.payload() - page.offset_from(block.start);
+        let mut upto = block.start;
+        let pieces = view.tables().pieces(block);
+        for seen in pieces {
+            let crate::table::Sight::Marker(Marks { first: here, ascending }) = seen.what else {
+                return false;
+            };
+            let whole = ascending || seen.pages.count() == seen.leaf.pages();
+            let starts = seen.pages.start.align_down(seen.leaf.pages());
+            let expected = first.wrapping_add(seen.pages.start.offset_from(block.start));
+            let ahead = seen.pages.start.offset_from(starts);
+            if !whole || seen.pages.start != upto || here + ahead != expected {
+                return false;
+            }
+            upto = seen.pages.end;
+        }
+        upto == block.end
+    }
+
+    /// The payload of the marker at `page`.
+    fn marks_at(&self, view: &View<'_, A, H>, page: Vpn) -> Option<u64> {
+        let locked = view.tables().lock_lowest(page, Level::LAST);
+        match locked.run(locked.index(page), locked.index(page) + 1).what {
+            What::Marker(marks) => {
+                Some(marks.first + page.offset_from(locked.page(locked.index(page))))
+            }
+            _ => None,
+        }
+    }
+
+    /// Maps what the page's table has of a folio in memory.
+    fn admit(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        found: &Found,
+    ) -> Result<Admitted, Error> {
+        let tables = view.tables();
+        let locked = tables.lock_lowest(marked.page, Level::LAST);
+        let block = PageSpan::block(marked.page, A::order(locked.level()));
+        if !view.space.areas.is_current(marked.seq, PageSpan::block(marked.page, Order::ZERO)) {
+            return Ok(Admitted::Stale);
+        }
+        let here = locked.run(locked.index(marked.page), locked.index(marked.page) + 1);
+        let ahead = marked.page.offset_from(block.start);
+        match here.what {
+            What::Marker(marks) if marks.first + ahead == marked.payload => {}
+            _ => return Ok(Admitted::Stale),
+        }
+        let folios = Folios::new(self.phys.meta());
+        let owner = identity(device.index.id, found.slots.start);
+        let Some(cached) = folios.cached(found.folio.head, owner) else {
+            return Ok(Admitted::Stale);
+        };
+        let known = cached.known();
+        if known.contains(Known::POISONED) {
+            let ahead = found.entry.slot - found.slots.start;
+            return Err(Error::Poisoned(found.folio.head.add(ahead)));
+        }
+        if !known.contains(Known::FILLED) {
+            return Err(Error::Busy(device.index.id));
+        }
+        if found.folio.order < A::order(locked.level()) || !marked.area.span.covers(block) {
+            return Ok(Admitted::Split);
+        }
+        let before = found.entry.slot - found.slots.start;
+        let home = Vpn::new(marked.page.get().wrapping_sub(before));
+        folios.set_home(found.folio, tables.home(home));
+        let mapped = self.admit_runs(&locked, device, marked, found, |pages| cached.map(pages));
+        Ok(mapped.map_or(Admitted::Stale, |(pages, entries)| Admitted::Pages(pages, entries)))
+    }
+
+    /// Maps every run of entries of a locked table that are those of the folio's slots, in step
+    /// with the page that faulted: from the first to the last page, and how many entries.
+    fn admit_runs(
+        &self,
+        locked: &Locked<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        found: &Found,
+        map: impl Fn(u32) -> bool,
+    ) -> Option<(PageSpan, u64)> {
+        let before = found.entry.slot - found.slots.start;
+        let room = marked.area.span.intersect(locked.reach());
+        let first = marked.page.get().saturating_sub(before).max(room.start.get());
+        let end = marked.page.add(found.slots.end - found.entry.slot).min(room.end);
+        let (mut at, mut all, mut entries) = (Vpn::new(first), None, 0);
+        while at < end {
+            let (run, upto) = locked.run_in(at, end);
+            let step = found.slots.start + at.get() + before - marked.page.get();
+            if let What::Marker(marks) = run.what
+                && let Some(entry) = SwapEntry::of(marks.first)
+                && (entry.device, entry.slot) == (device.number, step)
+                && (marks.ascending || run.count == 1)
+                && map((upto.offset_from(at)) as u32)
+            {
+                let frame = found.folio.head.add(step - found.slots.start);
+                let attrs = attrs(marked.area.prot, entry.exclusive);
+                locked.admit(run.index, run.count, frame, attrs, found.folio.order);
+                device.slots.release(FilePages::new(step, step + upto.offset_from(at)));
+                entries += run.count as u64;
+                let start = all.map_or(at, |pages: PageSpan| pages.start);
+                all = Some(PageSpan::new(start, upto));
+            }
+            at = upto;
+        }
+        all.map(|pages| (pages, entries))
+    }
+}
+
+/// What a leaf grants of a page that came back.
+fn attrs(prot: Prot, exclusive: bool) -> Attrs {
+    if !exclusive {
+        return Attrs::user(prot - Prot::WRITE) | Attrs::YOUNG | Attrs::COW;
+    }
+    let mut attrs = Attrs::user(prot) | Attrs::YOUNG;
+    attrs.set(Attrs::DIRTY, prot.contains(Prot::WRITE));
+    attrs
+}

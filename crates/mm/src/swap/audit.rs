@@ -1,0 +1,107 @@
+//! What the walkers ask of the slots, for which a word has room while nobody else uses the device.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+
+use super::Slots;
+use super::slots::{CACHED, COUNT};
+use crate::cache::FilePages;
+use crate::sync::Ordering;
+
+/// What is wrong with a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotFault {
+    /// It counts other than there are entries.
+    Count {
+        /// How many it counts.
+        counted: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// It says that it is in memory, or not, and its file says the contrary.
+    Cached {
+        /// What it says.
+        says: bool,
+    },
+    /// An entry says that it is the only one, and is not.
+    Exclusive,
+    /// The device, or the cluster that begins with this slot, counts other than it uses.
+    Used {
+        /// How many slots it counts.
+        counted: u64,
+        /// How many there are.
+        found: u64,
+    },
+}
+
+/// One entry that was found; bits 32..52 of a word.
+const FOUND: u64 = 1 << 32;
+const FOUND_ALL: u64 = ((1 << 20) - 1) << 32;
+/// One of them says that it is the only one.
+const OWNED: u64 = 1 << 60;
+/// The file has it in memory.
+const IN_MEMORY: u64 = 1 << 61;
+
+impl<A: Arch, H: Hardware> Slots<'_, A, H> {
+    /// Notes an entry that was found for each of `slots`.
+    pub(crate) fn tally(&self, slots: FilePages, exclusive: bool) {
+        self.note(slots, |word| (word + FOUND) | if exclusive { OWNED } else { 0 });
+    }
+
+    /// Notes that the file has `slots` in memory.
+    pub(crate) fn tally_cached(&self, slots: FilePages) {
+        self.note(slots, |word| word | IN_MEMORY);
+    }
+
+    fn note(&self, slots: FilePages, change: impl Fn(u64) -> u64) {
+        self.each(slots, |lock, first, count| {
+            for at in first..first + count {
+                let word = self.hw.load(lock.frame(), at);
+                self.hw.fill(lock.words(), at, 1, change(word), 0);
+            }
+        });
+    }
+
+    /// Compares what was noted with what the slots say, and takes the notes back. The first that is
+    /// wrong.
+    pub(crate) fn audit(&self) -> Result<(), (u64, SlotFault)> {
+        let slots = self.swap.slots();
+        let (mut wrong, mut used) = (None, 0);
+        self.each(FilePages::new(0, slots), |lock, first, count| {
+            let base = lock.slot().owner.load(Ordering::Relaxed) << Self::BITS;
+            let mut here = 0;
+            for at in first..first + count {
+                let word = self.hw.load(lock.frame(), at);
+                wrong = wrong.or(fault(word).map(|fault| (base + at as u64, fault)));
+                let plain = word & (CACHED | COUNT);
+                here += u64::from(plain != 0);
+                self.hw.fill(lock.words(), at, 1, plain, 0);
+            }
+            used += here;
+            let counted = self.used(lock) - (Self::WORDS - count as u64);
+            if counted != here {
+                let fault = SlotFault::Used { counted, found: here };
+                wrong = wrong.or(Some((base, fault)));
+            }
+        });
+        let counted = self.swap.used();
+        if counted != used {
+            wrong = wrong.or(Some((0, SlotFault::Used { counted, found: used })));
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}
+
+fn fault(word: u64) -> Option<SlotFault> {
+    let (counted, found) = (word & COUNT, (word & FOUND_ALL) / FOUND);
+    let says = word & CACHED != 0;
+    if counted != found {
+        Some(SlotFault::Count { counted, found })
+    } else if says != (word & IN_MEMORY != 0) {
+        Some(SlotFault::Cached { says })
+    } else if word & OWNED != 0 && found > 1 {
+        Some(SlotFault::Exclusive)
+    } else {
+        None
+    }
+}

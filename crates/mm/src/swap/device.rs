@@ -1,0 +1,234 @@
+//! One swap device: its clusters, and where the next slots are taken from.
+//!
+//! A *cluster* is as many slots as a frame has words, which is also what a page table has entries:
+//! the largest folio that an entry maps fits into one. A cluster has the order for which it was
+//! taken last, so that aligned runs of one size lie together, and freeing one makes room for
+//! another. Only when there is neither room of its own nor an empty cluster, an order takes what
+//! larger ones have left.
+//!
+//! ```text
+//!   free ──► current of a lane ──► no run of its order: frag[order], or unlisted if full
+//!    ▲             │                       │ a slot is freed
+//!    └── empty ────┴───────────────────────┴──► partial[order] ──► current of a lane
+//! ```
+
+use quire_units::Pfn;
+
+use crate::cache::FileId;
+use crate::phys::Meta;
+use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
+
+/// Several CPUs take slots side by side, each from the clusters of its lane.
+pub const CLUSTER_LANES: usize = 8;
+
+/// The largest order of a run of slots, and one more: a cluster with 64 KiB pages has 2^13.
+pub(super) const RUN_ORDERS: usize = 14;
+
+/// No cluster.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Nobody's device.
+const NO_FILE: u32 = u32::MAX;
+
+/// In which list a cluster is: the flags of its frame's slot. Only changed with the lists locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(super) enum Place {
+    /// In none: it has no run of its order left.
+    Unlisted = 0,
+    /// Empty.
+    Free = 1,
+    /// It has, or may have, a run of its order.
+    Partial = 2,
+    /// It has free slots, but no run of its order or of a larger one.
+    Frag = 3,
+    /// A lane takes runs from it.
+    Current = 4,
+}
+
+impl Place {
+    const fn of(flags: u32) -> Self {
+        match flags {
+            1 => Place::Free,
+            2 => Place::Partial,
+            3 => Place::Frag,
+            4 => Place::Current,
+            _ => Place::Unlisted,
+        }
+    }
+}
+
+/// The heads of the lists, by the index of a cluster's frame.
+pub(super) struct Lists {
+    free: u32,
+    frag: [u32; RUN_ORDERS],
+    partial: [u32; RUN_ORDERS],
+}
+
+impl Lists {
+    const fn new() -> Self {
+        Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
+    }
+
+    fn head(&mut self, place: Place, order: u8) -> Option<&mut u32> {
+        match place {
+            Place::Free => Some(&mut self.free),
+            Place::Frag => self.frag.get_mut(order as usize),
+            Place::Partial => self.partial.get_mut(order as usize),
+            Place::Unlisted | Place::Current => None,
+        }
+    }
+
+    /// The place and the order of the cluster at `frame`.
+    pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (Place, u8) {
+        let state = meta.at(frame).state();
+        (Place::of(state.flags()), state.order())
+    }
+
+    /// Moves the cluster at `frame` to `place`, and gives it `order`.
+    pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: Place, order: u8) {
+        self.unlink(meta, frame);
+        let slot = meta.at(frame);
+        let state = crate::phys::State::new(slot.state().kind(), order);
+        slot.set_state(state.with_flags(place as u32));
+        // Of a current cluster: where to look for the next run.
+        slot.links[0].store(0, Ordering::Relaxed);
+        let index = meta.index(frame);
+        if let Some(head) = self.head(place, order) {
+            slot.links[0].store(NONE, Ordering::Relaxed);
+            slot.links[1].store(*head, Ordering::Relaxed);
+            if *head != NONE {
+                meta.by_index(*head).links[0].store(index, Ordering::Relaxed);
+            }
+            *head = index;
+        }
+    }
+
+    fn unlink(&mut self, meta: Meta<'_>, frame: Pfn) {
+        let (place, order) = self.place(meta, frame);
+        let slot = meta.at(frame);
+        let (before, after) =
+            (slot.links[0].load(Ordering::Relaxed), slot.links[1].load(Ordering::Relaxed));
+        let Some(head) = self.head(place, order) else { return };
+        if before == NONE {
+            *head = after;
+        } else {
+            meta.by_index(before).links[1].store(after, Ordering::Relaxed);
+        }
+        if after != NONE {
+            meta.by_index(after).links[0].store(before, Ordering::Relaxed);
+        }
+    }
+
+    /// The next cluster to take runs of `order` from, which is `Current` from now on.
+    pub(super) fn take(&mut self, meta: Meta<'_>, order: u8) -> Option<Pfn> {
+        let own = order as usize;
+        // What has no run for larger ones goes first, and then what would break into theirs.
+        let left = self.frag[own + 1..].iter().chain(self.partial[own + 1..].iter().rev());
+        let found = [&self.partial[own], &self.free].into_iter().chain(left);
+        let found = found.copied().find(|&at| at != NONE)?;
+        let frame = meta.frame(found);
+        self.put(meta, frame, Place::Current, order);
+        Some(frame)
+    }
+}
+
+/// A swap device. The embedder lends an array of them; which are in use it says by
+/// [`Mm::swap_on`](crate::engine::Mm::swap_on).
+pub struct Swap {
+    /// The file whose pages are the slots.
+    file: AtomicU32,
+    /// The frame of the directory: each word names a frame of words, each of which names a
+    /// cluster.
+    pub(super) root: AtomicU64,
+    /// How many slots there are.
+    slots: AtomicU64,
+    /// How many are not free.
+    pub(super) used: AtomicU64,
+    /// No slots are taken any more.
+    closing: AtomicU32,
+    /// Where each lane takes runs of each order from: the index of a cluster's frame.
+    pub(super) lanes: [[AtomicU32; RUN_ORDERS]; CLUSTER_LANES],
+    pub(super) lists: Lock<Lists>,
+}
+
+impl Swap {
+    /// Nobody's device.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            file: AtomicU32::new(NO_FILE),
+            root: AtomicU64::new(0),
+            slots: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            closing: AtomicU32::new(0),
+            lanes: [const { [const { AtomicU32::new(NONE) }; RUN_ORDERS] }; CLUSTER_LANES],
+            lists: Lock::new(Lists::new()),
+        }
+    }
+
+    /// Nobody's device.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let lane = || core::array::from_fn(|_| AtomicU32::new(NONE));
+        Self {
+            file: AtomicU32::new(NO_FILE),
+            root: AtomicU64::new(0),
+            slots: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            closing: AtomicU32::new(0),
+            lanes: core::array::from_fn(|_| lane()),
+            lists: Lock::new(Lists::new()),
+        }
+    }
+
+    /// The file whose pages are the slots, if the device is in use.
+    #[inline]
+    pub fn file(&self) -> Option<FileId> {
+        let file = self.file.load(Ordering::Acquire);
+        (file != NO_FILE).then_some(FileId(file))
+    }
+
+    /// How many slots it has.
+    pub fn slots(&self) -> u64 {
+        self.slots.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are not free.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether slots may be taken.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file().is_some() && self.closing.load(Ordering::Relaxed) == 0
+    }
+
+    /// Slots are taken, or no more.
+    pub(crate) fn set_closing(&self, closing: bool) {
+        self.closing.store(closing.into(), Ordering::SeqCst);
+    }
+
+    /// Takes it into use with the directory at `root`, all of whose clusters are free and listed.
+    pub(crate) fn open(&self, file: FileId, slots: u64) {
+        self.slots.store(slots, Ordering::Relaxed);
+        self.used.store(0, Ordering::Relaxed);
+        self.closing.store(0, Ordering::Relaxed);
+        self.file.store(file.0, Ordering::Release);
+    }
+
+    /// It is nobody's from now on.
+    pub(crate) fn close(&self) {
+        self.file.store(NO_FILE, Ordering::Release);
+        *self.lists.lock() = Lists::new();
+        self.lanes.iter().flatten().for_each(|lane| lane.store(NONE, Ordering::Relaxed));
+        self.root.store(0, Ordering::Relaxed);
+        self.slots.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Default for Swap {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,81 @@
+//! What a page-table entry says of a page that is on a swap device: the payload of a marker.
+//!
+//! ```text
+//!   55     52 51        45   44         43   41 40           0
+//!   | kind 1 |     0       | exclusive | device | slot        |
+//! ```
+//!
+//! The slot is lowest, so that the entries of a folio, whose slots follow each other, are a run.
+
+/// How many swap devices there may be at once.
+pub const SWAPS_MAX: usize = 8;
+
+/// How many slots a device may have: more than the hardware can address memory for.
+pub(crate) const SLOTS_MAX: u64 = 1 << 40;
+
+const DEVICE_AT: u32 = 41;
+const EXCLUSIVE: u64 = 1 << 44;
+const KIND_AT: u32 = 52;
+const KIND: u64 = 1;
+
+/// The entry of a page that is on a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwapEntry {
+    /// Which device: its place among those that the embedder lent.
+    pub device: u32,
+    /// Which slot of it.
+    pub slot: u64,
+    /// Whether no other entry, of any space, has the page (Linux: the exclusive bit of a swap
+    /// entry, taken over from AnonExclusive).
+    pub exclusive: bool,
+}
+
+impl SwapEntry {
+    /// The entry that a marker's payload is; `None` where it is something else.
+    #[inline]
+    pub const fn of(payload: u64) -> Option<Self> {
+        if payload >> KIND_AT != KIND {
+            return None;
+        }
+        Some(Self {
+            device: (payload >> DEVICE_AT) as u32 & (SWAPS_MAX as u32 - 1),
+            slot: payload & ((1 << DEVICE_AT) - 1),
+            exclusive: payload & EXCLUSIVE != 0,
+        })
+    }
+
+    /// Its marker's payload.
+    #[inline]
+    pub const fn payload(self) -> u64 {
+        let exclusive = if self.exclusive { EXCLUSIVE } else { 0 };
+        KIND << KIND_AT | exclusive | (self.device as u64) << DEVICE_AT | self.slot
+    }
+
+    /// The entry for the page `count` pages further on.
+    #[inline]
+    #[must_use]
+    pub const fn advanced(self, count: u64) -> Self {
+        Self { slot: self.slot + count, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d2_an_entry_is_what_its_payload_says() {
+        for device in 0..SWAPS_MAX as u32 {
+            for slot in [0, 1, 511, SLOTS_MAX - 1] {
+                for exclusive in [false, true] {
+                    let entry = SwapEntry { device, slot, exclusive };
+                    assert_eq!(SwapEntry::of(entry.payload()), Some(entry));
+                    assert!(entry.payload() < 1 << 56);
+                    assert_eq!(entry.advanced(1).payload(), entry.payload() + 1);
+                }
+            }
+        }
+        assert_eq!(SwapEntry::of(0), None);
+        assert_eq!(SwapEntry::of(42), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! Swap: where anonymous pages are while they are not in memory.
+//!
+//! **Owns** the slots of each swap device: which are free, how many entries refer to each, and
+//! which belong to a folio in memory. And the entries themselves. **Key types**: [`Swap`] (one
+//! device, which the embedder lends), [`Slots`] (a view of it), [`SwapEntry`].
+//!
+//! A slot is a base page on a device. What is *in memory* of a device is a file's business: each
+//! device has a file ([`Store::Swap`](crate::cache::Store::Swap)) whose page `n` is slot `n`, so
+//! that reading and writing folios, and the errors of both, are those of any file.
+//!
+//! ```text
+//!            allocate            a mapping becomes an entry
+//!   free ────────────► cached,0 ────────────────────────────► cached,1 ─► ...
+//!    ▲                    │  ▲                                   │  ▲
+//!    │   leaves memory    │  │ the last entry is mapped          │  │ is read
+//!    ├────────────────────┘  └─ or gone                          ▼  │
+//!    └───────────────────────────────────────────────────────  0,1,.. (in no memory)
+//!                         the last entry is gone
+//! ```
+//!
+//! **Never** knows folios, page tables or areas. **Next room**: `engine`.
+
+mod audit;
+mod device;
+mod entry;
+mod slots;
+
+pub use audit::SlotFault;
+pub use device::{CLUSTER_LANES, Swap};
+pub use entry::{SWAPS_MAX, SwapEntry};
+pub(crate) use slots::Slots;
