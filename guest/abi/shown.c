@@ -135,7 +135,7 @@ static const char *maps_names(void)
     return NULL;
 }
 
-enum { BIG = 16 * 1024 * 1024, TIMES = 48 };
+enum { BIG = 16 * 1024 * 1024, TIMES = 64 };
 
 /* Writes so many bytes; false if that fails. */
 static bool fill(int fd, size_t bytes)
@@ -159,7 +159,7 @@ static const char *memory_comes_back(void)
         CHECK(fd >= 0 && fill(fd, BIG));
         char *p = mmap(NULL, BIG, RW, MAP_SHARED, fd, 0);
         CHECK(p != MAP_FAILED && (p[BIG / 2] = 1));
-        if (i % 2)
+        if (i % 4 == 3)
             CHECK(ftruncate(fd, 0) == 0 && fill(fd, PAGE * 16));
         CHECK(close(fd) == 0 && munmap(p, BIG) == 0);
     }
