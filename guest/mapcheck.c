@@ -135,6 +135,27 @@ static bool many_read_it(void)
     return good;
 }
 
+/* Nothing of the file is in memory yet: the call that copies it must wait for each piece. */
+static bool can_be_written_elsewhere(void)
+{
+    char *at = map(PROT_READ, MAP_PRIVATE), *copy = malloc(length);
+    size_t most = bad == SIZE_MAX ? length : bad * PAGE;
+    int to = open("/tmp/mapcheck", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (!copy || to < 0)
+        failed("/tmp/mapcheck");
+    ssize_t wrote = write(to, at, length);
+    bool good = most ? wrote == (ssize_t)most : wrote == -1 && errno == EFAULT;
+    good &= pread(to, copy, length, 0) == (ssize_t)most && lseek(to, 0, SEEK_CUR) == (off_t)most;
+    good &= !memcmp(copy, at, most);
+    /* The other way: what is read goes to pages that must be brought in to be copied. */
+    char *own = map(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    good &= pread(to, own + 1, most - 1, 0) == (ssize_t)most - 1 || most == 0;
+    good &= most == 0 || (own[0] == at[0] && !memcmp(own + 1, at, most - 1));
+    munmap(own, pages * PAGE), munmap(at, pages * PAGE);
+    close(to), unlink("/tmp/mapcheck"), free(copy);
+    return good;
+}
+
 static bool calls_reach_it(void)
 {
     char *at = map(PROT_READ | PROT_WRITE, MAP_PRIVATE), page[PAGE], got[100];
@@ -195,6 +216,7 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &action, NULL);
 
+    check("calls wait for pages that are not in memory", can_be_written_elsewhere());
     char *at = map(PROT_READ, MAP_PRIVATE);
     check("a mapping shows the file", shows_backwards(at));
     if (bad != SIZE_MAX)

@@ -82,7 +82,7 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
     let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
-    let unpacked = tree::tree().unpack(&who, memory::initrd(boot));
+    let unpacked = memory::with_archive(|bytes| tree::tree().unpack(&who, bytes));
     if !unpacked.is_whole || unpacked.refused > 0 {
         log!("the initramfs: {unpacked:?}");
     }

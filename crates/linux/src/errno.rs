@@ -70,6 +70,8 @@ numbers! {
     EISDIR
     /// An argument makes no sense.
     EINVAL
+    /// The system can have no more files open.
+    ENFILE
     /// No more files can be open.
     EMFILE
     /// It is no terminal, or none that knows the request.

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
 use quire_linux::exec::{self, Machine, Plan, SCRIPT_BYTES};
-use quire_linux::files::{Caller, Description, Node, PATH_MAX};
+use quire_linux::files::{Caller, Description, Node, PATH_MAX, Text};
 use quire_linux::{Errno, Result};
 
 use super::load::{self, Image, Ready, Wanted};
@@ -38,12 +38,32 @@ pub(super) fn execveat(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if flags & !(abi::AT_EMPTY_PATH | abi::AT_SYMLINK_NOFOLLOW) as usize != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let path = user::string(path as u64, PATH_MAX)?;
+    let mut path = user::string(path as u64, PATH_MAX)?;
+    if path.is_empty() && flags & abi::AT_EMPTY_PATH as usize != 0 {
+        path = path_of(thread, dir as i32)?;
+    }
     let mut room = STRINGS_MAX;
     let args = strings(args as u64, &mut room)?;
     let envs = strings(envs as u64, &mut room)?;
     run(thread, dir as i32, Wanted { path, args, envs })?;
     Err(Stop::Same)
+}
+
+/// The path that leads to what is open as `fd`, whatever its name.
+///
+/// # Errors
+/// `EACCES` for the working directory, `EBADF`, `ENOMEM`.
+fn path_of(thread: &Thread, fd: i32) -> Result<Vec<u8>> {
+    if fd == abi::AT_FDCWD {
+        return Err(Errno::EACCES);
+    }
+    tree::with_calls(thread, |calls| calls.open_file(fd as u32).map(drop))?;
+    let mut text = Text::new();
+    text.print(format_args!("/dev/fd/{fd}"))?;
+    let mut path = Vec::new();
+    path.try_reserve_exact(text.bytes().len()).map_err(|_| Errno::ENOMEM)?;
+    path.extend_from_slice(text.bytes());
+    Ok(path)
 }
 
 /// Whether the process has no other thread. If it has, they are told to end, and this one is woken
@@ -91,7 +111,7 @@ fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let (file, plan) = find(thread, dir, &mut wanted)?;
     let loader = plan.loader.as_deref().map(|path| find_loader(thread, path)).transpose()?;
     let path = file.path()?;
-    let program = Image { node: file.node().clone(), plan };
+    let program = Image { file: file.clone(), plan };
     let mut ready = load::prepare(thread, program, loader, &wanted)?;
     (ready.program.path, ready.program.file) = (path, Some(file));
     commit(thread, ready, named);
@@ -144,7 +164,8 @@ fn find_loader(thread: &Thread, path: &[u8]) -> Result<Image> {
     let node = spot.existing()?.clone();
     check(&node)?;
     let plan = plan(thread, &node, path)?;
-    Ok(Image { node, plan })
+    let file = Arc::new(Description::new(node, spot.place(), abi::O_PATH, None));
+    Ok(Image { file, plan })
 }
 
 /// Whether a file is one that can be run at all.

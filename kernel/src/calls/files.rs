@@ -2,8 +2,8 @@
 //! Those on paths are in [`names`](super::names); all that they do is in [`quire_linux::files`].
 //!
 //! A call that finds nothing to do yet is left, and made again from the start. Two know something
-//! from last time: a write to a pipe that took a part, and a read of a disk's file of which a part
-//! was in memory. They keep how much in [`Resume::Moved`], and go on behind that.
+//! from last time: a write to a pipe that took a part, and a read or write of a file when a part of
+//! the bytes was in memory. They keep how much in [`Resume::Moved`], and go on behind that.
 
 use alloc::sync::Arc;
 
@@ -45,53 +45,76 @@ fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
 }
 
 fn read_to(thread: &mut Thread, fd: usize, to: Pieces) -> Answer {
-    read_all(thread, fd, to, |calls, _, count, to| calls.read(fd as u32, count, to))
+    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
+    move_all(thread, all, |calls, _, to| calls.read(fd as u32, to.left(), to))
 }
 
-/// Reads until all is read, or the file ends; a file in memory, a pipe or a device gives what it
-/// has at once. `read` is told how many bytes it has read before.
-fn read_all(
+fn write_from(thread: &mut Thread, fd: usize, from: Pieces) -> Answer {
+    let all = Bytes { fd: fd as u32, pieces: from, all_of: takes_all };
+    move_all(thread, all, |calls, _, from| calls.write(fd as u32, from))
+}
+
+fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer {
+    let all = Bytes { fd: fd as u32, pieces: to, all_of: reads_all };
+    move_all(thread, all, |calls, done, to| {
+        // A negative offset stays one: nothing is done then.
+        calls.pread64(fd as u32, (offset as i64).saturating_add(done as i64), to.left(), to)
+    })
+}
+
+fn write_at(thread: &mut Thread, fd: usize, offset: usize, from: Pieces) -> Answer {
+    let all = Bytes { fd: fd as u32, pieces: from, all_of: takes_all };
+    move_all(thread, all, |calls, done, from| {
+        calls.pwrite64(fd as u32, (offset as i64).saturating_add(done as i64), from)
+    })
+}
+
+/// Whether a read of `fd` is to go on when a part was read: other parts may be on a disk.
+fn reads_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
+    calls.is_regular(fd)
+}
+
+/// Whether a write to `fd` is to go on when a part was written: a pipe may wait for room, a file
+/// for what is to be written.
+fn takes_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
+    Ok(calls.is_regular(fd)? || calls.must_go_on(fd)?)
+}
+
+/// What a call moves.
+struct Bytes {
+    fd: u32,
+    pieces: Pieces,
+    /// Whether the call goes on when less was moved than it asked for. Else that is its end, as it
+    /// is when nothing more is moved.
+    all_of: fn(&Calls<'_>, u32) -> quire_linux::Result<bool>,
+}
+
+/// Moves bytes until all are moved. `step` is told how many were before.
+///
+/// Where a page of a disk is lacking, of the file or of the program's memory, the call is left, but
+/// for pipes and devices: these have it waited for, as they may have changed by then.
+fn move_all(
     thread: &mut Thread,
-    fd: usize,
-    mut to: Pieces,
-    read: impl Fn(&Calls<'_>, usize, usize, &mut Pieces) -> Outcome<usize>,
+    mut all: Bytes,
+    step: impl Fn(&Calls<'_>, usize, &mut Pieces) -> Outcome<usize>,
 ) -> Answer {
     let mut done = moved(thread).unwrap_or(0);
-    to.skip(done);
+    let pieces = &mut all.pieces;
+    pieces.skip(done);
     loop {
         let outcome = with_calls(thread, |calls| {
-            let wanted = to.left();
-            let count = read(calls, done, wanted, &mut to)?;
-            Ok((count, 0 < count && count < wanted && calls.is_stored(fd as u32)?))
-        });
-        match outcome {
-            Ok((count, true)) => done += count,
-            Ok((count, false)) => return Ok(done + count),
-            Err(Halt::Failed(Errno::BLOCKED)) if done > 0 => {
-                thread.resume = Resume::Moved(done);
-                return Err(Stop::Read);
+            if calls.is_regular(all.fd)? {
+                pieces.wait_as(calls.who.wake);
             }
-            Err(_) if done > 0 => return Ok(done),
-            Err(halt) => return answer(Err(halt)),
-        }
-    }
-}
-
-/// Writes all of it, in as many steps as a pipe needs.
-fn write_from(thread: &mut Thread, fd: usize, mut from: Pieces) -> Answer {
-    let fd = fd as u32;
-    let mut done = moved(thread).unwrap_or(0);
-    from.skip(done);
-    loop {
-        let outcome = with_calls(thread, |calls| {
-            let count = calls.write(fd, &mut from)?;
-            Ok((count, from.left() > 0 && count > 0 && calls.must_go_on(fd)?))
+            let wanted = pieces.left();
+            let count = step(calls, done, pieces)?;
+            Ok((count, 0 < count && count < wanted && (all.all_of)(calls, all.fd)?))
         });
         report_pipe(thread, &outcome);
         match outcome {
             Ok((count, true)) => done += count,
             Ok((count, false)) => return Ok(done + count),
-            Err(Halt::Failed(_)) if done > 0 => return Ok(done),
+            Err(Halt::Failed(error)) if done > 0 && error != Errno::BLOCKED => return Ok(done),
             Err(halt) => {
                 if done > 0 {
                     thread.resume = Resume::Moved(done);
@@ -100,17 +123,6 @@ fn write_from(thread: &mut Thread, fd: usize, mut from: Pieces) -> Answer {
             }
         }
     }
-}
-
-fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer {
-    read_all(thread, fd, to, |calls, done, count, to| {
-        // A negative offset stays one: nothing is done then.
-        calls.pread64(fd as u32, (offset as i64).saturating_add(done as i64), count, to)
-    })
-}
-
-fn write_at(thread: &Thread, fd: usize, offset: usize, mut from: Pieces) -> Answer {
-    answer(with_calls(thread, |calls| calls.pwrite64(fd as u32, offset as i64, &mut from)))
 }
 
 pub(super) fn read(thread: &mut Thread, [fd, to, count, ..]: [usize; 6]) -> Answer {

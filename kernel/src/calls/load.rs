@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Plan, Segment, Space};
-use quire_linux::files::{Caller, Node};
+use quire_linux::files::{Caller, Description};
 use quire_linux::{Errno, Result};
 
 use crate::isa::{self, Context};
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 
 /// A file, and what of it must be where.
 pub(super) struct Image {
-    pub(super) node: Arc<Node>,
+    pub(super) file: Arc<Description>,
     pub(super) plan: Plan,
 }
 
@@ -82,12 +82,13 @@ fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result
     let mut all = Ok(());
     for image in images {
         for segment in &image.plan.segments {
-            let wanted = match (image.node.object(), segment.file_bytes) {
-                (None, bytes) => image.node.want(who, segment.file_offset, bytes),
+            let node = image.file.node();
+            let wanted = match (node.has_object(), segment.file_bytes) {
+                (false, bytes) => node.want(who, segment.file_offset, bytes),
                 (_, 0) => Ok(()),
                 // Its last page will be written to.
-                (Some(_), bytes) => {
-                    image.node.read_at(who, segment.file_offset + bytes - 1, &mut [0]).map(drop)
+                (true, bytes) => {
+                    node.read_at(who, segment.file_offset + bytes - 1, &mut [0]).map(drop)
                 }
             };
             match wanted {
@@ -112,7 +113,7 @@ impl Image {
 
     /// Maps and fills its segments in the memory that this CPU is in.
     fn load(&self, who: &Caller<'_>, memory: &Memory) -> Result<()> {
-        self.plan.segments.iter().try_for_each(|segment| load(memory, who, &self.node, segment))
+        self.plan.segments.iter().try_for_each(|segment| load(memory, who, &self.file, segment))
     }
 }
 
@@ -162,9 +163,15 @@ fn fill(
 }
 
 /// Maps a segment, and fills it; or shows the file in it.
-fn load(memory: &Memory, who: &Caller<'_>, node: &Node, segment: &Segment) -> Result<()> {
-    if let Some(id) = node.object().filter(|_| segment.file_bytes > 0) {
-        return show(memory, id, segment);
+fn load(
+    memory: &Memory,
+    who: &Caller<'_>,
+    file: &Arc<Description>,
+    segment: &Segment,
+) -> Result<()> {
+    let node = file.node();
+    if node.has_object() && segment.file_bytes > 0 {
+        return show(memory, file, segment);
     }
     let span = PageSpan::new(page(segment.pages.start), page(segment.pages.end));
     let request = Request::anon(span.count()).at(At::FixedNoReplace(span.start));
@@ -206,17 +213,20 @@ fn rights(segment: &Segment) -> Prot {
 
 /// Shows the file in a segment: nothing is copied but the page in which its bytes end and zeroes
 /// begin.
-fn show(memory: &Memory, id: u32, segment: &Segment) -> Result<()> {
+fn show(memory: &Memory, file: &Arc<Description>, segment: &Segment) -> Result<()> {
     let (prot, end) = (rights(segment), segment.file_end());
     let shown = PageSpan::new(page(segment.pages.start), page(end.next_multiple_of(PAGE)));
     let zeroes = PageSpan::new(shown.end, page(segment.pages.end));
     // All of the page: what lies behind a program's data is its loader's to use, and zero.
     let tail = end..if segment.zero_end > end { shown.end.get() * PAGE } else { end };
     let first = if tail.is_empty() { prot } else { prot | Prot::RW };
-    let backing = Backing::Object { id, page: segment.file_offset / PAGE };
     let at = At::FixedNoReplace(shown.start);
-    let request = Request { backing, ..Request::anon(shown.count()).at(at).prot(first) };
-    mm().map(memory.space(), &request).map_err(errno)?;
+    let request = Request::anon(shown.count()).at(at).prot(first);
+    file.node().show(false, true, |id, _| {
+        let id = id.ok_or(Errno::ENFILE)?;
+        let backing = Backing::Object { id, page: segment.file_offset / PAGE };
+        memory.show(id, file.clone(), &Request { backing, ..request })
+    })?;
     if !tail.is_empty() {
         let nothing = [0; PAGE as usize];
         user::write_bytes(tail.start, &nothing[..(tail.end - tail.start) as usize])?;

@@ -62,10 +62,17 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         _ => None,
     };
     check_limit(thread, &memory, request.pages)?;
+    let hides = match request.at {
+        At::Fixed(page) => memory.shows_files(PageSpan::new(page, page.add(request.pages))),
+        _ => false,
+    };
     let placed = match file {
         None => map_anon(&memory, &request)?,
-        Some(file) => map_file::map(thread, &memory, &request, &file, offset as u64)?,
+        Some(file) => map_file::map(&memory, &request, &file, offset as u64)?,
     };
+    if hides {
+        memory.sweep_shared();
+    }
     if flags & abi::MAP_POPULATE as usize != 0 {
         // As on Linux, that it could not all be brought in is no error.
         let _ = mm().populate(memory.space(), placed);
@@ -149,9 +156,12 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
 
 pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let span = span(address, bytes).filter(|span| is_aligned(address) && !span.is_empty());
-    let memory = own()?;
-    mm().unmap(memory.space(), span.ok_or(Errno::EINVAL)?).map_err(errno)?;
-    memory.sweep_shared();
+    let (memory, span) = (own()?, span.ok_or(Errno::EINVAL)?);
+    let hides = memory.shows_files(span);
+    mm().unmap(memory.space(), span).map_err(errno)?;
+    if hides {
+        memory.sweep_shared();
+    }
     Ok(0)
 }
 
@@ -193,7 +203,7 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
     let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
     let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
     if old.is_empty() {
-        // Linux maps shared memory a second time here; there are no shared files yet.
+        // Linux maps shared memory a second time here; so far nobody has asked for that.
         return Err(Errno::EINVAL.into());
     }
     if pages > isa::USER_END / PAGE {
@@ -214,6 +224,8 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
         quire::engine::Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
+    // Some of it may have been unmapped, or what was where it is now.
+    memory.sweep_shared();
     Ok((moved.start.get() * PAGE) as usize)
 }
 

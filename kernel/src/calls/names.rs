@@ -48,6 +48,18 @@ pub(super) fn openat(thread: &mut Thread, [dir, name, flags, mode, ..]: [usize; 
     answer(with_calls(thread, open).map(|fd| fd as usize))
 }
 
+/// The longest name of a `memfd_create` with its zero, and one more byte.
+const MEMFD_NAME_ROOM: usize = 251;
+
+pub(super) fn memfd_create(thread: &mut Thread, [name, flags, ..]: [usize; 6]) -> Answer {
+    crate::memory::admit()?;
+    let name = user::string(name as u64, MEMFD_NAME_ROOM).map_err(|error| match error {
+        Errno::ENAMETOOLONG => Errno::EINVAL,
+        other => other,
+    })?;
+    Ok(with_calls(thread, |calls| calls.memfd_create(&name, flags as u32))? as usize)
+}
+
 pub(super) fn newfstatat(thread: &mut Thread, [dir, name, out, flags, ..]: [usize; 6]) -> Answer {
     let name = path_or_none(name, flags)?;
     let about = with_calls(thread, |calls| calls.newfstatat(dir as i32, &name, flags as u32))?;

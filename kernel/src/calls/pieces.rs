@@ -1,10 +1,12 @@
 //! Program memory as where bytes go to, or come from: one range, or an array of `iovec`.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use quire_linux::files::{Sink, Source};
-use quire_linux::{Errno, Result};
+use quire_linux::{Errno, Result, Wake};
 
+use crate::disk;
 use crate::isa;
 use crate::memory::{PAGE, user};
 
@@ -27,6 +29,8 @@ pub(super) struct Pieces {
     next: usize,
     done: usize,
     left: usize,
+    /// Whom to wake who leaves the call when a page of these is on a disk; none: it is waited for.
+    waiter: Option<Arc<dyn Wake>>,
 }
 
 impl Pieces {
@@ -43,7 +47,7 @@ impl Pieces {
     pub(super) fn unchecked(address: usize, bytes: usize) -> Self {
         let mut few = [[0; 2]; FEW];
         few[0] = [address, bytes];
-        Self { few, many: Vec::new(), next: 0, done: 0, left: bytes.min(MOST) }
+        Self { few, many: Vec::new(), next: 0, done: 0, left: bytes.min(MOST), waiter: None }
     }
 
     /// What an array of `count` `iovec` says. It is read once.
@@ -93,6 +97,23 @@ impl Pieces {
         self.left -= bytes;
     }
 
+    /// From now on a page that lies on a disk is not waited for: moving bytes fails with
+    /// [`Errno::BLOCKED`], and `who` is woken when it may have come.
+    pub(super) fn wait_as(&mut self, who: &Arc<dyn Wake>) {
+        self.waiter.get_or_insert_with(|| who.clone());
+    }
+
+    /// Copies by `copy`, in the way that [`wait_as`](Self::wait_as) says.
+    fn copy(&self, mut copy: impl FnMut() -> Result<()>) -> Result<()> {
+        let Some(who) = &self.waiter else { return copy() };
+        loop {
+            match disk::leaving(&mut copy) {
+                (Err(Errno::EFAULT), Some((address, access))) => disk::want(who, address, access)?,
+                (done, _) => return done,
+            }
+        }
+    }
+
     /// Leaves out `bytes` bytes, or all when there are fewer.
     pub(super) fn skip(&mut self, mut bytes: usize) {
         while bytes > 0 && self.left > 0 {
@@ -111,13 +132,19 @@ fn check(&[address, bytes]: &Piece) -> Result<()> {
 
 impl Sink for Pieces {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let before = (self.next, self.done, self.left);
         let mut done = 0;
         while done < bytes.len() {
             let (at, count) = self.here(bytes.len() - done);
-            if count == 0 {
-                return Err(Errno::EFAULT);
+            let put = match count {
+                0 => Err(Errno::EFAULT),
+                _ => self.copy(|| user::write_bytes(at, &bytes[done..done + count])),
+            };
+            if put.is_err() {
+                // None of them count.
+                (self.next, self.done, self.left) = before;
+                return put;
             }
-            user::write_bytes(at, &bytes[done..done + count])?;
             self.advance(count);
             done += count;
         }
@@ -133,7 +160,8 @@ impl Source for Pieces {
             if count == 0 {
                 return Ok(done);
             }
-            match user::read_bytes(at, &mut into[done..done + count]) {
+            let take = self.copy(|| user::read_bytes(at, &mut into[done..done + count]));
+            match take {
                 Ok(()) => self.advance(count),
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => return Ok(done),

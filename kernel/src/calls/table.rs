@@ -54,6 +54,7 @@ table! {
     __NR_getdents64 => files::getdents64,
     __NR_ftruncate => files::ftruncate,
     __NR_fallocate => files::fallocate,
+    __NR_memfd_create => names::memfd_create,
     __NR_fadvise64 => files::fadvise64,
     __NR_fchmod => files::fchmod,
     __NR_fchown => files::fchown,

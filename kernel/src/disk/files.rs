@@ -8,21 +8,20 @@
 //! ```
 //!
 //! What is in the library is found by its number. A file keeps its number until numbers run out, so
-//! that its pages stay when nobody has it open.
+//! that its pages stay when nobody has it open. A space that shows a file has it, too.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::cache::{self, FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::engine::{Error, ReadFailed};
-use quire::units::{Access, Order};
+use quire::units::Order;
 use quire_linux::ext4::File;
 use quire_linux::files::{Caller, Stored, Time};
 use quire_linux::{Errno, Result, Waiters, Wake};
 use spin::mutex::SpinMutex;
 
-use super::device::{self, Part, Read, Reader, Target, disk, reap};
+use super::device::{self, Part, Read, Reader, Target, disk};
 use crate::memory::{self, PAGE, errno, mm};
 
 /// Frames below which pages are given up for those that are read: 8 MiB.
@@ -48,8 +47,6 @@ struct Cached {
     id: FileId,
     /// Where its readers are: hints.
     reader: SpinMutex<Readahead>,
-    /// Areas may show it: it must not lose its number.
-    is_shown: AtomicBool,
 }
 
 /// What programs get of a file of the disk: through the library, as long as there are numbers.
@@ -70,8 +67,7 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
         other => other,
     };
     let Ok(id) = id else { return Arc::new(file) };
-    let (reader, is_shown) = (SpinMutex::default(), AtomicBool::new(false));
-    let cached = Arc::new(Cached { file, id, reader, is_shown });
+    let cached = Arc::new(Cached { file, id, reader: SpinMutex::default() });
     known.inodes.insert(inode, id.0);
     known.files.insert(id.0, cached.clone());
     cached
@@ -80,9 +76,8 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
 impl Known {
     /// Takes their numbers from files that nobody has.
     fn close_idle(&mut self) {
-        let is_idle = |cached: &Arc<Cached>| {
-            Arc::strong_count(cached) == 1 && !cached.is_shown.load(Ordering::Relaxed)
-        };
+        // A space that shows a file has it as well.
+        let is_idle = |cached: &Arc<Cached>| Arc::strong_count(cached) == 1;
         let inodes = &mut self.inodes;
         self.files.retain(|_, cached| {
             let idle = is_idle(cached) && mm().close_file(cached.id).is_ok();
@@ -99,6 +94,14 @@ impl Known {
         let (&number, cached) = later.or_else(|| self.files.iter().next())?;
         self.hand = number + 1;
         Some(cached.id)
+    }
+}
+
+/// Takes their numbers from files that nobody has.
+pub(super) fn close_idle() {
+    // Whoever is changing what is known here asks for a number himself.
+    if let Some(mut known) = KNOWN.try_lock() {
+        known.close_idle();
     }
 }
 
@@ -151,7 +154,7 @@ pub(crate) fn start_ahead(reads: Reads) {
 }
 
 /// Acts as someone who is not woken.
-fn as_nobody<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
+pub(super) fn as_nobody<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
     struct Nobody;
     impl Wake for Nobody {
         fn wake(&self) {}
@@ -290,27 +293,6 @@ impl Stored for Cached {
     }
 
     fn object(&self) -> Option<u32> {
-        self.is_shown.store(true, Ordering::Relaxed);
         Some(self.id.0)
-    }
-}
-
-/// Resolves a fault that the kernel itself took at a program's address. A page of the disk is
-/// waited for here, which is rare: programs have nearly always touched what they hand to calls.
-pub(crate) fn resolve(address: u64, access: Access) -> bool {
-    loop {
-        match memory::fault(address, access) {
-            Ok(ahead) => {
-                ahead.into_iter().for_each(start_ahead);
-                return true;
-            }
-            Err(Error::Unread(reads)) => match as_nobody(|who| start(who, reads)) {
-                Ok(()) | Err(Errno::BLOCKED) => reap(),
-                Err(_) => return false,
-            },
-            Err(Error::Busy(_)) => reap(),
-            Err(_) => return false,
-        }
-        core::hint::spin_loop();
     }
 }

@@ -20,13 +20,15 @@
 //!
 //! They are to the right of all locks of descriptions. Answers are told with none of them held.
 
+mod copies;
 mod device;
 mod files;
 mod pages;
 
+pub(crate) use copies::{leaving, resolve, want};
 pub(crate) use device::disk;
 use device::reap;
-pub(crate) use files::{note, resolve, start, start_ahead};
+pub(crate) use files::{note, start, start_ahead};
 pub(crate) use pages::Pages;
 
 use quire_linux::{Errno, Result};
@@ -38,6 +40,7 @@ pub(crate) fn init() {
     if device::init() {
         isa::listen_to_disk();
         memory::set_shrink(files::shrink);
+        memory::set_close_idle(files::close_idle);
     }
 }
 

@@ -10,8 +10,10 @@
 //!                 kept           kept                   programs, heap        kept
 //! ```
 
+mod archive;
 mod board;
 mod early;
+mod files;
 mod heap;
 mod map;
 mod shared;
@@ -21,19 +23,19 @@ pub(crate) mod user;
 
 use quire::cache::File;
 use quire::engine::{Mm, Parts};
-use quire::hw::FrameRun;
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::{SWAPS_MAX, Swap};
-use quire::units::{FrameSpan, Pfn};
 use spin::Once;
 
+pub(crate) use archive::with_archive;
 pub(crate) use board::Board;
+pub(crate) use files::{make_pages, set_close_idle};
 use heap::shrink;
 pub(crate) use heap::{admit, set_shrink, taken_bytes};
 pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
 
-use crate::isa::{self, Boot, Format, MAX_CPUS};
+use crate::isa::{Boot, Format, MAX_CPUS};
 
 /// The memory manager of this system.
 pub(crate) type System = Mm<'static, Format, Board>;
@@ -43,8 +45,10 @@ pub(crate) const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 
-/// How many files may have pages in memory at once.
-pub(crate) const FILES: usize = 4096;
+/// How many files may have pages in memory at once: one for so many frames, within bounds.
+const FRAMES_A_FILE: u64 = 8;
+const FILES_LEAST: u64 = 8192;
+const FILES_MOST: u64 = 65_536;
 
 static MM: Once<System> = Once::new();
 
@@ -69,7 +73,9 @@ pub(crate) fn init(boot: &Boot) {
     let caches = early.array(MAX_CPUS, CpuCache::new);
     let counters = early.array(MAX_CPUS, Counters::new);
     let zones = early.array(1, || span);
-    let files = early.array(FILES, File::new);
+    let files = (span.count / FRAMES_A_FILE).clamp(FILES_LEAST, FILES_MOST);
+    files::init(files as usize);
+    let files = early.array(files as usize, File::new);
     let swaps = early.array(SWAPS_MAX, Swap::new);
     heap::init(&mut early);
     let (board, all) = board::take(span);
@@ -77,29 +83,6 @@ pub(crate) fn init(boot: &Boot) {
     let parts = Parts { first: span.start, slots, caches, counters, zones, files, swaps };
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
-    give(mm, all, &early);
+    archive::give(mm, all, &early, boot.initrd);
     log!("{} MiB of {} free", mm.phys().free_frames() >> 8, span.count >> 8);
-}
-
-/// Gives the library what is left of `all`.
-fn give(mm: &System, mut all: FrameRun, early: &early::Early) {
-    for (start, bytes) in early.left() {
-        let piece = FrameSpan::new(Pfn::new(start >> PAGE_SHIFT), bytes >> PAGE_SHIFT);
-        let before = piece.start.offset_from(all.start());
-        // What lies between is not ours to give: it stays taken for ever.
-        let (_, rest) = all.split_at(before);
-        let (run, rest) = rest.split_at(piece.count);
-        mm.add(run).unwrap_or_else(|error| panic!("{error}"));
-        all = rest;
-    }
-}
-
-/// The bytes of the initramfs.
-pub(crate) fn initrd(boot: &Boot) -> &'static [u8] {
-    let (start, bytes) = boot.initrd;
-    if bytes == 0 {
-        return &[];
-    }
-    // SAFETY: `early` keeps these bytes out of use, nobody writes them, and they are mapped.
-    unsafe { core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize) }
 }

@@ -1,89 +1,202 @@
-//! Memory that spaces share: a file of the library's that has no store, for each mapping that was
-//! made so. It lives as long as a space may show it: the one it was made in, and those that were
-//! forked from that.
+//! What address spaces show of files, so that the files stay as long as somebody may touch them;
+//! and all address spaces, for whoever makes a file shorter.
+//!
+//! Shared anonymous memory is a file in memory that has no name. Like any other it lives as long as
+//! a space may show it: the one it was made in, and those that were forked from that.
 
-use alloc::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::cache::{FileId, Store};
-use quire::space::{Backing, Request};
-use quire::units::{Order, PageSpan};
-use quire_linux::Errno;
-use spin::mutex::SpinMutex;
+use quire::engine::Spaces;
+use quire::space::{Area, AreaFlags, Backing, Request, Space};
+use quire::units::{PageSpan, Prot};
+use quire_linux::files::Pages;
+use quire_linux::{Errno, Result};
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
+use super::files::MemoryFile;
 use super::space::ALL;
 use super::{Memory, errno, mm};
+use crate::isa::Format;
 
-/// One piece of shared memory.
-struct Object {
-    id: FileId,
-}
+/// Whoever has this has the file: an open description, or what the kernel made for itself.
+pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
-impl Drop for Object {
-    fn drop(&mut self) {
-        // Its last space is gone, or shows it no more.
-        let closed = mm().close_file(self.id);
-        debug_assert!(closed.is_ok(), "nobody else closes it");
-    }
+/// One file that a space may show.
+#[derive(Clone)]
+struct Shown {
+    id: u32,
+    keeper: Keeper,
+    /// An area shows it, when somebody looked last.
+    is_seen: bool,
 }
 
 /// What a space may show. It is dropped after the space.
 ///
-/// Locked while areas come to show an object, and while they are copied for a child: so whoever
-/// shows one has it.
+/// Locked while areas come to show a file, and while they are copied for a child: so whoever shows
+/// one has it.
 #[derive(Default)]
 pub(super) struct Objects {
-    all: SpinMutex<Vec<Arc<Object>>>,
+    all: SpinMutex<Vec<Shown>>,
 }
 
 impl Objects {
-    /// Does `fork`, and gives the child what its areas may show.
-    ///
-    /// # Errors
-    /// `ENOMEM`; those of `fork`.
-    pub(super) fn inherit<T>(
-        &self,
-        fork: impl FnOnce() -> Result<T, Errno>,
-    ) -> Result<(T, Self), Errno> {
-        let own = self.all.lock();
+    /// A copy for a child, and the lock under which the child is to be made: until it is known, who
+    /// looks for all that show a file waits for it.
+    pub(super) fn inherit(&self) -> (impl Drop + use<'_>, Result<Self>) {
+        let own: SpinMutexGuard<'_, Vec<Shown>> = self.all.lock();
         let mut all = Vec::new();
-        all.try_reserve_exact(own.len()).map_err(|_| Errno::ENOMEM)?;
-        all.extend(own.iter().cloned());
-        Ok((fork()?, Self { all: SpinMutex::new(all) }))
+        let room = all.try_reserve_exact(own.len()).map_err(|_| Errno::ENOMEM);
+        if room.is_ok() {
+            all.extend(own.iter().cloned());
+        }
+        (own, room.map(|()| Self { all: SpinMutex::new(all) }))
+    }
+
+    /// Whether a file is among them.
+    fn has(&self, id: u32) -> bool {
+        self.all.lock().iter().any(|shown| shown.id == id)
+    }
+}
+
+/// The file that an area shows.
+fn file_of(area: &Area) -> Option<u32> {
+    match area.backing {
+        Backing::Object { id, .. } => Some(id),
+        Backing::Anon => None,
     }
 }
 
 impl Memory {
+    /// Maps `request`, which shows the file `id`, and keeps it.
+    ///
+    /// # Errors
+    /// What mapping gives.
+    pub(crate) fn show(&self, id: u32, keeper: Keeper, request: &Request) -> Result<PageSpan> {
+        let mut all = self.shared.all.lock();
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let placed = mm().map(self.space(), request).map_err(errno)?;
+        match all.iter_mut().find(|shown| shown.id == id) {
+            Some(shown) => {
+                shown.is_seen = true;
+                // Not with the lock: it may be the last of an open file.
+                drop(all);
+                drop(keeper);
+            }
+            None => all.push(Shown { id, keeper, is_seen: true }),
+        }
+        Ok(placed)
+    }
+
     /// Maps memory that those may share who are forked from here.
     ///
     /// # Errors
     /// What mapping gives; `ENOMEM` also when there are too many such memories.
-    pub(crate) fn map_shared(&self, request: &Request) -> Result<PageSpan, Errno> {
-        self.sweep_shared();
-        let mut all = self.shared.all.lock();
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let opened = mm().open_file(Store::Memory, request.pages, Order::ZERO);
-        let object = Arc::new(Object { id: opened.map_err(|_| Errno::ENOMEM)? });
-        let backing = Backing::Object { id: object.id.0, page: 0 };
-        let placed = mm().map(self.space(), &Request { backing, ..*request }).map_err(errno)?;
-        all.push(object);
-        Ok(placed)
+    pub(crate) fn map_shared(&self, request: &Request) -> Result<PageSpan> {
+        let file = MemoryFile::shared(request.pages);
+        let id = file.object().map_err(|_| Errno::ENOMEM)?;
+        let backing = Backing::Object { id, page: 0 };
+        self.show(id, file, &Request { backing, ..*request })
+    }
+
+    /// Whether areas in `span` show files. Who takes such areas away calls
+    /// [`sweep_shared`](Self::sweep_shared) then.
+    pub(crate) fn shows_files(&self, span: PageSpan) -> bool {
+        let has_none = self.shared.all.lock().is_empty();
+        !has_none && mm().areas(self.space(), span).any(|area| file_of(&area).is_some())
     }
 
     /// Lets go of what no area shows any more.
     pub(crate) fn sweep_shared(&self) {
-        let is_shown = |object: &Arc<Object>| {
-            let shows =
-                |backing| matches!(backing, Backing::Object { id, .. } if id == object.id.0);
-            mm().areas(self.space(), ALL).any(|area| shows(area.backing))
-        };
+        {
+            let mut all = self.shared.all.lock();
+            all.iter_mut().for_each(|shown| shown.is_seen = false);
+            for id in mm().areas(self.space(), ALL).filter_map(|area| file_of(&area)) {
+                all.iter_mut().filter(|shown| shown.id == id).for_each(|it| it.is_seen = true);
+            }
+        }
         loop {
             let mut all = self.shared.all.lock();
-            let Some(at) = all.iter().position(|object| !is_shown(object)) else { return };
+            let Some(at) = all.iter().position(|shown| !shown.is_seen) else { return };
             let gone = all.swap_remove(at);
             // The last to let go closes it: not with the lock.
             drop(all);
             drop(gone);
         }
+    }
+
+    /// Who keeps the file `id` for this space.
+    pub(crate) fn keeper(&self, id: u32) -> Option<Keeper> {
+        let all = self.shared.all.lock();
+        all.iter().find(|shown| shown.id == id).map(|shown| shown.keeper.clone())
+    }
+}
+
+/// All spaces, in the order in which they were made.
+static SPACES: SpinMutex<BTreeMap<u64, Weak<Memory>>> = SpinMutex::new(BTreeMap::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A number for a new space: higher than those of all others.
+pub(super) fn new_number() -> u64 {
+    // Relaxed: it only has to differ. That a child's is higher than its parent's needs no order.
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Makes a space known.
+pub(super) fn register(number: u64, memory: &Arc<Memory>) {
+    SPACES.lock().insert(number, Arc::downgrade(memory));
+}
+
+/// A space ends.
+pub(super) fn forget(number: u64) {
+    SPACES.lock().remove(&number);
+}
+
+/// The first space with this number or a higher one.
+fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
+    let spaces = SPACES.lock();
+    spaces.range(from..).find_map(|(&number, memory)| Some((number, memory.upgrade()?)))
+}
+
+/// The spaces that may show a file.
+pub(super) struct Showing {
+    pub(super) id: u32,
+    /// Whether areas have ever shown it.
+    pub(super) is_shown: bool,
+}
+
+impl Showing {
+    fn each(&self, see: &mut dyn FnMut(&Memory)) {
+        let mut next = 0;
+        while let Some((number, memory)) = next_space(next).filter(|_| self.is_shown) {
+            next = number + 1;
+            // Who is being forked has this locked: the child is known when it is not, and has a
+            // higher number.
+            if memory.shared.has(self.id) {
+                see(&memory);
+            }
+        }
+    }
+
+    /// Whether an area can be written through which all see what is written, or may be one day.
+    pub(super) fn is_writable(&self) -> bool {
+        let writes = |area: &Area| {
+            let shared = area.flags.contains(AreaFlags::SHARED);
+            file_of(area) == Some(self.id) && shared && area.most.contains(Prot::WRITE)
+        };
+        let mut found = false;
+        self.each(&mut |memory| {
+            found |= mm().areas(memory.space(), ALL).any(|area| writes(&area));
+        });
+        found
+    }
+}
+
+impl Spaces<Format> for Showing {
+    fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
+        self.each(&mut |memory| see(memory.space()));
     }
 }

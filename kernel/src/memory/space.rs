@@ -16,7 +16,7 @@ use quire::units::{Access, Asid, PageSpan, Vpn};
 use quire_linux::Errno;
 use spin::mutex::SpinMutex;
 
-use super::shared::Objects;
+use super::shared::{self, Objects};
 use super::{PAGE, PAGE_SHIFT, mm, tags};
 use crate::isa::{self, Format, MAX_CPUS};
 
@@ -55,8 +55,10 @@ pub(crate) struct Memory {
     locks_future: AtomicBool,
     /// It has registered for expedited barriers.
     pub(crate) has_barriers: AtomicBool,
-    /// Memory that it may share with others.
+    /// What it may show of files.
     pub(super) shared: Objects,
+    /// Its number among all spaces.
+    number: u64,
 }
 
 impl Memory {
@@ -78,8 +80,9 @@ impl Memory {
         let asid = tags::take().ok_or(Errno::EAGAIN)?;
         let heap = *self.heap.lock();
         let fork = |root| mm().fork_over(&self.space, root, asid).map_err(errno);
-        match self.shared.inherit(|| root().and_then(fork)) {
-            Ok((child, shared)) => Self::wrap(asid, Ok(child), heap, shared),
+        let (_until_known, shared) = self.shared.inherit();
+        match shared {
+            Ok(shared) => Self::wrap(asid, root().and_then(fork), heap, shared),
             Err(error) => Self::wrap(asid, Err(error), heap, Objects::default()),
         }
     }
@@ -88,16 +91,22 @@ impl Memory {
         asid: Asid,
         space: Result<Space<Format>, Errno>,
         heap: Break,
-        shared: Objects,
+        objects: Objects,
     ) -> Result<Arc<Self>, Errno> {
         match space {
-            Ok(space) => Ok(Arc::new(Self {
-                space: ManuallyDrop::new(space),
-                heap: SpinMutex::new(heap),
-                locks_future: AtomicBool::new(false),
-                has_barriers: AtomicBool::new(false),
-                shared,
-            })),
+            Ok(space) => {
+                let number = shared::new_number();
+                let memory = Arc::new(Self {
+                    space: ManuallyDrop::new(space),
+                    heap: SpinMutex::new(heap),
+                    locks_future: AtomicBool::new(false),
+                    has_barriers: AtomicBool::new(false),
+                    shared: objects,
+                    number,
+                });
+                shared::register(number, &memory);
+                Ok(memory)
+            }
             Err(error) => {
                 tags::free(asid);
                 Err(error)
@@ -174,6 +183,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let asid = self.space.asid();
+        shared::forget(self.number);
         // SAFETY: taken once, here; nobody uses the value after this.
         let space = unsafe { ManuallyDrop::take(&mut self.space) };
         mm().destroy(space);

@@ -1,5 +1,6 @@
 //! A program's areas, and their names.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as abi;
@@ -7,7 +8,7 @@ use quire::space::{Area, AreaFlags, Backing};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::Result;
 use quire_linux::exec::Rights;
-use quire_linux::files::{Caller, Text};
+use quire_linux::files::{Caller, Description, Text};
 use quire_linux::text::AreaLine;
 
 use super::process::Subject;
@@ -46,7 +47,7 @@ impl Names {
         })
     }
 
-    /// The name of an area; empty when it has none.
+    /// The name of an area that shows no file that has one; empty when it has none.
     fn name(&self, area: &Area) -> &[u8] {
         let (start, end) = (area.span.start.get() * PAGE, area.span.end.get() * PAGE);
         let overlaps = |range: &core::ops::Range<u64>| start < range.end && range.start < end;
@@ -68,10 +69,16 @@ impl Names {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn print(&self, area: &Area, out: &mut Text) -> Result<()> {
-        let (offset, inode) = match area.backing {
-            Backing::Anon => (0, 0),
-            Backing::Object { id, page } => (page * PAGE, u64::from(id)),
+    pub(super) fn print(&self, memory: &Memory, area: &Area, out: &mut Text) -> Result<()> {
+        let (offset, file) = match area.backing {
+            Backing::Anon => (0, None),
+            Backing::Object { id, page } => (page * PAGE, open_file(memory, id)),
+        };
+        let path = file.as_ref().map(|file| file.path()).transpose()?;
+        let (volume, inode) = match (&file, area.backing) {
+            (Some(file), _) => (file.node().volume(), file.node().inode()),
+            (None, Backing::Object { id, .. }) => (0, u64::from(id)),
+            (None, Backing::Anon) => (0, 0),
         };
         let line = AreaLine {
             start: area.span.start.get() * PAGE,
@@ -79,12 +86,17 @@ impl Names {
             rights: rights(area.prot),
             shared: area.flags.contains(AreaFlags::SHARED),
             offset,
-            device: (0, 0),
+            device: (0, volume),
             inode,
-            name: self.name(area),
+            name: path.as_deref().unwrap_or_else(|| self.name(area)),
         };
         line.print(out)
     }
+}
+
+/// The file `id` as it was opened to be mapped; shared anonymous memory never was.
+fn open_file(memory: &Memory, id: u32) -> Option<Arc<Description>> {
+    memory.keeper(id)?.downcast().ok()
 }
 
 fn rights(prot: Prot) -> Rights {
@@ -110,5 +122,5 @@ pub(super) fn each(
 /// # Errors
 /// `ENOMEM`.
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    each(of, |_, names, area| names.print(area, out))
+    each(of, |memory, names, area| names.print(memory, area, out))
 }

@@ -1,8 +1,9 @@
 //! A program's pages: which frames, whose, and what was noted.
 
 use quire::arch::Attrs;
+use quire::cache::{FILE_PAGES_MAX, FileId, Store};
 use quire::engine::FrameUse;
-use quire::space::AreaFlags;
+use quire::folio::{Folio, Folios, Known};
 use quire::table::{Seen, Sight};
 use quire::units::{Order, PageSpan, Pfn, Vpn};
 use quire_linux::files::Sink;
@@ -24,6 +25,8 @@ pub(super) struct Piece {
     pub(super) folded: bool,
     /// How many pages its folio has, and how often these are mapped in all, by anyone.
     pub(super) folio: (u64, u64),
+    /// They are a file's (or shared memory's, which has one behind it), and no copies of its pages.
+    pub(super) is_file: bool,
 }
 
 impl Piece {
@@ -52,23 +55,46 @@ pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piec
         let (mut page, mut frame) = (seen.pages.start, frame);
         while page < seen.pages.end {
             let left = seen.pages.end.offset_from(page);
-            let (count, folio) = folio_at(frame, left, attrs);
+            let At { count, folio, is_file } = folio_at(frame, left, attrs);
             let pages = PageSpan::new(page, page.add(count));
-            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, folio });
+            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, folio, is_file });
             (page, frame) = (page.add(count), frame.add(count));
         }
     });
 }
 
-/// How many of `left` frames from `frame` on belong to its folio, and what [`Piece::folio`] is.
-fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> (u64, (u64, u64)) {
-    let Some(info) = mm().frame_info(frame) else { return (left, (1, 1)) };
-    let FrameUse::Folio(counts) = info.used else { return (1, (1, 1)) };
+/// What is at a frame.
+struct At {
+    /// How many frames from there on belong to its folio.
+    count: u64,
+    /// See [`Piece`].
+    folio: (u64, u64),
+    is_file: bool,
+}
+
+/// Whether a folio has pages of a file; what lies on a swap device, too, has not.
+fn is_of_file(folio: Folio) -> bool {
+    let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
+    let id = FileId((owner / FILE_PAGES_MAX) as u32);
+    let store = mm().file(id).and_then(|file| file.store());
+    known.contains(Known::CACHED)
+        && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
+}
+
+/// What is at `frame`, as far as `left` frames go.
+fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
+    let unknown = |count| At { count, folio: (1, 1), is_file: false };
+    let Some(info) = mm().frame_info(frame) else { return unknown(left) };
+    let FrameUse::Folio(counts) = info.used else { return unknown(1) };
+    let folio = Folio { head: info.head, order: info.order };
+    let is_file = is_of_file(folio);
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
-    // What is exclusive needs no count, which may lag behind what is mapped.
-    let mapped = if attrs.contains(Attrs::COW) { counts.mapped.into() } else { pages };
-    (count, (pages, mapped))
+    // What is exclusive needs no count, which may lag behind what is mapped; a file's page may be
+    // written without being that.
+    let is_counted = is_file || attrs.contains(Attrs::COW);
+    let mapped = if is_counted { counts.mapped.into() } else { pages };
+    At { count, folio: (pages, mapped), is_file }
 }
 
 const PRESENT: u64 = 1 << 63;
@@ -118,25 +144,13 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
     pieces(memory, pages, &mut |piece| {
         let own = if piece.is_shared() { 0 } else { EXCLUSIVE };
         let frame = piece.frame.get();
-        slots(&mut words, piece.pages, &|at| PRESENT | own | (frame + at) & FRAME);
+        let file = if piece.is_file { SHARED_OR_FILE } else { 0 };
+        slots(&mut words, piece.pages, &|at| PRESENT | own | file | (frame + at) & FRAME);
     });
     mm().runs(memory.space(), pages, &mut |seen| {
         if let Sight::Marker(_) = seen.what {
             slots(&mut words, seen.pages, &|_| GUARD);
         }
     });
-    for area in mm().areas(memory.space(), pages) {
-        if area.flags.contains(AreaFlags::SHARED) {
-            mark_shared(&mut words, area.span.intersect(pages), pages.start);
-        }
-    }
     words
-}
-
-/// Notes in the words of `span` that other spaces may have what is there; `first` is the page of
-/// the first word.
-fn mark_shared(words: &mut [u64; CHUNK], span: PageSpan, first: Vpn) {
-    let start = span.start.offset_from(first) as usize;
-    let present = words.iter_mut().skip(start).take(span.count() as usize);
-    present.filter(|word| **word & PRESENT != 0).for_each(|word| *word |= SHARED_OR_FILE);
 }

@@ -1,7 +1,8 @@
 //! What each area of a program holds.
 
 use quire::arch::Attrs;
-use quire::space::{Advice, Area, AreaFlags};
+use quire::cache::{FileId, Store};
+use quire::space::{Advice, Area, AreaFlags, Backing};
 use quire::units::{Order, Prot};
 use quire_linux::Result;
 use quire_linux::exec::Rights;
@@ -20,7 +21,7 @@ use crate::memory::{Memory, PAGE, mm};
 /// `ENOMEM`.
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     maps::each(of, |memory, names, area| {
-        names.print(area, out)?;
+        names.print(memory, area, out)?;
         let bytes = area.span.count() * PAGE;
         held(memory, area).print(out, bytes, PAGE, is_eligible(memory, area), flags(area))
     })
@@ -49,35 +50,49 @@ pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Resul
 /// What an area holds.
 fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
-    pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area)));
+    let is_memory = is_of_memory(area);
+    pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
     sum
 }
 
-/// What one piece of an area holds.
-fn held_by(piece: &Piece, area: &Area) -> Held {
+/// Whether an area shows a file in memory, or shared memory.
+fn is_of_memory(area: &Area) -> bool {
+    match area.backing {
+        Backing::Object { id, .. } => {
+            mm().file(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
+        }
+        Backing::Anon => false,
+    }
+}
+
+/// What one piece of an area holds. `is_memory`: if it is a file's, then of one in memory.
+fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
     let bytes = piece.count() * PAGE;
     let pss = piece.share_bytes();
     let when = |condition: bool, amount: u64| if condition { amount } else { 0 };
-    let dirty = piece.attrs.contains(Attrs::DIRTY);
+    let (shmem, file) = (piece.is_file && is_memory, piece.is_file && !is_memory);
+    let anon = !piece.is_file;
+    // What a file in memory has is nowhere else.
+    let dirty = shmem || piece.attrs.contains(Attrs::DIRTY);
     let others = piece.is_shared();
-    let shmem = area.flags.contains(AreaFlags::SHARED);
     let huge = piece.leaf >= BLOCK;
     Held {
         rss: bytes,
         pss,
         pss_dirty: when(dirty, pss),
-        pss_anon: when(!shmem, pss),
-        pss_file: 0,
+        pss_anon: when(anon, pss),
+        pss_file: when(file, pss),
         pss_shmem: when(shmem, pss),
         shared_clean: when(others && !dirty, bytes),
         shared_dirty: when(others && dirty, bytes),
         private_clean: when(!others && !dirty, bytes),
         private_dirty: when(!others && dirty, bytes),
         referenced: when(piece.attrs.contains(Attrs::YOUNG), bytes),
-        anonymous: when(!shmem, bytes),
+        anonymous: when(anon, bytes),
         lazy_free: 0,
-        anon_huge: when(huge && !shmem, bytes),
+        anon_huge: when(huge && anon, bytes),
         shmem_huge: when(huge && shmem, bytes),
+        file_huge: when(huge && file, bytes),
         locked: when(area.flags.contains(AreaFlags::LOCKED), pss),
     }
 }

@@ -7,7 +7,7 @@ use quire_linux::signal::{Info, Signal};
 use spin::Once;
 
 use super::{Thread, send};
-use crate::isa;
+use crate::{isa, memory};
 
 static TREE: Once<Tree> = Once::new();
 
@@ -47,7 +47,8 @@ impl Keys for Interrupts {
 /// Makes the tree, with devices, and without files.
 pub(crate) fn init() {
     let console = Arc::new(Console::new(Arc::new(Serial), Arc::new(Interrupts)));
-    TREE.call_once(|| Tree::new(Devices { console, random: fill_random }, time()));
+    let devices = Devices { console, random: fill_random };
+    TREE.call_once(|| Tree::new(devices, memory::make_pages, time()));
 }
 
 /// The time, for files.

@@ -1,4 +1,4 @@
-//! The initramfs: a cpio archive becomes the tree. Contents of files are not copied.
+//! The initramfs: a cpio archive becomes the tree. All of it is copied.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -34,7 +34,7 @@ impl Tree {
     /// Fills the tree from an archive in newc format. Directories that an entry needs and the
     /// archive lacks are made; what is there already is replaced, but not directories. From a
     /// damaged archive, what comes before the damage is kept.
-    pub fn unpack(&self, who: &Caller<'_>, archive: &'static [u8]) -> Unpacked {
+    pub fn unpack(&self, who: &Caller<'_>, archive: &[u8]) -> Unpacked {
         let mut unpacked = Unpacked::default();
         let mut links = Links::new();
         let mut last = 0;
@@ -51,12 +51,7 @@ impl Tree {
         unpacked
     }
 
-    fn unpack_entry(
-        &self,
-        who: &Caller<'_>,
-        entry: &Entry<'static>,
-        links: &mut Links,
-    ) -> Result<()> {
+    fn unpack_entry(&self, who: &Caller<'_>, entry: &Entry<'_>, links: &mut Links) -> Result<()> {
         let mut path = Vec::new();
         path.put(b"/")?;
         path.put(entry.name().as_bytes())?;
@@ -77,7 +72,7 @@ impl Tree {
         if entry.nlink() > 1
             && let Some(node) = links.get(&key)
         {
-            fill(node, entry);
+            fill(node, entry)?;
             return self.link_again(&node.clone(), &spot, now);
         }
         let node = self.node_of(entry, now)?;
@@ -89,11 +84,15 @@ impl Tree {
         Ok(())
     }
 
-    fn node_of(&self, entry: &Entry<'static>, now: Time) -> Result<Arc<Node>> {
+    fn node_of(&self, entry: &Entry<'_>, now: Time) -> Result<Arc<Node>> {
         let mode = entry.mode().bits();
         let number = (entry.rdevmajor().unwrap_or(0), entry.rdevminor().unwrap_or(0));
         let body = match mode & raw::S_IFMT {
-            raw::S_IFREG => Body::File(SpinMutex::new(Data::borrowed(entry.file()))),
+            raw::S_IFREG => {
+                let data = self.make_data();
+                put(&data, entry.file())?;
+                Body::File(data)
+            }
             raw::S_IFDIR => Body::Directory(SpinMutex::new(Entries::default())),
             raw::S_IFLNK => Body::Link(copied(entry.file())?),
             raw::S_IFCHR => Body::Device(self.devices().find(number)),
@@ -117,15 +116,23 @@ impl Tree {
 }
 
 /// Of several names of one file, only the last has the contents.
-fn fill(node: &Node, entry: &Entry<'static>) {
-    if let Body::File(file) = node.body()
-        && !entry.file().is_empty()
-    {
-        *file.lock() = Data::borrowed(entry.file());
+fn fill(node: &Node, entry: &Entry<'_>) -> Result<()> {
+    match node.body() {
+        Body::File(file) if !entry.file().is_empty() => {
+            file.truncate(0)?;
+            put(file, entry.file())
+        }
+        _ => Ok(()),
     }
 }
 
-fn dress(node: &Node, entry: &Entry<'static>, now: Time) {
+/// Writes all bytes of a file.
+fn put(data: &Data, bytes: &[u8]) -> Result<()> {
+    let (count, _) = data.write_at(Some(0), bytes)?;
+    if count == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+}
+
+fn dress(node: &Node, entry: &Entry<'_>, now: Time) {
     node.note(now, |meta| {
         meta.mode = entry.mode().bits() & 0o7777;
         meta.uid = entry.uid();
@@ -135,7 +142,7 @@ fn dress(node: &Node, entry: &Entry<'static>, now: Time) {
 }
 
 /// The offset in the archive behind this entry.
-fn end_of(entry: &Entry<'static>, archive: &'static [u8]) -> usize {
+fn end_of(entry: &Entry<'_>, archive: &[u8]) -> usize {
     // An empty file may lie anywhere; its name is always in the archive, and a zero byte follows.
     let start = archive.as_ptr().addr();
     let name = entry.name().as_bytes().as_ptr_range().end.addr() - start + 1;

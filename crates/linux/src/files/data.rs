@@ -1,244 +1,370 @@
-//! What a regular file contains.
+//! What a regular file in memory contains.
 //!
 //! ```text
-//!   base    |=========================|            bytes of the initramfs, borrowed for ever
-//!   pieces          |####|       |####|  |####|    what was written, each PIECE bytes, aligned
-//!   reads   |=======|####|=======|####|00|####|00| pieces first, then the base, else zeroes
-//!                                           length ┘
+//!   Data     length, seals: under one lock       bytes, holes, limits, who may change what
+//!    └─ Pages     |####|    |####|####|          where written bytes are: pages of the memory
+//!                 0    1    2    3    4          manager's, that areas of programs show, too
 //! ```
 //!
-//! Nothing is ever one large allocation, and a file of holes costs nothing.
+//! A hole has no page and reads as zero; so does what lies behind the end in the last page. What
+//! programs write there, through an area, is zero again before the file grows over it.
 //!
-//! No lock of a file is held while a program's memory is touched: that memory may be a mapping of
-//! the same file, and a fault in it would come here again. So pieces are shared, and what reads
-//! holds the piece, not the lock; who writes to a piece that is being read makes a new one.
+//! No lock is held while a program's memory is touched: it may be a mapping of the same file. The
+//! lock of a file is to the left of all locks of memory.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::any::Any;
 use core::ops::Range;
 
+use linux_raw_sys::general as raw;
 use spin::mutex::SpinMutex;
 
 use super::call::{Sink, Source, moved, zeroes};
 use crate::{Errno, Result};
 
-/// Bytes of a piece.
+/// Bytes of a page, and what is moved in one step.
 pub const PIECE: usize = 4096;
+
+const PAGE: u64 = PIECE as u64;
 
 /// The most bytes that a file may have: what a signed offset can tell.
 pub const LENGTH_MAX: u64 = i64::MAX as u64;
 
-static ZEROES: [u8; PIECE] = [0; PIECE];
-
-/// Bytes of a write that are gathered without the heap.
+/// Bytes of a read or write that are gathered without the heap.
 const SMALL: usize = 256;
 
-/// The contents of a regular file.
-#[derive(Default)]
-pub struct Data {
-    base: &'static [u8],
-    /// Written pieces by index: each has exactly [`PIECE`] bytes, zero beyond `length`.
-    pieces: BTreeMap<u64, Arc<Vec<u8>>>,
+/// Seals that keep bytes as they are.
+const WRITES: u32 = raw::F_SEAL_WRITE | raw::F_SEAL_FUTURE_WRITE;
+
+/// All seals that there are.
+const SEALS: u32 =
+    raw::F_SEAL_SEAL | raw::F_SEAL_SHRINK | raw::F_SEAL_GROW | raw::F_SEAL_EXEC | WRITES;
+
+/// Where the bytes of a file are kept: pages that come to be when they are written. Offsets are in
+/// bytes, ranges half-open. Whoever changes something has the file's lock, which orders changes.
+pub trait Pages: Any + Send + Sync {
+    /// Copies the bytes from `offset` on; zeroes where no page is, or behind the end.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`], [`Errno::EIO`].
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Writes bytes of one page that is not wholly behind the end.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSPC`], [`Errno::EIO`]; nothing was written then.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// The file ends at `end` from now on. Pages wholly behind it are gone, and nobody sees them;
+    /// the bytes of the last page behind it stay.
+    ///
+    /// # Errors
+    /// [`Errno::EFBIG`] and nothing has changed; [`Errno::ENOMEM`] when the file is shorter, but
+    /// some areas may still show what was cut off.
+    fn set_end(&self, end: u64) -> Result<()>;
+
+    /// Makes bytes zero where there are pages, which may go.
+    ///
+    /// # Errors
+    /// [`Errno::EIO`]; some of them may be zero then.
+    fn clear(&self, bytes: Range<u64>) -> Result<()>;
+
+    /// Sees to it that there are pages for these bytes.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSPC`]; there are some of them then.
+    fn reserve(&self, bytes: Range<u64>) -> Result<()>;
+
+    /// The first page in `bytes` and all that follow it without a hole, as far as that is known:
+    /// what comes right behind may be more of it.
+    fn next(&self, bytes: Range<u64>) -> Option<Range<u64>>;
+
+    /// Bytes of memory that the pages take.
+    fn held_bytes(&self) -> u64;
+
+    /// The number under which the memory manager has the pages, so that areas can show them.
+    ///
+    /// # Errors
+    /// [`Errno::ENFILE`] when there is none left.
+    fn object(&self) -> Result<u32>;
+
+    /// Whether areas have shown it: then programs may have written behind its end.
+    fn is_shown(&self) -> bool;
+
+    /// Whether there is an area through which a program may write it.
+    fn is_writable_somewhere(&self) -> bool;
+}
+
+/// Makes a place for a new file's bytes.
+pub type MakePages = fn() -> Arc<dyn Pages>;
+
+struct State {
     length: u64,
+    seals: u32,
+}
+
+/// The contents of a regular file.
+pub struct Data {
+    pages: Arc<dyn Pages>,
+    state: SpinMutex<State>,
 }
 
 impl Data {
-    /// No bytes.
-    pub const fn new() -> Self {
-        Self { base: &[], pieces: BTreeMap::new(), length: 0 }
+    /// No bytes, in a place for them; nothing can be sealed.
+    pub fn new(pages: Arc<dyn Pages>) -> Self {
+        Self { pages, state: SpinMutex::new(State { length: 0, seals: raw::F_SEAL_SEAL }) }
     }
 
-    /// These bytes, which are not copied before they are written.
-    pub const fn borrowed(base: &'static [u8]) -> Self {
-        Self { base, pieces: BTreeMap::new(), length: base.len() as u64 }
+    /// The same, and with other seals.
+    pub fn sealed(pages: Arc<dyn Pages>, seals: u32) -> Self {
+        Self { pages, state: SpinMutex::new(State { length: 0, seals }) }
     }
 
     /// Length in bytes.
-    pub const fn len(&self) -> u64 {
-        self.length
+    pub fn len(&self) -> u64 {
+        self.state.lock().length
     }
 
     /// Whether it has no bytes.
-    pub const fn is_empty(&self) -> bool {
-        self.length == 0
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// Bytes of memory that written pieces take.
+    /// Bytes of memory that it takes.
     pub fn held_bytes(&self) -> u64 {
-        self.pieces.len() as u64 * PIECE as u64
+        self.pages.held_bytes()
     }
 
     /// Copies bytes from `offset` on into `into`, and says how many there were.
-    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < into.len() {
-            let run = self.run(offset.saturating_add(done as u64), into.len() - done);
-            let bytes = run.bytes();
-            if bytes.is_empty() {
-                break;
-            }
-            into[done..done + bytes.len()].copy_from_slice(bytes);
-            done += bytes.len();
-        }
-        done
-    }
-
-    /// Writes `bytes` at `offset`, and says how many it wrote.
     ///
     /// # Errors
-    /// [`Errno::ENOSPC`] when there is no memory, [`Errno::EFBIG`] beyond [`LENGTH_MAX`]: each
-    /// only when nothing was written.
-    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<usize> {
+    /// [`Errno::ENOMEM`], [`Errno::EIO`].
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let there = self.len().saturating_sub(offset).min(into.len() as u64) as usize;
+        self.pages.read(offset, &mut into[..there])?;
+        Ok(there)
+    }
+
+    /// Writes `bytes` at `offset`, or else at the end. How many it wrote, and the offset behind.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSPC`] when there is no memory, [`Errno::EFBIG`] beyond [`LENGTH_MAX`],
+    /// [`Errno::EPERM`] where seals forbid it: each only when nothing was written.
+    pub fn write_at(&self, offset: Option<u64>, bytes: &[u8]) -> Result<(usize, u64)> {
+        let mut state = self.state.lock();
+        let start = offset.unwrap_or(state.length);
         let mut done = 0;
         while done < bytes.len() {
-            match self.write_piece(offset.saturating_add(done as u64), &bytes[done..]) {
+            let at = start.saturating_add(done as u64);
+            match self.write_piece(&mut state, at, &bytes[done..]) {
                 Ok(count) => done += count,
-                Err(errno) => return moved(done, Some(errno)),
+                Err(errno) => return moved(done, Some(errno)).map(|done| (done, at)),
             }
         }
-        Ok(done)
+        Ok((done, start.saturating_add(done as u64)))
+    }
+
+    /// Writes as much as goes into one page.
+    fn write_piece(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<usize> {
+        if state.seals & WRITES != 0 {
+            return Err(Errno::EPERM);
+        }
+        let room = LENGTH_MAX.saturating_sub(offset);
+        if room == 0 {
+            return Err(Errno::EFBIG);
+        }
+        let count = (PAGE - offset % PAGE).min(room).min(bytes.len() as u64);
+        let before = state.length;
+        let end = offset + count;
+        if end > before {
+            self.grow(state, end)?;
+        }
+        let written = self.pages.write(offset, &bytes[..count as usize]);
+        if written.is_err() && end > before {
+            // Nobody has seen it so long: the lock was held.
+            state.length = before;
+            self.pages.set_end(before)?;
+        }
+        written.map(|()| count as usize)
+    }
+
+    /// Makes it longer. What is new reads as zero.
+    fn grow(&self, state: &mut State, length: u64) -> Result<()> {
+        if state.seals & raw::F_SEAL_GROW != 0 {
+            return Err(Errno::EPERM);
+        }
+        if self.pages.is_shown() {
+            self.pages.clear(state.length..state.length.next_multiple_of(PAGE))?;
+        }
+        self.pages.set_end(length)?;
+        state.length = length;
+        Ok(())
     }
 
     /// Sets the length in bytes. What is new reads as zero; what is cut off is forgotten.
     ///
     /// # Errors
-    /// [`Errno::EFBIG`] beyond [`LENGTH_MAX`], [`Errno::ENOSPC`].
-    pub fn truncate(&mut self, length: u64) -> Result<()> {
+    /// [`Errno::EFBIG`] beyond what a file may have, [`Errno::EPERM`] where seals forbid it;
+    /// [`Errno::ENOMEM`], as [`Pages::set_end`] says.
+    pub fn truncate(&self, length: u64) -> Result<()> {
         if length > LENGTH_MAX {
             return Err(Errno::EFBIG);
         }
-        if length < self.length {
-            let tail = (length % PIECE as u64) as usize;
-            if tail > 0 && self.pieces.contains_key(&(length / PIECE as u64)) {
-                self.own_piece(length / PIECE as u64)?[tail..].fill(0);
-            }
-            drop(self.pieces.split_off(&length.div_ceil(PIECE as u64)));
-            let base = usize::try_from(length).unwrap_or(usize::MAX).min(self.base.len());
-            self.base = &self.base[..base];
+        let mut state = self.state.lock();
+        if length > state.length {
+            return self.grow(&mut state, length);
         }
-        self.length = length;
-        Ok(())
+        if length == state.length {
+            return Ok(());
+        }
+        if state.seals & raw::F_SEAL_SHRINK != 0 {
+            return Err(Errno::EPERM);
+        }
+        state.length = length;
+        let cut = self.pages.set_end(length);
+        self.pages.clear(length..length.next_multiple_of(PAGE))?;
+        cut
+    }
+
+    /// Makes bytes zero, and gives memory back that is for none but these.
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] where seals forbid it, [`Errno::EIO`].
+    pub fn punch(&self, bytes: Range<u64>) -> Result<()> {
+        let state = self.state.lock();
+        if state.seals & WRITES != 0 {
+            return Err(Errno::EPERM);
+        }
+        let end = bytes.end.min(state.length.next_multiple_of(PAGE));
+        if bytes.start < end { self.pages.clear(bytes.start..end) } else { Ok(()) }
+    }
+
+    /// Takes memory for these bytes; with `grows`, the file ends behind them at least.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSPC`], [`Errno::EFBIG`]; [`Errno::EPERM`] where seals forbid it.
+    pub fn reserve(&self, bytes: Range<u64>, grows: bool) -> Result<()> {
+        if bytes.end > LENGTH_MAX {
+            return Err(Errno::EFBIG);
+        }
+        let end = {
+            let mut state = self.state.lock();
+            let before = state.length;
+            if grows && bytes.end > before {
+                self.grow(&mut state, bytes.end)?;
+            }
+            state.length
+        };
+        // What lies behind the end has no pages here, though Linux keeps some there.
+        let bytes = bytes.start.min(end)..bytes.end.min(end);
+        if bytes.is_empty() { Ok(()) } else { self.pages.reserve(bytes) }
     }
 
     /// The first offset at or after `offset` that is not in a hole; `None` if only holes follow.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
-        if offset >= self.length {
+        let length = self.len();
+        if offset >= length {
             return None;
         }
-        if offset < self.base.len() as u64 {
-            return Some(offset);
-        }
-        let (index, _) = self.pieces.range(offset / PIECE as u64..).next()?;
-        Some(offset.max(index * PIECE as u64))
+        let next = self.pages.next(offset..length)?;
+        Some(next.start.max(offset)).filter(|at| *at < length)
     }
 
     /// The first offset at or after `offset` in a hole; the end of the file counts as one. `None`
     /// if `offset` is not in the file.
     pub fn next_hole(&self, offset: u64) -> Option<u64> {
-        if offset >= self.length {
-            return None;
+        let length = self.len();
+        let mut at = offset;
+        while at < length
+            && let Some(next) = self.pages.next(at..length).filter(|next| next.start <= at)
+        {
+            at = next.end;
         }
-        let base = self.base.len().next_multiple_of(PIECE) as u64 / PIECE as u64;
-        let mut index =
-            (offset / PIECE as u64).max(if offset < base * PIECE as u64 { base } else { 0 });
-        while self.pieces.contains_key(&index) {
-            index += 1;
-        }
-        Some(offset.max(index * PIECE as u64).min(self.length))
+        (offset < length).then(|| at.min(length))
     }
 
-    /// At most `most` bytes at `offset` that are together somewhere; none at the end of the file.
-    fn run(&self, offset: u64, most: usize) -> Run {
-        let within = (offset % PIECE as u64) as usize;
-        let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
-        if let Some(piece) = self.pieces.get(&(offset / PIECE as u64)) {
-            let count = most.min(left).min(PIECE - within);
-            return Run::Piece(piece.clone(), within..within + count);
-        }
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.base.len());
-        let most = most.min(left).min(self.unwritten(offset));
-        let base = &self.base[start..self.base.len().min(start.saturating_add(most))];
-        Run::Static(if base.is_empty() { &ZEROES[..most.min(PIECE)] } else { base })
+    /// What it is sealed against: `F_SEAL_` bits.
+    pub fn seals(&self) -> u32 {
+        self.state.lock().seals
     }
 
-    /// Bytes from `offset` on, which is in no piece, up to the next piece.
-    fn unwritten(&self, offset: u64) -> usize {
-        let next = self.pieces.range(offset / PIECE as u64..).next();
-        next.map_or(usize::MAX, |(index, _)| (index * PIECE as u64 - offset) as usize)
+    /// Seals it against more.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for seals that there are not; [`Errno::EPERM`] where they are final;
+    /// [`Errno::EBUSY`] to keep writers off while an area can be written.
+    pub fn seal(&self, more: u32) -> Result<()> {
+        if more & !SEALS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        if state.seals & raw::F_SEAL_SEAL != 0 {
+            return Err(Errno::EPERM);
+        }
+        let is_new = more & !state.seals & raw::F_SEAL_WRITE != 0;
+        if is_new && self.pages.is_writable_somewhere() {
+            return Err(Errno::EBUSY);
+        }
+        state.seals |= more;
+        Ok(())
     }
 
-    /// The piece `index`, to write to it: made from the base or from zeroes, or copied, if need be.
-    fn own_piece(&mut self, index: u64) -> Result<&mut Vec<u8>> {
-        if self.pieces.get(&index).is_none_or(|piece| Arc::strong_count(piece) > 1) {
-            let mut piece = zeroes(PIECE).map_err(|_| Errno::ENOSPC)?;
-            self.read_at(index * PIECE as u64, &mut piece);
-            self.pieces.insert(index, Arc::new(piece));
+    /// Does `map` with the number of its pages, while nobody seals it or changes its length.
+    /// `is_shared`: what is written is written to the file; `writes`: that may happen at once.
+    /// `map` is told whether it may ever happen.
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] where seals forbid it; [`Errno::ENFILE`]; those of `map`.
+    pub fn show<T>(
+        &self,
+        is_shared: bool,
+        writes: bool,
+        map: impl FnOnce(u32, bool) -> Result<T>,
+    ) -> Result<T> {
+        let state = self.state.lock();
+        let is_fixed = is_shared && state.seals & WRITES != 0;
+        if is_fixed && writes {
+            return Err(Errno::EPERM);
         }
-        self.pieces.get_mut(&index).and_then(Arc::get_mut).ok_or(Errno::ENOSPC)
-    }
-
-    fn write_piece(&mut self, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let room = usize::try_from(LENGTH_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
-        if room == 0 {
-            return Err(Errno::EFBIG);
-        }
-        let within = (offset % PIECE as u64) as usize;
-        let count = bytes.len().min(PIECE - within).min(room);
-        let piece = self.own_piece(offset / PIECE as u64)?;
-        piece[within..within + count].copy_from_slice(&bytes[..count]);
-        self.length = self.length.max(offset + count as u64);
-        Ok(count)
-    }
-
-    /// Writes `piece` at `offset`: it becomes part of the file as it is when it is a whole piece.
-    fn write_whole(&mut self, offset: u64, piece: Vec<u8>) -> Result<usize> {
-        let end = offset.saturating_add(PIECE as u64);
-        if piece.len() != PIECE || !offset.is_multiple_of(PIECE as u64) || end > LENGTH_MAX {
-            return self.write_at(offset, &piece);
-        }
-        self.pieces.insert(offset / PIECE as u64, Arc::new(piece));
-        self.length = self.length.max(end);
-        Ok(PIECE)
-    }
-}
-
-/// Bytes of a file that can be read without its lock.
-enum Run {
-    Static(&'static [u8]),
-    Piece(Arc<Vec<u8>>, Range<usize>),
-}
-
-impl Run {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Static(bytes) => bytes,
-            Self::Piece(piece, range) => &piece[range.clone()],
-        }
+        map(self.pages.object()?, !is_fixed)
     }
 }
 
 /// Puts at most `count` bytes from `offset` on into `sink`, and says how many these were.
 ///
 /// # Errors
-/// The sink's, when it took nothing.
-pub fn read_to(
-    data: &SpinMutex<Data>,
+/// The sink's and those of [`Data::read_at`], when the sink took nothing.
+pub fn read_to(data: &Data, offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
+    let there = data.len().saturating_sub(offset).min(count as u64) as usize;
+    if there <= SMALL {
+        let mut bytes = [0; SMALL];
+        return read_steps(data, offset, there, &mut bytes, sink);
+    }
+    read_steps(data, offset, there, &mut zeroes(PIECE.min(there))?, sink)
+}
+
+/// Does it in steps of as many bytes as there is room for, up to the end of a page.
+fn read_steps(
+    data: &Data,
     offset: u64,
     count: usize,
+    room: &mut [u8],
     sink: &mut dyn Sink,
 ) -> Result<usize> {
     let mut done = 0;
     while done < count {
-        let run = data.lock().run(offset.saturating_add(done as u64), count - done);
-        let bytes = run.bytes();
-        if bytes.is_empty() {
-            break;
+        let at = offset.saturating_add(done as u64);
+        let step = (PIECE - (at % PAGE) as usize).min(room.len()).min(count - done);
+        let put = data.read_at(at, &mut room[..step]).and_then(|got| {
+            sink.put(&room[..got])?;
+            Ok(got)
+        });
+        match put {
+            // Someone has made it shorter meanwhile.
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(errno) => return moved(done, Some(errno)),
         }
-        if let Err(errno) = sink.put(bytes) {
-            return moved(done, Some(errno));
-        }
-        done += bytes.len();
     }
     Ok(done)
 }
@@ -250,7 +376,7 @@ pub fn read_to(
 /// # Errors
 /// As [`Data::write_at`], and the source's, when nothing was written.
 pub fn write_from(
-    data: &SpinMutex<Data>,
+    data: &Data,
     offset: Option<u64>,
     source: &mut dyn Source,
 ) -> Result<(usize, u64)> {
@@ -269,29 +395,18 @@ pub fn write_from(
     Ok((done, end))
 }
 
-fn write_part(
-    data: &SpinMutex<Data>,
-    offset: Option<u64>,
-    source: &mut dyn Source,
-) -> Result<(usize, u64)> {
+fn write_part(data: &Data, offset: Option<u64>, source: &mut dyn Source) -> Result<(usize, u64)> {
     if offset.is_some_and(|offset| offset >= LENGTH_MAX) {
         return Err(Errno::EFBIG);
     }
     if source.left() <= SMALL {
         let mut bytes = [0; SMALL];
         let count = source.take(&mut bytes)?;
-        let mut data = data.lock();
-        let offset = offset.unwrap_or(data.len());
-        let count = data.write_at(offset, &bytes[..count])?;
-        return Ok((count, offset + count as u64));
+        return data.write_at(offset, &bytes[..count]);
     }
-    let start = offset.unwrap_or_else(|| data.lock().len());
-    let room = PIECE - (start % PIECE as u64) as usize;
-    let mut bytes = zeroes(room.min(source.left())).map_err(|_| Errno::ENOSPC)?;
+    let start = offset.unwrap_or_else(|| data.len());
+    let room = PIECE - (start % PAGE) as usize;
+    let mut bytes = zeroes(room.min(source.left()))?;
     let count = source.take(&mut bytes)?;
-    bytes.truncate(count);
-    let mut data = data.lock();
-    let offset = offset.unwrap_or(data.len());
-    let count = data.write_whole(offset, bytes)?;
-    Ok((count, offset + count as u64))
+    data.write_at(offset, &bytes[..count])
 }

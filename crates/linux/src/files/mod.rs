@@ -5,7 +5,7 @@
 //! process's descriptors), [`Calls`] (the system calls, each a method with its name).
 //!
 //! ```text
-//!   Calls ──number──► Table ──► Description ──► Node ──► Data        a regular file
+//!   Calls ──number──► Table ──► Description ──► Node ──► Data ──► Pages   a regular file
 //!     │                          offset, flags   ▲  ├──► Entries     a directory in memory
 //!     └──path──► Tree, Here ─────────────────────┘  ├──► Pipe, Device ──► Console
 //!                                                   ├──► Directory, Generated: the kernel's
@@ -61,7 +61,7 @@ pub use call::{Caller, Halt, Outcome, Sink, Source, Time};
 pub use change::Rename;
 pub use console::{Console, Keys, Screen, WindowSize};
 pub use cpio::Unpacked;
-pub use data::{Data, LENGTH_MAX, PIECE, read_to, write_from};
+pub use data::{Data, LENGTH_MAX, MakePages, PIECE, Pages, read_to, write_from};
 pub use device::{Device, Devices, Number, Random};
 pub use dir::Entries;
 pub use generated::{Directory, Entry, Generated, Jump, Tell, Text, What};

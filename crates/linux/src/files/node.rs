@@ -54,7 +54,7 @@ impl Kind {
 /// What a node consists of.
 pub enum Body {
     /// A regular file in memory.
-    File(SpinMutex<Data>),
+    File(Data),
     /// A directory in memory.
     Directory(SpinMutex<Entries>),
     /// A symbolic link and its target.
@@ -240,7 +240,7 @@ impl Node {
     /// [`Errno::EACCES`] if it is no such file; those of [`Stored::read_at`].
     pub fn read_at(&self, who: &Caller<'_>, offset: u64, into: &mut [u8]) -> Result<usize> {
         match &self.body {
-            Body::File(file) => Ok(file.lock().read_at(offset, into)),
+            Body::File(file) => file.read_at(offset, into),
             Body::Stored(file) => file.read_at(who, offset, into),
             _ => Err(Errno::EACCES),
         }
@@ -258,11 +258,34 @@ impl Node {
         }
     }
 
-    /// The number under which the memory manager has its pages; see [`Stored::object`].
-    pub fn object(&self) -> Option<u32> {
+    /// Does `map` with the number under which the memory manager has the pages of such a file, if
+    /// it has; see [`Stored::object`]. Nobody changes its length meanwhile, or who may write it.
+    /// `is_shared`: what is written is to be the file's; `writes`: that may happen at once. `map`
+    /// is told whether it may ever happen.
+    ///
+    /// # Errors
+    /// [`Errno::EACCES`] if it is no such file, or is to be written and cannot be; those of
+    /// [`Data::show`] and of `map`.
+    pub fn show<T>(
+        &self,
+        is_shared: bool,
+        writes: bool,
+        map: impl FnOnce(Option<u32>, bool) -> Result<T>,
+    ) -> Result<T> {
         match &self.body {
-            Body::Stored(file) => file.object(),
-            _ => None,
+            Body::File(file) => file.show(is_shared, writes, |id, may| map(Some(id), may)),
+            Body::Stored(_) if is_shared && writes => Err(Errno::EACCES),
+            Body::Stored(file) => map(file.object(), !is_shared),
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    /// Whether the memory manager has the pages of such a file.
+    pub fn has_object(&self) -> bool {
+        match &self.body {
+            Body::File(_) => true,
+            Body::Stored(file) => file.object().is_some(),
+            _ => false,
         }
     }
 
@@ -272,7 +295,7 @@ impl Node {
     /// [`Errno::EACCES`] if it is no such file.
     pub fn length(&self) -> Result<u64> {
         match &self.body {
-            Body::File(file) => Ok(file.lock().len()),
+            Body::File(file) => Ok(file.len()),
             Body::Stored(file) => Ok(file.length()),
             _ => Err(Errno::EACCES),
         }

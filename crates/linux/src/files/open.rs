@@ -284,7 +284,7 @@ impl Description {
 
     fn length(&self) -> Option<u64> {
         match self.node.body() {
-            Body::File(file) => Some(file.lock().len()),
+            Body::File(file) => Some(file.len()),
             Body::Stored(file) => Some(file.length()),
             Body::Device(_) => Some(0),
             _ => None,
@@ -294,7 +294,7 @@ impl Description {
     fn seek_data(&self, offset: i64, data: bool) -> Result<u64> {
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
         let file = match self.node.body() {
-            Body::File(file) => file.lock(),
+            Body::File(file) => file,
             // All of it counts as data; its only hole is its end.
             Body::Stored(file) if offset < file.length() => {
                 return Ok(if data { offset } else { file.length() });

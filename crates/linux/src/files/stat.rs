@@ -63,10 +63,7 @@ impl About {
     pub fn of(node: &Node) -> Self {
         let meta = node.meta();
         let (length, held_bytes) = match node.body() {
-            Body::File(file) => {
-                let file = file.lock();
-                (file.len(), file.held_bytes())
-            }
+            Body::File(file) => (file.len(), file.held_bytes()),
             Body::Stored(file) => (file.length(), file.held_bytes()),
             Body::Link(target) => (target.len() as u64, 0),
             Body::Jump(jump) => (jump.text.len() as u64, 0),

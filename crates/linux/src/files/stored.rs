@@ -33,7 +33,7 @@ pub trait Stored: Send + Sync {
     fn read_at(&self, who: &Caller<'_>, offset: u64, into: &mut [u8]) -> Result<usize>;
 
     /// The number under which the memory manager has its pages, so that areas can show them; for as
-    /// long as the kernel runs from then on. `None` when it has not: bytes are to be copied.
+    /// long as somebody has the file. `None` when it has not: bytes are to be copied.
     fn object(&self) -> Option<u32> {
         None
     }

@@ -11,7 +11,7 @@ use linux_raw_sys::general as raw;
 use spin::mutex::SpinMutex;
 
 use super::call::{Caller, Time, copied};
-use super::data::Data;
+use super::data::{Data, MakePages};
 use super::device::{Devices, NAMES};
 use super::dir::Entries;
 use super::generated::Directory;
@@ -43,6 +43,7 @@ pub struct Mount {
 pub struct Tree {
     root: Arc<Node>,
     devices: Devices,
+    pages: MakePages,
     inodes: AtomicU64,
     /// Held while names change; left of the locks of directories.
     pub(super) changes: SpinMutex<()>,
@@ -50,14 +51,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty root, of mode 0755.
-    pub fn new(devices: Devices, now: Time) -> Self {
+    /// An empty root, of mode 0755. Files in memory keep their bytes where `pages` says.
+    pub fn new(devices: Devices, pages: MakePages, now: Time) -> Self {
         let body = Body::Directory(SpinMutex::new(Entries::default()));
         let root = Node::new(1, MEMORY, body, 0o755, now);
         root.set_root();
         Self {
             root,
             devices,
+            pages,
             inodes: AtomicU64::new(2),
             changes: SpinMutex::new(()),
             mounts: SpinMutex::new(Vec::new()),
@@ -92,9 +94,21 @@ impl Tree {
         self.make(Body::Directory(SpinMutex::new(Entries::default())), mode, now)
     }
 
-    /// A new regular file with these contents.
-    pub fn make_file(&self, data: Data, mode: u32, now: Time) -> Arc<Node> {
-        self.make(Body::File(SpinMutex::new(data)), mode, now)
+    /// No bytes, in a place where the tree's files have theirs.
+    pub fn make_data(&self) -> Data {
+        Data::new((self.pages)())
+    }
+
+    /// A new regular file without bytes.
+    pub fn make_file(&self, mode: u32, now: Time) -> Arc<Node> {
+        self.make(Body::File(self.make_data()), mode, now)
+    }
+
+    /// A new regular file without bytes or a name, with these seals.
+    pub fn make_nameless(&self, seals: u32, mode: u32, now: Time) -> Arc<Node> {
+        let node = self.make(Body::File(Data::sealed((self.pages)(), seals)), mode, now);
+        node.note(now, |meta| meta.links = 0);
+        node
     }
 
     /// A new symbolic link.

@@ -36,6 +36,8 @@ pub struct Held {
     pub anon_huge: u64,
     /// Shared memory that is mapped by such leaves.
     pub shmem_huge: u64,
+    /// Files of a disk that are mapped by such leaves.
+    pub file_huge: u64,
     /// Of `pss`, what stays in memory (`mlock`).
     pub locked: u64,
 }
@@ -60,6 +62,7 @@ impl Held {
             lazy_free: self.lazy_free + other.lazy_free,
             anon_huge: self.anon_huge + other.anon_huge,
             shmem_huge: self.shmem_huge + other.shmem_huge,
+            file_huge: self.file_huge + other.file_huge,
             locked: self.locked + other.locked,
         }
     }
@@ -116,7 +119,7 @@ impl Held {
         line(out, "LazyFree:", self.lazy_free)?;
         line(out, "AnonHugePages:", self.anon_huge)?;
         line(out, "ShmemPmdMapped:", self.shmem_huge)?;
-        line(out, "FilePmdMapped:", 0)?;
+        line(out, "FilePmdMapped:", self.file_huge)?;
         line(out, "Shared_Hugetlb:", 0)?;
         line(out, "Private_Hugetlb:", 0)?;
         line(out, "Swap:", 0)?;

@@ -53,6 +53,7 @@ fn smaps_has_all_lines_in_linux_order() {
         pss: 2 << 10,
         shared_clean: 8 << 10,
         referenced: 8 << 10,
+        file_huge: 4 << 10,
         ..Held::default()
     };
     let flags = ["rd", "mr", "mw", "me"].into_iter();
@@ -77,7 +78,7 @@ KSM:                   0 kB
 LazyFree:              0 kB
 AnonHugePages:         0 kB
 ShmemPmdMapped:        0 kB
-FilePmdMapped:         0 kB
+FilePmdMapped:         4 kB
 Shared_Hugetlb:        0 kB
 Private_Hugetlb:       0 kB
 Swap:                  0 kB
@@ -118,7 +119,8 @@ fn a_sum_forgets_no_field() {
         lazy_free: 13,
         anon_huge: 14,
         shmem_huge: 15,
-        locked: 16,
+        file_huge: 16,
+        locked: 17,
     };
     assert_eq!(one.and(&Held::default()), one);
     assert_eq!(Held::default().and(&one), one);

@@ -73,6 +73,10 @@ impl File {
 
     /// Takes it into use, if it is nobody's.
     pub(crate) fn open(&self, store: Store, pages: u64, smallest: Order) -> bool {
+        // Most are in use: a look is cheaper than an exchange.
+        if self.store.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
         let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
         if self.store.compare_exchange(0, store as u32, taken, free).is_err() {
             return false;

@@ -65,6 +65,15 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         Ok(Index::new(self.hw, self.phys.meta(), file, id))
     }
 
+    /// The first folio of a file that has a page in `pages`: all of its pages, which may begin
+    /// before `pages` and end behind it, and need not be filled yet.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn next_cached(&self, id: FileId, pages: FilePages) -> Result<Option<FilePages>, Error> {
+        Ok(self.index(id)?.next(pages).map(|(_, at)| at))
+    }
+
     /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`
     /// says what it reads next, up to 512 pages. With it what is worth reading next.
     ///

@@ -77,6 +77,21 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(())
     }
 
+    /// Drops the folios of a file without a store that lie wholly in `pages`: these are zero when
+    /// they are wanted again. No area shows the file, and none begins to meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store.
+    pub fn forget_pages(&self, id: FileId, pages: FilePages) -> Result<(), Error> {
+        let index = self.index(id)?;
+        if index.file.store() != Some(Store::Memory) {
+            return Err(Error::Invalid);
+        }
+        self.drop_pages(&index, pages);
+        index.prune(pages, &mut |run| self.free(run));
+        Ok(())
+    }
+
     /// Drops those of `pages` that are clean and that nobody has a hold on (`POSIX_FADV_DONTNEED`,
     /// `drop_caches`); how many. A folio partly among them stays.
     ///

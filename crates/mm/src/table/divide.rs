@@ -7,9 +7,9 @@
 //!
 //! A folio counts its mapped pages together. How many belong to each part, only the tables know;
 //! so a folio is divided under the lock of the one table that maps all of it that is mapped. If its
-//! count says that these are all holds on it, nobody else can come to have one meanwhile: that takes
-//! the same lock. What is not mapped is free from then on. No entry changes, but for contiguous
-//! blocks that are larger than the parts, and that come apart first.
+//! count says that these are all holds on it, nobody else can come to have one meanwhile: that
+//! takes the same lock. What is not mapped is free from then on. No entry changes, but for
+//! contiguous blocks that are larger than the parts, and that come apart first.
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;

@@ -5,6 +5,7 @@ use linux_raw_sys::general as raw;
 use super::calls::{Calls, only};
 use crate::files::call::{Sink, Source};
 use crate::files::console::Console;
+use crate::files::data::Data;
 use crate::files::device::Device;
 use crate::files::node::Body;
 use crate::files::open::Description;
@@ -104,7 +105,7 @@ impl Calls<'_> {
     ///
     /// # Errors
     /// [`Errno::EBADF`], [`Errno::EINVAL`] for unknown commands, [`Errno::EMFILE`],
-    /// [`Errno::EPERM`] for a pipe larger than all are.
+    /// [`Errno::EPERM`] for a pipe larger than all are; those of [`Data::seal`].
     pub fn fcntl(&self, number: u32, command: u32, argument: u64) -> Result<u32> {
         let open = self.table.get(number)?;
         // The argument is an int for all that look at it.
@@ -126,6 +127,8 @@ impl Calls<'_> {
             raw::F_GETPIPE_SZ | raw::F_SETPIPE_SZ if open.end().is_none() => Err(Errno::EBADF),
             raw::F_SETPIPE_SZ if value as usize > pipe::CAPACITY => Err(Errno::EPERM),
             raw::F_GETPIPE_SZ | raw::F_SETPIPE_SZ => Ok(pipe::CAPACITY as u32),
+            raw::F_GET_SEALS => Ok(contents(&open)?.seals()),
+            raw::F_ADD_SEALS => seal(&open, value),
             raw::F_SETLK | raw::F_SETLKW | raw::F_OFD_SETLK | raw::F_OFD_SETLKW => Ok(0),
             _ => Err(Errno::EINVAL),
         }
@@ -194,12 +197,33 @@ impl Calls<'_> {
     }
 }
 
+/// The contents of a file that may have seals.
+fn contents(open: &Description) -> Result<&Data> {
+    match open.node().body() {
+        Body::File(file) if open.flags() & raw::O_PATH == 0 => Ok(file),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Adds seals. A program that nobody may change any more must not change by other ways, either.
+fn seal(open: &Description, seals: u32) -> Result<u32> {
+    let file = contents(open)?;
+    if !open.may_write() {
+        return Err(Errno::EPERM);
+    }
+    let is_program = seals & raw::F_SEAL_EXEC != 0 && open.node().meta().mode & 0o111 != 0;
+    let others =
+        raw::F_SEAL_SHRINK | raw::F_SEAL_GROW | raw::F_SEAL_WRITE | raw::F_SEAL_FUTURE_WRITE;
+    file.seal(seals | if is_program { others } else { 0 })?;
+    Ok(0)
+}
+
 /// Bytes that a read would have at once.
 fn available(open: &Description) -> Result<u32> {
     let bytes = match open.node().body() {
         Body::Pipe(pipe) => pipe.available() as u64,
         Body::Device(Device::Terminal(_, console)) => console.available() as u64,
-        Body::File(file) => file.lock().len().saturating_sub(open.offset()),
+        Body::File(file) => file.len().saturating_sub(open.offset()),
         Body::Stored(file) => file.length().saturating_sub(open.offset()),
         _ => return Err(Errno::ENOTTY),
     };

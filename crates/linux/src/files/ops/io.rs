@@ -45,13 +45,13 @@ impl Calls<'_> {
         Ok(open.end().is_some() && !open.is_nonblocking())
     }
 
-    /// Whether a short read of `number` is not over: it is a file on a disk, of which only a part
-    /// was in memory; or it has ended.
+    /// Whether a short read of `number` is not over: it is a file, and a part of it, or of where
+    /// its bytes go, was not in memory; or it has ended.
     ///
     /// # Errors
     /// [`Errno::EBADF`].
-    pub fn is_stored(&self, number: u32) -> Result<bool> {
-        Ok(matches!(self.table.get(number)?.node().body(), Body::Stored(_)))
+    pub fn is_regular(&self, number: u32) -> Result<bool> {
+        Ok(matches!(self.table.get(number)?.node().body(), Body::File(_) | Body::Stored(_)))
     }
 
     /// `pread64`, `preadv`: at most `count` bytes from `offset` on.

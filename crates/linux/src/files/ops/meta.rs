@@ -136,6 +136,13 @@ impl Calls<'_> {
             return Err(Errno::EOPNOTSUPP);
         }
         changeable(node)?;
+        let changes = (node.meta().mode ^ mode) & 0o111 != 0;
+        if let Body::File(file) = node.body()
+            && changes
+            && file.seals() & raw::F_SEAL_EXEC != 0
+        {
+            return Err(Errno::EPERM);
+        }
         node.note(self.who.now, |meta| meta.mode = mode & 0o7777);
         Ok(())
     }
@@ -219,7 +226,7 @@ impl Calls<'_> {
     fn set_length(&self, node: &Node, length: i64) -> Result<()> {
         let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
         match node.body() {
-            Body::File(file) => file.lock().truncate(length)?,
+            Body::File(file) => file.truncate(length)?,
             // Shells open generated files with O_TRUNC, and truncate them: nothing is lost.
             Body::Generated(_) => return Ok(()),
             Body::Stored(_) => return Err(Errno::EROFS),
@@ -229,28 +236,39 @@ impl Calls<'_> {
         Ok(())
     }
 
-    /// `fallocate`, only in the form that makes a file longer; room is not reserved.
+    /// `fallocate`: takes memory for bytes, or makes them a hole.
     ///
     /// # Errors
     /// [`Errno::EOPNOTSUPP`] for all other forms, [`Errno::EBADF`], [`Errno::EINVAL`],
-    /// [`Errno::ENODEV`] if it is no regular file, [`Errno::EFBIG`].
+    /// [`Errno::ENODEV`] or [`Errno::ESPIPE`] if it is no regular file, [`Errno::EFBIG`],
+    /// [`Errno::ENOSPC`],
+    /// [`Errno::EPERM`] where seals forbid it.
     pub fn fallocate(&self, number: u32, mode: u32, offset: i64, length: i64) -> Result<()> {
         let open = self.table.get(number)?;
         if !open.may_write() {
             return Err(Errno::EBADF);
         }
-        if mode & !raw::FALLOC_FL_KEEP_SIZE != 0 {
+        let keeps = raw::FALLOC_FL_KEEP_SIZE;
+        let is_hole = mode == raw::FALLOC_FL_PUNCH_HOLE | keeps;
+        if !is_hole && mode & !keeps != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         if offset < 0 || length <= 0 {
             return Err(Errno::EINVAL);
         }
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
-        let Body::File(file) = open.node().body() else { return Err(Errno::ENODEV) };
-        let mut file = file.lock();
-        if mode == 0 && end > file.len() {
-            file.truncate(end)?;
+        let file = match open.node().body() {
+            Body::File(file) => file,
+            Body::Pipe(_) => return Err(Errno::ESPIPE),
+            _ => return Err(Errno::ENODEV),
+        };
+        let bytes = offset as u64..end;
+        if is_hole {
+            file.punch(bytes)?;
+        } else {
+            file.reserve(bytes, mode & keeps == 0)?;
         }
+        open.node().touch(self.who.now);
         Ok(())
     }
 

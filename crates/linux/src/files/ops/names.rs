@@ -5,9 +5,8 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 use super::calls::{Calls, only};
-use crate::files::call::{Outcome, Sink};
+use crate::files::call::{Outcome, Sink, copied};
 use crate::files::change::Rename;
-use crate::files::data::Data;
 use crate::files::device::Device;
 use crate::files::node::{Body, Kind, Node};
 use crate::files::open::{Description, Place};
@@ -15,6 +14,9 @@ use crate::files::path::Spot;
 use crate::files::pipe::Pipe;
 use crate::files::stat;
 use crate::{Errno, Result};
+
+/// Bytes that the name of a `memfd_create` may have: with its prefix as many as any name.
+const MEMFD_NAME_MAX: usize = crate::files::path::NAME_MAX - 6;
 
 impl Calls<'_> {
     /// `openat`: the lowest free descriptor for the file, which `O_CREAT` may make with `mode`.
@@ -57,6 +59,31 @@ impl Calls<'_> {
         }
     }
 
+    /// `memfd_create`: a descriptor for a new file in memory that has no name.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for unknown flags (large pages of their own are not known), flags that
+    /// exclude each other, and names that are too long; [`Errno::EMFILE`], [`Errno::ENOMEM`].
+    pub fn memfd_create(&self, name: &[u8], flags: u32) -> Result<u32> {
+        let sealed = raw::MFD_NOEXEC_SEAL;
+        only(flags, raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | sealed | raw::MFD_EXEC)?;
+        if flags & sealed != 0 && flags & raw::MFD_EXEC != 0 || name.len() > MEMFD_NAME_MAX {
+            return Err(Errno::EINVAL);
+        }
+        self.table.check_room()?;
+        let (mode, seals) = match (flags & sealed != 0, flags & raw::MFD_ALLOW_SEALING != 0) {
+            (true, _) => (0o666, raw::F_SEAL_EXEC),
+            (false, true) => (0o777, 0),
+            (false, false) => (0o777, raw::F_SEAL_SEAL),
+        };
+        let mut shown = copied(b"memfd:")?;
+        shown.put(name)?;
+        let node = self.tree.make_nameless(seals, mode, self.who.now);
+        let place = Some((self.tree.root().clone(), Arc::from(&shown[..])));
+        let open = Arc::new(Description::new(node, place, raw::O_RDWR, None));
+        self.table.add(open, flags & raw::MFD_CLOEXEC != 0, 0)
+    }
+
     fn create(&self, spot: &Spot, mode: u32) -> Result<Arc<Node>> {
         if spot.slash {
             return Err(Errno::EISDIR);
@@ -65,7 +92,7 @@ impl Calls<'_> {
             Errno::EPERM => Errno::EACCES,
             other => other,
         })?;
-        let node = self.tree.make_file(Data::new(), self.masked(mode), self.who.now);
+        let node = self.tree.make_file(self.masked(mode), self.who.now);
         self.tree.link_new(spot, &node, self.who.now)?;
         Ok(node)
     }
@@ -92,7 +119,7 @@ impl Calls<'_> {
                 Some(pipe.open(self.who, flags & raw::O_NONBLOCK != 0, reads, writes)?)
             }
             Body::File(file) if flags & raw::O_TRUNC != 0 => {
-                file.lock().truncate(0)?;
+                file.truncate(0)?;
                 node.touch(self.who.now);
                 None
             }
@@ -128,7 +155,7 @@ impl Calls<'_> {
     /// else as [`mkdirat`](Self::mkdirat).
     pub fn mknodat(&self, dir: i32, path: &[u8], mode: u32, device: u64) -> Result<()> {
         let body = match mode & raw::S_IFMT {
-            0 | raw::S_IFREG => Body::File(Default::default()),
+            0 | raw::S_IFREG => Body::File(self.tree.make_data()),
             raw::S_IFIFO => Body::Pipe(Arc::new(Pipe::new())),
             raw::S_IFCHR => Body::Device(self.tree.devices().find(stat::split(device))),
             raw::S_IFBLK | raw::S_IFSOCK | raw::S_IFDIR => return Err(Errno::EPERM),

@@ -1,8 +1,6 @@
 //! Contents of files, and how they are read and written.
 
 use proptest::prelude::*;
-use spin::mutex::SpinMutex;
-use std::boxed::Box;
 use std::vec;
 
 use super::*;
@@ -11,6 +9,7 @@ use super::*;
 enum Step {
     Write(u64, Vec<u8>),
     Truncate(u64),
+    Punch(u64, u64),
     Read(u64, usize),
 }
 
@@ -22,6 +21,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (prop_oneof![at.clone(), Just(4096), Just(8192)], bytes)
             .prop_map(|(at, bytes)| Step::Write(at, bytes)),
         at.clone().prop_map(Step::Truncate),
+        (at.clone(), 0..9000u64).prop_map(|(at, count)| Step::Punch(at, count)),
         (at, 0..9000usize).prop_map(|(at, count)| Step::Read(at, count)),
     ];
     proptest::collection::vec(step, 1..24)
@@ -29,10 +29,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn data_is_as_a_vector_of_its_bytes(base in 0..10_000usize, steps in steps()) {
-        let mut model: Vec<u8> = (0..base).map(|index| index as u8).collect();
-        let data = SpinMutex::new(Data::borrowed(Box::leak(model.clone().into_boxed_slice())));
-        // Someone holds pieces while they are written.
+    fn data_is_as_a_vector_of_its_bytes(steps in steps()) {
+        let mut model: Vec<u8> = Vec::new();
+        let data = Data::new(heap::make());
         let mut held = Vec::new();
         for step in steps {
             match step {
@@ -44,8 +43,13 @@ proptest! {
                     model[at as usize..end].copy_from_slice(&bytes);
                 }
                 Step::Truncate(length) => {
-                    data.lock().truncate(length).unwrap();
+                    data.truncate(length).unwrap();
                     model.resize(length as usize, 0);
+                }
+                Step::Punch(at, count) => {
+                    data.punch(at..at + count).unwrap();
+                    let end = (at + count).min(model.len() as u64) as usize;
+                    model[(at as usize).min(end)..end].fill(0);
                 }
                 Step::Read(at, count) => {
                     held.clear();
@@ -56,54 +60,81 @@ proptest! {
                 }
             }
             let mut all = vec![0; model.len() + 1];
-            prop_assert_eq!(data.lock().len(), model.len() as u64);
-            prop_assert_eq!(data.lock().read_at(0, &mut all), model.len());
+            prop_assert_eq!(data.len(), model.len() as u64);
+            prop_assert_eq!(data.read_at(0, &mut all), Ok(model.len()));
             prop_assert_eq!(&all[..model.len()], &model[..]);
         }
     }
 }
 
 #[test]
-fn a_piece_that_is_being_read_does_not_change_under_the_reader() {
-    struct Nosy<'a>(&'a SpinMutex<Data>, Vec<u8>);
+fn a_fault_in_the_memory_of_a_reader_may_come_to_the_same_file() {
+    struct Nosy<'a>(&'a Data, Vec<u8>);
     impl Sink for Nosy<'_> {
         fn put(&mut self, bytes: &[u8]) -> Result<()> {
-            // A fault in the memory of the reader may come to the same file.
-            self.0.lock().write_at(0, b"new").unwrap();
+            self.0.write_at(Some(0), b"new").unwrap();
             self.1.extend_from_slice(bytes);
             Ok(())
         }
     }
-    let data = SpinMutex::new(Data::new());
-    data.lock().write_at(0, b"old").unwrap();
+    let data = Data::new(heap::make());
+    data.write_at(None, b"old").unwrap();
     let mut nosy = Nosy(&data, Vec::new());
     assert_eq!(read_to(&data, 0, 3, &mut nosy), Ok(3));
     assert_eq!(nosy.1, b"old");
     let mut now = [0; 3];
-    data.lock().read_at(0, &mut now);
+    assert_eq!(data.read_at(0, &mut now), Ok(3));
     assert_eq!(&now, b"new");
 }
 
 #[test]
 fn a_file_of_holes_costs_nothing_and_its_holes_can_be_found() {
-    let mut data = Data::new();
+    let data = Data::new(heap::make());
     data.truncate(1 << 40).unwrap();
     assert_eq!((data.held_bytes(), data.next_data(0), data.next_hole(5)), (0, None, Some(5)));
-    data.write_at(3 * 4096 + 7, b"x").unwrap();
+    data.write_at(Some(3 * 4096 + 7), b"x").unwrap();
     assert_eq!(data.held_bytes(), 4096);
     assert_eq!((data.next_data(0), data.next_data(13_000)), (Some(12_288), Some(13_000)));
     assert_eq!((data.next_hole(12_300), data.next_hole(1 << 40)), (Some(16_384), None));
-    let full = Data::borrowed(b"abc");
-    assert_eq!((full.next_data(1), full.next_hole(1), full.next_data(3)), (Some(1), Some(3), None));
+    data.truncate(3 * 4096 + 9).unwrap();
+    assert_eq!((data.next_hole(12_290), data.next_data(12_297)), (Some(12_297), None));
+    data.punch(3 * 4096..4 * 4096).unwrap();
+    assert_eq!((data.held_bytes(), data.next_data(0), data.len()), (0, None, 12_297));
 }
 
 #[test]
 fn no_file_is_longer_than_an_offset_can_tell() {
-    let mut data = Data::new();
+    let data = Data::new(heap::make());
     assert_eq!(data.truncate(LENGTH_MAX + 1), Err(Errno::EFBIG));
-    assert_eq!(data.write_at(LENGTH_MAX, b"x"), Err(Errno::EFBIG));
-    assert_eq!(data.write_at(LENGTH_MAX - 1, b"xy"), Ok(1));
+    assert_eq!(data.reserve(0..LENGTH_MAX + 1, true), Err(Errno::EFBIG));
+    assert_eq!(data.write_at(Some(LENGTH_MAX), b"x"), Err(Errno::EFBIG));
+    assert_eq!(data.write_at(Some(LENGTH_MAX - 1), b"xy"), Ok((1, LENGTH_MAX)));
     assert_eq!(data.len(), LENGTH_MAX);
+}
+
+#[test]
+fn a_write_that_finds_no_memory_leaves_the_length_as_it_was() {
+    let data = Data::new(heap::Heap::with_room(2));
+    assert_eq!(data.write_at(Some(4000), &[1; 9000]), Ok((96 + 4096, 8192)));
+    assert_eq!(data.len(), 8192);
+    assert_eq!(data.write_at(None, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(data.write_at(Some(1 << 30), b"x"), Err(Errno::ENOSPC));
+    assert_eq!((data.len(), data.held_bytes()), (8192, 8192));
+    assert_eq!(data.reserve(0..12_288, true), Err(Errno::ENOSPC));
+    assert_eq!(data.reserve(0..8192, false), Ok(()));
+}
+
+#[test]
+fn what_a_program_wrote_behind_the_end_is_zero_when_the_file_grows() {
+    let pages = Arc::new(heap::Heap::default());
+    let data = Data::new(pages.clone());
+    data.write_at(None, b"abc").unwrap();
+    data.show(true, true, |_, _| Ok(())).unwrap();
+    pages.write(5, b"behind").unwrap();
+    data.truncate(100).unwrap();
+    let mut bytes = [1; 100];
+    assert_eq!(data.read_at(0, &mut bytes), Ok(100));
+    assert_eq!((&bytes[..3], &bytes[3..]), (&b"abc"[..], &[0; 97][..]));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn an_archive_becomes_the_tree() {
     assert_eq!(world.read_file("/one").unwrap(), "linked");
     let about = world.about("/bin/sh").unwrap();
     assert_eq!((about.meta.mode, about.meta.uid, about.meta.gid), (0o755, 3, 4));
-    assert_eq!((about.meta.modified.seconds, about.held_bytes), (77, 0));
+    assert_eq!((about.meta.modified.seconds, about.held_bytes), (77, 4096));
     assert_eq!(world.about("/").unwrap().meta.mode, 0o700);
     assert_eq!(world.about("/two").unwrap().meta.links, 2);
     world.write_file("/bin/sh", "new");

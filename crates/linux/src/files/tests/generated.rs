@@ -82,7 +82,9 @@ impl Directory for Proc {
 
 fn world() -> World {
     let world = World::new();
-    let target = world.tree.make_file(Data::borrowed(b"target"), 0o600, NOW);
+    let target = world.tree.make_file(0o600, NOW);
+    let Body::File(data) = target.body() else { panic!("it is a regular file") };
+    data.write_at(None, b"target").unwrap();
     let proc = Proc { rendered: Arc::default(), target, depth: 0 };
     let magic = raw::PROC_SUPER_MAGIC;
     world.tree.mount(&world.who(), b"/proc", "proc", magic, Arc::new(proc)).unwrap();

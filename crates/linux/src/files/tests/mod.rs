@@ -15,6 +15,8 @@ mod bytes;
 mod console;
 mod cpio;
 mod generated;
+mod heap;
+mod memfd;
 mod meta;
 mod model;
 mod names;
@@ -74,7 +76,7 @@ impl World {
         let desk = Arc::new(Desk::default());
         let console = Arc::new(Console::new(desk.clone(), desk.clone()));
         let devices = Devices { console: console.clone(), random: |bytes| bytes.fill(7) };
-        let tree = Tree::new(devices, NOW);
+        let tree = Tree::new(devices, heap::make, NOW);
         let here = Here::new(tree.root().clone());
         let sleeper = Arc::new(Sleeper::default());
         let wake: Arc<dyn Wake> = sleeper.clone();

@@ -143,7 +143,7 @@ fn a_read_gives_what_is_there_and_its_rest_comes_later() {
         assert_eq!(world.run(|calls| calls.lseek(fd, 0, raw::SEEK_CUR)), Ok(sum as u64));
     }
     assert!(parts > 1, "it came at once");
-    assert_eq!(world.run(|calls| calls.is_stored(fd)), Ok(true));
+    assert_eq!(world.run(|calls| calls.is_regular(fd)), Ok(true));
     let (rest, _) = patiently(|| world.read(fd, 9000));
     assert_eq!(rest.unwrap().len(), 1000);
     assert_eq!(world.read(fd, 9000).as_deref(), Ok(""));
@@ -205,4 +205,18 @@ fn what_is_in_memory_hides_the_disks_names_and_notes_are_the_disks() {
     assert_eq!(told, [(b"/".to_vec(), 5), (b"/".to_vec(), 4)]);
     let busy = world.run(|calls| calls.renameat2(raw::AT_FDCWD, b"/dir", raw::AT_FDCWD, b"/d", 0));
     assert_eq!(busy, Err(Errno::EBUSY));
+}
+
+#[test]
+fn a_file_of_a_disk_is_shown_but_never_written_through_what_shows_it() {
+    let world = world(9000, None);
+    let fd = patiently(|| world.open("/dir/file", raw::O_RDONLY)).0.unwrap();
+    let open = world.run(|calls| calls.open_file(fd)).unwrap();
+    let show = |shared, writes| open.node().show(shared, writes, |id, may| Ok((id, may)));
+    assert_eq!(show(true, true), Err(Errno::EACCES));
+    assert_eq!(show(true, false), Ok((None, false)), "this one has no number");
+    assert_eq!(show(false, true), Ok((None, true)));
+    let none = world.run(|calls| calls.find(raw::AT_FDCWD, b"/dev")).unwrap();
+    let none = none.node.as_ref().unwrap().show(false, false, |_, _| Ok(()));
+    assert_eq!(none, Err(Errno::EACCES), "a directory has no pages");
 }

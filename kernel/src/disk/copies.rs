@@ -1,0 +1,116 @@
+//! Faults that the kernel takes when it copies from or to a program.
+//!
+//! ```text
+//!   copy_user ── fault ──► resolve ──► there: the instruction again
+//!                             │ on a disk
+//!            leaving ◄── yes ─┴─ is anyone ready to leave? ─ no ──► reads it, looks for answers
+//!               │
+//!               └──► want: leaves word, asks the disk; the call is left, and made again
+//! ```
+//!
+//! Calls that move many bytes are ready to leave. Others would have to undo what they did: they
+//! wait here, which is rare, since programs have nearly always touched what they hand to calls.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use quire::engine::Error;
+use quire::units::Access;
+use quire_linux::files::{Caller, Time};
+use quire_linux::{Errno, Result, Wake};
+
+use super::device::reap;
+use super::files::{as_nobody, note, start, start_ahead};
+use crate::isa::{self, MAX_CPUS};
+use crate::memory;
+
+/// What a CPU does about a page that is on a disk: it waits, or its copy is ready to fail. Else the
+/// address that made it fail, and one of [`LOADS`] and its neighbours. Only its CPU uses it, and
+/// kernel code stays on its CPU; relaxed, as the fault is on the same.
+static COPIES: [[AtomicU64; 2]; MAX_CPUS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_CPUS];
+
+/// The state of a CPU.
+const WAITS: u64 = 0;
+const READY: u64 = 1;
+const LOADS: u64 = 2;
+const STORES: u64 = 3;
+
+fn own() -> &'static [AtomicU64; 2] {
+    &COPIES[isa::cpu().index()]
+}
+
+/// Does `copy`, which fails where it would have to wait for a page of a disk; where that was, and
+/// for what access.
+pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>) {
+    let [state, address] = own();
+    state.store(READY, Ordering::Relaxed);
+    let done = copy();
+    let left = match state.swap(WAITS, Ordering::Relaxed) {
+        LOADS => Some(Access::Read),
+        STORES => Some(Access::Write),
+        _ => None,
+    };
+    (done, left.map(|access| (address.load(Ordering::Relaxed), access)))
+}
+
+/// Sees to it that a program's page is brought in from a disk; fine when it is there by now.
+///
+/// # Errors
+/// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when it cannot be
+/// had; [`Errno::ENOMEM`].
+pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result<()> {
+    // Left word first, then looked again: so no answer is missed.
+    note(wake)?;
+    match memory::fault(address, access) {
+        Ok(ahead) => {
+            ahead.into_iter().for_each(start_ahead);
+            Ok(())
+        }
+        Err(Error::Busy(_)) => Err(Errno::BLOCKED),
+        Err(Error::Unread(reads)) => {
+            let who = Caller { pid: 0, tid: 0, now: Time::default(), wake };
+            match start(&who, reads) {
+                Ok(()) | Err(Errno::BLOCKED) => Err(Errno::BLOCKED),
+                Err(Errno::ENOMEM) => Err(Errno::ENOMEM),
+                Err(_) => Err(Errno::EFAULT),
+            }
+        }
+        Err(_) => Err(Errno::EFAULT),
+    }
+}
+
+/// Resolves a fault that the kernel itself took at a program's address; whether it can go on.
+pub(crate) fn resolve(address: u64, access: Access) -> bool {
+    loop {
+        let lacks = match memory::fault(address, access) {
+            Ok(ahead) => {
+                ahead.into_iter().for_each(start_ahead);
+                return true;
+            }
+            Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
+            Err(_) => return false,
+        };
+        if may_leave(address, access) {
+            return false;
+        }
+        if let Error::Unread(reads) = lacks
+            && !matches!(as_nobody(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
+        {
+            return false;
+        }
+        reap();
+        core::hint::spin_loop();
+    }
+}
+
+/// Whether the copy that faulted is ready to fail; then it is noted where it did.
+fn may_leave(address: u64, access: Access) -> bool {
+    let [state, place] = own();
+    if state.load(Ordering::Relaxed) == WAITS {
+        return false;
+    }
+    place.store(address, Ordering::Relaxed);
+    let kind = if access == Access::Write { STORES } else { LOADS };
+    state.store(kind, Ordering::Relaxed);
+    true
+}

@@ -1,0 +1,351 @@
+//! Regular files in memory: each is a file of the library's that has no store. Its number is taken
+//! when it is first written or shown, and given back when nobody has the file any more.
+//!
+//! ```text
+//!   read, write ──► Data (its lock, its length) ──► MemoryFile ──► pages of the library
+//!   areas ─────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Bytes are copied from and to pages that are held, while programs may write them: what a reader
+//! gets then is theirs to order.
+
+use alloc::sync::Arc;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
+use quire::engine::{Error, Held};
+use quire::units::Order;
+use quire_linux::files::Pages;
+use quire_linux::{Errno, Result};
+use spin::Once;
+use spin::mutex::SpinMutex;
+
+use super::shared::Showing;
+use super::{PAGE, errno, mm, shrink};
+
+/// Frames that files in memory leave to programs: 8 MiB.
+const SPARE: u64 = 2048;
+
+/// How many numbers files of the tree may have, and how many have one. The others are for shared
+/// memory and for files of a disk: programs must run while /tmp is full.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says how many numbers there are.
+pub(super) fn init(files: usize) {
+    LIMIT.store(files - files / 8, Ordering::Relaxed);
+}
+
+/// Closes files that nobody has, so that their numbers are free.
+static CLOSE_IDLE: Once<fn()> = Once::new();
+
+/// Says how numbers of files can be had when there is none. The rooms to the right know.
+pub(crate) fn set_close_idle(how: fn()) {
+    CLOSE_IDLE.call_once(|| how);
+}
+
+/// A file in memory.
+pub(crate) struct MemoryFile {
+    place: SpinMutex<Place>,
+    /// Areas have shown it. It changes under the lock of the file's `Data`.
+    is_shown: AtomicBool,
+    /// It is shared memory, and no file of the tree.
+    is_own: bool,
+}
+
+struct Place {
+    /// Its number, once it has one.
+    id: Option<FileId>,
+    /// How many pages it has.
+    pages: u64,
+}
+
+impl MemoryFile {
+    /// Shared memory of `pages` pages, none of which is there.
+    pub(super) fn shared(pages: u64) -> Arc<Self> {
+        Self::new(pages, true)
+    }
+
+    fn new(pages: u64, is_own: bool) -> Arc<Self> {
+        let place = SpinMutex::new(Place { id: None, pages });
+        Arc::new(Self { place, is_shown: AtomicBool::new(false), is_own })
+    }
+
+    /// Its number, if it has one.
+    fn id(&self) -> Option<FileId> {
+        self.place.lock().id
+    }
+
+    /// Its number, which it gets now if it has none.
+    fn open(&self) -> Result<FileId> {
+        let mut place = self.place.lock();
+        if let Some(id) = place.id {
+            return Ok(id);
+        }
+        let is_counted = !self.is_own;
+        if is_counted && USED.fetch_add(1, Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) {
+            USED.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::ENFILE);
+        }
+        let new = || mm().open_file(Store::Memory, place.pages, Order::ZERO);
+        let id = match (new(), CLOSE_IDLE.get()) {
+            (Err(Error::NoFile), Some(close_idle)) => {
+                close_idle();
+                new()
+            }
+            (other, _) => other,
+        };
+        if id.is_err() && is_counted {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
+        let id = id.map_err(|_| Errno::ENFILE)?;
+        place.id = Some(id);
+        Ok(id)
+    }
+
+    /// Copies the first of `into`, which are together in a hole or in a folio; how many.
+    fn read_some(id: Option<FileId>, at: u64, into: &mut [u8]) -> Result<usize> {
+        let wanted = pages_of(&(at..at + into.len() as u64));
+        let there = id.map(|id| mm().next_cached(id, wanted).map_err(errno)).transpose()?;
+        let hole = match there.flatten() {
+            Some(pages) => (pages.start * PAGE).saturating_sub(at).min(into.len() as u64) as usize,
+            None => into.len(),
+        };
+        let (Some(id), 0) = (id, hole) else {
+            into[..hole].fill(0);
+            return Ok(hole);
+        };
+        match hold(id, wanted) {
+            Ok(held) => {
+                let count = held_bytes(&held, at, into.len() as u64);
+                copy_out(&held, at % PAGE, &mut into[..count]);
+                mm().release(held);
+                Ok(count)
+            }
+            // Someone has made it shorter meanwhile: it lies behind the end.
+            Err(Error::Invalid) => {
+                into.fill(0);
+                Ok(into.len())
+            }
+            Err(error) => Err(trouble(error, Errno::ENOMEM)),
+        }
+    }
+
+    /// Zeroes bytes in pages that are there.
+    fn zero(id: FileId, bytes: &Range<u64>) -> Result<()> {
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let left = pages_of(&(at..bytes.end));
+            let Some(pages) = mm().next_cached(id, left).map_err(errno)? else { break };
+            at = at.max(pages.start * PAGE);
+            let held = match hold(id, pages_of(&(at..bytes.end))) {
+                Ok(held) => held,
+                Err(Error::Invalid) => break,
+                Err(error) => return Err(trouble(error, Errno::ENOMEM)),
+            };
+            let count = held_bytes(&held, at, bytes.end - at);
+            copy_in(&held, at % PAGE, count, None);
+            mm().release(held);
+            at += count as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The pages that have these bytes.
+fn pages_of(bytes: &Range<u64>) -> FilePages {
+    FilePages::new(bytes.start / PAGE, bytes.end.div_ceil(PAGE))
+}
+
+/// How many bytes from `at` on are in what is held, at most `most`.
+fn held_bytes(held: &Held, at: u64, most: u64) -> usize {
+    (held.frames().count * PAGE - at % PAGE).min(most) as usize
+}
+
+/// Holds the first of `wanted`, and what follows it in its folio. It is made if it is not there.
+fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
+    let page = || mm().page(id, wanted, &mut Readahead::default(), Pattern::Normal);
+    let mut found = page();
+    while matches!(found, Err(Error::NoMemory(_))) && shrink() {
+        found = page();
+    }
+    found.map(|(held, _)| held)
+}
+
+/// What it means to a call that a page cannot be had.
+fn trouble(error: Error, short: Errno) -> Errno {
+    match error {
+        Error::NoMemory(_) => short,
+        _ => Errno::EIO,
+    }
+}
+
+/// Whether there is memory for `pages` more pages of files.
+fn has_room(pages: u64) -> bool {
+    while !mm().phys().has_free(SPARE.saturating_add(pages)) {
+        if !shrink() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Copies from byte `at` of what is held.
+///
+/// # Panics
+/// When it has fewer bytes.
+fn copy_out(held: &Held, at: u64, into: &mut [u8]) {
+    let room = held.frames().count * PAGE;
+    assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
+    let from = mm().hardware().address(held.frames().start);
+    // SAFETY: what is held stays the file's, and the direct map shows it. Programs may write it at
+    // the same time: that is their own affair, and the bytes are only bytes to us. `into` is other
+    // memory, being borrowed.
+    unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from.add(at as usize), into.len()) };
+}
+
+/// Writes `count` bytes to byte `at` of what is held: these, or else zeroes.
+///
+/// # Panics
+/// When it has fewer bytes, or others are given.
+fn copy_in(held: &Held, at: u64, count: usize, bytes: Option<&[u8]>) {
+    let room = held.frames().count * PAGE;
+    assert!(at + count as u64 <= room, "{count} bytes at {at} of {room}");
+    let to = mm().hardware().address(held.frames().start).wrapping_add(at as usize);
+    match bytes {
+        // SAFETY: as in `copy_out`; no reference to bytes of a file in memory is ever made.
+        None => unsafe { to.write_bytes(0, count) },
+        Some(bytes) => {
+            assert_eq!(bytes.len(), count, "as many bytes as are to be written");
+            // SAFETY: as above; `bytes` are other memory, being borrowed.
+            unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), count) };
+        }
+    }
+}
+
+impl Pages for MemoryFile {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let id = self.id();
+        let mut done = 0;
+        while done < into.len() {
+            done += Self::read_some(id, offset + done as u64, &mut into[done..])?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let id = self.open().map_err(|_| Errno::ENOSPC)?;
+        if !has_room(1) {
+            return Err(Errno::ENOSPC);
+        }
+        let wanted = pages_of(&(offset..offset + bytes.len() as u64));
+        let held = hold(id, wanted).map_err(|error| trouble(error, Errno::ENOSPC))?;
+        copy_in(&held, offset % PAGE, bytes.len(), Some(bytes));
+        mm().release(held);
+        Ok(())
+    }
+
+    fn set_end(&self, end: u64) -> Result<()> {
+        let pages = end.div_ceil(PAGE);
+        if pages > FILE_PAGES_MAX {
+            return Err(Errno::EFBIG);
+        }
+        let id = {
+            let mut place = self.place.lock();
+            if place.pages == pages {
+                return Ok(());
+            }
+            place.pages = pages;
+            place.id
+        };
+        let Some(id) = id else { return Ok(()) };
+        let showing = Showing { id: id.0, is_shown: self.is_shown() };
+        loop {
+            match mm().truncate(id, pages, &showing) {
+                Err(Error::NoMemory(_)) if shrink() => {}
+                other => return other.map_err(errno),
+            }
+        }
+    }
+
+    fn clear(&self, bytes: Range<u64>) -> Result<()> {
+        let Some(id) = self.id() else { return Ok(()) };
+        let whole = FilePages::new(bytes.start.div_ceil(PAGE), bytes.end / PAGE);
+        // What areas show stays where it is.
+        if !self.is_shown() && !whole.is_empty() {
+            mm().forget_pages(id, whole).map_err(errno)?;
+        }
+        Self::zero(id, &bytes)
+    }
+
+    fn reserve(&self, bytes: Range<u64>) -> Result<()> {
+        let id = self.open().map_err(|_| Errno::ENOSPC)?;
+        let pages = pages_of(&bytes);
+        let there = mm().file(id).map_or(0, |file| file.cached());
+        if !has_room(pages.count().saturating_sub(there)) {
+            return Err(Errno::ENOSPC);
+        }
+        for page in pages.start..pages.end {
+            let one = FilePages::new(page, page + 1);
+            if mm().next_cached(id, one).map_err(errno)?.is_some() {
+                continue;
+            }
+            match hold(id, one) {
+                Ok(held) if has_room(0) => mm().release(held),
+                Ok(held) => {
+                    mm().release(held);
+                    return Err(Errno::ENOSPC);
+                }
+                // Someone has made it shorter meanwhile.
+                Err(Error::Invalid) => break,
+                Err(error) => return Err(trouble(error, Errno::ENOSPC)),
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self, bytes: Range<u64>) -> Option<Range<u64>> {
+        let found = mm().next_cached(self.id()?, pages_of(&bytes)).ok()??;
+        Some(found.start * PAGE..found.end * PAGE)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        let file = self.id().and_then(|id| mm().file(id));
+        file.map_or(0, |file| file.cached() * PAGE)
+    }
+
+    fn object(&self) -> Result<u32> {
+        let id = self.open()?;
+        self.is_shown.store(true, Ordering::Relaxed);
+        // First this, then the areas: who makes the file shorter looks for areas afterwards.
+        fence(Ordering::SeqCst);
+        Ok(id.0)
+    }
+
+    fn is_shown(&self) -> bool {
+        self.is_shown.load(Ordering::Relaxed)
+    }
+
+    fn is_writable_somewhere(&self) -> bool {
+        let id = self.id().filter(|_| self.is_shown());
+        id.is_some_and(|id| Showing { id: id.0, is_shown: true }.is_writable())
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        let Some(id) = self.place.get_mut().id else { return };
+        if !self.is_own {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Neither a name nor a descriptor nor an area has it any more.
+        let closed = mm().close_file(id);
+        debug_assert!(closed.is_ok(), "nobody else closes it");
+    }
+}
+
+/// A place for the bytes of a new file.
+pub(crate) fn make_pages() -> Arc<dyn Pages> {
+    MemoryFile::new(0, false)
+}
