@@ -113,7 +113,8 @@ struct KernelTests {
     /// quire, linux, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// Only these: abicheck, stress, disk; QUIRE_STRESS_SECONDS is how long stress runs
+    /// Only these: abicheck, stress, abuse, disk; QUIRE_STRESS_SECONDS and QUIRE_ABUSE_SECONDS are
+    /// how long these two run
     programs: Vec<String>,
 }
 
