@@ -304,6 +304,12 @@ static void adapt(long call, uint64_t *a)
             a[1] = a[0];
         break;
     case SYS_fcntl: if ((int)a[1] == F_SETOWN || (int)a[1] == 15) a[1] = F_GETFD; break;
+    /* Two owners side by side must not look like an address. */
+    case SYS_fchown: a[1] &= 0xffff; a[2] &= 0xffff; break;
+    case SYS_fchownat: a[2] &= 0xffff; a[3] &= 0xffff; break;
+#ifdef __x86_64__
+    case SYS_chown: case SYS_lchown: a[1] &= 0xffff; a[2] &= 0xffff; break;
+#endif
     case SYS_ftruncate: case SYS_truncate: a[1] = place(); break;
     case SYS_lseek: a[1] = place(); a[2] = pick(8); break;
     case SYS_fallocate: a[2] = place(); a[3] = place(); break;
