@@ -327,9 +327,9 @@ static void inspect(long call, const uint64_t *before)
             continue;
         if (now[i] && now[i + 1] == twin(now[i]))
             tell(1, call, now[i]);
-        /* The upper end of a word of ours may have stayed where a call wrote beside it. */
+        /* Where a call wrote beside it, a part of a word of ours is still there. */
         bool is_high = now[i] >= 0xffff800000000000 && now[i] < 0xffffffffff000000 &&
-            before[i] >> 48 != 0xffff;
+            before[i] >> 48 != 0xffff && (uint32_t)now[i] != (uint32_t)before[i];
         for (size_t k = 0; is_high && k < COUNT(strange); k++)
             is_high = now[i] - strange[k] + PAGE > 2 * PAGE;
         for (size_t k = 0; is_high && k < COUNT(edges); k++)
