@@ -9,7 +9,7 @@ use quire::table::Sight;
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
-use super::map_file;
+use super::{guard, map_file};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Thread};
@@ -57,6 +57,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [address, bytes, prot, flags, fd, offset] = args;
     let memory = own()?;
     let request = MapRequest::of(&memory, address, bytes, prot, flags, offset)?;
+    guard::check(&memory, request.prot, request.prot)?;
     let file = match flags & abi::MAP_ANONYMOUS as usize {
         0 => map_file::open(thread, fd, flags, request.prot)?,
         _ => None,
@@ -177,6 +178,9 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
             return Err(Errno::EINVAL.into());
         }
         span = PageSpan::new(first.span.start, span.end);
+    }
+    for area in mm().areas(memory.space(), span) {
+        guard::check(&memory, area.prot, prot_rights)?;
     }
     mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
     Ok(0)

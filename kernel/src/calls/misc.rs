@@ -178,6 +178,8 @@ pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
         prctl::PR_SET_THP_DISABLE => super::memory::thp_disable(true, first, second),
         prctl::PR_GET_THP_DISABLE if args[1..5] != [0; 4] => Err(Errno::EINVAL.into()),
         prctl::PR_GET_THP_DISABLE => super::memory::thp_disable(false, 0, 0),
+        prctl::PR_SET_MDWE if args[2..5] == [0; 3] => super::guard::set(first),
+        prctl::PR_GET_MDWE if args[1..5] == [0; 4] => super::guard::get(),
         prctl::PR_GET_DUMPABLE => Ok(1),
         // Accepted, and of no effect here.
         prctl::PR_SET_DUMPABLE | prctl::PR_SET_PDEATHSIG | prctl::PR_SET_NO_NEW_PRIVS => Ok(0),

@@ -146,7 +146,14 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
         user::write(wanted.parent_tid, &pid)?;
     }
     let memory = crate::memory::current().ok_or(Errno::EFAULT)?;
-    let memory = if wanted.has(abi::CLONE_VM) { memory } else { memory.fork()? };
+    let memory = match wanted.has(abi::CLONE_VM) {
+        true => memory,
+        false => {
+            let child = memory.fork()?;
+            super::guard::inherit(&memory, &child);
+            child
+        }
+    };
     let files = match wanted.has(abi::CLONE_FILES) {
         true => parent.files(),
         false => Arc::new(parent.files().duplicate()?),
