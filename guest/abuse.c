@@ -473,6 +473,17 @@ static void nap(long ms)
     nanosleep(&time, NULL);
 }
 
+/* Prints what is told of a process that does not end. */
+static void show(const char *what, pid_t of)
+{
+    char path[64], text[2048];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)of, what);
+    int fd = open(path, O_RDONLY);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text);
+    printf("abuse: %s: %.*s\n", path, length > 0 ? (int)length : 0, text);
+    close(fd);
+}
+
 /* Waits until `child` has ended; kills it and its group after `ms`. Whether it was killed. */
 static bool await(pid_t child, uint64_t ms, int *status)
 {
@@ -486,8 +497,11 @@ static bool await(pid_t child, uint64_t ms, int *status)
             kill(child, SIGKILL);
             killed = true;
         }
-        if (passed >= ms + KILL_MS)
+        if (passed >= ms + KILL_MS) {
+            show("stat", child);
+            show("status", child);
             end(1, "process %d does not end although it was killed.", (int)child);
+        }
         nap(2);
         kill(child, SIGUSR1); /* Calls that wait are interrupted. */
     }
