@@ -71,6 +71,11 @@ static const char *splice_memory(void)
     FAILS(EBADF, vmsplice(99, &out, 1, 0));
     int file = open("f", O_RDWR | O_CREAT, 0600);
     FAILS(EBADF, vmsplice(file, &out, 1, 0));
+    /* What has no room is left, without waiting for more. */
+    static char much[1 << 20];
+    struct iovec all = {much, sizeof much};
+    long count = vmsplice(ends[1], &all, 1, 0);
+    CHECK(count > 0 && count < (long)sizeof much);
     while (vmsplice(ends[1], &out, 1, NONBLOCK) > 0)
         ;
     FAILS(EAGAIN, vmsplice(ends[1], &out, 1, NONBLOCK));

@@ -9,7 +9,7 @@ use quire_linux::{Errno, Result};
 
 use crate::isa;
 use crate::memory::{PAGE, mm, user};
-use crate::proc::{HOST_NAME, RELEASE, VERSION};
+use crate::proc::{HOST_NAME, RELEASE, VERSION, total_bytes};
 use crate::task::{Answer, Process, Thread, find, processes, tree};
 
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
@@ -42,7 +42,6 @@ pub(super) fn getrandom(_: &mut Thread, [out, count, flags, ..]: [usize; 6]) -> 
 }
 
 pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
-    let frames = mm().hardware().ram().span().count;
     let mut count = 0_u16;
     let mut next = processes(1);
     while let Some(process) = next {
@@ -52,7 +51,7 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 112];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     put(0, isa::now() / 1_000_000_000);
-    put(32, frames * PAGE);
+    put(32, total_bytes());
     put(40, mm().phys().free_frames() * PAGE);
     bytes[80..82].copy_from_slice(&count.to_le_bytes());
     bytes[104..108].copy_from_slice(&1_u32.to_le_bytes());

@@ -5,10 +5,13 @@
 
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
+use quire_linux::files::Halt;
+use quire_linux::signal::{Info, Signal};
 
 use super::files;
+use super::pieces::Pieces;
 use crate::task::tree::with_calls;
-use crate::task::{Answer, Resume, Stop, Thread};
+use crate::task::{Answer, Stop, Thread, send};
 
 /// What may be asked for (linux/splice.h): move, do not wait, more comes, take the pages.
 const MOVE: u32 = 1;
@@ -25,19 +28,22 @@ pub(super) fn vmsplice(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if open.end().is_none() {
         return Err(Errno::EBADF.into());
     }
-    let may_write = open.flags() & abi::O_ACCMODE != abi::O_RDONLY;
-    let pieces = [fd, array, count, 0, 0, 0];
-    let done = match may_write {
-        true => files::writev(thread, pieces),
-        false => files::readv(thread, pieces),
+    let done = match open.flags() & abi::O_ACCMODE {
+        abi::O_RDONLY => files::readv(thread, [fd, array, count, 0, 0, 0]),
+        _ => put(thread, fd as u32, Pieces::array(array, count)?),
     };
     match done {
-        Err(Stop::Wait(_)) if flags as u32 & NONBLOCK != 0 => {
-            match core::mem::take(&mut thread.resume) {
-                Resume::Moved(count @ 1..) => Ok(count),
-                _ => Err(Errno::EAGAIN.into()),
-            }
-        }
+        Err(Stop::Wait(_)) if flags as u32 & NONBLOCK != 0 => Err(Errno::EAGAIN.into()),
         other => other,
     }
+}
+
+/// Puts into the pipe what has room there; other than `write`, it does not wait for more of it.
+fn put(thread: &Thread, fd: u32, mut from: Pieces) -> Answer {
+    let done = with_calls(thread, |calls| calls.write(fd, &mut from));
+    if matches!(done, Err(Halt::Failed(Errno::EPIPE))) {
+        // With too many signals pending, the errno alone must do.
+        let _ = send::to_task(&thread.task, Info::kernel(Signal::PIPE));
+    }
+    files::answer(done)
 }
