@@ -103,19 +103,11 @@ mod tests {
         assert!(!row.is_good());
         assert_eq!(
             lacks(&row),
-            [
-                "cow: 2 checks pass on Linux only",
-                "    it says: no vmsplice",
-                "    a",
-                "    b"
-            ]
+            ["cow: 2 checks pass on Linux only", "    it says: no vmsplice", "    a", "    b"]
         );
         let text = table(&[row]).to_string();
         let cells: Vec<&str> =
             text.lines().last().unwrap_or("").split('|').map(str::trim).collect();
-        assert_eq!(
-            cells,
-            ["", "cow", "2", "0", "0", "0", "0", "0", "1", "0", "1", "1", "no", ""]
-        );
+        assert_eq!(cells, ["", "cow", "2", "0", "0", "0", "0", "0", "1", "0", "1", "1", "no", ""]);
     }
 }

@@ -106,9 +106,8 @@ mod tests {
     #[test]
     fn no_name_means_all_and_an_unknown_one_is_refused() {
         assert_eq!(chosen(&[]).map(|all| all.len()), Ok(PROGRAMS.len()));
-        let names = |names: &[&str]| -> Vec<String> {
-            names.iter().map(|&name| name.to_owned()).collect()
-        };
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
         let some = chosen(&names(&["cow", "mkdirty"])).expect("both are known");
         assert_eq!(some.iter().map(|p| p.name).collect::<Vec<_>>(), ["mkdirty", "cow"]);
         assert!(chosen(&names(&["cow", "calf"])).is_err());

@@ -45,7 +45,8 @@ impl Said {
             said.take(line, &mut heading);
         }
         // One that knows no checks is one itself.
-        if said.checks.is_empty() && said.planned == 0 && status != SKIPPED {
+        let is_tap = lines.iter().any(|line| line.starts_with("TAP version"));
+        if said.checks.is_empty() && !is_tap && status != SKIPPED {
             said.planned = 1;
             let outcome = if status == 0 { Outcome::Passed } else { Outcome::Failed };
             said.checks.push(Check { name: "the exit status".to_owned(), outcome });
@@ -173,6 +174,7 @@ mod tests {
     fn a_program_without_tap_is_one_check_unless_it_has_headings() {
         assert_eq!(counts(&read("hello\n", 0)), [1, 0, 0, 0]);
         assert_eq!(counts(&read("hello\n", 134)), [0, 1, 0, 0]);
+        assert_eq!(counts(&read("TAP version 13\n", 0)), [0, 0, 0, 0]);
         let said = read(
             "Run test: full (anon)\nAllocate... \u{1b}[32mOK\u{1b}[0m\nRun test: swap (anon)\n\
              Swap out... \u{1b}[31mFail\u{1b}[0m\nCheck... \u{1b}[33mSkip\u{1b}[0m\n\
