@@ -327,8 +327,10 @@ static void inspect(long call, const uint64_t *before)
             continue;
         if (now[i] && now[i + 1] == twin(now[i]))
             tell(1, call, now[i]);
-        /* Where a call wrote beside it, a part of a word of ours is still there. */
-        bool is_high = now[i] >= 0xffff800000000000 && now[i] < 0xffffffffff000000 &&
+        /* Where a call wrote beside it, a part of a word of ours is still there; and -1 may stand
+         * behind another number. */
+        bool is_pair = now[i] >> 31 == 0x1fffffffe;
+        bool is_high = now[i] >= 0xffff800000000000 && now[i] < 0xffffffffff000000 && !is_pair &&
             before[i] >> 48 != 0xffff && (uint32_t)now[i] != (uint32_t)before[i];
         for (size_t k = 0; is_high && k < COUNT(strange); k++)
             is_high = now[i] - strange[k] + PAGE > 2 * PAGE;
