@@ -70,6 +70,56 @@ static const char *between_processes(void)
     return NULL;
 }
 
+/* Those that wait stay known when they are moved to where they are. */
+static const char *requeues_to_itself(void)
+{
+    pthread_t threads[2];
+    gate = 0;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, waiter, NULL) == 0);
+    sleep_ms(100);
+    CHECK(syscall(SYS_futex, &gate, FUTEX_REQUEUE_PRIVATE, 0, 1, &gate, 0) == 1);
+    __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
+    CHECK(futex(&gate, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL) == 2);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    return NULL;
+}
+
+/* A process with one thread that waits at `gate`. The child does not return. */
+static pid_t start_sleeper(bool wakes)
+{
+    pthread_t thread;
+    pid_t child = fork();
+    if (child)
+        return child;
+    gate = 0;
+    if (pthread_create(&thread, NULL, waiter, NULL))
+        _exit(1);
+    sleep_ms(100);
+    if (!wakes)
+        for (;;)
+            pause();
+    __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
+    if (futex(&gate, FUTEX_WAKE_PRIVATE, 1, NULL) != 1 || pthread_join(thread, NULL))
+        _exit(2);
+    _exit(0);
+}
+
+/* Who was killed while it waited is not woken in place of another. */
+static const char *killed_sleepers(void)
+{
+    int status;
+    for (int i = 0; i < 3; i++) {
+        pid_t child = start_sleeper(false);
+        sleep_ms(200);
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+        child = start_sleeper(true);
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    return NULL;
+}
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static long counter;
@@ -209,5 +259,7 @@ const struct abi_case futex_cases[] = {
     {"a fault ends all threads", death_of_all},
     {"clone refuses", clone_refuses},
     {"set_tid_address", tid_address},
+    {"futex requeues to itself", requeues_to_itself},
+    {"futex and killed processes", killed_sleepers},
     {NULL, NULL},
 };

@@ -66,6 +66,11 @@ static const char *memory_of_machine(void)
     struct sysinfo info;
     CHECK(sysinfo(&info) == 0 && info.mem_unit > 0 && info.totalram > 0);
     CHECK(info.freeram <= info.totalram && info.procs > 0 && info.uptime >= 0);
+    /* Memory that is not there does not count, although addresses go on behind it. */
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    CHECK(file && fscanf(file, "MemTotal: %lu", &kib) == 1 && fclose(file) == 0);
+    CHECK(kib == info.totalram / 1024 * info.mem_unit);
     return NULL;
 }
 

@@ -126,7 +126,8 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
     match stop {
         Stop::Wait(hour) => {
             thread.call = Some(call);
-            return Some(Leave::Wait(hour));
+            // A signal that came just before the call began woke nobody.
+            return (!thread.task.is_summoned()).then_some(Leave::Wait(hour));
         }
         Stop::Read => {
             thread.call = Some(call);

@@ -5,6 +5,7 @@
 //! * [`ci`] runs all checks, one step after the other, and sums them up (`make test`).
 //! * [`job`] runs the benches and writes the report (`make run`).
 //! * [`guest`] runs Linux programs in an emulator, on Linux or on Quire's kernel.
+//! * [`selftests`] runs Linux's own tests of memory management on both.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
@@ -13,3 +14,4 @@ pub mod steps;
 pub mod ci;
 pub mod guest;
 pub mod job;
+pub mod selftests;

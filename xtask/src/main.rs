@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, setup, tidy};
+use xtask::{ci, job, selftests, setup, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -33,6 +33,8 @@ enum Command {
     Compare(Compare),
     /// Run the programs that check something on Quire's kernel (a step of `ci`)
     KernelTests(KernelTests),
+    /// Run Linux's own tests of memory management on Linux and on Quire's kernel, side by side
+    Selftests(Selftests),
 }
 
 #[derive(Args)]
@@ -111,7 +113,20 @@ struct KernelTests {
     /// quire, linux, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// Only these: abicheck, stress, disk; QUIRE_STRESS_SECONDS is how long stress runs
+    /// Only these: abicheck, stress, abuse, disk; QUIRE_STRESS_SECONDS and QUIRE_ABUSE_SECONDS are
+    /// how long these two run
+    programs: Vec<String>,
+}
+
+#[derive(Args)]
+struct Selftests {
+    /// The machine's ISA
+    #[arg(long, value_enum, default_value = "x86_64")]
+    arch: Isa,
+    /// quire, linux, or a kernel's file; both, unless one is named
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Only these, such as cow; all, unless some are named
     programs: Vec<String>,
 }
 
@@ -134,6 +149,7 @@ fn main() -> ExitCode {
         Command::Run(words) => run(&root, words),
         Command::Compare(words) => compare(&root, words),
         Command::KernelTests(words) => kernel_tests(&root, &words),
+        Command::Selftests(words) => selftests(&root, words),
     }
 }
 
@@ -177,6 +193,12 @@ fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+fn selftests(root: &Path, words: Selftests) -> ExitCode {
+    let Selftests { arch: isa, kernel, programs } = words;
+    let what = selftests::What { isa, kernel, programs };
+    selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
 /// What is needed is not here.

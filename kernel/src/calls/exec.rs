@@ -205,6 +205,9 @@ impl exec::Read for File<'_> {
 /// Puts the new program in the old one's place. Nothing here can fail.
 fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
     let process = thread.process().clone();
+    if let Some(old) = memory::current() {
+        super::guard::inherit(&old, &ready.memory);
+    }
     *process.memory.lock() = Some(ready.memory.clone());
     memory::switch(Some(&ready.memory));
     thread.context = ready.context;

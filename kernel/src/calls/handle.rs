@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
 use quire_linux::files::{Body, Description, Generated};
+use quire_linux::signal::Signal;
 use quire_linux::{Errno, Result};
 
 use super::memory::{self, Advised};
@@ -45,6 +46,24 @@ fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
         _ => None,
     };
     find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
+}
+
+/// The memory of a process that is ending is given back by the end itself, as soon as its threads
+/// have seen that: there is nothing to do but to say so.
+pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6]) -> Answer {
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let process = process_of(thread, fd)?;
+    let (is_doomed, has_ended) = {
+        let family = process.family.lock();
+        (family.fate.is_some(), family.ended.is_some())
+    };
+    if has_ended {
+        return Err(Errno::ESRCH.into());
+    }
+    let is_killed = process.signals.lock().pending.set().has(Signal::KILL);
+    if is_doomed || is_killed { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
 /// What may be advised for another process: nothing that changes what its memory holds.

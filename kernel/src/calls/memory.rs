@@ -9,7 +9,7 @@ use quire::table::Sight;
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
-use super::map_file;
+use super::{guard, map_file};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Thread};
@@ -57,6 +57,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [address, bytes, prot, flags, fd, offset] = args;
     let memory = own()?;
     let request = MapRequest::of(&memory, address, bytes, prot, flags, offset)?;
+    guard::check(&memory, request.prot, request.prot)?;
     let file = match flags & abi::MAP_ANONYMOUS as usize {
         0 => map_file::open(thread, fd, flags, request.prot)?,
         _ => None,
@@ -143,7 +144,10 @@ impl MapRequest {
     }
 }
 
-/// Refuses to go beyond what the process may map (`RLIMIT_AS`).
+/// Refuses `pages` more than the process may map (`RLIMIT_AS`).
+///
+/// # Errors
+/// `ENOMEM`.
 fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
     let limit = thread.process().space_limit.load(Ordering::Relaxed);
     if limit == u64::MAX {
@@ -151,7 +155,7 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
     }
     let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
     let mapped: u64 = mm().areas(memory.space(), all).map(|area| area.span.count()).sum();
-    if (mapped + pages) * PAGE > limit { Err(Errno::ENOMEM) } else { Ok(()) }
+    if mapped.saturating_add(pages) > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 pub(super) fn munmap(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
@@ -185,11 +189,14 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
         }
         span = PageSpan::new(first.span.start, span.end);
     }
+    for area in mm().areas(memory.space(), span) {
+        guard::check(&memory, area.prot, prot_rights)?;
+    }
     mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
     Ok(0)
 }
 
-pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
+pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [old, old_bytes, new_bytes, flags, new, _] = args;
     let flags = flags as u32;
     let (moves, fixed, keeps) = (abi::MREMAP_MAYMOVE, abi::MREMAP_FIXED, abi::MREMAP_DONTUNMAP);
@@ -218,6 +225,10 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
         (false, false) => Move::Never,
     };
     let memory = own()?;
+    let kept = if flags & keeps != 0 { 0 } else { old.count() };
+    if pages > kept {
+        check_limit(thread, &memory, pages - kept)?;
+    }
     let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
         quire::engine::Error::NoArea(_) => Errno::EFAULT,
         // It would not fit where it is, and there is no room elsewhere.
@@ -229,7 +240,7 @@ pub(super) fn mremap(_: &mut Thread, args: [usize; 6]) -> Answer {
     Ok((moved.start.get() * PAGE) as usize)
 }
 
-pub(super) fn brk(_: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
+pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
     let memory = own()?;
     let mut heap = memory.heap.lock();
     let now = heap.end;
@@ -239,6 +250,9 @@ pub(super) fn brk(_: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
     }
     let pages = |bytes: u64| Vpn::new(bytes.div_ceil(PAGE));
     let (old, new) = (pages(now), pages(wanted));
+    if old < new && check_limit(thread, &memory, new.offset_from(old)).is_err() {
+        return Ok(now as usize);
+    }
     let done = match old < new {
         true => {
             let request = Request::anon(new.offset_from(old)).at(At::FixedNoReplace(old));

@@ -9,7 +9,7 @@ use quire_linux::{Errno, Result};
 
 use crate::isa;
 use crate::memory::{PAGE, mm, user};
-use crate::proc::{HOST_NAME, RELEASE, VERSION};
+use crate::proc::{HOST_NAME, RELEASE, VERSION, total_bytes};
 use crate::task::{Answer, Process, Thread, find, processes, tree};
 
 pub(super) fn uname(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
@@ -42,7 +42,6 @@ pub(super) fn getrandom(_: &mut Thread, [out, count, flags, ..]: [usize; 6]) -> 
 }
 
 pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
-    let frames = mm().hardware().ram().span().count;
     let mut count = 0_u16;
     let mut next = processes(1);
     while let Some(process) = next {
@@ -52,7 +51,7 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     let mut bytes = [0_u8; 112];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     put(0, isa::now() / 1_000_000_000);
-    put(32, frames * PAGE);
+    put(32, total_bytes());
     put(40, mm().phys().free_frames() * PAGE);
     bytes[80..82].copy_from_slice(&count.to_le_bytes());
     bytes[104..108].copy_from_slice(&1_u32.to_le_bytes());
@@ -178,6 +177,8 @@ pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
         prctl::PR_SET_THP_DISABLE => super::memory::thp_disable(true, first, second),
         prctl::PR_GET_THP_DISABLE if args[1..5] != [0; 4] => Err(Errno::EINVAL.into()),
         prctl::PR_GET_THP_DISABLE => super::memory::thp_disable(false, 0, 0),
+        prctl::PR_SET_MDWE if args[2..5] == [0; 3] => super::guard::set(first),
+        prctl::PR_GET_MDWE if args[1..5] == [0; 4] => super::guard::get(),
         prctl::PR_GET_DUMPABLE => Ok(1),
         // Accepted, and of no effect here.
         prctl::PR_SET_DUMPABLE | prctl::PR_SET_PDEATHSIG | prctl::PR_SET_NO_NEW_PRIVS => Ok(0),

@@ -7,6 +7,7 @@
 mod exec;
 mod files;
 mod futex;
+mod guard;
 mod handle;
 mod load;
 mod map_file;
@@ -17,6 +18,7 @@ mod pieces;
 mod poll;
 mod process;
 pub(crate) mod signal;
+mod splice;
 mod table;
 mod time;
 

@@ -83,6 +83,11 @@ fn make(thread: &mut Thread, wanted: &Wanted) -> Answer {
     if wanted.flags & !KNOWN != 0 || implied {
         return Err(Errno::EINVAL.into());
     }
+    // On x86-64 it goes into a register that takes canonical addresses only.
+    let is_beyond = cfg!(target_arch = "x86_64") && wanted.thread_pointer >= isa::USER_END;
+    if wanted.has(abi::CLONE_SETTLS) && is_beyond {
+        return Err(Errno::EPERM.into());
+    }
     if wanted.has(mates) { make_thread(thread, wanted) } else { make_process(thread, wanted) }
 }
 
@@ -141,7 +146,14 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
         user::write(wanted.parent_tid, &pid)?;
     }
     let memory = crate::memory::current().ok_or(Errno::EFAULT)?;
-    let memory = if wanted.has(abi::CLONE_VM) { memory } else { memory.fork()? };
+    let memory = match wanted.has(abi::CLONE_VM) {
+        true => memory,
+        false => {
+            let child = memory.fork()?;
+            super::guard::inherit(&memory, &child);
+            child
+        }
+    };
     let files = match wanted.has(abi::CLONE_FILES) {
         true => parent.files(),
         false => Arc::new(parent.files().duplicate()?),

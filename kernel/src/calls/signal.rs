@@ -66,13 +66,14 @@ fn terminate(thread: &Thread, signal: Signal, core: bool) -> Fate {
 /// The next signal to be answered, and what is to be blocked again after its handler.
 fn take(thread: &mut Thread) -> Option<(Info, Set)> {
     let process = thread.process().clone();
+    // Asked first: who has the list of threads looks at their signals. No other thread makes one.
+    let alone = process.threads.lock().len() == 1;
     let mut shared = process.signals.lock();
     let mut own = thread.task.signals.lock();
     let blocked = own.blocked;
     let next = signal::next(&mut own.pending, &mut shared.pending, blocked);
     if next.is_none() && shared.pending.set().is_empty() {
         // Other threads may have some: the hint is theirs, too.
-        let alone = process.threads.lock().len() == 1;
         if alone && own.pending.set().is_empty() {
             process.has_signals.store(false, Ordering::Release);
         }
@@ -133,8 +134,8 @@ pub(crate) fn force(thread: &Thread, info: Info) {
         own.blocked = blocked;
         // It is the thread's own, and of a kind that is never refused.
         let _ = own.pending.add(info);
+        process.has_signals.store(true, Ordering::Release);
     }
-    process.has_signals.store(true, Ordering::Release);
 }
 
 /// Blocks `mask` for the length of a call that waits; what was blocked comes back afterwards.

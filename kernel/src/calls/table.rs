@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
-use super::{exec, files, futex, handle, memory, misc, names, poll, process, signal, time};
+use super::{exec, files, futex, handle, memory, misc, names, poll, process, signal, splice, time};
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
 
@@ -42,6 +42,7 @@ table! {
     __NR_ioctl => files::ioctl,
     __NR_pipe2 => files::pipe2,
     __NR_sendfile => files::sendfile,
+    __NR_vmsplice => splice::vmsplice,
     __NR_fsync => files::fsync,
     __NR_fdatasync => files::fsync,
     __NR_sync => misc::zero,
@@ -119,6 +120,7 @@ table! {
     __NR_getcpu => process::getcpu,
     __NR_pidfd_open => handle::pidfd_open,
     __NR_process_madvise => handle::process_madvise,
+    __NR_process_mrelease => handle::process_mrelease,
     __NR_futex => futex::futex,
     __NR_rt_sigaction => signal::rt_sigaction,
     __NR_rt_sigprocmask => signal::rt_sigprocmask,

@@ -85,11 +85,6 @@ impl Board {
         unsafe { core::slice::from_raw_parts(words.add(index), count) }
     }
 
-    /// All of RAM, for reading and writing frames that are pinned.
-    pub(crate) fn ram(&self) -> &DirectMap<'static> {
-        &self.ram
-    }
-
     /// Where `frame` is visible.
     #[inline(always)]
     pub(crate) fn address(&self, frame: Pfn) -> *mut u8 {

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
@@ -53,6 +53,8 @@ pub(crate) struct Memory {
     pub(crate) heap: SpinMutex<Break>,
     /// What is mapped from now on is locked (`MCL_FUTURE`).
     locks_future: AtomicBool,
+    /// What it may not do any more, as bits of `PR_SET_MDWE`.
+    guards: AtomicU8,
     /// It has registered for expedited barriers.
     pub(crate) has_barriers: AtomicBool,
     /// What it may show of files.
@@ -100,6 +102,7 @@ impl Memory {
                     space: ManuallyDrop::new(space),
                     heap: SpinMutex::new(heap),
                     locks_future: AtomicBool::new(false),
+                    guards: AtomicU8::new(0),
                     has_barriers: AtomicBool::new(false),
                     shared: objects,
                     number,
@@ -122,6 +125,16 @@ impl Memory {
     /// Says whether what is mapped from now on is locked.
     pub(crate) fn set_locks_future(&self, locks: bool) {
         self.locks_future.store(locks, Ordering::Relaxed);
+    }
+
+    /// What it may not do any more, as bits of `PR_SET_MDWE`.
+    pub(crate) fn guards(&self) -> u8 {
+        self.guards.load(Ordering::Relaxed)
+    }
+
+    /// Says what it may not do any more.
+    pub(crate) fn set_guards(&self, guards: u8) {
+        self.guards.store(guards, Ordering::Relaxed);
     }
 
     /// The library's space.

@@ -46,7 +46,7 @@ use linux_raw_sys::general as abi;
 use quire_linux::Result;
 use quire_linux::files::{Caller, Tree};
 
-pub(crate) use system::{HOST_NAME, RELEASE, VERSION};
+pub(crate) use system::{HOST_NAME, RELEASE, VERSION, total_bytes};
 
 /// Lets `/proc` and `/sys` begin. `command_line` is what the kernel was booted with.
 ///

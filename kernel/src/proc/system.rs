@@ -35,6 +35,11 @@ pub(super) fn init(command_line: &'static str) {
     TOTAL.call_once(|| mm().phys().free_frames() * PAGE + memory::taken_bytes());
 }
 
+/// Bytes of RAM that programs and the heap can have.
+pub(crate) fn total_bytes() -> u64 {
+    TOTAL.get().copied().unwrap_or(0)
+}
+
 /// What there is besides processes.
 pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "self", is: Is::Link(|_, who, _| own(who.pid, None)) },
@@ -245,7 +250,7 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let free = mm().phys().free_frames() * PAGE;
     let heap = memory::taken_bytes() + census.nodes * PAGE;
     let mapped = census.pages() * PAGE;
-    let total = TOTAL.get().copied().unwrap_or(0);
+    let total = total_bytes();
     let block = BLOCK.bytes(memory::PAGE_SHIFT);
     let lines = [
         ("MemTotal", total),

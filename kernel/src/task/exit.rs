@@ -8,7 +8,7 @@ use quire_linux::files::Table;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Flags, Handler, Signal};
 
-use super::{Process, Thread, futex, process, send};
+use super::{Process, Resume, Thread, futex, process, send};
 use crate::memory::{self, user};
 
 /// All threads of a process are to end, and it with them, as `status`. The first to say so decides.
@@ -28,6 +28,10 @@ pub(crate) fn end(thread: Box<Thread>, status: Status) {
         // A bad address is the program's own loss.
         let _ = user::write(address, &0_u32);
         futex::wake_private(address, 1);
+    }
+    // Whoever wakes one at that word, perhaps in the next space that is there, means another.
+    if let Resume::Futex(sleeper, _) = &thread.resume {
+        sleeper.leave();
     }
     drop(thread);
     if process::delist(&task) {

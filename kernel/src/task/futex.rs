@@ -144,6 +144,11 @@ pub(crate) fn requeue(
     let Some(mut queue) = queues.remove(&from) else { return Ok(woken) };
     let rest = queue.split_off(moves.min(queue.len()));
     let moved = queue.len();
+    if from == to {
+        queue.extend(rest);
+        queues.insert(to, queue);
+        return Ok(woken + moved);
+    }
     queue.iter().for_each(|sleeper| *sleeper.key.lock() = to);
     queues.entry(to).or_default().append(&mut queue);
     if !rest.is_empty() {

@@ -25,8 +25,8 @@ pub(crate) struct Process {
     /// Working directory and umask; shared after `clone` with `CLONE_FS`.
     pub(crate) here: SpinMutex<Arc<Here>>,
     pub(crate) signals: SpinMutex<ProcessSignals>,
-    /// Whether any signal may be pending, for the process or one of its threads. A hint: set
-    /// before one is added, cleared when none is found.
+    /// Whether any signal may be pending, for the process or one of its threads. A hint: set when
+    /// one is added, cleared when none is found, each with the lock held under which it is.
     pub(crate) has_signals: AtomicBool,
     /// A signal stopped it, and none has continued it. Changes with `signals` locked.
     pub(crate) is_stopped: AtomicBool,

@@ -19,8 +19,12 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
     if !prepare(process, info.signal) {
         return Ok(());
     }
-    process.has_signals.store(true, Ordering::Release);
-    process.signals.lock().pending.add(info)?;
+    {
+        let mut signals = process.signals.lock();
+        signals.pending.add(info)?;
+        // With the lock held: who finds none, and says so, does that with the lock held, too.
+        process.has_signals.store(true, Ordering::Release);
+    }
     let threads = process.threads.lock();
     let takes = |task: &&Arc<Task>| !task.signals.lock().blocked.has(info.signal);
     let all = info.signal.is_unstoppable();
@@ -40,8 +44,11 @@ pub(crate) fn to_task(task: &Arc<Task>, info: Info) -> Result<()> {
     if !prepare(&task.process, info.signal) {
         return Ok(());
     }
-    task.process.has_signals.store(true, Ordering::Release);
-    task.signals.lock().pending.add(info)?;
+    {
+        let mut own = task.signals.lock();
+        own.pending.add(info)?;
+        task.process.has_signals.store(true, Ordering::Release);
+    }
     task.summon();
     Ok(())
 }

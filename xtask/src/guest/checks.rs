@@ -36,6 +36,9 @@ const MEMORY: &str = "512M";
 /// How long `stress` runs, unless QUIRE_STRESS_SECONDS says otherwise.
 const STRESS_SECONDS: u64 = 60;
 
+/// How long `abuse` runs, unless QUIRE_ABUSE_SECONDS says otherwise.
+const ABUSE_SECONDS: u64 = 20;
+
 /// What came of the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Count {
@@ -88,10 +91,17 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
 fn checks() -> Vec<(Vec<String>, u64)> {
     let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let mut all: Vec<_> = CHECKS.iter().map(|&(words, time)| (owned(words), time)).collect();
-    let wanted = std::env::var("QUIRE_STRESS_SECONDS").ok();
-    let seconds = wanted.and_then(|word| word.parse().ok()).unwrap_or(STRESS_SECONDS).max(1);
+    let seconds = seconds_of("QUIRE_STRESS_SECONDS", STRESS_SECONDS);
     all.push((owned(&["stress", &seconds.to_string(), "3", "3"]), seconds + 60));
+    let seconds = seconds_of("QUIRE_ABUSE_SECONDS", ABUSE_SECONDS);
+    all.push((owned(&["abuse", &seconds.to_string(), "3"]), seconds + 90));
     all
+}
+
+/// How long a program runs: what the environment says, else `usual`.
+fn seconds_of(name: &str, usual: u64) -> u64 {
+    let wanted = std::env::var(name).ok();
+    wanted.and_then(|word| word.parse().ok()).unwrap_or(usual).max(1)
 }
 
 /// Counts what a program said, and tells what went wrong.

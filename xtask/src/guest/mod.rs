@@ -38,4 +38,4 @@ pub use figures::Figure;
 pub use isa::Isa;
 pub use machine::Accel;
 pub use programs::Programs;
-pub use run::{Order, run};
+pub use run::{Order, listen, run};

@@ -58,19 +58,31 @@ pub struct Order {
 /// Why it cannot be run here.
 pub fn run(root: &Path, order: &Order) -> Result<u8, Missing> {
     let (ending, _) = boot(root, order, true)?;
-    Ok(match ending {
+    match ending {
+        Ending::Guest(None) => eprintln!("The machine ended before init said how the program did."),
+        Ending::Timeout => eprintln!("The machine was ended after {} s.", order.timeout_seconds),
+        _ => {}
+    }
+    Ok(status(ending))
+}
+
+/// Runs the order by itself; returns what [`run`] returns, and the lines of its console.
+///
+/// # Errors
+/// Why it cannot be run here.
+pub fn listen(root: &Path, order: &Order) -> Result<(u8, Vec<String>), Missing> {
+    let (ending, lines) = boot(root, order, false)?;
+    Ok((status(ending), lines))
+}
+
+fn status(ending: Ending) -> u8 {
+    match ending {
         Ending::Guest(Some(Event::Exit(status))) => status,
         Ending::Guest(Some(Event::Panic)) => PANICKED,
-        Ending::Guest(None) => {
-            eprintln!("The machine ended before init said how the program did.");
-            NO_WORD
-        }
-        Ending::Timeout => {
-            eprintln!("The machine was ended after {} s.", order.timeout_seconds);
-            TIMED_OUT
-        }
+        Ending::Guest(None) => NO_WORD,
+        Ending::Timeout => TIMED_OUT,
         Ending::Interrupted => INTERRUPTED,
-    })
+    }
 }
 
 /// Boots the order's machine; gives its ending and the lines of its console.

@@ -1,5 +1,5 @@
 //! Packages of Debian that are unpacked and not installed: busybox, kernels and small roots, for
-//! either ISA.
+//! either ISA, and Linux's own tests.
 //!
 //! apt works here with lists and a cache of its own in the build directory, so the machine stays as
 //! it is, and needs to know nothing of the other ISA.
@@ -103,6 +103,53 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
 }
 
+/// What is needed of Linux's sources to build its tests of memory management.
+const TESTS: [&str; 5] = [
+    "tools/testing/selftests/mm/*",
+    "tools/testing/selftests/*.h",
+    "tools/include/*",
+    "tools/arch/*",
+    "mm/gup_test.h",
+];
+
+/// Linux's own tests of memory management from the newest sources that Debian has, in `linux/`, and
+/// the headers of the same version, in `usr/`; what was unpacked before, or now.
+///
+/// # Errors
+/// Why there are none.
+pub fn linux_tests(root: &Path) -> Result<PathBuf, Missing> {
+    // The packages are the same for each ISA.
+    let isa = Isa::X86_64;
+    let dir = build_dir(root).join("guest").join(isa.name());
+    let (whole, part) = (dir.join("selftests"), dir.join("selftests.part"));
+    if whole.is_dir() {
+        return Ok(whole);
+    }
+    let packages = Packages::of(root, isa)?;
+    let (name, version) = packages.newest_source()?;
+    println!("Fetching {name} {version}.");
+    let fail = |error: std::io::Error| missing(format!("{}: {error}.", part.display()));
+    if part.exists() {
+        fs::remove_dir_all(&part).map_err(fail)?;
+    }
+    packages.unpack(&name, "selftests.part")?;
+    packages.unpack_version("linux-libc-dev", Some(&version), "selftests.part")?;
+    let (archive, tree) = (part.join(format!("usr/src/{name}.tar.xz")), part.join("linux"));
+    fs::create_dir_all(&tree).map_err(fail)?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xJf").arg(&archive).arg("-C").arg(&tree);
+    tar.args(["--strip-components=1", "--wildcards"]);
+    tar.args(TESTS.map(|pattern| format!("{name}/{pattern}")));
+    match tar.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => return Err(missing(format!("tar could not unpack {name}."))),
+        Err(error) => return Err(missing(format!("tar: {error}."))),
+    }
+    fs::remove_file(&archive).map_err(fail)?;
+    fs::rename(&part, &whole).map_err(fail)?;
+    Ok(whole)
+}
+
 fn image(boot: &Path) -> Option<PathBuf> {
     let entries = boot.read_dir().ok()?.flatten();
     let names = entries.map(|entry| entry.path());
@@ -186,10 +233,32 @@ impl Packages {
         })
     }
 
+    /// The package of Linux's newest sources, and its version.
+    fn newest_source(&self) -> Result<(String, String), Missing> {
+        let names = self.run("apt-cache", &["pkgnames", "linux-source-"])?;
+        let name = newest_source(&names)
+            .ok_or_else(|| missing("Debian has no sources of Linux here.".to_owned()))?;
+        let policy = self.run("apt-cache", &["policy", &name])?;
+        let found = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "));
+        let version = found.ok_or_else(|| missing(format!("{name} has no version.")))?;
+        Ok((name, version.to_owned()))
+    }
+
     /// Downloads a package and unpacks it into the directory `place`, replacing what is there.
     fn unpack(&self, package: &str, place: &str) -> Result<(), Missing> {
+        self.unpack_version(package, None, place)
+    }
+
+    /// The same with a package of this version, where that is not the usual one.
+    fn unpack_version(
+        &self,
+        package: &str,
+        version: Option<&str>,
+        place: &str,
+    ) -> Result<(), Missing> {
         let cache = self.dir.join("apt/cache");
-        self.run("apt-get", &["-qq", "download", package])?;
+        let wanted = version.map_or_else(|| package.to_owned(), |v| format!("{package}={v}"));
+        self.run("apt-get", &["-qq", "download", &wanted])?;
         let prefix = format!("{package}_");
         let entries = cache.read_dir().into_iter().flatten().flatten();
         let file = entries
@@ -219,6 +288,16 @@ fn newest(names: &str) -> Option<String> {
     (major_minor >= OLDEST_LINUX).then(|| name.to_owned())
 }
 
+/// The newest of these packages that is a source of Linux, by version number.
+fn newest_source(names: &str) -> Option<String> {
+    let sources = names.lines().filter_map(|name| {
+        let version = numbers(name.strip_prefix("linux-source-")?);
+        let major_minor = (*version.first()?, *version.get(1)?);
+        (major_minor >= OLDEST_LINUX).then_some((version, name))
+    });
+    sources.max().map(|(_, name)| name.to_owned())
+}
+
 /// The numbers that a version begins with: 6.12.95+deb12 gives 6, 12, 95, 12.
 fn numbers(version: &str) -> Vec<u32> {
     let begins = version.starts_with(|c: char| c.is_ascii_digit());
@@ -228,7 +307,14 @@ fn numbers(version: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::newest;
+    use super::{newest, newest_source};
+
+    #[test]
+    fn the_newest_sources_are_the_newest_by_number() {
+        let names = "linux-source-6.9\nlinux-source\nlinux-source-6.12\nlinux-source-6.1\n";
+        assert_eq!(newest_source(names).as_deref(), Some("linux-source-6.12"));
+        assert_eq!(newest_source("linux-source-6.1\nlinux-source-x\n"), None);
+    }
 
     #[test]
     fn the_newest_kernel_is_the_newest_by_number_and_not_for_debugging() {

@@ -1,0 +1,126 @@
+//! Compiles Linux's tests, and lays out the root directory of a machine that runs one.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::list::{COMMON, Program};
+use crate::guest::Isa;
+use crate::setup;
+use crate::steps::{Missing, build_dir};
+
+/// Where the tests are within Linux's sources.
+const PLACE: &str = "tools/testing/selftests/mm";
+
+/// What runs a test in the machine: it mounts what tests look for, as a distribution would.
+const START: &str = "#!/bin/sh
+/bin/busybox mkdir -p /tmp /dev/shm
+/bin/busybox mount -t tmpfs tmpfs /tmp 2>/dev/null
+/bin/busybox mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+cd /tests
+exec \"./$@\"
+";
+
+/// Linux's tests, a compiler for them, and where they go.
+pub(super) struct Tests {
+    tree: PathBuf,
+    headers: PathBuf,
+    built: PathBuf,
+    root: PathBuf,
+    compiler: &'static str,
+    busybox: PathBuf,
+    isa: Isa,
+}
+
+impl Tests {
+    /// The tests of Debian's Linux for `isa`.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    pub(super) fn new(root: &Path, isa: Isa) -> Result<Self, Missing> {
+        let place = setup::linux_tests(root)?;
+        let dir = build_dir(root).join("guest").join(isa.name());
+        Ok(Self {
+            tree: place.join("linux"),
+            headers: place.join("usr"),
+            built: dir.join("selftests-bin"),
+            root: dir.join("selftests-root"),
+            compiler: setup::c_compiler(isa)?,
+            busybox: setup::busybox(root, isa, true)?,
+            isa,
+        })
+    }
+
+    /// Whether the sources have such a test.
+    pub(super) fn has(&self, program: &Program) -> bool {
+        self.tree.join(PLACE).join(format!("{}.c", program.name)).is_file()
+    }
+
+    /// Compiles a test.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub(super) fn compile(&self, program: &Program) -> Result<(), String> {
+        let fail = |error| format!("{}: {error}", self.built.display());
+        fs::create_dir_all(&self.built).map_err(fail)?;
+        // The sources ask for what a probe of the host's libraries found: nothing.
+        fs::write(self.built.join("local_config.h"), "").map_err(fail)?;
+        let output = self.command(program).output();
+        let output = output.map_err(|error| format!("{}: {error}", self.compiler))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().find(|line| line.contains("error") || line.contains("undefined"));
+        Err(first.unwrap_or("it does not compile").to_owned())
+    }
+
+    /// The compiler with all its words, as Linux's own makefiles give them, but static. Warnings
+    /// about sources that are not ours help nobody.
+    fn command(&self, program: &Program) -> Command {
+        let dir = self.tree.join(PLACE);
+        let (name, headers) = (program.name, self.headers.join("include"));
+        let asm = headers.join(format!("{}-linux-gnu", self.isa.name()));
+        let mut command = Command::new(self.compiler);
+        command.current_dir(&dir);
+        command.args(["-static", "-no-pie", "-O2", "-w", "-U_FORTIFY_SOURCE", "-D_GNU_SOURCE="]);
+        // Some rely on another header for this one, and not every version of that has it.
+        command.args(["-include", "../kselftest.h"]);
+        command.arg("-I").arg(&self.tree).arg("-I").arg(&self.built);
+        for place in [&self.tree.join("tools/include/uapi"), &headers, &asm] {
+            command.arg("-isystem").arg(place);
+        }
+        command.arg("-o").arg(self.built.join(name)).arg(format!("{name}.c"));
+        command.args(program.parts).args(COMMON).args(["-lrt", "-lpthread", "-lm"]);
+        command
+    }
+
+    /// Lays out the root directory of a machine that runs `program`; returns it.
+    ///
+    /// # Errors
+    /// Which file could not be written.
+    pub(super) fn lay_out(&self, program: &Program) -> Result<PathBuf, String> {
+        let fail = |error| format!("{}: {error}", self.root.display());
+        if self.root.exists() {
+            fs::remove_dir_all(&self.root).map_err(fail)?;
+        }
+        for dir in ["bin", "dev", "etc", "proc", "sys", "tests", "tmp"] {
+            fs::create_dir_all(self.root.join(dir)).map_err(fail)?;
+        }
+        fs::copy(&self.busybox, self.root.join("bin/busybox")).map_err(fail)?;
+        symlink("busybox", self.root.join("bin/sh")).map_err(fail)?;
+        let test = self.root.join("tests").join(program.name);
+        fs::copy(self.built.join(program.name), test).map_err(fail)?;
+        let start = self.root.join("bin/start");
+        fs::write(&start, START).map_err(fail)?;
+        fs::set_permissions(&start, fs::Permissions::from_mode(0o755)).map_err(fail)?;
+        Ok(self.root.clone())
+    }
+}
+
+/// The words that start `program` in the machine.
+pub(super) fn words(program: &Program) -> Vec<String> {
+    let start = ["/bin/start", program.name];
+    start.iter().chain(program.args).map(|&word| word.to_owned()).collect()
+}

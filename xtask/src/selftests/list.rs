@@ -1,0 +1,56 @@
+//! Which of Linux's tests are run: those that can say something about memory management in a small
+//! machine without swap, huge pages of their own kind, devices, or modules.
+
+/// A test program of `tools/testing/selftests/mm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Program {
+    /// The name of its source without `.c`.
+    pub name: &'static str,
+    /// What it is told.
+    pub args: &'static [&'static str],
+    /// Further files that it consists of.
+    pub parts: &'static [&'static str],
+    /// Seconds that it may take on a busy machine.
+    pub seconds: u64,
+}
+
+const fn program(name: &'static str, seconds: u64) -> Program {
+    Program { name, args: &[], parts: &[], seconds }
+}
+
+/// All, from the least demanding on.
+pub(super) const PROGRAMS: [Program; 18] = [
+    program("map_fixed_noreplace", 60),
+    program("madv_populate", 60),
+    program("map_populate", 60),
+    program("mkdirty", 60),
+    program("mremap_test", 180),
+    program("mremap_dontunmap", 60),
+    program("mlock2-tests", 60),
+    program("on-fault-limit", 60),
+    program("soft-dirty", 60),
+    program("droppable", 180),
+    program("mdwe_test", 120),
+    program("mseal_test", 60),
+    program("mrelease_test", 60),
+    program("split_huge_page_test", 300),
+    Program { args: &["-d", "10"], ..program("transhuge-stress", 240) },
+    program("pagemap_ioctl", 240),
+    program("khugepaged", 300),
+    program("cow", 600),
+];
+
+/// The files that all are linked with.
+pub(super) const COMMON: [&str; 2] = ["vm_util.c", "thp_settings.c"];
+
+#[cfg(test)]
+mod tests {
+    use super::PROGRAMS;
+
+    #[test]
+    fn each_program_is_run_once() {
+        for (at, program) in PROGRAMS.iter().enumerate() {
+            assert!(PROGRAMS[..at].iter().all(|other| other.name != program.name), "{program:?}");
+        }
+    }
+}

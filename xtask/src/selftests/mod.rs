@@ -1,0 +1,18 @@
+//! `cargo xtask selftests`: Linux's own tests of memory management, on Linux and on Quire's kernel,
+//! side by side.
+//!
+//! ```text
+//!   Debian: linux-source ──setup──► sources ──build──► static ELF ──root──► a machine for each
+//!   table ◄── tap (what each test said) ◄──────────────────── its console ◄─────────┘
+//! ```
+//!
+//! The tests are Linux's and stay what they are: nothing of them is checked in, and nothing is
+//! changed. docs/conformance.md holds the results, and says for each failure what is missing.
+
+mod build;
+mod list;
+mod report;
+mod run;
+mod tap;
+
+pub use run::{What, run};

@@ -1,0 +1,115 @@
+//! Runs the tests, each in a machine of its own.
+
+use std::path::Path;
+
+use super::build::{Tests, words};
+use super::list::{PROGRAMS, Program};
+use super::report::{self, Row};
+use super::tap::Said;
+use crate::guest::{self, Accel, Isa, Order};
+use crate::steps::Missing;
+
+/// How many CPUs the machine has.
+const CPUS: u32 = 2;
+
+/// How much memory it has: `mremap_test` maps 2 GiB, which Linux refuses where there is less.
+const MEMORY: &str = "3G";
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct What {
+    /// The machine's ISA.
+    pub isa: Isa,
+    /// `quire` or `linux`, or a kernel's file; none: both.
+    pub kernel: Option<String>,
+    /// Only these programs; none: all.
+    pub programs: Vec<String>,
+}
+
+/// Builds and runs the tests and prints how they went, side by side; returns whether Quire's
+/// kernel does as well as Linux.
+///
+/// # Errors
+/// Why they cannot be built or run here.
+pub fn run(root: &Path, what: &What) -> Result<bool, Missing> {
+    let tests = Tests::new(root, what.isa)?;
+    let mut rows = Vec::new();
+    for program in chosen(&what.programs)? {
+        if !tests.has(program) {
+            println!("{}: not among these sources", program.name);
+            continue;
+        }
+        if let Err(error) = tests.compile(program) {
+            println!("{}: does not compile: {error}", program.name);
+            continue;
+        }
+        rows.push(row(root, what, &tests, program)?);
+    }
+    println!();
+    report::print(&rows);
+    Ok(rows.iter().all(Row::is_good))
+}
+
+/// The programs of these names; all, without names.
+fn chosen(names: &[String]) -> Result<Vec<&'static Program>, Missing> {
+    let is_known = |name: &&String| PROGRAMS.iter().any(|program| program.name == **name);
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        let known: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+        return Err(failed(format!("no test `{name}`: name some of {}.", known.join(", "))));
+    }
+    let is_meant = |p: &&Program| names.is_empty() || names.iter().any(|name| name == p.name);
+    Ok(PROGRAMS.iter().filter(is_meant).collect())
+}
+
+/// Runs a program on the kernels that are asked for.
+fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row, Missing> {
+    let dir = tests.lay_out(program).map_err(failed)?;
+    let mut row = Row { name: program.name.to_owned(), linux: None, quire: None };
+    let kernels = match &what.kernel {
+        Some(kernel) => vec![kernel.as_str()],
+        None => vec!["linux", "quire"],
+    };
+    for kernel in kernels {
+        let mut all = vec![dir.to_string_lossy().into_owned()];
+        all.extend(words(program));
+        let order = Order {
+            isa: what.isa,
+            cpus: CPUS,
+            memory: MEMORY.to_owned(),
+            thp: None,
+            accel: Accel::Tcg,
+            kernel: kernel.to_owned(),
+            timeout_seconds: program.seconds,
+            counts_instructions: false,
+            root: None,
+            words: all,
+        };
+        let (status, lines) = guest::listen(root, &order)?;
+        let said = Said::read(&lines, status);
+        println!("{} on {kernel}: exit {status}, {} checks", program.name, said.checks.len());
+        match kernel {
+            "linux" | "stock" => row.linux = Some(said),
+            _ => row.quire = Some(said),
+        }
+    }
+    Ok(row)
+}
+
+fn failed(sentence: String) -> Missing {
+    Missing { sentence, attempted: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PROGRAMS, chosen};
+
+    #[test]
+    fn no_name_means_all_and_an_unknown_one_is_refused() {
+        assert_eq!(chosen(&[]).map(|all| all.len()), Ok(PROGRAMS.len()));
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+        let some = chosen(&names(&["cow", "mkdirty"])).expect("both are known");
+        assert_eq!(some.iter().map(|p| p.name).collect::<Vec<_>>(), ["mkdirty", "cow"]);
+        assert!(chosen(&names(&["cow", "calf"])).is_err());
+    }
+}
