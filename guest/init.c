@@ -100,9 +100,11 @@ static void load_modules(void)
         char path[32], words[128] = "";
         snprintf(path, sizeof path, "/modules/%d.args", number);
         int args = open(path, O_RDONLY | O_CLOEXEC);
-        if (args >= 0 && read(args, words, sizeof words - 1) < 0)
-            printf("[init] %s: %s.\n", path, strerror(errno));
-        close(args);
+        if (args >= 0) {
+            if (read(args, words, sizeof words - 1) < 0)
+                printf("[init] %s: %s.\n", path, strerror(errno));
+            close(args);
+        }
         snprintf(path, sizeof path, "/modules/%d", number);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)

@@ -1,4 +1,5 @@
-//! Linux's drivers for disks and swap: those that the distribution keeps in files beside the kernel.
+//! Linux's drivers for disks and swap: those that the distribution keeps in files beside the
+//! kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
