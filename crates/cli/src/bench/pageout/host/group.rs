@@ -6,9 +6,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
 
-use super::keeper::{Keeper, quoted};
+use super::keeper::{Keeper, own_name, quoted};
 use crate::host::Host;
 
 /// Files by which a group is told to give up memory: of cgroup v1 and of v2.
@@ -20,7 +19,7 @@ pub(super) fn make(host: &Host, keeper: &mut Keeper) -> Option<PathBuf> {
 }
 
 fn make_in(parent: &Path, keeper: &mut Keeper) -> Option<PathBuf> {
-    let group = parent.join(format!("quire-{}", process::id()));
+    let group = parent.join(own_name("group"));
     keeper.promise(&format!("rmdir {}", quoted(&group))).ok()?;
     fs::create_dir(&group).ok()?;
     let can_be_told = FILES.iter().any(|file| group.join(file).exists());

@@ -7,7 +7,8 @@
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{self, Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the keeper does.
 const SCRIPT: &str = "
@@ -67,6 +68,12 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A name that nobody else has: not another process, and not another run in this one.
+pub(super) fn own_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("quire-{what}-{}-{}", COUNT.fetch_add(1, Ordering::Relaxed), process::id())
 }
 
 /// A path as a word of the shell.

@@ -1,14 +1,14 @@
 //! What is measured, and the rows it becomes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, process};
 
 use anyhow::{Context, Result};
 
 use super::child::{self, Job, Round};
 use super::data::Data;
 use super::group;
-use super::keeper::{Keeper, quoted};
+use super::keeper::{Keeper, own_name, quoted};
 use super::swap::{Device, Swap};
 use crate::host::fault::unavailable;
 use crate::host::thp::{Guard, folios_given};
@@ -281,7 +281,7 @@ fn why_not(job: &Job, given: Option<u64>, rounds: &[Round]) -> Option<String> {
 
 /// A folder of our own for as long as the keeper lives.
 fn workshop(keeper: &mut Keeper) -> Result<PathBuf, String> {
-    let dir = std::env::temp_dir().join(format!("quire-pageout-{}", process::id()));
+    let dir = std::env::temp_dir().join(own_name("pageout"));
     let fail = |e: std::io::Error| format!("{}: {e}", dir.display());
     fs::create_dir(&dir).map_err(fail)?;
     keeper.promise(&format!("rm -r {}", quoted(&dir))).map_err(fail)?;

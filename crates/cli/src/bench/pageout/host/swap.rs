@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-use super::keeper::{Keeper, quoted};
+use super::keeper::{Keeper, own_name, quoted};
 use crate::host::Host;
 
 const PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -97,7 +97,7 @@ fn areas(swaps: &str) -> impl Iterator<Item = &Path> {
 fn loop_device(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<(PathBuf, String), String> {
     let shared = host.path("dev/shm");
     let place = if shared.is_dir() { shared } else { std::env::temp_dir() };
-    let file = place.join(format!("quire-swap-{}", process::id()));
+    let file = place.join(own_name("swap"));
     let name = quoted(&file);
     promise(keeper, &format!("rm -f {name}"))?;
     let attached = format!("losetup --noheadings --output NAME --associated {name}");

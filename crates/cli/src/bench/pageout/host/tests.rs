@@ -40,6 +40,7 @@ fn d7_the_host_is_measured_as_far_as_permitted_and_left_as_it_was() {
     let rows = run(&host, &guard, &plan, &mut says).unwrap();
     drop(guard);
     assert_eq!(state(&host), before, "{says:?}");
+    println!("{says:?}");
     for device in Device::ALL {
         let found: Vec<&Row> = rows.iter().filter(|row| row.device == device).collect();
         // No rows, or not all of them: it was said why.
@@ -47,6 +48,7 @@ fn d7_the_host_is_measured_as_far_as_permitted_and_left_as_it_was() {
         let is_whole = found.len() == plan.sizes.len() * plan.data.len();
         assert!(is_whole || says.iter().any(|why| why.contains("left out")), "{name}: {says:?}");
         for row in found {
+            println!("{row:?}");
             assert!(row.out.len() == 2 && row.out.iter().all(|&ns| ns > 0.0), "{row:?}");
             assert!(row.out_summary().is_some() && !row.detail.is_empty());
             assert_eq!(row.back.len(), row.back_cpu.len());
