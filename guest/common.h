@@ -5,7 +5,8 @@
  *
  *     PROGRAM size=64K METRIC VALUE UNIT
  *
- * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments.
+ * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 what is measured is
+ * not supported here.
  */
 #ifndef COMMON_H
 #define COMMON_H
@@ -33,6 +34,7 @@
 #define HUGE_BYTES (2 * MIB)
 #define MAX_ROUNDS 99
 #define MAX_SIZES 16
+#define UNSUPPORTED 3
 #define THP_DIR "/sys/kernel/mm/transparent_hugepage"
 
 /* The name that begins every line of this program; main sets it first. */
@@ -118,6 +120,22 @@ struct options {
     const char *sizes[MAX_SIZES]; /* words like 4K, 64K, 2M, asis */
     size_t size_count;
 };
+
+/* Takes the words `--NAME VALUE` out of the arguments; NULL if they are not there. */
+static inline const char *taken(int *argc, char **argv, const char *name)
+{
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], name))
+            continue;
+        if (i + 1 == *argc)
+            end(2, "%s needs a value.", name);
+        const char *value = argv[i + 1];
+        *argc -= 2;
+        memmove(argv + i, argv + i + 2, (size_t)(*argc - i + 1) * sizeof *argv);
+        return value;
+    }
+    return NULL;
+}
 
 /* The KiB of a word like 64K or 2M; 0 for "asis". */
 static inline size_t size_kib(const char *word)

@@ -92,16 +92,24 @@ static void print_settings(void)
     putchar('\n');
 }
 
-/* Loads the drivers in /modules, in the order of their names 0, 1, ... Quire's kernel has its own. */
+/* Loads the drivers in /modules, in the order of their names 0, 1, ..., each with the arguments in
+ * the file beside it if there is one. Quire's kernel has its own. */
 static void load_modules(void)
 {
     for (int number = 0;; number++) {
-        char path[32];
+        char path[32], words[128] = "";
+        snprintf(path, sizeof path, "/modules/%d.args", number);
+        int args = open(path, O_RDONLY | O_CLOEXEC);
+        if (args >= 0) {
+            if (read(args, words, sizeof words - 1) < 0)
+                printf("[init] %s: %s.\n", path, strerror(errno));
+            close(args);
+        }
         snprintf(path, sizeof path, "/modules/%d", number);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             return;
-        if (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST)
+        if (syscall(SYS_finit_module, fd, words, 0) && errno != EEXIST)
             printf("[init] module %d: %s.\n", number, strerror(errno));
         close(fd);
     }

@@ -14,6 +14,9 @@ use super::run::{Order, boot};
 use super::{Figure, Isa};
 use crate::steps::Missing;
 
+/// The exit status of programs where the kernel has not what they measure (`guest/common.h`).
+const UNSUPPORTED: u8 = 3;
+
 /// What is compared.
 #[derive(Clone, Debug)]
 pub struct Comparison {
@@ -41,6 +44,8 @@ struct Side {
     figures: Vec<Figure>,
     thp: Option<String>,
     is_whole: bool,
+    /// Programs that found that the kernel has not what they measure.
+    unsupported: Vec<String>,
     /// Why figures are missing.
     troubles: Vec<String>,
 }
@@ -62,7 +67,7 @@ pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
     if quire.is_whole {
         println!("Quire {}", quire.thp.as_deref().unwrap_or("told no THP settings"));
     }
-    println!("{}", table(&linux.figures, &quire.figures));
+    println!("{}", table(&linux, &quire));
     for trouble in linux.troubles.iter().chain(&quire.troubles) {
         println!("{trouble}");
     }
@@ -93,30 +98,45 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         let (ending, lines) = boot(root, &order, false)?;
         let figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();
         side.troubles.extend(off_rate(&figures, kernel));
-        side.figures.extend(without_clear(&figures));
+        side.figures.extend(without_parts(&figures));
         side.figures.extend(figures);
         // A firmware may have left its own words on the line.
         let thp = lines.iter().find_map(|line| line.split_once("[init] thp:"));
         side.thp = side.thp.or(thp.map(|(_, thp)| format!("thp:{thp}")));
-        if ending != Ending::Guest(Some(Event::Exit(0))) {
-            side.is_whole = false;
-            let last = lines.last().map_or("", String::as_str);
-            side.troubles.push(format!("{program} on {kernel}: {ending:?}, last line: {last}"));
+        let last = lines.last().map_or("", String::as_str);
+        match ending {
+            Ending::Guest(Some(Event::Exit(0))) => {}
+            Ending::Guest(Some(Event::Exit(UNSUPPORTED))) => side.unsupported.push(program.clone()),
+            _ => {
+                side.is_whole = false;
+                side.troubles.push(format!("{program} on {kernel}: {ending:?}, last line: {last}"));
+            }
         }
     }
     Ok(side)
 }
 
-/// What is left of a first touch without the clearing of the memory, which an emulator counts in
-/// another way than a CPU does.
-fn without_clear(figures: &[Figure]) -> Vec<Figure> {
-    let touches = figures.iter().filter(|figure| figure.key.2 == "touch");
-    let less = touches.filter_map(|touch| {
-        let (program, size, _) = &touch.key;
-        let key = (program.clone(), size.clone(), "clear".to_owned());
-        let clear = figures.iter().find(|figure| figure.key == key)?;
-        let key = (program.clone(), size.clone(), "touch-without-clear".to_owned());
-        Some(Figure { key, value: touch.value - clear.value, unit: touch.unit.clone() })
+/// Clears and copies of memory, which an emulator counts in another way than a CPU does: the metric
+/// that contains one, its own metric, and what the rest is called.
+const PARTS: [(&str, &str, &str); 3] = [
+    ("touch", "clear", "touch-without-clear"),
+    ("out", "copy-out", "out-without-copy"),
+    ("in", "copy-in", "in-without-copy"),
+];
+
+/// What is left of these metrics without the clear or the copy in them. That may have been measured
+/// for each size, or once for any.
+fn without_parts(figures: &[Figure]) -> Vec<Figure> {
+    let less = figures.iter().filter_map(|whole| {
+        let (program, size, metric) = &whole.key;
+        let (_, part, rest) = PARTS.iter().find(|(name, ..)| metric == name)?;
+        let is_part = |figure: &&Figure| {
+            let (of, at, name) = &figure.key;
+            of == program && name == part && (at == size || at == "any")
+        };
+        let value = whole.value - figures.iter().find(is_part)?.value;
+        let key = (program.clone(), size.clone(), (*rest).to_owned());
+        Some(Figure { key, value, unit: whole.unit.clone() })
     });
     less.collect()
 }
@@ -130,22 +150,22 @@ fn off_rate(figures: &[Figure], kernel: &str) -> Option<String> {
 }
 
 /// One row for each figure of either side, in the order in which they came.
-fn table(linux: &[Figure], quire: &[Figure]) -> Table {
+fn table(linux: &Side, quire: &Side) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["program", "size", "metric", "unit", "Linux", "Quire", "Quire/Linux"]);
-    let other = quire.iter().filter(|figure| linux.iter().all(|l| l.key != figure.key));
-    for figure in linux.iter().chain(other) {
-        let of = |side: &[Figure]| side.iter().find(|f| f.key == figure.key).map(|f| f.value);
+    let is_other = |figure: &&Figure| linux.figures.iter().all(|other| other.key != figure.key);
+    for figure in linux.figures.iter().chain(quire.figures.iter().filter(is_other)) {
+        let of = |side: &Side| side.value(figure);
         let (program, size, metric) = &figure.key;
-        let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1}"));
+        let cell = |side: &Side| side.value(figure).map_or_else(|| side.lack(program), one_digit);
         table.add_row([
             program.clone(),
             size.clone(),
             metric.clone(),
             figure.unit.clone(),
-            cell(of(linux)),
-            cell(of(quire)),
+            cell(linux),
+            cell(quire),
             ratio(of(linux), of(quire)),
         ]);
     }
@@ -155,6 +175,23 @@ fn table(linux: &[Figure], quire: &[Figure]) -> Table {
         }
     }
     table
+}
+
+impl Side {
+    /// The value of the same figure as `other`.
+    fn value(&self, other: &Figure) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.key == other.key).map(|figure| figure.value)
+    }
+
+    /// What stands where a figure of `program` lacks.
+    fn lack(&self, program: &String) -> String {
+        let is_known = self.unsupported.contains(program);
+        if is_known { "not supported here" } else { "-" }.to_owned()
+    }
+}
+
+fn one_digit(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// Quire's figure as a part of Linux's; less is better.
@@ -167,7 +204,7 @@ fn ratio(linux: Option<f64>, quire: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, off_rate, table, without_clear};
+    use super::{Figure, Side, off_rate, table, without_parts};
 
     #[test]
     fn a_touch_is_told_without_its_clear_too() {
@@ -178,9 +215,35 @@ mod tests {
             read("touch size=2M touch 4200 ns/page"),
         ];
         assert_eq!(
-            without_clear(&figures),
+            without_parts(&figures),
             [read("touch size=4K touch-without-clear 900 ns/page")]
         );
+    }
+
+    #[test]
+    fn a_copy_that_was_measured_once_is_taken_off_each_size() {
+        let read = |line: &str| Figure::read(line).expect("a figure");
+        let figures = [
+            read("pageout size=any copy-out 512 ns/page"),
+            read("pageout size=64K out 2512 ns/page"),
+            read("pageout size=64K in 2000 ns/page"),
+            read("pageout size=64K out-zero 1000 ns/page"),
+            read("other size=64K out 2512 ns/page"),
+        ];
+        let rest = read("pageout size=64K out-without-copy 2000 ns/page");
+        assert_eq!(without_parts(&figures), [rest]);
+    }
+
+    #[test]
+    fn what_a_kernel_does_not_support_is_told_and_is_no_failure() {
+        let read = |line: &str| vec![Figure::read(line).expect("a figure")];
+        let figures = read("pageout size=64K out 2512 ns/page");
+        let linux = Side { figures, ..Side::default() };
+        let lacking = Side { unsupported: vec!["pageout".to_owned()], ..Side::default() };
+        let text = table(&linux, &lacking).to_string();
+        let words: Vec<&str> = text.split_whitespace().rev().take(5).collect();
+        assert_eq!(words, ["-", "here", "supported", "not", "2512.0"]);
+        assert!(!table(&linux, &Side::default()).to_string().contains("not supported"));
     }
 
     #[test]
@@ -199,6 +262,7 @@ mod tests {
         };
         let linux = read(&["touch size=4K touch 200 ns/page", "touch size=2M touch 8 ns/page"]);
         let quire = read(&["touch size=4K touch 50 ns/page", "touch size=1M touch 9 ns/page"]);
+        let [linux, quire] = [linux, quire].map(|figures| Side { figures, ..Side::default() });
         let text = table(&linux, &quire).to_string();
         let rows: Vec<Vec<&str>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cpio::Archive;
+use super::modules::Module;
 use super::{Isa, Programs};
 use crate::setup;
 use crate::steps::Missing;
@@ -93,13 +94,15 @@ pub(super) struct Image {
 }
 
 /// Packs what `program` names: a program of `guest/`, a script of `guest/scripts/` (`NAME.sh`),
-/// `busybox`, a static ELF file of the host, or a directory of the host that becomes the root.
+/// `busybox`, a static ELF file of the host, or a directory of the host that becomes the root; and
+/// the drivers that init is to load.
 ///
 /// # Errors
 /// Why it cannot be had, as a sentence.
 pub(super) fn pack(
     root: &Path,
     isa: Isa,
+    modules: &[Module],
     program: Option<&str>,
     args: &[String],
 ) -> Result<Image, Missing> {
@@ -111,6 +114,7 @@ pub(super) fn pack(
     } else {
         skeleton(&mut archive);
     }
+    add_modules(&mut archive, modules);
     archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
     if dir.is_some() {
         return Ok(Image { archive: archive.finish(), words: args.to_vec() });
@@ -146,7 +150,7 @@ pub(super) fn pack(
 pub(super) fn pack_init(
     root: &Path,
     isa: Isa,
-    modules: &[Vec<u8>],
+    modules: &[Module],
     words: &[String],
 ) -> Result<Image, Missing> {
     let programs = Programs::new(root, isa)?;
@@ -156,11 +160,8 @@ pub(super) fn pack_init(
         // So it is Linux, which opens the console for init before anything is mounted.
         archive.directory("dev");
         archive.device("dev/console", (5, 1));
-        archive.directory("modules");
     }
-    for (number, module) in modules.iter().enumerate() {
-        archive.file(&format!("modules/{number}"), 0o644, module);
-    }
+    add_modules(&mut archive, modules);
     let mut words = words.to_vec();
     if let Some(name) = words.first_mut()
         && Programs::names(root).contains(name)
@@ -169,6 +170,20 @@ pub(super) fn pack_init(
         name.insert(0, '/');
     }
     Ok(Image { archive: archive.finish(), words })
+}
+
+/// Adds drivers as init looks for them: a file by its number, and beside it what it is told.
+fn add_modules(archive: &mut Archive, modules: &[Module]) {
+    if !modules.is_empty() {
+        archive.directory("modules");
+    }
+    for (number, module) in modules.iter().enumerate() {
+        archive.file(&format!("modules/{number}"), 0o644, &module.image);
+        if !module.args.is_empty() {
+            let args = module.args.as_bytes();
+            archive.file(&format!("modules/{number}.args"), 0o644, args);
+        }
+    }
 }
 
 /// The script's file: one of `guest/scripts/`, or a path.

@@ -11,7 +11,7 @@
 //! * `cpio` writes archives, `image` decides what is in them.
 //! * `disk` makes an image of a directory, and can spoil it.
 //! * `machine` starts QEMU and ends it; `console` understands what it prints.
-//! * `modules` are the drivers that Linux needs for a disk.
+//! * `modules` are the drivers that Linux needs for a disk, and for swap.
 //! * `run` is one program on one kernel; `compare` is the same programs on both, and `figures`
 //!   reads what they print; `checks` and `disk_checks` are what `make test` runs on Quire's kernel.
 //!

@@ -1,4 +1,5 @@
-//! Linux's drivers for a disk: those that the distribution keeps in files beside the kernel.
+//! Linux's drivers for disks and swap: those that the distribution keeps in files beside the
+//! kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +8,67 @@ use std::process::Command;
 use super::kernel::Kernel;
 use crate::steps::Missing;
 
+/// A driver's name, and what it is told when it is loaded.
+type Driver = (&'static str, &'static str);
+
 /// What a disk with ext4 needs, each after what it needs itself. What there is no file of is in
 /// the kernel.
-const NAMES: [&str; 6] = ["crc16", "mbcache", "jbd2", "ext4", "virtio_mmio", "virtio_blk"];
+const DISK: [Driver; 6] = [
+    ("crc16", ""),
+    ("mbcache", ""),
+    ("jbd2", ""),
+    ("ext4", ""),
+    ("virtio_mmio", ""),
+    ("virtio_blk", ""),
+];
 
-/// The modules of `kernel` that a disk needs, in the order in which they are to be loaded; none
-/// for Quire's kernel.
+/// Devices to swap to: a disk in RAM, which takes memory only as it is written, and compressed
+/// memory.
+const SWAP: [Driver; 5] = [
+    ("brd", "rd_nr=1 rd_size=8388608"),
+    ("lz4_compress", ""),
+    ("lz4hc_compress", ""),
+    ("zsmalloc", ""),
+    ("zram", ""),
+];
+
+/// The programs of `guest/` that need a device to swap to.
+const SWAPPING: [&str; 1] = ["pageout"];
+
+/// A driver to load.
+pub(super) struct Module {
+    /// Its ELF file.
+    pub image: Vec<u8>,
+    /// What it is told.
+    pub args: &'static str,
+}
+
+/// The modules that a machine needs to run `program` on `kernel`, in the order in which they are to
+/// be loaded; none for Quire's kernel. They are those of a disk only if it `has_disk`.
 ///
 /// # Errors
 /// Why one cannot be read.
-pub(super) fn of(kernel: &Kernel) -> Result<Vec<Vec<u8>>, Missing> {
-    let Some(dir) = directory(&kernel.file).filter(|_| kernel.linux.is_some()) else {
-        return Ok(Vec::new());
-    };
+pub(super) fn of(
+    kernel: &Kernel,
+    program: Option<&str>,
+    has_disk: bool,
+) -> Result<Vec<Module>, Missing> {
+    let needed = needed(program, has_disk);
+    let dir = directory(&kernel.file).filter(|_| kernel.linux.is_some() && !needed.is_empty());
+    let Some(dir) = dir else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     walk(&dir, &mut found);
-    let files = NAMES.iter().filter_map(|name| found.iter().find(|path| is_of(path, name)));
-    files.map(|path| read(path)).collect()
+    let known = needed.iter().filter_map(|&(name, args)| {
+        found.iter().find(|path| is_of(path, name)).map(|path| (path, args))
+    });
+    known.map(|(path, args)| Ok(Module { image: read(path)?, args })).collect()
+}
+
+/// The drivers for a machine, in order.
+fn needed(program: Option<&str>, has_disk: bool) -> Vec<Driver> {
+    let swaps = program.is_some_and(|program| SWAPPING.contains(&program));
+    let disk = DISK.iter().filter(|_| has_disk);
+    disk.chain(SWAP.iter().filter(|_| swaps)).copied().collect()
 }
 
 /// Where a package of Debian has the modules of the kernel that it has in `boot/`.
@@ -73,7 +118,15 @@ fn missing(sentence: String) -> Missing {
 mod tests {
     use std::path::Path;
 
-    use super::is_of;
+    use super::{DISK, SWAP, is_of, needed};
+
+    #[test]
+    fn a_machine_gets_the_drivers_of_its_disk_and_of_its_program() {
+        assert_eq!(needed(Some("touch"), false), []);
+        assert_eq!(needed(None, true), DISK);
+        assert_eq!(needed(Some("pageout"), false), SWAP);
+        assert_eq!(needed(Some("pageout"), true).len(), DISK.len() + SWAP.len());
+    }
 
     #[test]
     fn a_module_is_found_by_its_whole_name() {

@@ -106,7 +106,9 @@ pub(super) fn boot_disk(
     disk: &Disk,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    let image = image::pack_init(root, order.isa, &modules::of(kernel)?, &order.words)?;
+    let program = order.words.first().map(String::as_str);
+    let modules = modules::of(kernel, program, true)?;
+    let image = image::pack_init(root, order.isa, &modules, &order.words)?;
     start(root, kernel, order, &image, Some(disk), is_shown)
 }
 
@@ -126,7 +128,8 @@ pub(super) fn boot_kernel(
 ) -> Result<(Ending, Vec<String>), Missing> {
     let program = order.words.first().map(String::as_str);
     let args = order.words.get(1..).unwrap_or_default();
-    let image = image::pack(root, order.isa, program, args)?;
+    let modules = modules::of(kernel, program, false)?;
+    let image = image::pack(root, order.isa, &modules, program, args)?;
     start(root, kernel, order, &image, None, is_shown)
 }
 

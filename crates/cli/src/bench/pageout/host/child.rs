@@ -1,0 +1,144 @@
+//! The process whose memory goes out.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, thread};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::data::Data;
+use crate::size::Size;
+
+const SOURCE: &str = include_str!("child.c");
+/// Names of compilers, the usual one first.
+const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
+
+/// What a child does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// The size of its folios.
+    pub(super) size: Size,
+    /// Bytes that go out, whole folios.
+    pub(super) region: u64,
+    /// How often.
+    pub(super) rounds: u32,
+    /// What the pages hold.
+    pub(super) data: Data,
+}
+
+/// What one round found, in nanoseconds for all of the region, and in pages.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Round {
+    pub(super) out: f64,
+    pub(super) out_cpu: f64,
+    pub(super) back: f64,
+    pub(super) back_cpu: f64,
+    /// Pages that were no longer mapped.
+    pub(super) swapped: u64,
+    /// Pages of which there was nothing left in memory.
+    pub(super) gone: u64,
+}
+
+/// Compiles the child into `dir`; gives its path.
+///
+/// # Errors
+/// A sentence: there is no compiler, or it does not understand the child.
+pub(super) fn build(dir: &Path) -> Result<PathBuf, String> {
+    let (source, program) = (dir.join("child.c"), dir.join("child"));
+    fs::write(&source, SOURCE).map_err(|e| format!("{}: {e}", source.display()))?;
+    for compiler in COMPILERS {
+        let mut command = Command::new(compiler);
+        command.arg("-O2").arg("-o").arg(&program).arg(&source).stdin(Stdio::null());
+        let Ok(output) = command.output() else { continue };
+        if output.status.success() {
+            return Ok(program);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().next().unwrap_or_default();
+        return Err(format!("{compiler} does not compile the process to measure ({first})"));
+    }
+    Err("there is no C compiler (cc) for the process to measure".to_owned())
+}
+
+/// Runs the child `program`; `group` is the memory group that it is to be in.
+///
+/// # Errors
+/// It failed, or a page came back with other content.
+pub(super) fn measure(program: &Path, job: &Job, group: Option<&Path>) -> Result<Vec<Round>> {
+    let mut command = Command::new(program);
+    command.args([(job.size.bytes() >> 10).to_string(), job.region.to_string()]);
+    command.args([job.rounds.to_string(), u8::from(job.data.is_stamped()).to_string()]);
+    command.arg(group.unwrap_or(Path::new("-")));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("the process to measure does not start")?;
+    let sample = job.data.sample();
+    if let Some(mut pipe) = child.stdin.take() {
+        // A child that ends early tells why itself.
+        let _ = pipe.write_all(&sample);
+    }
+    // The kernel ends the child when the thread that started it ends: that is this one.
+    let errors = child.stderr.take().map(|mut pipe| {
+        thread::spawn(move || {
+            let mut text = String::new();
+            pipe.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+        })
+    });
+    let output = child.wait_with_output().context("the process to measure")?;
+    let said = errors.and_then(|thread| thread.join().ok()).unwrap_or_default();
+    if !output.status.success() {
+        bail!("the process to measure failed ({}): {}", output.status, said.trim());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rounds: Option<Vec<Round>> = text.lines().map(round).collect();
+    let rounds = rounds.context("the process to measure printed something else")?;
+    ensure!(rounds.len() == job.rounds as usize, "the process to measure left out rounds");
+    Ok(rounds)
+}
+
+/// A line of the child.
+fn round(line: &str) -> Option<Round> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [out, out_cpu, back, back_cpu, swapped, gone] = words[..] else { return None };
+    let ns = |word: &str| word.parse().ok().filter(|ns: &f64| *ns >= 0.0);
+    Some(Round {
+        out: ns(out)?,
+        out_cpu: ns(out_cpu)?,
+        back: ns(back)?,
+        back_cpu: ns(back_cpu)?,
+        swapped: swapped.parse().ok()?,
+        gone: gone.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d7_a_line_of_the_child_has_six_numbers() {
+        let found = round("1 2 3 4 5 6").unwrap();
+        let wanted =
+            Round { out: 1.0, out_cpu: 2.0, back: 3.0, back_cpu: 4.0, swapped: 5, gone: 6 };
+        assert_eq!(found, wanted);
+        for wrong in ["", "1 2 3 4 5", "1 2 3 4 5 6 7", "1 2 3 4 5 x", "-1 2 3 4 5 6", "1  2 3 4 5"]
+        {
+            assert_eq!(round(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn d7_a_child_tells_of_each_round_and_one_that_fails_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(program) = build(dir.path()) else { return };
+        for data in Data::ALL {
+            // Without swap nothing goes out, or with somebody else's some of it does.
+            let job = Job { size: Size(4096), region: 2 << 20, rounds: 2, data };
+            let rounds = measure(&program, &job, None).unwrap();
+            assert!(rounds.iter().all(|round| round.out > 0.0 && round.back > 0.0));
+        }
+        let job = Job { size: Size(4096), region: 1 << 62, rounds: 1, data: Data::Zero };
+        let error = measure(&program, &job, None).unwrap_err().to_string();
+        assert!(error.contains("mmap"), "{error}");
+    }
+}

@@ -1,0 +1,86 @@
+//! A memory group for the child, whose memory the kernel can be told to give up.
+//!
+//! A device that answers later leaves what was written in the swap cache, where a touch finds it
+//! without reading the device. What is in a group of its own can be driven out of there, too, and
+//! nothing of anybody else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::keeper::{Keeper, own_name, quoted};
+use crate::host::Host;
+
+/// Files by which a group is told to give up memory: of cgroup v1 and of v2.
+const FILES: [&str; 2] = ["memory.force_empty", "memory.reclaim"];
+
+/// A new group; `None` where none can be made, or where it could not be told.
+pub(super) fn make(host: &Host, keeper: &mut Keeper) -> Option<PathBuf> {
+    parents(host).iter().find_map(|parent| make_in(parent, keeper))
+}
+
+fn make_in(parent: &Path, keeper: &mut Keeper) -> Option<PathBuf> {
+    let group = parent.join(own_name("group"));
+    keeper.promise(&format!("rmdir {}", quoted(&group))).ok()?;
+    fs::create_dir(&group).ok()?;
+    let can_be_told = FILES.iter().any(|file| group.join(file).exists());
+    if !can_be_told {
+        // Else the keeper does it later.
+        let _ = fs::remove_dir(&group);
+    }
+    can_be_told.then_some(group)
+}
+
+/// Where a group may be made: below our own, or at the top.
+fn parents(host: &Host) -> Vec<PathBuf> {
+    let text = host.read("proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for (controllers, path) in text.lines().filter_map(fields) {
+        let is_v1 = controllers.split(',').any(|name| name == "memory");
+        if !is_v1 && !controllers.is_empty() {
+            continue;
+        }
+        let top = if is_v1 { "sys/fs/cgroup/memory" } else { "sys/fs/cgroup" };
+        for place in [host.path(top).join(path.trim_start_matches('/')), host.path(top)] {
+            if place.is_dir() && !found.contains(&place) {
+                found.push(place);
+            }
+        }
+    }
+    found
+}
+
+/// Controllers and path of a line like `4:memory:/user`.
+fn fields(line: &str) -> Option<(&str, &str)> {
+    line.split_once(':')?.1.split_once(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(cgroup: &str, dirs: &[&str]) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        for path in dirs.iter().chain(&["proc/self"]) {
+            fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        fs::write(dir.path().join("proc/self/cgroup"), cgroup).unwrap();
+        let host = Host::new(dir.path());
+        (dir, host)
+    }
+
+    #[test]
+    fn d7_a_group_is_made_below_our_own_of_either_version_or_at_the_top() {
+        let v1 = "9:cpu,cpuacct:/a\n4:memory:/a\n0::/b\n";
+        let (dir, host) = host(v1, &["sys/fs/cgroup/memory/a", "sys/fs/cgroup/cpu/a"]);
+        let at = |path: &str| dir.path().join("sys/fs/cgroup").join(path);
+        assert_eq!(parents(&host), [at("memory/a"), at("memory"), at("")]);
+        assert_eq!(parents(&Host::new(Path::new("/nonexistent"))), [PathBuf::new(); 0]);
+    }
+
+    #[test]
+    fn d7_a_group_that_cannot_be_told_is_none_and_goes_away() {
+        let (dir, host) = host("4:memory:/", &["sys/fs/cgroup/memory"]);
+        assert_eq!(make(&host, &mut Keeper::new().unwrap()), None);
+        assert_eq!(fs::read_dir(dir.path().join("sys/fs/cgroup/memory")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,150 @@
+//! Who gives back what was borrowed, whatever happens to us.
+//!
+//! The keeper is a shell that reads how each step is undone, a line for each, from a pipe that only
+//! we have the other end of. When that end is closed, by us or because we are no more, it undoes
+//! the steps, the last one first. No signal of the terminal reaches it.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What the keeper does.
+const SCRIPT: &str = "
+trap '' INT TERM HUP
+undo=
+while IFS= read -r line; do
+    undo=\"$line
+$undo\"
+done
+eval \"$undo\"
+";
+
+/// Where the administrator's programs are; people's paths often lack the first two.
+const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// A process that undoes what it was told. Dropping it has everything undone at once.
+#[must_use]
+pub(super) struct Keeper {
+    shell: Child,
+    /// `None` once it has been closed.
+    pipe: Option<ChildStdin>,
+}
+
+impl Keeper {
+    /// A keeper that has nothing to undo.
+    ///
+    /// # Errors
+    /// There is no shell.
+    pub(super) fn new() -> io::Result<Keeper> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT]).env("PATH", PATH).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut shell = command.spawn()?;
+        let pipe = shell.stdin.take();
+        Ok(Keeper { shell, pipe })
+    }
+
+    /// Has the keeper run `undo`, one line of shell, when all is over. It may find nothing to undo:
+    /// it is told before the step is taken.
+    ///
+    /// # Errors
+    /// The keeper is gone; then the step must not be taken.
+    pub(super) fn promise(&mut self, undo: &str) -> io::Result<()> {
+        let pipe = self.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        pipe.write_all(format!("{undo}\n").as_bytes())
+    }
+
+    /// Undoes everything, and waits until it is done.
+    fn end(&mut self) {
+        drop(self.pipe.take());
+        // It was started by us; there is always something to wait for.
+        let _ = self.shell.wait();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A name that nobody else has: not another process, and not another run in this one.
+pub(super) fn own_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("quire-{what}-{}-{}", COUNT.fetch_add(1, Ordering::Relaxed), process::id())
+}
+
+/// A path as a word of the shell.
+pub(super) fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Command, Stdio};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    const CHILD: &str = "QUIRE_TEST_KEEPER";
+
+    #[test]
+    fn d7_steps_are_undone_last_first_and_one_that_fails_stops_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("it's a log");
+        let mut keeper = Keeper::new().unwrap();
+        keeper.promise(&format!("echo first >> {}", quoted(&log))).unwrap();
+        keeper.promise("false").unwrap();
+        keeper.promise(&format!("echo last >> {}", quoted(&log))).unwrap();
+        assert!(!log.exists());
+        drop(keeper);
+        assert_eq!(fs::read_to_string(&log).unwrap(), "last\nfirst\n");
+    }
+
+    /// What the next test runs in a process that is killed. Without a parent that names a file it
+    /// looks whether nothing is undone before the end.
+    #[test]
+    fn d7_the_child_holds_a_keeper() {
+        let Some(path) = std::env::var_os(CHILD) else {
+            let mut keeper = Keeper::new().unwrap();
+            return keeper.promise("true").unwrap();
+        };
+        let mut keeper = Keeper::new().unwrap();
+        keeper.promise(&format!("rm {}", quoted(Path::new(&path)))).unwrap();
+        fs::write(&path, "").unwrap();
+        thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn d7_steps_are_undone_when_the_process_is_interrupted_or_killed() {
+        for signal in [Signal::INT, Signal::KILL] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("step");
+            let name = module_path!().split_once("::").unwrap().1;
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", &format!("{name}::d7_the_child_holds_a_keeper")])
+                .env(CHILD, &path)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            wait_until(|| path.exists());
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            assert!(!child.wait().unwrap().success());
+            wait_until(|| !path.exists());
+        }
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(30), "it does not come");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the host's own kernel takes to write memory to swap and to bring it back.
+//!
+//! A process of its own, a small C program (`child.c`: `MADV_PAGEOUT` has no safe interface), maps
+//! memory in folios of one size, fills it, and asks for it to go out; then it touches one byte of
+//! each page, and compares every byte. It swaps to
+//!
+//! * a loop device over a file in memory: blocks of a disk that is as fast as memory;
+//! * zram: compressed memory.
+//!
+//! ```text
+//!   run ──► swap area ──► for each size (THP guard) and kind of data: child ──► rounds ──► rows
+//!            │  └ each step first tells `keeper` how it is undone
+//!            └ loop only: a memory group, so that what is written leaves the swap cache as well
+//! ```
+//!
+//! The area is given back when the run ends, fails, is interrupted or killed: `keeper` is a process
+//! that undoes all steps when the pipe from us is closed. The huge-page settings have their guard.
+//!
+//! * `data` makes what the pages hold; `child` starts the process; `swap` makes and ends the area;
+//!   `group` makes the memory group; `measure` puts it all together.
+
+mod child;
+mod data;
+mod group;
+mod keeper;
+mod measure;
+mod swap;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use data::Data;
+pub(crate) use measure::{Plan, Row, run};
+pub(crate) use swap::Device;
