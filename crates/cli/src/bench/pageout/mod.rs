@@ -1,0 +1,25 @@
+//! `bench pageout`: what it costs to page anonymous memory out and to bring it back (row D7).
+//!
+//! ```text
+//!   page_out ──► next_write, device, write_done ──► fault, next_read, device, read_done
+//!     "out"                "write"                                "back"
+//! ```
+//!
+//! Memory in folios of one size goes through this circle on the hosted machine ([`scene`]), again
+//! and again. Paging out takes its steps *by runs*, or *page at a time*: same code, same batches,
+//! same deferred flushes, and only the step is another ([`cycle`]). In a round of its own, which
+//! is not timed, every word that comes back is looked at, and what the library did is counted
+//! ([`count`]).
+
+mod args;
+mod scene;
+mod content;
+mod cycle;
+mod count;
+mod measure;
+mod goals;
+mod say;
+
+pub(crate) use args::PageoutArgs;
+pub(crate) use measure::{NAME, run};
+pub(crate) use say::{label, title};
