@@ -2,7 +2,7 @@
 
 use super::count::{
     Did, ENTRIES, FALLBACKS, FLUSHES, FOLIOS, INDEX_FRAMES, INVALIDATIONS, PAGES, SLOT_FRAMES,
-    SPLITS, Tally, WALKS, WHOLE,
+    SPLITS, Tally, UNFOLDS, WALKS, WHOLE,
 };
 use super::cycle::{BY_RUNS, Cycle, Device, Way};
 use super::measure::Found;
@@ -33,6 +33,9 @@ pub(super) fn judge(run: &mut Run, all: &[Found]) {
     for found in all {
         if let Some(did) = found.did.first() {
             judge_counts(run, found, did);
+        }
+        if let Some(did) = found.did.get(1) {
+            tell_pages(run, found, did);
         }
     }
 }
@@ -134,6 +137,22 @@ fn judge_counts(run: &mut Run, found: &Found, did: &Did) {
     ));
 }
 
+/// What page at a time does besides: it takes contiguous blocks apart.
+fn tell_pages(run: &mut Run, found: &Found, Did { out, .. }: &Did) {
+    let of = |name| Did::of(out, name);
+    if of(UNFOLDS) > 0 {
+        run.findings.push(format!(
+            "{}: {} takes {} contiguous blocks apart on the way, and makes {} flushes with {} \
+             invalidations.",
+            name(found),
+            clear::PAGES,
+            of(UNFOLDS),
+            of(FLUSHES),
+            of(INVALIDATIONS)
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::measure::{BACKINGS, cells};
@@ -186,6 +205,16 @@ mod tests {
     fn counts(out: Tally, whole: u64) -> String {
         let back = vec![(PAGES, 1000), (WHOLE, whole), (FOLIOS, 70)];
         said(Found { did: vec![Did { out, back }], ..found(Isa::X86_64, 1, 30.0) })
+    }
+
+    #[test]
+    fn d7_blocks_that_page_at_a_time_takes_apart_are_told() {
+        let did = |out| Did { out, back: Vec::new() };
+        let both = vec![did(Vec::new()), did(vec![(UNFOLDS, 64), (FLUSHES, 66)])];
+        let text = said(Found { did: both, ..found(Isa::Arm4k, 1, 30.0) });
+        assert!(text.contains("takes 64 contiguous blocks apart on the way, and makes 66 flushes"));
+        let none = said(Found { did: vec![did(Vec::new()); 2], ..found(Isa::X86_64, 1, 30.0) });
+        assert!(!none.contains("apart"), "{none}");
     }
 
     #[test]
