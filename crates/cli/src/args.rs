@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::entries::Task;
+use crate::bench::pageout::PageoutArgs;
 use crate::bench::read::ReadArgs;
 use crate::isa::Isa;
 use crate::size::Size;
@@ -59,6 +60,8 @@ pub(crate) enum Bench {
     Exec(ExecArgs),
     /// The cost of reading a file that is in memory, beside the bare copy
     Read(ReadArgs),
+    /// The cost of paging anonymous memory out and bringing it back, for each page
+    Pageout(PageoutArgs),
 }
 
 /// Options every bench takes.
@@ -299,6 +302,8 @@ mod tests {
             "quire record true",
             "quire bench read --size",
             "quire bench read --chunk 4K",
+            "quire bench pageout --size",
+            "quire bench pageout --isa x86_64",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

@@ -9,7 +9,7 @@ use crate::bench::clear::LAST_FIRST;
 use crate::bench::entries::{BLOCK, Task};
 use crate::bench::exec;
 use crate::bench::fault::ONE_AREA;
-use crate::bench::read;
+use crate::bench::{pageout, read};
 use crate::host::cpu::rounded;
 use crate::record::{Record, Run};
 use crate::size::Size;
@@ -76,6 +76,9 @@ fn title(record: &Record) -> String {
     }
     if record.bench == read::NAME {
         return read::title(record);
+    }
+    if record.bench == pageout::NAME {
+        return pageout::title(record);
     }
     let form = record.case().form;
     let (form, what) = match (form.as_str(), record.metric.as_str()) {
@@ -166,6 +169,9 @@ fn label(record: &Record, notes_matter: bool) -> String {
     }
     if record.bench == read::NAME {
         return read::label(record);
+    }
+    if record.bench == pageout::NAME {
+        return pageout::label(record);
     }
     if let Some(trap) = case.form.strip_prefix("trap ") {
         return trap.to_owned();

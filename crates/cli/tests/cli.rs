@@ -86,6 +86,8 @@ fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
         ("bench read --size 4KB", &["4KB", "no unit"]),
         ("bench read --loops 0", &["0", "loops"]),
         ("bench read --variants cache", &["--variants"]),
+        ("bench pageout --size 3M", &["--size", "multiple of 2M from 16M to 16G"]),
+        ("bench pageout --loops 0", &["0", "loops"]),
         ("helper fork", &["required"]),
         ("bench exec --isa arm64_16k", &["arm64_16k", "4K"]),
         ("bench exec --variants chosen", &["chosen", "read-around, read-ahead, exec-64K"]),
@@ -118,6 +120,8 @@ fn more_memory_than_there_is_is_refused_before_anything_is_measured() {
     }
     let output = place.run(&format!("--host-root {root} bench read --size 2G"));
     assert_refused(&output, &["file of 2G", "is available", "1G"]);
+    let output = place.run(&format!("--host-root {root} bench pageout --size 1G"));
+    assert_refused(&output, &["paging out 1G", "is available", "1G"]);
     let root = place.fake_host(200 << 10);
     let output = place.run(&format!("--host-root {root} bench fork"));
     assert_refused(&output, &["fork of 64M", "200M is available"]);
@@ -265,6 +269,34 @@ fn b1_reading_gives_rates_lookups_and_folios_for_each_layout_and_a_section_of_th
     }
     let path = String::from_utf8(place.run("report").stdout).unwrap();
     assert!(fs::read_to_string(path.trim()).unwrap().contains("<h2>Files</h2>"));
+}
+
+#[test]
+fn d7_paging_out_gives_times_counts_and_judged_goals_for_each_format_and_backing() {
+    let place = Place::new();
+    let root = place.fake_host(8 << 20);
+    let line = format!("--host-root {root} bench pageout --size 16M --loops 1");
+    let output = place.run(&format!("{line} --format json"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    let records = assert_records(&String::from_utf8(output.stdout).unwrap(), "pageout");
+    for (case, variant, metric) in [
+        ("out 64K (arm64_4k, idle device)", "by-runs", "per-page"),
+        ("out 64K (arm64_4k, idle device)", "by-runs", "over-pages"),
+        ("write 4K (x86_64, copying device)", "page-at-a-time", "per-page"),
+        ("back 2M (x86_64, block, idle device)", "by-runs", "per-page"),
+        ("out 2M (arm64_4k)", "by-runs", "rmap walks"),
+        ("back 2M (arm64_4k)", "page-at-a-time", "pages in whole folios"),
+    ] {
+        let is = |r: &&serde_json::Value| r["variant"] == variant && r["metric"] == metric;
+        assert!(records.iter().filter(is).any(|r| r["case"] == case), "{case}");
+    }
+    let text = String::from_utf8(place.run(&line).stdout).unwrap();
+    for word in
+        ["64K mapped by entries: paging out", "goal: at least 2.5", "back, by-runs, copying"]
+    {
+        assert!(text.contains(word), "{word} in {text}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(crate) mod fault;
 pub(crate) mod entries;
 pub(crate) mod exec;
 pub(crate) mod read;
-mod pageout;
+pub(crate) mod pageout;
 
 pub(crate) use rounds::{measured, rounds, thread_ns};
 pub(crate) use setup::{Filter, empty_run, run, sizes};

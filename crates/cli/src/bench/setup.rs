@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 
 use super::entries::{self, Task};
-use super::{clear, exec, fault, read, sweep};
+use super::{clear, exec, fault, pageout, read, sweep};
 use crate::args::{Bench, Format, Shared};
 use crate::host::Host;
 use crate::record::{self, Run};
@@ -24,6 +24,7 @@ pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
         Bench::Fork(args) => (entries::run(Task::Fork, args, host)?, args.format),
         Bench::Zap(args) => (entries::run(Task::Zap, args, host)?, args.format),
         Bench::Read(args) => (read::run(args, host)?, args.format),
+        Bench::Pageout(args) => (pageout::run(args, host)?, args.format),
         Bench::Protect(args) => (entries::run(Task::Protect, args, host)?, args.format),
         Bench::Exec(args) => (exec::run(args, host)?, args.format),
     };

@@ -1,8 +1,31 @@
-//! What it costs to write memory to swap and to bring it back (row D7).
+//! `bench pageout`: what it costs to page anonymous memory out and to bring it back (row D7).
+//!
+//! ```text
+//!   page_out ──► next_write, device, write_done ──► fault, next_read, device, read_done
+//!     "out"                "write"                                "back"
+//! ```
+//!
+//! Memory in folios of one size goes through this circle on the hosted machine ([`scene`]), again
+//! and again. Paging out takes its steps *by runs*, or *page at a time*: same code, same batches, same
+//! flush at the end of each, and only the step is another ([`cycle`]). In a round of its own, which
+//! is not timed, every word that comes back is looked at, and what the library did is counted
+//! ([`count`]).
 
-// The command that shows these figures beside Quire's own is their only caller.
+mod args;
+mod scene;
+mod content;
+mod cycle;
+mod count;
+mod measure;
+mod goals;
+mod say;
+// The host's own kernel on the same work; the command shows it where asked to.
 #[cfg_attr(
     not(test),
-    expect(dead_code, unused_imports, reason = "only the bench's command calls it")
+    expect(dead_code, unused_imports, reason = "the command does not show it yet")
 )]
-pub(crate) mod host;
+mod host;
+
+pub(crate) use args::PageoutArgs;
+pub(crate) use measure::{NAME, run};
+pub(crate) use say::{label, title};

@@ -1,0 +1,184 @@
+//! One circle: all of the memory goes out, is written, and comes back.
+
+use anyhow::{Context, Result, bail, ensure};
+use quire::cache::{FilePages, Reads};
+use quire::engine::{Error, PagedOut, Resolved, Whose};
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Access, Order};
+
+use super::scene::Scene;
+use crate::bench::clear::PAGES;
+use crate::bench::thread_ns;
+
+/// The library as it is.
+pub(super) const BY_RUNS: &str = "by-runs";
+
+/// How much one step of paging out takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// A block at most.
+    Runs,
+    /// A page.
+    Pages,
+}
+
+impl Way {
+    /// Both.
+    pub(super) const ALL: [Way; 2] = [Way::Runs, Way::Pages];
+
+    /// Its name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::Runs => BY_RUNS,
+            Way::Pages => PAGES,
+        }
+    }
+}
+
+/// What a device does with what it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Device {
+    /// Nothing, in no time.
+    Idle,
+    /// It copies it within memory, and back.
+    Copies,
+}
+
+impl Device {
+    /// Both.
+    pub(super) const ALL: [Device; 2] = [Device::Idle, Device::Copies];
+
+    /// What is noted of it.
+    pub(super) fn note(self) -> &'static str {
+        match self {
+            Device::Idle => "idle device",
+            Device::Copies => "copying device",
+        }
+    }
+}
+
+/// Nanoseconds of CPU time for each page of the memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Cycle {
+    /// `page_out`, which is all but writing.
+    pub(super) out: f64,
+    /// `next_write`, the device, and `write_done`.
+    pub(super) write: f64,
+    /// Faults, `next_read`, the device, and `read_done`.
+    pub(super) back: f64,
+}
+
+impl<A: Arch> Scene<'_, '_, '_, A> {
+    /// Goes through the circle once.
+    ///
+    /// # Errors
+    /// A folio stayed; memory does not suffice.
+    pub(super) fn cycle(&self, way: Way, device: Device) -> Result<Cycle> {
+        let pages = self.span.count() as f64;
+        let timed = |work: &dyn Fn() -> Result<()>| {
+            let start = thread_ns();
+            work()?;
+            anyhow::Ok((thread_ns() - start) / pages)
+        };
+        let out = timed(&|| self.out(way))?;
+        let write = timed(&|| self.write(device))?;
+        let back = timed(&|| self.back(device))?;
+        Ok(Cycle { out, write, back })
+    }
+
+    /// Pages all of the memory out.
+    ///
+    /// # Errors
+    /// Something stayed in memory.
+    pub(super) fn out(&self, way: Way) -> Result<()> {
+        self.mm.policy.set_evict_most(match way {
+            Way::Runs => A::block_order(),
+            Way::Pages => Order::ZERO,
+        });
+        let spaces = [&self.space];
+        let out = self.mm.page_out(&self.space, self.span, Whose::Own, &spaces[..])?;
+        let all = PagedOut { folios: self.folios(), pages: self.span.count(), stay: 0 };
+        ensure!(out == all, "paging out came to {out:?}, not to {all:?}");
+        Ok(())
+    }
+
+    /// Writes what is to be written, which frees its memory.
+    ///
+    /// # Errors
+    /// Those of the library; the machine's memory fails.
+    pub(super) fn write(&self, device: Device) -> Result<()> {
+        let spaces = [&self.space];
+        let mut left = FilePages::new(0, self.span.count());
+        while let Some(write) = self.mm.next_write(self.device, &mut left, &spaces[..])? {
+            if device == Device::Copies {
+                let (run, at) = self.stored(write.pages().start);
+                let copied = self.machine.copy(run, at, write.frames());
+                copied.ok().context("the machine's memory fails")?;
+            }
+            self.mm.write_done(write, Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Brings everything back, as a program does that reads its memory from front to back.
+    ///
+    /// # Errors
+    /// Those of the library; the machine's memory fails.
+    pub(super) fn back(&self, device: Device) -> Result<()> {
+        let mut at = self.span.start;
+        while at < self.span.end {
+            match self.mm.fault(&self.space, at, Access::Read) {
+                Ok(Resolved::Mapped(done)) => at = done.pages.end,
+                Ok(other) => bail!("a fault at {at} came to {other:?}"),
+                Err(Error::Unread(reads)) => self.carry_out(reads, device)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, mut reads: Reads, device: Device) -> Result<()> {
+        while let Some(read) = self.mm.next_read(&mut reads)? {
+            if device == Device::Copies {
+                let from = self.stored_frames(read.pages().start, read.frames().count());
+                let copied = self.machine.copy(read.frames(), 0, from);
+                copied.ok().context("the machine's memory fails")?;
+            }
+            self.mm.read_done(read, Ok(()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::BACKINGS;
+    use super::super::scene::{Work, ram, with_scene};
+    use super::*;
+    use crate::isa::Isa;
+
+    /// Locks a page between circles.
+    struct Locks;
+
+    impl Work for Locks {
+        type Out = String;
+
+        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<String> {
+            for way in Way::ALL {
+                let Cycle { out, write, back } = scene.cycle(way, Device::Idle)?;
+                assert!(out > 0.0 && write > 0.0 && back > 0.0);
+            }
+            let page = quire_units::PageSpan::new(scene.span.start, scene.span.start.add(1));
+            scene.mm.lock(&scene.space, page)?;
+            Ok(scene.cycle(Way::Runs, Device::Idle).unwrap_err().to_string())
+        }
+    }
+
+    #[test]
+    fn d7_a_circle_in_which_a_folio_stays_is_no_measurement() {
+        let mut ram = ram(16 << 20).unwrap();
+        let said = with_scene(&mut ram, (Isa::Arm4k, BACKINGS[1], 16 << 20), Locks).unwrap();
+        assert!(said.starts_with("paging out came to") && said.contains("stay: 1"), "{said}");
+    }
+}
