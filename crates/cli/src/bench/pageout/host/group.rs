@@ -74,7 +74,7 @@ mod tests {
         let (dir, host) = host(v1, &["sys/fs/cgroup/memory/a", "sys/fs/cgroup/cpu/a"]);
         let at = |path: &str| dir.path().join("sys/fs/cgroup").join(path);
         assert_eq!(parents(&host), [at("memory/a"), at("memory"), at("")]);
-        assert_eq!(parents(&Host::new(Path::new("/nonexistent"))), [PathBuf::new(); 0]);
+        assert!(parents(&Host::new(Path::new("/nonexistent"))).is_empty());
     }
 
     #[test]
