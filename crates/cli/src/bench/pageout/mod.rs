@@ -7,9 +7,9 @@
 //!
 //! Memory in folios of one size goes through this circle on the hosted machine ([`scene`]), again
 //! and again. Paging out takes its steps *by runs*, or *page at a time*: same code, same batches,
-//! same flush at the end of each, and only the step is another ([`cycle`]). In a round of its own, which
-//! is not timed, every word that comes back is looked at, and what the library did is counted
-//! ([`count`]).
+//! same flush at the end of each, and only the step is another ([`cycle`]). In a round of its own,
+//! which is not timed, every word that comes back is looked at ([`content`]), and what the library
+//! did is counted ([`count`]).
 
 mod args;
 mod scene;

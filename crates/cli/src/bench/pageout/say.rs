@@ -47,9 +47,9 @@ pub(super) fn say(run: &mut Run, size: Size) {
          more than this. Writing and bringing back are the same code in both."
     ));
     run.settings.push(format!(
-        "On arm64 {PAGES} has to take each contiguous block apart before its first page can go: \
-         32 words are written and one flush is made for it, in the middle of a break-before-make. \
-         Its words are in its time, its flushes are counted; x86_64, without such blocks, shows the \
+        "On arm64 {PAGES} has to take each contiguous block apart before its first page can go: 32 \
+         words are written, and one flush is made in the middle of a break-before-make. The words \
+         are in its time, the flushes are counted; x86_64, which has no such blocks, shows the \
          step alone."
     ));
     run.settings.push(
