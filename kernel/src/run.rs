@@ -19,7 +19,7 @@ use crate::calls::{self, signal};
 use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory;
-use crate::task::{Resume, Stop, Thread, exit, queue, tree};
+use crate::task::{Resume, Stop, Thread, exit, queue, reclaim, tree};
 
 /// Why a CPU lets go of a thread.
 enum Leave {
@@ -151,6 +151,7 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             if let Some(reads) = ahead {
                 disk::start_ahead(reads);
             }
+            reclaim::ease();
             return None;
         }
         Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {

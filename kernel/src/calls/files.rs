@@ -77,21 +77,31 @@ fn read_all(
     }
 }
 
-/// Writes all of it, in as many steps as a pipe needs.
-fn write_from(thread: &mut Thread, fd: usize, mut from: Pieces) -> Answer {
+/// Writes all of it, in as many steps as a pipe or a disk needs.
+fn write_from(thread: &mut Thread, fd: usize, from: Pieces) -> Answer {
+    write_all(thread, fd, from, |calls, _, from| calls.write(fd as u32, from))
+}
+
+/// The same by `write`, which is told how many bytes were written before.
+fn write_all(
+    thread: &mut Thread,
+    fd: usize,
+    mut from: Pieces,
+    write: impl Fn(&Calls<'_>, usize, &mut Pieces) -> Outcome<usize>,
+) -> Answer {
     let fd = fd as u32;
     let mut done = moved(thread).unwrap_or(0);
     from.skip(done);
     loop {
         let outcome = with_calls(thread, |calls| {
-            let count = calls.write(fd, &mut from)?;
+            let count = write(calls, done, &mut from)?;
             Ok((count, from.left() > 0 && count > 0 && calls.must_go_on(fd)?))
         });
         report_pipe(thread, &outcome);
         match outcome {
             Ok((count, true)) => done += count,
             Ok((count, false)) => return Ok(done + count),
-            Err(Halt::Failed(_)) if done > 0 => return Ok(done),
+            Err(Halt::Failed(error)) if done > 0 && error != Errno::BLOCKED => return Ok(done),
             Err(halt) => {
                 if done > 0 {
                     thread.resume = Resume::Moved(done);
@@ -109,8 +119,10 @@ fn read_at(thread: &mut Thread, fd: usize, offset: usize, to: Pieces) -> Answer 
     })
 }
 
-fn write_at(thread: &Thread, fd: usize, offset: usize, mut from: Pieces) -> Answer {
-    answer(with_calls(thread, |calls| calls.pwrite64(fd as u32, offset as i64, &mut from)))
+fn write_at(thread: &mut Thread, fd: usize, offset: usize, from: Pieces) -> Answer {
+    write_all(thread, fd, from, |calls, done, from| {
+        calls.pwrite64(fd as u32, (offset as i64).saturating_add(done as i64), from)
+    })
 }
 
 pub(super) fn read(thread: &mut Thread, [fd, to, count, ..]: [usize; 6]) -> Answer {

@@ -17,6 +17,7 @@ mod pieces;
 mod poll;
 mod process;
 pub(crate) mod signal;
+mod swap;
 mod table;
 mod time;
 

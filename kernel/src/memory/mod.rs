@@ -30,8 +30,10 @@ use spin::Once;
 
 pub(crate) use board::Board;
 use heap::shrink;
-pub(crate) use heap::{admit, set_shrink, taken_bytes};
-pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
+pub(crate) use heap::{admit, has_reserve, set_shrink, taken_bytes};
+pub(crate) use space::{
+    Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline,
+};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};
 

@@ -50,6 +50,7 @@ pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Resul
 fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area)));
+    sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
     sum
 }
 
@@ -79,6 +80,7 @@ fn held_by(piece: &Piece, area: &Area) -> Held {
         anon_huge: when(huge && !shmem, bytes),
         shmem_huge: when(huge && shmem, bytes),
         locked: when(area.flags.contains(AreaFlags::LOCKED), pss),
+        swap: 0,
     }
 }
 

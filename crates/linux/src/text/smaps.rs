@@ -38,6 +38,8 @@ pub struct Held {
     pub shmem_huge: u64,
     /// Of `pss`, what stays in memory (`mlock`).
     pub locked: u64,
+    /// On swap devices.
+    pub swap: u64,
 }
 
 impl Held {
@@ -61,6 +63,7 @@ impl Held {
             anon_huge: self.anon_huge + other.anon_huge,
             shmem_huge: self.shmem_huge + other.shmem_huge,
             locked: self.locked + other.locked,
+            swap: self.swap + other.swap,
         }
     }
 
@@ -119,8 +122,9 @@ impl Held {
         line(out, "FilePmdMapped:", 0)?;
         line(out, "Shared_Hugetlb:", 0)?;
         line(out, "Private_Hugetlb:", 0)?;
-        line(out, "Swap:", 0)?;
-        line(out, "SwapPss:", 0)?;
+        line(out, "Swap:", self.swap)?;
+        // Who else has a slot is not counted by owner: each counts it as a whole.
+        line(out, "SwapPss:", self.swap)?;
         line(out, "Locked:", self.locked)
     }
 }

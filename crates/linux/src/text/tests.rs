@@ -203,6 +203,7 @@ fn statm_counts_pages() {
         data: 252 * page,
         stack: 33 * page,
         locked: 0,
+        swap: 0,
     };
     assert_eq!(printed(|out| sizes.print(out, page)), "927 433 404 5 0 285 0\n");
 }
@@ -216,6 +217,7 @@ fn status() -> Status<'static> {
         data: 1008 << 10,
         stack: 132 << 10,
         locked: 0,
+        swap: 12 << 10,
     };
     Status {
         name: b"cat",
@@ -268,7 +270,7 @@ VmStk:\t     132 kB
 VmExe:\t      20 kB
 VmLib:\t       0 kB
 VmPTE:\t      44 kB
-VmSwap:\t       0 kB
+VmSwap:\t      12 kB
 HugetlbPages:\t       0 kB
 CoreDumping:\t0
 THP_enabled:\t1

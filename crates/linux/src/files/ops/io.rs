@@ -42,7 +42,8 @@ impl Calls<'_> {
     /// [`Errno::EBADF`].
     pub fn must_go_on(&self, number: u32) -> Result<bool> {
         let open = self.table.get(number)?;
-        Ok(open.end().is_some() && !open.is_nonblocking())
+        let is_block = matches!(open.node().body(), Body::Block(_));
+        Ok(is_block || open.end().is_some() && !open.is_nonblocking())
     }
 
     /// Whether a short read of `number` is not over: it is a file on a disk, of which only a part
@@ -51,7 +52,7 @@ impl Calls<'_> {
     /// # Errors
     /// [`Errno::EBADF`].
     pub fn is_stored(&self, number: u32) -> Result<bool> {
-        Ok(matches!(self.table.get(number)?.node().body(), Body::Stored(_)))
+        Ok(matches!(self.table.get(number)?.node().body(), Body::Stored(_) | Body::Block(_)))
     }
 
     /// `pread64`, `preadv`: at most `count` bytes from `offset` on.
@@ -86,12 +87,18 @@ impl Calls<'_> {
         self.table.get(number)?.seek(offset, whence)
     }
 
-    /// `fsync`, `fdatasync`, `syncfs`, `fadvise64`, `readahead`: there is nothing to do.
+    /// `fsync`, `fdatasync`, `syncfs`, `fadvise64`, `readahead`: there is nothing to do, but for
+    /// block devices.
     ///
     /// # Errors
-    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for what cannot be synchronized.
+    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for what cannot be synchronized; those of
+    /// [`Block::sync`](crate::files::Block::sync).
     pub fn fsync(&self, number: u32) -> Result<()> {
-        match self.table.get(number)?.node().kind() {
+        let open = self.table.get(number)?;
+        if let Body::Block(block) = open.node().body() {
+            return block.sync(self.who);
+        }
+        match open.node().kind() {
             Kind::Pipe | Kind::Device => Err(Errno::EINVAL),
             _ => Ok(()),
         }
@@ -147,7 +154,11 @@ impl Calls<'_> {
         count: usize,
     ) -> Outcome<usize> {
         let (to, from) = (self.table.get(to)?, self.table.get(from)?);
-        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_) | Body::Stored(_))
+        let is_file = matches!(
+            from.node().body(),
+            Body::File(_) | Body::Generated(_) | Body::Stored(_) | Body::Block(_)
+        );
+        if !is_file
             || to.flags() & raw::O_APPEND != 0
         {
             return Err(Errno::EINVAL.into());
