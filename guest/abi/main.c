@@ -10,7 +10,8 @@ enum { PATIENCE_MS = 20000, REASON_BYTES = 512 };
 
 static const struct abi_case *const groups[] = {
     file_cases, path_cases, poll_cases, map_cases, remap_cases, advice_cases,
-    process_cases, signal_cases, futex_cases, time_cases, id_cases, fault_cases};
+    process_cases, signal_cases, futex_cases, time_cases, id_cases, fault_cases,
+    swap_cases};
 
 static char reason[REASON_BYTES];
 

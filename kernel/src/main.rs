@@ -96,6 +96,7 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         && let Err(error) = show_disk(&who, name)
     {
         log!("{name}: {error}");
+        disk::unmount();
     }
     tree::with_calls(thread, |calls| {
         let opened = calls.openat(-100, b"/dev/console", 2, 0);

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use quire::engine::Error;
-use quire::units::{Access, CpuId, Order};
+use quire::units::{Access, CpuId, Order, Vpn};
 use quire_linux::Errno;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
@@ -190,7 +190,11 @@ fn wait_for_page(
         Ok(_) => Ok(None),
         Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),
         Err(Error::Unread(reads)) => {
-            match tree::with_calls(thread, |calls| disk::start(calls.who, reads)) {
+            let started = tree::with_calls(thread, |calls| disk::start(calls.who, reads));
+            if let (true, Some(memory)) = (disk::swap::has(reads.file()), memory::Own::get()) {
+                disk::swap::start_around(&memory, Vpn::new(address / memory::PAGE));
+            }
+            match started {
                 Ok(()) | Err(Errno::BLOCKED) => Ok(Some(Leave::Wait(None))),
                 Err(Errno::ENOMEM) => Err(Error::NoMemory(Order::ZERO)),
                 Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),

@@ -67,6 +67,11 @@ pub(crate) fn mount(name: &str) -> Result<Arc<Pages>> {
     Ok(pages.clone())
 }
 
+/// It has no files, after all.
+pub(crate) fn unmount() {
+    mounted().into_iter().for_each(Disk::unclaim);
+}
+
 /// How long boot waits for the disk, in nanoseconds.
 const PATIENCE: u64 = 60_000_000_000;
 

@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use quire::cache::{self, FileId, FilePages, Reads};
 use quire::engine::{Error, ReadFailed, WriteFailed};
 use quire::space::Space;
+use quire::units::Vpn;
 use quire_linux::ext4::Blocks;
 use quire_linux::files::Caller;
 use quire_linux::{Errno, Result};
@@ -28,7 +29,7 @@ use super::device::{Claim, Part, Read, Reader, Target, WRITES};
 use super::files;
 use super::pages::Pages;
 use crate::isa::Format;
-use crate::memory::{self, PAGE, errno, mm};
+use crate::memory::{self, Memory, PAGE, errno, mm};
 
 /// A swap device.
 pub(crate) struct Device {
@@ -59,6 +60,9 @@ static DEVICES: SpinMutex<Vec<Arc<Device>>> = SpinMutex::new(Vec::new());
 /// Whether there are any: to ask without the lock.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
+/// Frames that reading ahead leaves free: 2 MiB.
+const SPARE: u64 = 512;
+
 /// All pages of any file.
 const ALL: FilePages = FilePages::new(0, cache::FILE_PAGES_MAX);
 
@@ -79,6 +83,11 @@ pub(crate) fn device(index: usize) -> Option<Arc<Device>> {
 /// All swap devices.
 pub(crate) fn devices() -> impl Iterator<Item = Arc<Device>> {
     (0..).map_while(device)
+}
+
+/// Whether a file is that of a swap device.
+pub(crate) fn has(id: FileId) -> bool {
+    is_on() && devices().any(|device| device.id == id)
 }
 
 /// The swap device on disk `number`.
@@ -285,8 +294,30 @@ fn spoilt(mut part: Part) -> Part {
 
 /// Begins to read what the library says, if it is on a swap device.
 pub(super) fn start(reads: Reads) -> Option<Result<()>> {
+    if !is_on() {
+        return None;
+    }
     let device = devices().find(|device| device.id == reads.file())?;
     Some(device.read(reads))
+}
+
+/// How many pages are looked at beyond one that somebody waits for: as many as Linux reads.
+const AROUND: u64 = 8;
+
+/// Begins to read what is out of the pages behind `page`, which somebody waits for: they went out
+/// together, and will be wanted.
+pub(crate) fn start_around(memory: &Memory, page: Vpn) {
+    for page in (1..AROUND).map(|ahead| page.add(ahead)) {
+        // Else it would be at the cost of what is in use.
+        if !mm().phys().has_free(SPARE) {
+            return;
+        }
+        if let Err(Error::Unread(reads)) = mm().swap_in_page(memory.space(), page)
+            && let Some(Err(_)) = start(reads)
+        {
+            return;
+        }
+    }
 }
 
 /// Begins to write all that is paged out and not written.
