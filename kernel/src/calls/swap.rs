@@ -100,7 +100,10 @@ fn empty_space(
         match with_pages(thread, || mm().swap_in_page(memory.space(), page)) {
             // Unmapped in between.
             Ok(()) | Err(Stop::Fail(Errno::EFAULT)) => {}
-            Err(stop) => return Err(stop),
+            Err(stop) => {
+                swap::start_around(memory, page);
+                return Err(stop);
+            }
         }
         // What was only made ready is found by the next look at all.
         from = page;

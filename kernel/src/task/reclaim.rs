@@ -40,9 +40,17 @@ struct Hand {
     at: Vpn,
     /// Pages of this process that left since it was chosen.
     out: u64,
+    /// All were looked at and nothing left: until then nobody is looked at again.
+    rests_until: u64,
 }
 
-static HAND: SpinMutex<Hand> = SpinMutex::new(Hand { pid: 0, at: Vpn::new(0), out: 1 });
+/// How long that is, in nanoseconds: to look at all memory takes time.
+const REST_NS: u64 = 100_000_000;
+
+/// Free slots below which devices count as full.
+const FULL: u64 = 16;
+
+static HAND: SpinMutex<Hand> = SpinMutex::new(Hand { pid: 0, at: Vpn::new(0), out: 1, rests_until: 0 });
 
 /// Says that this is how memory is had when there is none.
 pub(crate) fn init() {
@@ -123,6 +131,10 @@ fn largest() -> u32 {
 impl Hand {
     /// Pages out as many pages as leave at a time; how many did.
     fn page_out(&mut self) -> u64 {
+        let (slots, used) = swap::slots();
+        if used + FULL > slots || isa::now() < self.rests_until {
+            return 0;
+        }
         let (mut done, mut barren, mut most) = (0, 0, 0);
         each(|_, _| most += 1);
         // Each once, and the one that was begun in its middle a second time.
@@ -142,6 +154,9 @@ impl Hand {
                 };
                 (self.at, self.out) = (Vpn::new(0), 0);
             }
+        }
+        if done == 0 {
+            self.rests_until = isa::now() + REST_NS;
         }
         done
     }
