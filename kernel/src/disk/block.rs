@@ -161,9 +161,8 @@ impl Pages {
         let mut known = self.known.lock();
         let span = at / PAGE..at / PAGE + frames.count();
         let end = at + bytes as u64;
-        let is_part = |page: u64| {
-            page * PAGE < at || end < ((page + 1) * PAGE).min(self.disk.length())
-        };
+        let is_part =
+            |page: u64| page * PAGE < at || end < ((page + 1) * PAGE).min(self.disk.length());
         if known.writes >= WRITES || known.is_busy(span.clone()) {
             return Err(self.block(who));
         }

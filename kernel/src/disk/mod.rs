@@ -29,8 +29,8 @@ mod pages;
 pub(crate) mod swap;
 
 pub(crate) use block::{nodes, of_number};
-use device::{Claim, Disk};
 pub(crate) use device::reap;
+use device::{Claim, Disk};
 pub(crate) use files::{note, resolve, shrink, start, start_ahead};
 pub(crate) use pages::Pages;
 

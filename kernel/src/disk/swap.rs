@@ -240,7 +240,8 @@ impl Device {
                     let bytes = write.frames().count * PAGE;
                     let (target, reader) = (Target::Kept(write), self.clone());
                     out.flying += 1;
-                    let refused = self.pages.disk.submit(Read { name: 0, at, bytes, target, reader });
+                    let refused =
+                        self.pages.disk.submit(Read { name: 0, at, bytes, target, reader });
                     if let Err(Read { target: Target::Kept(write), .. }) = refused {
                         out.flying -= 1;
                         mm().write_done(write, Err(WriteFailed));

@@ -31,9 +31,7 @@ use spin::Once;
 pub(crate) use board::Board;
 use heap::shrink;
 pub(crate) use heap::{admit, has_reserve, set_shrink, taken_bytes};
-pub(crate) use space::{
-    Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline,
-};
+pub(crate) use space::{Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline};
 
 use crate::isa::{self, Boot, Format, MAX_CPUS};
 

@@ -131,10 +131,7 @@ const STATS: &[Row<Order>] = &[
     },
     none("anon_fault_fallback_charge"),
     none("zswpout"),
-    Row {
-        name: "swpin",
-        is: Is::Text(|of, _, out| total(out, |totals| totals.swpin[of.index()])),
-    },
+    Row { name: "swpin", is: Is::Text(|of, _, out| total(out, |totals| totals.swpin[of.index()])) },
     none("swpin_fallback"),
     none("swpin_fallback_charge"),
     Row {

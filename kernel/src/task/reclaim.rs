@@ -50,7 +50,8 @@ const REST_NS: u64 = 100_000_000;
 /// Free slots below which devices count as full.
 const FULL: u64 = 16;
 
-static HAND: SpinMutex<Hand> = SpinMutex::new(Hand { pid: 0, at: Vpn::new(0), out: 1, rests_until: 0 });
+static HAND: SpinMutex<Hand> =
+    SpinMutex::new(Hand { pid: 0, at: Vpn::new(0), out: 1, rests_until: 0 });
 
 /// Says that this is how memory is had when there is none.
 pub(crate) fn init() {

@@ -119,6 +119,7 @@ fn a_sum_forgets_no_field() {
         anon_huge: 14,
         shmem_huge: 15,
         locked: 16,
+        swap: 17,
     };
     assert_eq!(one.and(&Held::default()), one);
     assert_eq!(Held::default().and(&one), one);

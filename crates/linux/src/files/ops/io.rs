@@ -158,9 +158,7 @@ impl Calls<'_> {
             from.node().body(),
             Body::File(_) | Body::Generated(_) | Body::Stored(_) | Body::Block(_)
         );
-        if !is_file
-            || to.flags() & raw::O_APPEND != 0
-        {
+        if !is_file || to.flags() & raw::O_APPEND != 0 {
             return Err(Errno::EINVAL.into());
         }
         let start = offset.unwrap_or_else(|| from.offset());
