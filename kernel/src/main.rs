@@ -52,6 +52,7 @@ use task::{Process, Task, Thread, tree};
 fn start(boot: isa::Boot) -> ! {
     memory::init(&boot);
     disk::init();
+    task::reclaim::init();
     tree::init();
     isa::start_cpus(run::forever);
     log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
@@ -87,11 +88,15 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         log!("the initramfs: {unpacked:?}");
     }
     tree::tree().fill_dev(&who)?;
+    for (name, block) in disk::nodes() {
+        tree::tree().add_block(&who, name, block)?;
+    }
     proc::mount(tree::tree(), &who, boot.command_line)?;
     if let Some(name) = Words::of(boot.command_line).root
         && let Err(error) = show_disk(&who, name)
     {
         log!("{name}: {error}");
+        disk::unmount();
     }
     tree::with_calls(thread, |calls| {
         let opened = calls.openat(-100, b"/dev/console", 2, 0);
@@ -106,9 +111,7 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
 /// Shows in the root directory what the disk has. What is to be written is in memory: /tmp and the
 /// like, and the root directory itself.
 fn show_disk(who: &Caller<'_>, name: &str) -> Result<(), ext4::Refusal> {
-    let disk = disk::disk().filter(|_| name == "/dev/vda");
-    let disk = disk.ok_or(ext4::Refusal::Device(Errno::ENODEV))?;
-    let pages = disk::Pages::new(disk);
+    let pages = disk::mount(name).map_err(ext4::Refusal::Device)?;
     let volume = disk::patiently(|| match ext4::Volume::open(who, pages.clone()) {
         Err(ext4::Refusal::Device(Errno::BLOCKED)) => Err(Errno::BLOCKED),
         other => Ok(other),

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use quire::engine::Error;
-use quire::units::{Access, CpuId, Order};
+use quire::units::{Access, CpuId, Order, Vpn};
 use quire_linux::Errno;
 use quire_linux::signal::status::Status;
 use quire_linux::signal::{Info, Signal};
@@ -19,7 +19,7 @@ use crate::calls::{self, signal};
 use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory;
-use crate::task::{Resume, Stop, Thread, exit, queue, tree};
+use crate::task::{Resume, Stop, Thread, exit, queue, reclaim, tree};
 
 /// Why a CPU lets go of a thread.
 enum Leave {
@@ -152,6 +152,7 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             if let Some(reads) = ahead {
                 disk::start_ahead(reads);
             }
+            reclaim::ease();
             return None;
         }
         Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {
@@ -190,7 +191,11 @@ fn wait_for_page(
         Ok(_) => Ok(None),
         Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),
         Err(Error::Unread(reads)) => {
-            match tree::with_calls(thread, |calls| disk::start(calls.who, reads)) {
+            let started = tree::with_calls(thread, |calls| disk::start(calls.who, reads));
+            if let (true, Some(memory)) = (disk::swap::has(reads.file()), memory::Own::get()) {
+                disk::swap::start_around(&memory, Vpn::new(address / memory::PAGE));
+            }
+            match started {
                 Ok(()) | Err(Errno::BLOCKED) => Ok(Some(Leave::Wait(None))),
                 Err(Errno::ENOMEM) => Err(Error::NoMemory(Order::ZERO)),
                 Err(_) => Err(Error::Failed(reads.file(), reads.pages().start)),

@@ -8,9 +8,10 @@ use quire_linux::signal::Signal;
 use quire_linux::{Errno, Result};
 
 use super::memory::{self, Advised};
+use super::swap;
 use crate::memory::user;
 use crate::task::tree::{time, tree, with_calls};
-use crate::task::{Answer, Process, Thread, find};
+use crate::task::{Answer, Process, Resume, Thread, find};
 
 /// A process that is meant by its number, which no other gets while the handle matters: numbers
 /// come round after four million.
@@ -79,6 +80,9 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if flags != 0 || count > PIECES_MAX {
         return Err(Errno::EINVAL.into());
     }
+    if let Resume::Moved(done) = thread.resume {
+        return swap::written_again(thread, done);
+    }
     let process = process_of(thread, fd)?;
     let advised = Advised::of(advice as u32).filter(|_| is_gentle(advice as u32));
     let advised = advised.ok_or(Errno::EINVAL)?;
@@ -95,6 +99,9 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
             Err(error) if done == 0 => return Err(error.into()),
             Err(_) => break,
         }
+    }
+    if matches!(advised, Advised::PageOut) {
+        return swap::written(thread, done);
     }
     Ok(done)
 }

@@ -9,10 +9,10 @@ use quire::table::Sight;
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
-use super::{guard, map_file};
+use super::{guard, map_file, swap};
 use crate::isa;
 use crate::memory::{Memory, Own, PAGE, errno, mm, user};
-use crate::task::{Answer, Thread};
+use crate::task::{Answer, Resume, Stop, Thread};
 
 /// The memory of the thread that calls.
 #[inline]
@@ -286,13 +286,23 @@ fn each_area(
     if holes || next < span.end { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-pub(super) fn madvise(_: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
+pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize; 6]) -> Answer {
     let advice = Advised::of(advice as u32).ok_or(Errno::EINVAL)?;
-    let span = pages(address, bytes)?;
-    if !span.is_empty() {
-        advise(&*own()?, span, advice)?;
+    if let Resume::Moved(result) = thread.resume {
+        return swap::written_again(thread, result);
     }
-    Ok(0)
+    let span = pages(address, bytes)?;
+    if span.is_empty() {
+        return Ok(0);
+    }
+    match advice {
+        Advised::Populate(prot) => populate(thread, &*own()?, span, prot),
+        Advised::PageOut => {
+            advise(&*own()?, span, advice)?;
+            swap::written(thread, 0)
+        }
+        _ => advise(&*own()?, span, advice).map(|()| 0).map_err(Into::into),
+    }
 }
 
 /// What `madvise` may be asked for.
@@ -302,10 +312,14 @@ pub(super) enum Advised {
     Flags(AreaFlags, AreaFlags),
     Huge(Advice),
     Discard,
-    /// May be dropped when memory is short: it never is by this kernel, which has no reclaim.
+    /// May be dropped when memory is short: this kernel swaps it out as any other.
     Free,
     Populate(Prot),
     Collapse,
+    /// It will not be needed soon: forget that it was touched.
+    Cold,
+    /// It will not be needed: to swap with it.
+    PageOut,
     /// Accepted, and of no effect here.
     Nothing,
 }
@@ -318,7 +332,9 @@ impl Advised {
             abi::MADV_NORMAL => Self::Flags(none, order),
             abi::MADV_RANDOM => Self::Flags(AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
             abi::MADV_SEQUENTIAL => Self::Flags(AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
-            abi::MADV_WILLNEED | abi::MADV_COLD | abi::MADV_PAGEOUT => Self::Nothing,
+            abi::MADV_WILLNEED => Self::Nothing,
+            abi::MADV_COLD => Self::Cold,
+            abi::MADV_PAGEOUT => Self::PageOut,
             abi::MADV_MERGEABLE | abi::MADV_UNMERGEABLE => Self::Nothing,
             abi::MADV_DONTNEED | abi::MADV_DONTNEED_LOCKED => Self::Discard,
             abi::MADV_FREE => Self::Free,
@@ -348,21 +364,42 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     match advised {
         Advised::Collapse => collapse(memory, span),
-        Advised::Populate(prot) => each_area(memory, span, |area, part| {
-            let allowed = area.prot.intersects(prot | Prot::WRITE) || prot == area.prot & prot;
-            if !allowed || !area.prot.contains(prot) {
-                return Err(Errno::EINVAL);
-            }
-            mm().populate(space, part).map(drop).map_err(|_| Errno::ENOMEM)
-        }),
         _ => each_area(memory, span, |area, part| match advised {
             Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
             Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
             Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
             Advised::Discard => mm().discard(space, part).map_err(errno),
             Advised::Free if !private(area) => Err(Errno::EINVAL),
+            Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
+                Err(Errno::EINVAL)
+            }
+            Advised::Cold => {
+                mm().clear_young(space, part);
+                Ok(())
+            }
+            Advised::PageOut => swap::page_out(memory, part),
             _ => Ok(()),
         }),
+    }
+}
+
+/// Brings in what is lacking of `span`.
+fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Answer {
+    let mut waits = false;
+    let done = each_area(memory, span, |area, part| {
+        let allowed = area.prot.intersects(prot | Prot::WRITE) || prot == area.prot & prot;
+        if !allowed || !area.prot.contains(prot) {
+            return Err(Errno::EINVAL);
+        }
+        let brought = swap::with_pages(thread, || mm().populate(memory.space(), part));
+        brought.map(drop).map_err(|stop| {
+            waits = matches!(stop, Stop::Read);
+            Errno::ENOMEM
+        })
+    });
+    match done {
+        Err(_) if waits => Err(Stop::Read),
+        done => Ok(done.map(|()| 0)?),
     }
 }
 
@@ -405,11 +442,11 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
     Ok(0)
 }
 
-pub(super) fn mlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
+pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
     let memory = own()?;
     let span = lock_span(address, bytes)?;
     if !span.is_empty() {
-        mm().lock(memory.space(), span).map_err(errno)?;
+        swap::with_pages(thread, || mm().lock(memory.space(), span))?;
     }
     Ok(0)
 }

@@ -7,6 +7,7 @@ use linux_raw_sys::prctl;
 use quire_linux::signal::status::NS_PER_TICK;
 use quire_linux::{Errno, Result};
 
+use crate::disk::swap;
 use crate::isa;
 use crate::memory::{PAGE, mm, user};
 use crate::proc::{HOST_NAME, RELEASE, VERSION, total_bytes};
@@ -53,6 +54,9 @@ pub(super) fn sysinfo(_: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     put(0, isa::now() / 1_000_000_000);
     put(32, total_bytes());
     put(40, mm().phys().free_frames() * PAGE);
+    let (slots, used) = swap::slots();
+    put(64, slots * PAGE);
+    put(72, (slots - used) * PAGE);
     bytes[80..82].copy_from_slice(&count.to_le_bytes());
     bytes[104..108].copy_from_slice(&1_u32.to_le_bytes());
     user::write_bytes(out as u64, &bytes)?;

@@ -19,6 +19,7 @@ mod poll;
 mod process;
 pub(crate) mod signal;
 mod splice;
+mod swap;
 mod table;
 mod time;
 

@@ -5,7 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
-use super::{exec, files, futex, handle, memory, misc, names, poll, process, signal, splice, time};
+use super::{
+    exec, files, futex, handle, memory, misc, names, poll, process, signal, splice, swap, time,
+};
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
 
@@ -99,6 +101,8 @@ table! {
     __NR_munlockall => memory::munlockall,
     __NR_msync => memory::msync,
     __NR_membarrier => memory::membarrier,
+    __NR_swapon => swap::swapon,
+    __NR_swapoff => swap::swapoff,
     __NR_clone => process::clone,
     __NR_execve => exec::execve,
     __NR_execveat => exec::execveat,

@@ -1,27 +1,33 @@
-//! The virtio disk: a bounded number of reads in flight, each into frames that it owns meanwhile.
+//! Virtio disks: a bounded number of requests in flight, each for frames that it holds meanwhile.
 //!
 //! A read takes its frames along, so that nobody else can have them while the device writes them,
-//! and brings them back with its answer. The driver's crate wants the same of its buffers by a
-//! contract; here the types see to it. What is beyond the bound waits here for its turn.
+//! and brings them back with its answer. A write takes frames along as well, or a hold on what they
+//! are. The driver's crate wants the same of its buffers by a contract; here the types see to it.
+//! What is beyond the bound waits here for its turn.
+//!
+//! Memory may be short *because* nothing was written yet. So what a write to swap needs is there
+//! before: it is submitted without asking anybody for memory.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use quire::cache;
-use quire::engine::Held;
+use quire::engine::{self, Held};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::units::{Order, Pfn};
+use quire_linux::files::Source;
 use quire_linux::{Errno, Result};
 use spin::Once;
 use spin::mutex::SpinMutex;
 use virtio_drivers::device::blk::{BlkReq, BlkResp, VirtIOBlk};
 use virtio_drivers::{BufferDirection, Error, Hal, PhysAddr};
 
-use crate::isa::{self, DiskPort};
+use crate::isa::{self, DISKS_MAX, DiskPort};
 use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
 
 /// Bytes of a sector, the unit of requests.
@@ -32,17 +38,37 @@ const REQUESTS: usize = 16;
 
 /// Whom an answer is for.
 pub(crate) trait Reader: Send + Sync {
-    /// A read is over: what it was called when it was submitted, its frames, and whether they have
-    /// the bytes now. No lock of the disk is held.
+    /// A request is over: what it was called when it was submitted, its frames, and whether they,
+    /// or the disk, have the bytes now. No lock of the disk is held.
     fn finished(&self, name: u64, target: Target, result: Result<()>);
 }
 
-/// Where the bytes of a read go.
+/// Where the bytes of a request go, or come from.
 pub(crate) enum Target {
     /// Into frames of its own, from their beginning on.
     Own(FrameRun),
     /// Into these bytes of frames that several reads fill.
     Part(Part),
+    /// From frames of its own to the disk.
+    Out(FrameRun),
+    /// From frames of a file to the disk.
+    Kept(engine::Write),
+}
+
+impl Target {
+    /// Whether bytes go to the disk.
+    fn is_write(&self) -> bool {
+        matches!(self, Self::Out(_) | Self::Kept(_))
+    }
+
+    /// How many bytes it has room for.
+    fn room(&self) -> u64 {
+        match self {
+            Self::Own(frames) | Self::Out(frames) => frames.count() * PAGE,
+            Self::Part(part) => part.bytes(),
+            Self::Kept(write) => write.frames().count * PAGE,
+        }
+    }
 }
 
 /// A stretch of bytes of frames of a file. No two of the same frames overlap.
@@ -104,7 +130,7 @@ impl Part {
     }
 }
 
-/// A read to be submitted.
+/// A request to be submitted.
 pub(crate) struct Read {
     /// What its reader calls it.
     pub(crate) name: u64,
@@ -113,7 +139,7 @@ pub(crate) struct Read {
     /// How many bytes, a multiple of [`SECTOR`], and no more than there is room for. Pages of its
     /// own that are not filled by them as a whole are cleared before.
     pub(crate) bytes: u64,
-    /// Where the bytes go.
+    /// Where the bytes go, or come from.
     pub(crate) target: Target,
     /// Who is told.
     pub(crate) reader: Arc<dyn Reader>,
@@ -135,33 +161,57 @@ struct Queue {
     device: VirtIOBlk<Direct, DiskPort>,
     /// By the driver's token.
     flights: [Option<Flight>; REQUESTS],
-    /// Those that the device has no room for yet, oldest first.
+    /// Those that the device has no room for yet, oldest first. There is always room for as many
+    /// as `spare` has.
     waiting: VecDeque<Flight>,
+    /// Words for writes to swap, as many as there may be.
+    spare: Vec<Box<Words>>,
 }
 
-/// The disk.
+/// Who has a disk as a whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Claim {
+    /// Nobody.
+    None = 0,
+    /// Its files are in the tree.
+    Mounted = 1,
+    /// It is swapped to.
+    Swap = 2,
+}
+
+/// The most writes to swap that are asked of a disk at a time.
+pub(super) const WRITES: usize = 64;
+
+/// A disk.
 pub(crate) struct Disk {
     queue: SpinMutex<Queue>,
     length: u64,
+    is_read_only: bool,
+    claim: AtomicU8,
 }
 
-static DISK: Once<Disk> = Once::new();
+static DISKS: [Once<Disk>; DISKS_MAX] = [const { Once::new() }; DISKS_MAX];
 
-/// The disk, if there is one.
-pub(crate) fn disk() -> Option<&'static Disk> {
-    DISK.get()
+/// Disk `number`, if there is one.
+pub(crate) fn disk(number: usize) -> Option<&'static Disk> {
+    DISKS.get(number)?.get()
 }
 
-/// Finds the disk and sets its queue up; whether there is one.
-pub(super) fn init() -> bool {
-    let Some(port) = isa::disk::<Direct>() else { return false };
+/// Finds a disk and sets its queue up; whether there is one.
+pub(super) fn init(number: usize) -> bool {
+    let Some(port) = isa::disk::<Direct>(number) else { return false };
     match VirtIOBlk::new(port) {
         Ok(device) => {
             let length = device.capacity().saturating_mul(SECTOR);
+            let is_read_only = device.readonly();
             log!("a disk of {} MiB", length >> 20);
-            let waiting = VecDeque::new();
-            let queue = Queue { device, flights: [const { None }; REQUESTS], waiting };
-            DISK.call_once(|| Disk { queue: SpinMutex::new(queue), length });
+            let waiting = VecDeque::with_capacity(WRITES);
+            let spare = (0..WRITES).map(|_| Box::default()).collect();
+            let flights = [const { None }; REQUESTS];
+            let queue = SpinMutex::new(Queue { device, flights, waiting, spare });
+            let claim = AtomicU8::new(Claim::None as u8);
+            DISKS[number].call_once(|| Disk { queue, length, is_read_only, claim });
             true
         }
         Err(error) => {
@@ -177,26 +227,55 @@ impl Disk {
         self.length
     }
 
-    /// Asks the device for a read; its reader is told when it is over.
+    /// Whether it cannot be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Gives the disk as a whole to someone.
     ///
     /// # Errors
-    /// Gives it back when there is no memory to keep it until the device has room.
+    /// [`Errno::EBUSY`] when someone has it.
+    pub(crate) fn claim(&self, by: Claim) -> Result<()> {
+        let (none, by) = (Claim::None as u8, by as u8);
+        let claimed = self.claim.compare_exchange(none, by, Ordering::AcqRel, Ordering::Acquire);
+        claimed.map(drop).map_err(|_| Errno::EBUSY)
+    }
+
+    /// Takes it back from whoever has it.
+    pub(crate) fn unclaim(&self) {
+        self.claim.store(Claim::None as u8, Ordering::Release);
+    }
+
+    /// Whether it is had so.
+    pub(crate) fn is_claimed(&self, by: Claim) -> bool {
+        self.claim.load(Ordering::Acquire) == by as u8
+    }
+
+    /// Asks the device for a request; its reader is told when it is over.
+    ///
+    /// # Errors
+    /// Gives it back when there is no memory to keep it until the device has room; for writes to
+    /// swap, when there are as many as there may be.
     ///
     /// # Panics
-    /// When the read is not whole sectors, or has more bytes than there is room for.
+    /// When it is not whole sectors, or has more bytes than there is room for.
     pub(crate) fn submit(&self, read: Read) -> core::result::Result<(), Read> {
-        let room = match &read.target {
-            Target::Own(frames) => frames.count() * PAGE,
-            Target::Part(part) => part.bytes(),
-        };
+        let room = read.target.room();
         assert!(read.bytes > 0 && read.bytes <= room, "{} bytes into {room}", read.bytes);
         assert!((read.at | read.bytes).is_multiple_of(SECTOR), "a part of a sector");
         clear_tail(&read);
-        let mut queue = self.queue.lock();
-        if memory::admit().is_err() || queue.waiting.try_reserve(1).is_err() {
+        let is_kept = matches!(read.target, Target::Kept(_));
+        if !is_kept && !memory::has_reserve() {
             return Err(read);
         }
-        queue.waiting.push_back(Flight { read, words: Box::default() });
+        let mut queue = self.queue.lock();
+        let words = match is_kept {
+            true => queue.spare.pop(),
+            false => queue.waiting.try_reserve(WRITES + 1).is_ok().then(Box::default),
+        };
+        let Some(words) = words else { return Err(read) };
+        queue.waiting.push_back(Flight { read, words });
         queue.start_waiting();
         Ok(())
     }
@@ -213,16 +292,18 @@ impl Disk {
             panic!("the disk answers what it was not asked: {token}")
         };
         let result = queue.finish(token, &mut flight);
+        let read = queue.land(flight);
         queue.start_waiting();
-        Some((flight.read, result.map_err(|_| Errno::EIO)))
+        Some((read, result.map_err(|_| Errno::EIO)))
     }
 }
 
-/// Tells readers of all that the disk has answered.
+/// Tells readers of all that the disks have answered.
 pub(crate) fn reap() {
-    let Some(disk) = disk() else { return };
-    while let Some((read, result)) = disk.take() {
-        read.reader.finished(read.name, read.target, result);
+    for disk in DISKS.iter().filter_map(Once::get) {
+        while let Some((read, result)) = disk.take() {
+            read.reader.finished(read.name, read.target, result);
+        }
     }
 }
 
@@ -241,42 +322,72 @@ impl Queue {
         }
     }
 
-    /// A read that the device does not take although it has nothing to do.
+    /// The request of a flight that is over; its words are kept for the next write to swap.
+    fn land(&mut self, flight: Flight) -> Read {
+        if matches!(flight.read.target, Target::Kept(_)) {
+            // There is room: they were taken from there.
+            self.spare.push(flight.words);
+        }
+        flight.read
+    }
+
+    /// A request that the device does not take although it has nothing to do.
     fn give_up(&mut self) -> Option<(Read, Result<()>)> {
         if self.flights.iter().any(Option::is_some) {
             return None;
         }
-        self.waiting.pop_front().map(|flight| (flight.read, Err(Errno::EIO)))
+        let flight = self.waiting.pop_front()?;
+        Some((self.land(flight), Err(Errno::EIO)))
     }
 
-    /// Gives a read to the device.
+    /// Gives a request to the device.
     fn start(&mut self, flight: &mut Flight) -> core::result::Result<u16, Error> {
         let (sector, words) = ((flight.read.at / SECTOR) as usize, &mut *flight.words);
-        // SAFETY: the frames are the flight's, and it is kept, without being touched, until the
-        // device has answered: on success the caller puts it among `flights`, whence only `take`
-        // gets it. The words are in a box of their own and stay where they are.
+        let (request, response) = (&mut words.request, &mut words.response);
+        // SAFETY: the frames are the flight's, or it has a hold on them, and it is kept, without
+        // being touched, until the device has answered: on success the caller puts it among
+        // `flights`, whence only `take` gets it. The words are in a box of their own and stay where
+        // they are. A program may write what is held meanwhile: the device reads one or the other,
+        // and nothing here reads it at all.
         unsafe {
-            let buffer = &mut *bytes_of(&flight.read);
-            self.device.read_blocks_nb(sector, &mut words.request, buffer, &mut words.response)
+            match flight.read.target.is_write() {
+                true => {
+                    let buffer = &*bytes_of(&flight.read);
+                    self.device.write_blocks_nb(sector, request, buffer, response)
+                }
+                false => {
+                    let buffer = &mut *bytes_of(&flight.read);
+                    self.device.read_blocks_nb(sector, request, buffer, response)
+                }
+            }
         }
     }
 
-    /// Ends a read that the device has answered.
+    /// Ends a request that the device has answered.
     fn finish(&mut self, token: u16, flight: &mut Flight) -> core::result::Result<(), Error> {
-        let words = &mut *flight.words;
+        let Words { request, response } = &mut *flight.words;
         // SAFETY: these are the buffers that `start` had, as the flight was found by its token.
         unsafe {
-            let buffer = &mut *bytes_of(&flight.read);
-            self.device.complete_read_blocks(token, &words.request, buffer, &mut words.response)
+            match flight.read.target.is_write() {
+                true => {
+                    let buffer = &*bytes_of(&flight.read);
+                    self.device.complete_write_blocks(token, request, buffer, response)
+                }
+                false => {
+                    let buffer = &mut *bytes_of(&flight.read);
+                    self.device.complete_read_blocks(token, request, buffer, response)
+                }
+            }
         }
     }
 }
 
-/// Where a read's bytes go. Whoever makes a reference of it argues why nobody else has one.
+/// Where a request's bytes go, or come from. Whoever makes a reference of it argues why nobody else has one.
 fn bytes_of(read: &Read) -> *mut [u8] {
     let (frame, at) = match &read.target {
-        Target::Own(frames) => (frames.start(), 0),
+        Target::Own(frames) | Target::Out(frames) => (frames.start(), 0),
         Target::Part(part) => (part.all.read.frames().start(), part.bytes.start),
+        Target::Kept(write) => (write.frames().start, 0),
     };
     let start = mm().hardware().address(frame).wrapping_add(at as usize);
     ptr::slice_from_raw_parts_mut(start, read.bytes as usize)
@@ -315,6 +426,28 @@ pub(super) fn copy_held(held: &Held, at: u64, into: &mut [u8]) {
     unsafe { copy_from(frames.start, at, into) };
 }
 
+/// Fills bytes of frames that nobody else has, from byte `at` on, with what the source gives.
+///
+/// # Errors
+/// The source's; some may have been filled.
+///
+/// # Panics
+/// When the frames have fewer.
+pub(super) fn fill(
+    frames: &mut FrameRun,
+    at: u64,
+    bytes: usize,
+    source: &mut dyn Source,
+) -> Result<usize> {
+    let room = frames.count() * PAGE;
+    assert!(at + bytes as u64 <= room, "{bytes} bytes at {at} of {room}");
+    let start = mm().hardware().address(frames.start());
+    // SAFETY: the frames are ours alone, being borrowed so; the direct map shows them, and the
+    // bytes lie within them. Any bytes are good ones.
+    let into = unsafe { core::slice::from_raw_parts_mut(start.add(at as usize), bytes) };
+    source.take(into)
+}
+
 /// Copies from `at` bytes behind the beginning of `frame`.
 ///
 /// # Safety
@@ -339,7 +472,7 @@ impl Direct {
 }
 
 // SAFETY: frames of the library belong to nobody else until they are given back, and these never
-// are; the direct map shows RAM and the disk's registers, page for page, and stays.
+// are; the direct map shows RAM and the disks' registers, page for page, and stays.
 unsafe impl Hal for Direct {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         let order = Order::fitting((pages as u64).next_power_of_two());
@@ -356,13 +489,13 @@ unsafe impl Hal for Direct {
     }
 
     /// # Safety
-    /// As the trait demands. The frames are lost: the one disk has its queue for ever.
+    /// As the trait demands. The frames are lost: a disk has its queue for ever.
     unsafe fn dma_dealloc(_: PhysAddr, _: NonNull<u8>, _: usize) -> i32 {
         0
     }
 
     /// # Safety
-    /// As the trait demands: these are registers of the disk, which are mapped as a device.
+    /// As the trait demands: these are registers of a disk, which are mapped as a device.
     unsafe fn mmio_phys_to_virt(address: PhysAddr, _: usize) -> NonNull<u8> {
         let shown = ptr::with_exposed_provenance_mut((isa::DIRECT + address) as usize);
         NonNull::new(shown).unwrap_or(NonNull::dangling())

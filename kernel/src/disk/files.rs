@@ -21,7 +21,7 @@ use quire_linux::files::{Caller, Stored, Time};
 use quire_linux::{Errno, Result, Waiters, Wake};
 use spin::mutex::SpinMutex;
 
-use super::device::{self, Part, Read, Reader, Target, disk};
+use super::device::{self, Part, Read, Reader, Target, reap};
 use crate::memory::{self, PAGE, errno, mm};
 
 /// Frames below which pages are given up for those that are read: 8 MiB.
@@ -107,7 +107,7 @@ pub(super) fn close_idle() {
 
 /// Gives up pages of a file that nobody uses; whether there were any. Whoever is changing what is
 /// known here goes without.
-pub(super) fn shrink() -> bool {
+pub(crate) fn shrink() -> bool {
     let all = FilePages::new(0, cache::FILE_PAGES_MAX);
     let Some(count) = KNOWN.try_lock().map(|known| known.files.len()) else { return false };
     (0..count).any(|_| {
@@ -125,12 +125,20 @@ pub(crate) fn note(wake: &Arc<dyn Wake>) -> Result<()> {
     WAITERS.add(wake)
 }
 
+/// Wakes those who have left word.
+pub(super) fn tell() {
+    WAITERS.wake();
+}
+
 /// Begins to read what the library says.
 ///
 /// # Errors
 /// [`Errno::BLOCKED`] when it is not known yet where the bytes lie; [`Errno::ENOMEM`],
 /// [`Errno::EIO`].
 pub(crate) fn start(who: &Caller<'_>, mut reads: Reads) -> Result<()> {
+    if let Some(started) = super::swap::start(reads) {
+        return started;
+    }
     let cached = KNOWN.lock().files.get(&reads.file().0).cloned().ok_or(Errno::EIO)?;
     cached.locate(who, reads.pages())?;
     if !mm().phys().has_free(SPARE) {
@@ -205,7 +213,8 @@ impl Cached {
 
     /// Asks the disk for a part of a folio; gives it back if it cannot.
     fn read_part(self: &Arc<Self>, at: u64, part: Part) -> core::result::Result<(), Part> {
-        let Some(disk) = disk() else { return Err(part) };
+        // There is one disk with files.
+        let Some(disk) = super::mounted() else { return Err(part) };
         let bytes = part.bytes();
         let (target, reader) = (Target::Part(part), self.clone());
         match disk.submit(Read { name: 0, at, bytes, target, reader }) {
@@ -295,4 +304,17 @@ impl Stored for Cached {
     fn object(&self) -> Option<u32> {
         Some(self.id.0)
     }
+}
+
+/// Does something for a page that is lacking for this reason; whether it may be there soon.
+pub(super) fn fetch(error: Error) -> bool {
+    match error {
+        Error::Unread(reads) => match as_nobody(|who| start(who, reads)) {
+            Ok(()) | Err(Errno::BLOCKED) => reap(),
+            Err(_) => return false,
+        },
+        Error::Busy(_) => reap(),
+        _ => return false,
+    }
+    true
 }

@@ -1,9 +1,10 @@
-//! The disk: reads that nobody waits for, and what of it is kept in memory.
+//! Disks: requests that nobody waits for, and what of them is kept in memory.
 //!
-//! **Owns** the one disk there may be, what it was asked for, and the pages that came. **Key
-//! types**: [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an
-//! answer is for), [`Pages`] (what is kept by its place: names and numbers). What files hold is
-//! kept by the library, and read by `files`.
+//! **Owns** the disks, what they were asked for, and the pages that came. **Key types**:
+//! [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an answer is
+//! for), [`Pages`] (what is kept by its place: names and numbers, devices in `/dev`),
+//! [`swap::Device`]. What files hold is kept by the library, and read by `files`: one disk has
+//! files, which can only be read.
 //! **Never** knows what is on the disk, or waits. **Next room**: `task`.
 //!
 //! ```text
@@ -15,33 +16,63 @@
 //! | lock | what it protects | taken before |
 //! |---|---|---|
 //! | `files` | which file has which number | the library |
+//! | `swap` | which devices there are; of each, what is being written | the library, the disk |
 //! | `Pages` | which pages are there | the disk, frames |
 //! | the disk | its queue | the heap |
 //!
 //! They are to the right of all locks of descriptions. Answers are told with none of them held.
 
+mod block;
 mod copies;
 mod device;
 mod files;
 mod pages;
+pub(crate) mod swap;
 
+pub(crate) use block::{nodes, of_number};
 pub(crate) use copies::{leaving, resolve, want};
-pub(crate) use device::disk;
-use device::reap;
-pub(crate) use files::{note, start, start_ahead};
+pub(crate) use device::reap;
+use device::{Claim, Disk};
+pub(crate) use files::{note, shrink, start, start_ahead};
 pub(crate) use pages::Pages;
 
+use alloc::sync::Arc;
+
 use quire_linux::{Errno, Result};
+use spin::Once;
 
 use crate::{isa, memory};
 
-/// Looks for the disk, and sets it up. On the boot CPU, once memory is there.
+/// Looks for disks, and sets them up. On the boot CPU, once memory is there.
 pub(crate) fn init() {
-    if device::init() {
-        isa::listen_to_disk();
-        memory::set_shrink(files::shrink);
+    for number in (0..isa::DISKS_MAX).filter(|number| device::init(*number)) {
+        isa::listen_to_disk(number);
         memory::set_close_idle(files::close_idle);
     }
+    memory::set_fetch(files::fetch);
+}
+
+/// The disk that has the files.
+static MOUNTED: Once<&'static Disk> = Once::new();
+
+fn mounted() -> Option<&'static Disk> {
+    MOUNTED.get().copied()
+}
+
+/// What is on the disk of this name in `/dev`, whose files are to be in the tree; once.
+///
+/// # Errors
+/// [`Errno::ENODEV`] when there is none; [`Errno::EBUSY`] when someone has it.
+pub(crate) fn mount(name: &str) -> Result<Arc<Pages>> {
+    let pages = block::number_of(name).and_then(block::pages).ok_or(Errno::ENODEV)?;
+    pages.disk.claim(Claim::Mounted)?;
+    MOUNTED.call_once(|| pages.disk);
+    Ok(pages.clone())
+}
+
+/// It has no files, after all.
+pub(crate) fn unmount() {
+    mounted().into_iter().for_each(Disk::unclaim);
 }
 
 /// How long boot waits for the disk, in nanoseconds.
@@ -64,7 +95,7 @@ pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Serves what the disk has answered, if it has interrupted.
+/// Serves what disks have answered, if one has interrupted.
 #[inline]
 pub(crate) fn poll() {
     if isa::take_disk_news() {

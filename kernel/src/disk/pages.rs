@@ -11,6 +11,9 @@
 //! A run that fails is read again page by page, and one at a time, as a device may make one request
 //! of neighbours: so one bad sector is the error of one page. To be told of an error ends it: who
 //! asks again has the disk asked again.
+//!
+//! What is written ([`block`](super::block)) goes to the disk at once, and is in memory no more.
+//! Until it is there, who reads it waits.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -39,7 +42,7 @@ const SHARE: u64 = 4;
 const SPARE: u64 = 1024;
 
 /// What is known of a page; what is not known is absent.
-enum Page {
+pub(super) enum Page {
     Reading,
     There(FrameRun),
     /// It was in a run that failed: it is to be read by itself.
@@ -48,13 +51,19 @@ enum Page {
     Trying,
     /// It could not be read, and nobody was told yet.
     Failed,
+    /// It is being written.
+    Writing,
 }
 
 #[derive(Default)]
-struct Known {
-    pages: BTreeMap<u64, Page>,
+pub(super) struct Known {
+    pub(super) pages: BTreeMap<u64, Page>,
     /// How many have frames, or will.
     held: u64,
+    /// Writes that the disk has not answered.
+    pub(super) writes: usize,
+    /// Some could not be written, and nobody was told yet.
+    pub(super) has_lost: bool,
     /// Whether a page is being read by itself.
     tries: bool,
     /// Where the search for a page to give up goes on.
@@ -63,13 +72,13 @@ struct Known {
 
 /// Pages of a disk.
 pub(crate) struct Pages {
-    disk: &'static Disk,
-    known: SpinMutex<Known>,
-    waiters: Waiters,
+    pub(super) disk: &'static Disk,
+    pub(super) known: SpinMutex<Known>,
+    pub(super) waiters: Waiters,
     /// The most pages that may be held.
     most: u64,
     /// Itself, for the answers.
-    own: alloc::sync::Weak<Self>,
+    pub(super) own: alloc::sync::Weak<Self>,
 }
 
 impl Pages {
@@ -91,13 +100,13 @@ impl Pages {
     }
 
     /// Asks for all pages of `span` that are absent; whether all are there already.
-    fn ask(&self, known: &mut Known, span: Range<u64>) -> Result<bool> {
+    pub(super) fn ask(&self, known: &mut Known, span: Range<u64>) -> Result<bool> {
         let mut at = span.start;
         let mut is_whole = true;
         while at < span.end {
             match known.pages.get(&at) {
                 Some(Page::There(_)) => {}
-                Some(Page::Reading | Page::Trying) => is_whole = false,
+                Some(Page::Reading | Page::Trying | Page::Writing) => is_whole = false,
                 Some(Page::Failed) => {
                     known.pages.insert(at, Page::Alone);
                     return Err(Errno::EIO);
@@ -172,7 +181,7 @@ impl Pages {
 
     /// What a call that lacks pages does: it leaves word. With `known` locked, so that no answer
     /// comes in between.
-    fn block(&self, who: &Caller<'_>) -> Errno {
+    pub(super) fn block(&self, who: &Caller<'_>) -> Errno {
         self.waiters.add(who.wake).err().unwrap_or(Errno::BLOCKED)
     }
 }
@@ -196,17 +205,32 @@ impl Known {
         let page = later.or_else(|| self.pages.range(..self.hand).find_map(is_there));
         let page = page.ok_or(Errno::ENOMEM)?;
         self.hand = page + 1;
+        self.drop_page(page);
+        Ok(())
+    }
+
+    /// Forgets a page, and frees its frame if it has one.
+    pub(super) fn drop_page(&mut self, page: u64) {
         if let Some(Page::There(frame)) = self.pages.remove(&page) {
             mm().phys().free(isa::cpu(), frame);
             self.held -= 1;
         }
-        Ok(())
+    }
+
+    /// Whether the disk was asked for a page of `span`, or is given one, and has not answered.
+    pub(super) fn is_busy(&self, span: Range<u64>) -> bool {
+        let mut pages = self.pages.range(span);
+        pages.any(|(_, page)| matches!(page, Page::Reading | Page::Trying | Page::Writing))
     }
 }
 
 impl Reader for Pages {
     fn finished(&self, first: u64, target: Target, result: Result<()>) {
-        let Target::Own(frames) = target else { return };
+        let frames = match target {
+            Target::Own(frames) => frames,
+            Target::Out(frames) => return self.written(first, frames, result),
+            Target::Part(_) | Target::Kept(_) => return,
+        };
         let count = frames.count();
         let mut known = self.known.lock();
         let tried = matches!(known.pages.get(&first), Some(Page::Trying));

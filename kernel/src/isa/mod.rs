@@ -59,9 +59,9 @@
 //! | `alarm(Option<u64>)` | interrupts this CPU at that time, or not |
 //! | `random() -> Option<u64>` | from the CPU's source of random numbers |
 //! | `put(&[u8])`, `take() -> Option<u8>` | the console; input also interrupts CPU 0 |
-//! | `DiskPort`, `disk::<Hal>() -> Option<DiskPort>` | how a driver talks to the disk, if there is one; asked for once |
-//! | `listen_to_disk()` | lets it interrupt the boot CPU, which runs this; after its driver was set up |
-//! | `take_disk_news() -> bool` | whether it has interrupted since that was last asked |
+//! | `DiskPort`, `disk::<Hal>(number) -> Option<DiskPort>` | how a driver talks to a disk below [`DISKS_MAX`], if there is one of that number; asked for once of each |
+//! | `listen_to_disk(number)` | lets it interrupt the boot CPU, which runs this; after its driver was set up |
+//! | `take_disk_news() -> bool` | whether any has interrupted since that was last asked |
 //! | `power_off(status: u8) -> !` | ends the machine; the emulator's exit status tells `status` |
 //! | `copy_user(to, from, bytes) -> usize` | unsafe: copies where one side is the program's memory, and returns how many bytes were *not* copied, when `disk::resolve` said no |
 //! | `frames(&mut dyn FnMut(u64))` | return addresses of the calling chain, innermost first |
@@ -83,6 +83,10 @@ pub use x86_64::*;
 
 /// The most CPUs that are used; more are left alone.
 pub const MAX_CPUS: usize = 16;
+
+/// The most disks that are used; more are left alone. They are numbered as an emulator is told of
+/// them.
+pub const DISKS_MAX: usize = 4;
 
 /// Bytes of a CPU's kernel stack; below it lies a page that is not mapped.
 pub const STACK_BYTES: usize = 64 << 10;

@@ -68,12 +68,17 @@ pub(super) fn init(early: &mut Early) {
 /// [`ENOMEM`](quire_linux::Errno::ENOMEM): the reserve that small allocations count on is not
 /// whole.
 pub(crate) fn admit() -> quire_linux::Result<()> {
-    while !super::mm().phys().has_free(RESERVE_FRAMES) {
+    while !has_reserve() {
         if !shrink() {
             return Err(quire_linux::Errno::ENOMEM);
         }
     }
     Ok(())
+}
+
+/// Whether the reserve is whole. Nothing is given up for it: who asks may hold locks.
+pub(crate) fn has_reserve() -> bool {
+    super::mm().phys().has_free(RESERVE_FRAMES)
 }
 
 /// Gives up memory that can be had again; whether there was any.

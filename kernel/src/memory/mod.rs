@@ -32,8 +32,8 @@ pub(crate) use archive::with_archive;
 pub(crate) use board::Board;
 pub(crate) use files::{make_pages, set_close_idle};
 use heap::shrink;
-pub(crate) use heap::{admit, set_shrink, taken_bytes};
-pub(crate) use space::{Break, Memory, Own, current, errno, fault, switch, trampoline};
+pub(crate) use heap::{admit, has_reserve, set_shrink, taken_bytes};
+pub(crate) use space::{Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline};
 
 use crate::isa::{Boot, Format, MAX_CPUS};
 

@@ -9,11 +9,12 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::engine::{Error, Resolved};
+use quire::engine::{Error, Pinned, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, PageSpan, Vpn};
 use quire_linux::Errno;
+use spin::Once;
 use spin::mutex::SpinMutex;
 
 use super::shared::{self, Objects};
@@ -152,13 +153,30 @@ impl Memory {
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
+    /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
+    /// for copies.
+    fn pin(&self, page: Vpn, access: Access) -> Result<Pinned, Error> {
+        loop {
+            match mm().pin(&self.space, page, access) {
+                Err(error @ (Error::Unread(_) | Error::Busy(_))) => {
+                    if !FETCH.get().is_some_and(|fetch| fetch(error)) {
+                        return Err(error);
+                    }
+                }
+                Err(Error::NoMemory(_)) if super::shrink() => {}
+                other => return other,
+            }
+            core::hint::spin_loop();
+        }
+    }
+
     /// The physical address of `address`, which is made present for that.
     ///
     /// # Errors
     /// `EFAULT`.
     pub(crate) fn physical(&self, address: u64) -> Result<u64, Errno> {
         let page = Vpn::new(address / PAGE);
-        let pinned = mm().pin(&self.space, page, Access::Read).map_err(|_| Errno::EFAULT)?;
+        let pinned = self.pin(page, Access::Read).map_err(|_| Errno::EFAULT)?;
         let frame = pinned.frame();
         mm().unpin(pinned);
         Ok((frame.get() << PAGE_SHIFT) + address % PAGE)
@@ -173,7 +191,7 @@ impl Memory {
                 break;
             };
             let piece = ((PAGE - at % PAGE) as usize).min(bytes.len() - done);
-            let Ok(pinned) = mm().pin(&self.space, Vpn::new(at / PAGE), access) else { break };
+            let Ok(pinned) = self.pin(Vpn::new(at / PAGE), access) else { break };
             let memory = mm().hardware().address(pinned.frame());
             let own = bytes[done..].as_mut_ptr();
             // SAFETY: the page is pinned: its frame is not given to anyone else meanwhile; that
@@ -202,6 +220,14 @@ impl Drop for Memory {
         mm().destroy(space);
         tags::free(asid);
     }
+}
+
+/// Does something for a page of a disk that is lacking; whether it may be there later.
+static FETCH: Once<fn(Error) -> bool> = Once::new();
+
+/// Says how a page of a disk can be had. The rooms to the right know.
+pub(crate) fn set_fetch(how: fn(Error) -> bool) {
+    FETCH.call_once(|| how);
 }
 
 /// A root table: zeroes, and the kernel's entries where its half is under the same root.

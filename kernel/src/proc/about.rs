@@ -12,6 +12,7 @@ use quire_linux::text::{Masks, Peaks, Sizes, Stat, Status};
 use quire_linux::{Errno, Result};
 
 use super::process::Subject;
+use crate::disk::swap;
 use crate::isa;
 use crate::memory::{Memory, PAGE, mm};
 use crate::task::{IDS_MAX, queue};
@@ -63,6 +64,9 @@ pub(super) fn state(of: &Subject) -> (char, &'static str) {
 fn sizes(memory: &Memory) -> Sizes {
     let mut sizes = Sizes::default();
     mm().folio_map(memory.space(), |map| add(&mut sizes, map));
+    if swap::is_on() {
+        sizes.swap = mm().swapped(memory.space()) * PAGE;
+    }
     sizes
 }
 

@@ -4,6 +4,7 @@ use quire::arch::Attrs;
 use quire::cache::{FILE_PAGES_MAX, FileId, Store};
 use quire::engine::FrameUse;
 use quire::folio::{Folio, Folios, Known};
+use quire::swap::SwapEntry;
 use quire::table::{Seen, Sight};
 use quire::units::{Order, PageSpan, Pfn, Vpn};
 use quire_linux::files::Sink;
@@ -98,6 +99,7 @@ fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
 }
 
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
 const SHARED_OR_FILE: u64 = 1 << 61;
 const GUARD: u64 = 1 << 58;
 const EXCLUSIVE: u64 = 1 << 56;
@@ -148,9 +150,34 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
         slots(&mut words, piece.pages, &|at| PRESENT | own | file | (frame + at) & FRAME);
     });
     mm().runs(memory.space(), pages, &mut |seen| {
-        if let Sight::Marker(_) = seen.what {
-            slots(&mut words, seen.pages, &|_| GUARD);
+        if let Sight::Marker(marks) = seen.what {
+            // The first payload is that of the leaf's first page, which may lie before these.
+            let start = seen.pages.start;
+            let ahead = start.offset_from(start.align_down(seen.leaf.pages()));
+            slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at));
         }
     });
     words
+}
+
+/// The word of a page that has a marker. On swap: the device in bits 0 to 4, where on the disk in
+/// bits 5 to 54.
+fn marked(payload: u64) -> u64 {
+    match SwapEntry::of(payload) {
+        Some(entry) => SWAPPED | (entry.slot + 1) << 5 | u64::from(entry.device),
+        None => GUARD,
+    }
+}
+
+/// How many pages of `span` are on swap devices.
+pub(super) fn swapped(memory: &Memory, span: PageSpan) -> u64 {
+    let mut pages = 0;
+    mm().runs(memory.space(), span, &mut |seen| {
+        if let Sight::Marker(marks) = seen.what
+            && SwapEntry::of(marks.first).is_some()
+        {
+            pages += seen.pages.count();
+        }
+    });
+    pages
 }

@@ -52,6 +52,7 @@ fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
+    sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
     sum
 }
 
@@ -94,6 +95,7 @@ fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
         shmem_huge: when(huge && shmem, bytes),
         file_huge: when(huge && file, bytes),
         locked: when(area.flags.contains(AreaFlags::LOCKED), pss),
+        swap: 0,
     }
 }
 

@@ -14,6 +14,7 @@ use super::frames::{self, Census};
 use super::process::own;
 use super::table::{Is, Row};
 use super::thp::{self, BLOCK};
+use crate::disk::swap;
 use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
 use crate::task::{IDS_MAX, processes, queue, tree::tree};
@@ -54,7 +55,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "meminfo", is: Is::Text(memory_info) },
     Row { name: "mounts", is: Is::Link(|_, _, _| super::table::link(format_args!("self/mounts"))) },
     Row { name: "stat", is: Is::Text(stat) },
-    Row { name: "swaps", is: Is::Text(|_, _, out| out.push(SWAPS)) },
+    Row { name: "swaps", is: Is::Text(swaps) },
     Row { name: "sys", is: Is::Table(SETTINGS) },
     Row { name: "uptime", is: Is::Text(uptime) },
     Row { name: "version", is: Is::Text(version) },
@@ -131,6 +132,32 @@ fn command_line(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 
 fn version(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("Linux version {RELEASE} (quire@{HOST_NAME}) (rustc) {VERSION}\n"))
+}
+
+/// The swap devices, as Linux lays the columns out.
+fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.push(SWAPS)?;
+    for device in swap::devices() {
+        let found = mm().swap_devices().find(|(id, ..)| *id == device.id);
+        let Some((_, slots, used)) = found else { continue };
+        out.push(&device.path)?;
+        let room = 40_usize.saturating_sub(device.path.len()).max(1);
+        let (size, used) = (slots * PAGE >> 10, used * PAGE >> 10);
+        let tab = |kib: u64| if kib < 10_000_000 { "\t" } else { "" };
+        let (after_size, after_used) = (tab(size), tab(used));
+        let (kind, priority) = ("partition", device.priority);
+        out.print(format_args!("{:room$}{kind}\t{size}\t{after_size}", " "))?;
+        out.print(format_args!("{used}\t{after_used}{priority}\n"))?;
+    }
+    Ok(())
+}
+
+/// Bytes of swap: in all, free, and of what is in memory as well.
+fn swap_bytes() -> (u64, u64, u64) {
+    let (slots, used) = swap::slots();
+    let cached = swap::devices().filter_map(|device| mm().file(device.id));
+    let cached: u64 = cached.map(|file| file.cached()).sum();
+    (slots * PAGE, (slots - used) * PAGE, cached * PAGE)
 }
 
 /// Free blocks by order.
@@ -252,13 +279,14 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let mapped = census.pages() * PAGE;
     let total = total_bytes();
     let block = BLOCK.bytes(memory::PAGE_SHIFT);
+    let (swap_all, swap_free, swap_cached) = swap_bytes();
     let lines = [
         ("MemTotal", total),
         ("MemFree", free),
         ("MemAvailable", free),
         ("Buffers", 0),
         ("Cached", 0),
-        ("SwapCached", 0),
+        ("SwapCached", swap_cached),
         ("Active", mapped),
         ("Inactive", 0),
         ("Active(anon)", mapped),
@@ -267,8 +295,8 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("Inactive(file)", 0),
         ("Unevictable", 0),
         ("Mlocked", 0),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
+        ("SwapTotal", swap_all),
+        ("SwapFree", swap_free),
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", mapped),
@@ -326,8 +354,8 @@ fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("thp_split_page_failed", 0),
         ("thp_deferred_split_page", 0),
         ("thp_zero_page_alloc", 0),
-        ("thp_swpout", 0),
-        ("thp_swpout_fallback", 0),
+        ("thp_swpout", totals.swpout[BLOCK.index()]),
+        ("thp_swpout_fallback", totals.swpout_fallback[BLOCK.index()]),
     ] {
         out.print(format_args!("{name} {value}\n"))?;
     }

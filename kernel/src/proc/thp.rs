@@ -115,7 +115,7 @@ fn set_size_file(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().file_policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Nothing is counted for it: there is no swap, no file with large folios, and nothing that splits.
+/// Nothing is counted for it: what is charged, compressed swap, shared memory, and what splits.
 const fn none(name: &'static str) -> Row<Order> {
     Row { name, is: Is::Text(|_, _, out| out.push(b"0\n")) }
 }
@@ -131,11 +131,17 @@ const STATS: &[Row<Order>] = &[
     },
     none("anon_fault_fallback_charge"),
     none("zswpout"),
-    none("swpin"),
+    Row { name: "swpin", is: Is::Text(|of, _, out| total(out, |totals| totals.swpin[of.index()])) },
     none("swpin_fallback"),
     none("swpin_fallback_charge"),
-    none("swpout"),
-    none("swpout_fallback"),
+    Row {
+        name: "swpout",
+        is: Is::Text(|of, _, out| total(out, |totals| totals.swpout[of.index()])),
+    },
+    Row {
+        name: "swpout_fallback",
+        is: Is::Text(|of, _, out| total(out, |totals| totals.swpout_fallback[of.index()])),
+    },
     none("shmem_alloc"),
     none("shmem_fallback"),
     none("shmem_fallback_charge"),

@@ -28,6 +28,7 @@ pub(crate) mod exit;
 pub(crate) mod futex;
 mod process;
 pub(crate) mod queue;
+pub(crate) mod reclaim;
 pub(crate) mod send;
 mod thread;
 pub(crate) mod tree;

@@ -26,6 +26,8 @@ pub(super) enum Trouble {
     Slow(u32),
     /// These sectors of 512 bytes cannot be read.
     Bad(Vec<u64>),
+    /// It has no files, and can be written.
+    Blank,
 }
 
 /// An image, which ends with this value.
@@ -85,9 +87,30 @@ impl Disk {
         }
     }
 
-    /// QEMU's words for it. The guest cannot write it.
+    /// A disk of zeroes that the guest can write: `bytes`, of which the host keeps what is written.
+    ///
+    /// # Errors
+    /// Why there is no such file.
+    pub(super) fn blank(place: &Path, bytes: u64) -> Result<Self, Missing> {
+        let file = place.join(format!("blank-{}.img", std::process::id()));
+        let made = fs::create_dir_all(place)
+            .and_then(|()| fs::File::create(&file))
+            .and_then(|image| image.set_len(bytes));
+        made.map_err(|error| failed(&file, &error))?;
+        Ok(Self { file, trouble: Trouble::Blank })
+    }
+
+    /// Whether it has files.
+    pub(super) fn is_root(&self) -> bool {
+        !matches!(self.trouble, Trouble::Blank)
+    }
+
+    /// QEMU's words for it. The guest cannot write it, unless it is blank.
     pub(super) fn words(&self, isa: Isa) -> Vec<String> {
-        let mut drive = "if=none,id=disk,readonly=on".to_owned();
+        let mut drive = "if=none,id=disk".to_owned();
+        if self.is_root() {
+            drive += ",readonly=on";
+        }
         // A comma in QEMU's words is written twice.
         let file = self.file.display().to_string().replace(',', ",,");
         match &self.trouble {
@@ -103,7 +126,7 @@ impl Disk {
             Trouble::Slow(reads) => {
                 drive += &format!(",format=raw,file={file},throttling.iops-read={reads}");
             }
-            Trouble::None => drive += &format!(",format=raw,file={file}"),
+            Trouble::None | Trouble::Blank => drive += &format!(",format=raw,file={file}"),
         }
         let device: &[&str] = match isa {
             Isa::X86_64 => &["-device", "virtio-blk-pci,drive=disk"],
@@ -158,6 +181,8 @@ mod tests {
         let bad = disk(Trouble::Bad(vec![8, 24])).words(Isa::Aarch64);
         assert!(bad[1].contains("blkdebug") && bad[1].contains("inject-error.1.sector=24"));
         assert!(bad.contains(&"virtio-mmio.force-legacy=false".to_owned()));
+        let blank = disk(Trouble::Blank).words(Isa::X86_64);
+        assert_eq!(blank[1], "if=none,id=disk,format=raw,file=a,,b");
         let slow = disk(Trouble::Slow(20)).words(Isa::X86_64);
         assert!(slow[1].ends_with("throttling.iops-read=20"));
     }

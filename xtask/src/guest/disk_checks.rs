@@ -22,6 +22,9 @@ pub(super) const NAME: &str = "disk";
 /// How many seconds one may take on a busy machine.
 const SECONDS: u64 = 240;
 
+/// How large the disk is that is swapped to.
+const SWAP_BYTES: u64 = 256 << 20;
+
 /// How many reads a slow disk answers in a second.
 const SLOW: u32 = 60;
 
@@ -38,15 +41,15 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
         println!("{NAME}: not tested: Linux would need drivers first.");
         return Ok(Count::default());
     }
+    let mut sum = swap(root, kernel, order)?;
     let dir = match Staged::new(root, order) {
         Ok(dir) => dir,
         Err(missing) => {
             println!("{NAME}: not tested: {}", missing.sentence);
-            return Ok(Count::default());
+            return Ok(sum);
         }
     };
     order.timeout_seconds = SECONDS;
-    let mut sum = Count::default();
     for (name, words, trouble) in cases(&dir, root)? {
         let disk = Disk::of(&dir.0, &files(root))?.with(trouble);
         order.words = words.iter().map(|&word| word.to_owned()).collect();
@@ -57,6 +60,16 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
         sum.failed += count.failed;
     }
     Ok(sum)
+}
+
+/// The cases of `abicheck` that swap, with a blank disk.
+fn swap(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
+    let disk = Disk::blank(&files(root), SWAP_BYTES)?;
+    order.timeout_seconds = SECONDS;
+    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
+    let start = Instant::now();
+    let (ending, lines) = boot_disk(root, kernel, order, &disk, false)?;
+    Ok(judge("abicheck swap", ending, &lines, start.elapsed()))
 }
 
 type Case = (&'static str, &'static [&'static str], Trouble);

@@ -145,7 +145,7 @@ fn start(
     if order.counts_instructions {
         settings.push(SETTLE.to_owned());
     }
-    if disk.is_some() {
+    if disk.is_some_and(Disk::is_root) {
         // Linux would look for an init there: ours shows the disk instead.
         let name = if kernel.linux.is_some() { "disk" } else { "root" };
         settings.push(format!("{name}=/dev/vda"));

@@ -31,6 +31,7 @@
 //!
 //! **Never**: waits, knows what a process is, touches memory that it was not handed.
 
+mod block;
 mod call;
 mod change;
 mod console;
@@ -57,6 +58,7 @@ pub(crate) use call::zeroes;
 #[cfg(test)]
 mod tests;
 
+pub use block::Block;
 pub use call::{Caller, Halt, Outcome, Sink, Source, Time};
 pub use change::Rename;
 pub use console::{Console, Keys, Screen, WindowSize};

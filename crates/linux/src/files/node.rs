@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use spin::mutex::SpinMutex;
 
+use super::block::Block;
 use super::call::{Caller, Time};
 use super::data::Data;
 use super::device::Device;
@@ -29,6 +30,8 @@ pub enum Kind {
     Link,
     /// A character device.
     Device,
+    /// A block device.
+    Block,
     /// A pipe, with a name or without.
     Pipe,
 }
@@ -41,6 +44,7 @@ impl Kind {
             Self::Directory => raw::S_IFDIR,
             Self::Link => raw::S_IFLNK,
             Self::Device => raw::S_IFCHR,
+            Self::Block => raw::S_IFBLK,
             Self::Pipe => raw::S_IFIFO,
         }
     }
@@ -63,6 +67,8 @@ pub enum Body {
     Jump(Jump),
     /// A character device.
     Device(Device),
+    /// A block device.
+    Block(Arc<dyn Block>),
     /// A pipe.
     Pipe(Arc<Pipe>),
     /// A directory that is generated, or a disk's.
@@ -212,6 +218,7 @@ impl Node {
             Body::Directory(_) | Body::Tree(_) => Kind::Directory,
             Body::Link(_) | Body::Jump(_) => Kind::Link,
             Body::Device(_) => Kind::Device,
+            Body::Block(_) => Kind::Block,
             Body::Pipe(_) => Kind::Pipe,
         }
     }

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
 use spin::mutex::SpinMutex;
 
+use super::block;
 use super::call::{Caller, Outcome, Sink, Source, copied, zeroes};
 use super::data::{self, PIECE};
 use super::generated::{Generated, Text};
@@ -131,6 +132,12 @@ impl Description {
                 position.offset += moved as u64;
                 Ok(moved)
             }
+            Body::Block(block) => {
+                let mut position = self.position.lock();
+                let moved = stored::read_to(who, &**block, position.offset, count, sink)?;
+                position.offset += moved as u64;
+                Ok(moved)
+            }
             Body::Generated(file) => {
                 let offset = self.offset();
                 let moved = self.read_generated(who, &**file, offset, count, sink)?;
@@ -158,6 +165,7 @@ impl Description {
             Body::Device(device) => device.read(who, true, count, sink),
             Body::File(file) => Ok(data::read_to(file, offset, count, sink)?),
             Body::Stored(file) => Ok(stored::read_to(who, &**file, offset, count, sink)?),
+            Body::Block(block) => Ok(stored::read_to(who, &**block, offset, count, sink)?),
             Body::Generated(file) => Ok(self.read_generated(who, &**file, offset, count, sink)?),
             _ => Err(Errno::EINVAL.into()),
         }
@@ -183,6 +191,12 @@ impl Description {
                     position.offset = end;
                     self.node.touch(who.now);
                 }
+                Ok(moved)
+            }
+            Body::Block(block) => {
+                let mut position = self.position.lock();
+                let moved = block::write_from(who, &**block, position.offset, source)?;
+                position.offset += moved as u64;
                 Ok(moved)
             }
             Body::Generated(file) => {
@@ -218,6 +232,7 @@ impl Description {
                 }
                 Ok(moved)
             }
+            Body::Block(block) => Ok(block::write_from(who, &**block, offset, source)?),
             Body::Generated(file) => Ok(write_generated(who, &**file, offset, source)?),
             _ => Err(Errno::EINVAL.into()),
         }
@@ -286,6 +301,7 @@ impl Description {
         match self.node.body() {
             Body::File(file) => Some(file.len()),
             Body::Stored(file) => Some(file.length()),
+            Body::Block(block) => Some(block.length()),
             Body::Device(_) => Some(0),
             _ => None,
         }

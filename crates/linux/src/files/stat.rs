@@ -71,6 +71,7 @@ impl About {
         };
         let device = match node.body() {
             Body::Device(device) => Device::number(device),
+            Body::Block(block) => block.number(),
             _ => (0, 0),
         };
         Self {

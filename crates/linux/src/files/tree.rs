@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use spin::mutex::SpinMutex;
 
+use super::block::Block;
 use super::call::{Caller, Time, copied};
 use super::data::{Data, MakePages};
 use super::device::{Devices, NAMES};
@@ -276,6 +277,16 @@ impl Tree {
                 self.link_new(&spot, &node, who.now).map(|()| node)
             }
         }
+    }
+
+    /// Puts a block device into /dev.
+    ///
+    /// # Errors
+    /// [`Errno::EEXIST`]; those of paths and of [`link_new`](Self::link_new).
+    pub fn add_block(&self, who: &Caller<'_>, name: &str, block: Arc<dyn Block>) -> Result<()> {
+        let dev = self.make_missing(who, b"/dev", 0o755)?;
+        let spot = self.walk(who, &dev, name.as_bytes(), false)?;
+        self.link_new(&spot, &self.make(Body::Block(block), 0o660, who.now), who.now)
     }
 
     /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is

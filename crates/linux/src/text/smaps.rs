@@ -40,6 +40,8 @@ pub struct Held {
     pub file_huge: u64,
     /// Of `pss`, what stays in memory (`mlock`).
     pub locked: u64,
+    /// On swap devices.
+    pub swap: u64,
 }
 
 impl Held {
@@ -64,6 +66,7 @@ impl Held {
             shmem_huge: self.shmem_huge + other.shmem_huge,
             file_huge: self.file_huge + other.file_huge,
             locked: self.locked + other.locked,
+            swap: self.swap + other.swap,
         }
     }
 
@@ -122,8 +125,9 @@ impl Held {
         line(out, "FilePmdMapped:", self.file_huge)?;
         line(out, "Shared_Hugetlb:", 0)?;
         line(out, "Private_Hugetlb:", 0)?;
-        line(out, "Swap:", 0)?;
-        line(out, "SwapPss:", 0)?;
+        line(out, "Swap:", self.swap)?;
+        // Who else has a slot is not counted by owner: each counts it as a whole.
+        line(out, "SwapPss:", self.swap)?;
         line(out, "Locked:", self.locked)
     }
 }

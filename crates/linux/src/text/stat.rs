@@ -22,6 +22,8 @@ pub struct Sizes {
     pub stack: u64,
     /// Areas that stay in memory (`mlock`).
     pub locked: u64,
+    /// What is on swap devices.
+    pub swap: u64,
 }
 
 impl Sizes {

@@ -146,7 +146,7 @@ fn memory(out: &mut Text, sizes: &Sizes, peaks: &Peaks) -> Result<()> {
         ("VmExe", sizes.code),
         ("VmLib", 0),
         ("VmPTE", peaks.tables),
-        ("VmSwap", 0),
+        ("VmSwap", sizes.swap),
         ("HugetlbPages", 0),
     ];
     for (name, bytes) in lines {

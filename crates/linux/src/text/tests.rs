@@ -121,6 +121,7 @@ fn a_sum_forgets_no_field() {
         shmem_huge: 15,
         file_huge: 16,
         locked: 17,
+        swap: 18,
     };
     assert_eq!(one.and(&Held::default()), one);
     assert_eq!(Held::default().and(&one), one);
@@ -205,6 +206,7 @@ fn statm_counts_pages() {
         data: 252 * page,
         stack: 33 * page,
         locked: 0,
+        swap: 0,
     };
     assert_eq!(printed(|out| sizes.print(out, page)), "927 433 404 5 0 285 0\n");
 }
@@ -218,6 +220,7 @@ fn status() -> Status<'static> {
         data: 1008 << 10,
         stack: 132 << 10,
         locked: 0,
+        swap: 12 << 10,
     };
     Status {
         name: b"cat",
@@ -270,7 +273,7 @@ VmStk:\t     132 kB
 VmExe:\t      20 kB
 VmLib:\t       0 kB
 VmPTE:\t      44 kB
-VmSwap:\t       0 kB
+VmSwap:\t      12 kB
 HugetlbPages:\t       0 kB
 CoreDumping:\t0
 THP_enabled:\t1

@@ -11,7 +11,7 @@ use super::swap::{Device, Keep};
 use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
 use crate::fault::{Installed, MarkedPage};
 use crate::folio::{Folio, Folios, Known};
-use crate::space::{Advice, View};
+use crate::space::{Advice, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Gather, Locked, Marks, What};
@@ -70,6 +70,23 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok((!more).then_some(Resolved::Mapped(installed)))
             }
         }
+    }
+
+    /// Brings a page back that is on a swap device, whatever its area allows: before the device is
+    /// taken out of use. Nothing happens where it is in memory already.
+    ///
+    /// # Errors
+    /// As for [`fault`](Self::fault), but [`Error::Denied`].
+    pub fn swap_in_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        let view = self.view(space);
+        let (area, seq) = view.areas().next_at_or_after(page);
+        let area = area.filter(|area| area.span.contains(page)).ok_or(Error::NoArea(page))?;
+        let payload = self.marks_at(&view, page);
+        let Some(payload) = payload.filter(|payload| SwapEntry::of(*payload).is_some()) else {
+            return Ok(());
+        };
+        let marked = MarkedPage { page, payload, area, seq };
+        self.swap_in(&view, &marked, Access::Read).map(|_| ())
     }
 
     /// The page is not in memory: what to read.

@@ -1,4 +1,4 @@
-//! Where the disk is: the first virtio block device among those of the device tree.
+//! Where the disks are: the first virtio block devices among those of the device tree.
 //!
 //! Source: virtio 1.2, §4.2 (registers in memory).
 
@@ -9,6 +9,7 @@ use virtio_drivers::Hal;
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 
 use super::{DIRECT, cpu, gic};
+use crate::isa::DISKS_MAX;
 
 /// How the kernel talks to the disk.
 pub type DiskPort = MmioTransport<'static>;
@@ -32,7 +33,7 @@ pub(super) struct Place {
     pub(super) interrupt: u32,
 }
 
-/// It has interrupted since someone last asked.
+/// One has interrupted since someone last asked.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
 fn register(place: &Place, offset: u64) -> *mut u32 {
@@ -45,15 +46,26 @@ fn read(place: &Place, offset: u64) -> u32 {
     unsafe { register(place, offset).read_volatile() }
 }
 
-/// Whether the device is a disk.
-pub(super) fn is_disk(place: &Place) -> bool {
-    read(place, MAGIC) == VIRTIO && read(place, DEVICE) == BLOCK
+/// Those of the devices that are disks. QEMU gives the first one that it is told of the highest
+/// address (a comment in its `hw/arm/virt.c` says why): that is number 0.
+pub(super) fn disks_of(places: impl Iterator<Item = Place>) -> [Option<Place>; DISKS_MAX] {
+    let mut disks = [None; DISKS_MAX];
+    let is_disk = |place: &Place| read(place, MAGIC) == VIRTIO && read(place, DEVICE) == BLOCK;
+    for place in places.filter(is_disk) {
+        let higher = |other: &Option<Place>| other.is_some_and(|o| o.registers > place.registers);
+        let at = disks.iter().take_while(|other| higher(other)).count();
+        if let Some(rest @ [_, ..]) = disks.get_mut(at..) {
+            rest.rotate_right(1);
+            rest[0] = Some(place);
+        }
+    }
+    disks
 }
 
-/// The disk, if there is one.
+/// Disk `number`, if there is one.
 #[expect(clippy::extra_unused_type_parameters, reason = "the other ISA's port needs it")]
-pub fn disk<H: Hal>() -> Option<DiskPort> {
-    let place = cpu::machine().disk?;
+pub fn disk<H: Hal>(number: usize) -> Option<DiskPort> {
+    let place = (*cpu::machine().disks.get(number)?)?;
     let header = NonNull::new(register(&place, 0).cast::<VirtIOHeader>())?;
     // SAFETY: as the device tree says, and mapped as device memory for as long as the kernel runs.
     // Only `serve` touches it beside the driver: two registers that the driver leaves alone.
@@ -61,16 +73,18 @@ pub fn disk<H: Hal>() -> Option<DiskPort> {
     port.inspect_err(|error| log!("the disk: {error}")).ok()
 }
 
-/// Lets the disk interrupt the CPU that runs this. Its driver has set its queue up before.
-pub fn listen_to_disk() {
-    if let Some(place) = cpu::machine().disk {
+/// Lets disk `number` interrupt the CPU that runs this. Its driver has set its queue up before.
+pub fn listen_to_disk(number: usize) {
+    if let Some(Some(place)) = cpu::machine().disks.get(number) {
         gic::listen(place.interrupt);
     }
 }
 
-/// Serves interrupt `interrupt` of the shared ones, if it is the disk's; whether it was.
+/// Serves interrupt `interrupt` of the shared ones, if it is a disk's; whether it was.
 pub(super) fn serve(interrupt: u32) -> bool {
-    let Some(place) = cpu::machine().disk.filter(|place| place.interrupt == interrupt) else {
+    let disks = cpu::machine().disks;
+    let mut disks = disks.into_iter().flatten();
+    let Some(place) = disks.find(|place| place.interrupt == interrupt) else {
         return false;
     };
     let which = read(&place, INTERRUPTS);
@@ -80,7 +94,7 @@ pub(super) fn serve(interrupt: u32) -> bool {
     true
 }
 
-/// Whether the disk has interrupted since this was last asked.
+/// Whether a disk has interrupted since this was last asked.
 #[inline]
 pub fn take_disk_news() -> bool {
     NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::Acquire)

@@ -12,7 +12,7 @@ use dtoolkit::{Node, Property};
 use super::cpu::AFFINITY;
 use super::disk::{self, Place};
 use super::{DIRECT, read_register};
-use crate::isa::MAX_CPUS;
+use crate::isa::{DISKS_MAX, MAX_CPUS};
 
 /// How many pieces of RAM are used; [`Boot`](crate::isa::Boot) has room for these.
 const PIECES: usize = 8;
@@ -40,8 +40,8 @@ pub(super) struct Machine {
     pub(super) uart_interrupt: u32,
     /// The PL031, if there is one.
     pub(super) rtc: Option<u64>,
-    /// The virtio disk, if there is one.
-    pub(super) disk: Option<Place>,
+    /// The virtio disks, by number.
+    pub(super) disks: [Option<Place>; DISKS_MAX],
     /// How PSCI is called.
     pub(super) conduit: Conduit,
     /// CPUs that are used.
@@ -106,7 +106,7 @@ fn devices(tree: Fdt<'static>) -> Machine {
         uart,
         uart_interrupt: shared_interrupt(tree, "arm,pl011").unwrap_or(1),
         rtc: registers(tree, "arm,pl031", 0).map(|(start, _)| start),
-        disk: places(tree).find(disk::is_disk),
+        disks: disk::disks_of(places(tree)),
         conduit: conduit(tree),
         cpus,
         cpus_all,

@@ -1,7 +1,7 @@
-//! Where the disk is: the first virtio block device on PCI bus 0.
+//! Where the disks are: the first virtio block devices on PCI bus 0.
 //!
-//! It is looked for before the kernel's final tables are made, so that these show its registers,
-//! and it interrupts by a message of its own (MSI-X): so no wiring of interrupt lines must be
+//! They are looked for before the kernel's final tables are made, so that these show their
+//! registers, and each interrupts by a message of its own (MSI-X): so no wiring of interrupt lines must be
 //! known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
 //! (configuration by ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11.
 
@@ -17,6 +17,7 @@ use virtio_drivers::transport::pci::{PciTransport, VIRTIO_PCI_CAP_COMMON_CFG, vi
 use x86_64::instructions::port::Port;
 
 use super::{DIRECT, apic, local};
+use crate::isa::DISKS_MAX;
 
 /// How the kernel talks to the disk.
 pub type DiskPort = PciTransport;
@@ -35,13 +36,13 @@ const QUEUE_VECTOR: u64 = 0x1a;
 /// Base registers of a device, as many as can be.
 const BARS: usize = 6;
 
-static FOUND: SpinMutex<Option<Found>> = SpinMutex::new(None);
+static FOUND: SpinMutex<[Option<Found>; DISKS_MAX]> = SpinMutex::new([None; DISKS_MAX]);
 
-/// The spans of its registers, for [`devices`](super::devices): address and length in bytes.
-static SPANS: [(AtomicU64, AtomicU64); BARS] =
-    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; BARS];
+/// The spans of their registers, for [`devices`](super::devices): address and length in bytes.
+static SPANS: [(AtomicU64, AtomicU64); BARS * DISKS_MAX] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; BARS * DISKS_MAX];
 
-/// It has interrupted since someone last asked.
+/// One has interrupted since someone last asked.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
 /// The device, and what of it must be known to make it interrupt.
@@ -91,29 +92,34 @@ impl ConfigurationAccess for Ports {
     }
 }
 
-/// Looks for the disk. On the boot CPU, before the final tables are made.
+/// Looks for disks. On the boot CPU, before the final tables are made.
 pub(super) fn find() {
     let mut root = PciRoot::new(Ports);
-    let disk =
-        root.enumerate_bus(0).find(|(_, info)| virtio_device_type(info) == Some(DeviceType::Block));
-    let Some((at, _)) = disk else { return };
-    let Some(found) = look(&mut root, at) else { return };
-    root.set_command(at, Command::MEMORY_SPACE | Command::BUS_MASTER);
-    *FOUND.lock() = Some(found);
+    let disks = root.enumerate_bus(0);
+    let disks = disks.filter(|(_, info)| virtio_device_type(info) == Some(DeviceType::Block));
+    let mut all = FOUND.lock();
+    let mut count = 0;
+    for (at, _) in disks.take(DISKS_MAX) {
+        let Some(found) = look(&mut root, at, count) else { continue };
+        root.set_command(at, Command::MEMORY_SPACE | Command::BUS_MASTER);
+        all[count] = Some(found);
+        count += 1;
+    }
 }
 
-/// What must be known of it; `None` if the firmware has given it no addresses, or it cannot send
+/// What must be known of disk `number`; `None` if the firmware has given it no addresses, or it cannot send
 /// messages.
-fn look(root: &mut PciRoot<Ports>, at: DeviceFunction) -> Option<Found> {
+fn look(root: &mut PciRoot<Ports>, at: DeviceFunction, number: usize) -> Option<Found> {
     let bars = root.bars(at).ok()?;
     let mut starts = [0; BARS];
-    for (number, bar) in bars.iter().enumerate() {
+    for (index, bar) in bars.iter().enumerate() {
         if let Some(BarInfo::Memory { address, size, .. }) = bar
             && *address != 0
         {
-            starts[number] = *address;
-            SPANS[number].0.store(*address, Ordering::Relaxed);
-            SPANS[number].1.store(size.next_multiple_of(4096), Ordering::Relaxed);
+            starts[index] = *address;
+            let (start, bytes) = &SPANS[number * BARS + index];
+            start.store(*address, Ordering::Relaxed);
+            bytes.store(size.next_multiple_of(4096), Ordering::Relaxed);
         }
     }
     let start = |bar: u32| starts.get(bar as usize).copied().filter(|start| *start != 0);
@@ -132,25 +138,25 @@ fn look(root: &mut PciRoot<Ports>, at: DeviceFunction) -> Option<Found> {
     Some(Found { at, msix, messages, common })
 }
 
-/// Physical addresses and lengths of its registers; no bytes where there are none.
-pub(super) fn spans() -> [(u64, u64); BARS] {
+/// Physical addresses and lengths of all their registers; no bytes where there are none.
+pub(super) fn spans() -> [(u64, u64); BARS * DISKS_MAX] {
     core::array::from_fn(|number| {
         let (start, bytes) = &SPANS[number];
         (start.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     })
 }
 
-/// The disk, if there is one. `H` shows the driver its registers.
-pub fn disk<H: Hal>() -> Option<DiskPort> {
-    let found = (*FOUND.lock())?;
+/// Disk `number`, if there is one. `H` shows the driver its registers.
+pub fn disk<H: Hal>(number: usize) -> Option<DiskPort> {
+    let found = (*FOUND.lock().get(number)?)?;
     let port = PciTransport::new::<H, _>(&mut PciRoot::new(Ports), found.at);
     port.inspect_err(|error| log!("the disk: {error}")).ok()
 }
 
-/// Lets the disk interrupt the CPU that runs this. Its driver has set its queue up before.
-pub fn listen_to_disk() {
-    let found = FOUND.lock();
-    let Some(found) = *found else { return };
+/// Lets disk `number` interrupt the CPU that runs this. Its driver has set its queue up before.
+pub fn listen_to_disk(number: usize) {
+    let all = FOUND.lock();
+    let Some(&Some(found)) = all.get(number) else { return };
     let target = MESSAGE | local::own_apic() << 12;
     for (index, word) in [target, 0, u32::from(apic::DISK), 0].into_iter().enumerate() {
         let register = (DIRECT + found.messages) as *mut u32;
@@ -173,7 +179,7 @@ pub(super) fn serve() {
     NEWS.store(true, Ordering::Release);
 }
 
-/// Whether the disk has interrupted since this was last asked.
+/// Whether a disk has interrupted since this was last asked.
 #[inline]
 pub fn take_disk_news() -> bool {
     NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::Acquire)

@@ -3,6 +3,7 @@
 use linux_raw_sys::general as raw;
 
 use super::calls::{Calls, only};
+use crate::files::block;
 use crate::files::call::{Sink, Source};
 use crate::files::console::Console;
 use crate::files::data::Data;
@@ -168,6 +169,7 @@ impl Calls<'_> {
                 Body::Device(Device::Terminal(_, console)) => {
                     terminal(console, request, argument, input, output)?;
                 }
+                Body::Block(device) => block::control(self.who, &**device, request, output)?,
                 _ => return Err(Errno::ENOTTY),
             },
         }

@@ -51,7 +51,8 @@ impl Calls<'_> {
     /// # Errors
     /// [`Errno::EBADF`].
     pub fn is_regular(&self, number: u32) -> Result<bool> {
-        Ok(matches!(self.table.get(number)?.node().body(), Body::File(_) | Body::Stored(_)))
+        let open = self.table.get(number)?;
+        Ok(matches!(open.node().body(), Body::File(_) | Body::Stored(_) | Body::Block(_)))
     }
 
     /// `pread64`, `preadv`: at most `count` bytes from `offset` on.
@@ -86,12 +87,18 @@ impl Calls<'_> {
         self.table.get(number)?.seek(offset, whence)
     }
 
-    /// `fsync`, `fdatasync`, `syncfs`, `fadvise64`, `readahead`: there is nothing to do.
+    /// `fsync`, `fdatasync`, `syncfs`, `fadvise64`, `readahead`: there is nothing to do, but for
+    /// block devices.
     ///
     /// # Errors
-    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for what cannot be synchronized.
+    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for what cannot be synchronized; those of
+    /// [`Block::sync`](crate::files::Block::sync).
     pub fn fsync(&self, number: u32) -> Result<()> {
-        match self.table.get(number)?.node().kind() {
+        let open = self.table.get(number)?;
+        if let Body::Block(block) = open.node().body() {
+            return block.sync(self.who);
+        }
+        match open.node().kind() {
             Kind::Pipe | Kind::Device => Err(Errno::EINVAL),
             _ => Ok(()),
         }
@@ -147,9 +154,11 @@ impl Calls<'_> {
         count: usize,
     ) -> Outcome<usize> {
         let (to, from) = (self.table.get(to)?, self.table.get(from)?);
-        if !matches!(from.node().body(), Body::File(_) | Body::Generated(_) | Body::Stored(_))
-            || to.flags() & raw::O_APPEND != 0
-        {
+        let is_file = matches!(
+            from.node().body(),
+            Body::File(_) | Body::Generated(_) | Body::Stored(_) | Body::Block(_)
+        );
+        if !is_file || to.flags() & raw::O_APPEND != 0 {
             return Err(Errno::EINVAL.into());
         }
         let start = offset.unwrap_or_else(|| from.offset());

@@ -112,6 +112,12 @@ impl Calls<'_> {
             Body::Link(_) | Body::Jump(_) => return Err(Errno::ELOOP.into()),
             Body::Directory(_) | Body::Tree(_) if changes => return Err(Errno::EISDIR.into()),
             Body::Device(Device::Absent(_)) => return Err(Errno::ENXIO.into()),
+            Body::Block(block) if writes && block.is_read_only() => {
+                return Err(Errno::EACCES.into());
+            }
+            Body::Block(block) if flags & raw::O_EXCL != 0 && block.is_claimed() => {
+                return Err(Errno::EBUSY.into());
+            }
             Body::Stored(_) if writes || flags & raw::O_TRUNC != 0 => {
                 return Err(Errno::EROFS.into());
             }

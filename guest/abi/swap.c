@@ -1,0 +1,355 @@
+/* Swap devices: taking them into use and out of it, and memory that was sent there. They need a
+ * disk with nothing on it; without one, and for whoever may not swap, they have nothing to say. */
+#include "abi.h"
+
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/swap.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
+
+enum { SMALL = 64, REGION = 512, HEADER = 1024 };
+
+static const char *const candidates[] = {"/dev/vdb", "/dev/vda", "/dev/ram0"};
+
+/* Whether the disk can be written and holds nothing but zeroes, or swap, at its beginning. */
+static bool is_free(const char *path)
+{
+    static char start[PAGE];
+    int fd = open(path, O_RDWR | O_EXCL);
+    bool good = fd >= 0 && read(fd, start, PAGE) == PAGE;
+    if (fd >= 0)
+        close(fd);
+    if (good && !memcmp(start + PAGE - 10, "SWAPSPACE2", 10))
+        return true;
+    for (size_t at = 0; good && at < PAGE; at++)
+        good = !start[at];
+    return good;
+}
+
+static const char *disk(void)
+{
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+        if (is_free(candidates[i]))
+            return candidates[i];
+    return NULL;
+}
+
+/* Leaves the case where there is no disk. */
+#define DISK(name) \
+    const char *name = disk(); \
+    if (!name) \
+        return NULL
+
+/* Writes a header for so many pages, this one included; false if that fails. */
+static bool make_swap(const char *path, uint32_t pages, uint32_t version, uint32_t bad)
+{
+    static char page[PAGE];
+    uint32_t info[3] = {version, pages - 1, bad};
+    memset(page, 0, sizeof page);
+    memcpy(page + HEADER, info, sizeof info);
+    memcpy(page + PAGE - 10, "SWAPSPACE2", 10);
+    int fd = open(path, O_RDWR);
+    bool good = fd >= 0 && pwrite(fd, page, PAGE, 0) == PAGE && !fsync(fd);
+    return fd >= 0 && !close(fd) && good;
+}
+
+static uint32_t pages_of(const char *path)
+{
+    uint64_t bytes = 0;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes))
+        bytes = 0;
+    close(fd);
+    return (uint32_t)(bytes / PAGE);
+}
+
+static bool swap_on(const char *path)
+{
+    return make_swap(path, pages_of(path), 1, 0) && !swapon(path, 0);
+}
+
+static void fill(char *at, size_t count, unsigned seed)
+{
+    for (size_t page = 0; page < count; page++)
+        for (size_t i = 0; i < PAGE; i += 64)
+            *(unsigned *)(at + page * PAGE + i) = seed + (unsigned)(page * 64 + i);
+}
+
+/* Whether the pages hold what `fill` put there. */
+static bool holds(const char *at, size_t count, unsigned seed)
+{
+    for (size_t page = 0; page < count; page++)
+        for (size_t i = 0; i < PAGE; i += 64)
+            if (*(const unsigned *)(at + page * PAGE + i) != seed + (unsigned)(page * 64 + i))
+                return false;
+    return true;
+}
+
+static size_t resident(char *at, size_t count)
+{
+    static unsigned char there[REGION];
+    size_t sum = 0;
+    if (mincore(at, count * PAGE, there))
+        return (size_t)-1;
+    for (size_t page = 0; page < count; page++)
+        sum += there[page] & 1;
+    return sum;
+}
+
+/* The number behind `name` in a file of lines; -1 if there is none. */
+static long number_in(const char *path, const char *name)
+{
+    char line[256];
+    long number = -1;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, name, strlen(name)))
+            number = strtol(line + strlen(name), NULL, 10);
+    if (file)
+        fclose(file);
+    return number;
+}
+
+static const char *refuses(void)
+{
+    FAILS(EINVAL, swapon("/dev/null", 0x80000));
+    FAILS(ENOENT, swapon("/no/such/disk", 0));
+    FAILS(ENOENT, swapon("", 0));
+    FAILS(EINVAL, swapon("/dev/null", 0));
+    FAILS(EISDIR, swapon("/dev", 0));
+    FAILS(EFAULT, swapon((const char *)8, 0));
+    FAILS(ENOENT, swapoff("/no/such/disk"));
+    FAILS(EINVAL, swapoff("/dev/null"));
+    return NULL;
+}
+
+static const char *looks_at_the_header(void)
+{
+    DISK(path);
+    uint32_t all = pages_of(path);
+    CHECK(all > SMALL);
+    FAILS(EINVAL, swapoff(path));
+    CHECK(make_swap(path, SMALL, 2, 0));
+    FAILS(EINVAL, swapon(path, 0));
+    CHECK(make_swap(path, 1, 1, 0));
+    FAILS(EINVAL, swapon(path, 0));
+    CHECK(make_swap(path, all + 1, 1, 0));
+    FAILS(EINVAL, swapon(path, 0));
+    CHECK(make_swap(path, SMALL, 1, 0));
+    CHECK(!swapon(path, 0));
+    FAILS(EBUSY, swapon(path, 0));
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    FAILS(ETXTBSY, pwrite(fd, "x", 1, 0));
+    FAILS(EBUSY, open(path, O_RDWR | O_EXCL));
+    CHECK(!swapoff(path));
+    FAILS(EINVAL, swapoff(path));
+    CHECK(!swapon(path, 0) && !swapoff(path));
+    return NULL;
+}
+
+static const char *a_disk_is_a_file(void)
+{
+    DISK(path);
+    static char out[3 * PAGE], in[3 * PAGE];
+    uint64_t bytes = 0;
+    struct stat about;
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && !fstat(fd, &about) && S_ISBLK(about.st_mode) && about.st_rdev);
+    CHECK(!ioctl(fd, BLKGETSIZE64, &bytes) && (uint64_t)lseek(fd, 0, SEEK_END) == bytes);
+    for (size_t i = 0; i < sizeof out; i++)
+        out[i] = (char)(i * 7 + i / 251);
+    CHECK(pwrite(fd, out, sizeof out, 8 * PAGE + 100) == sizeof out);
+    CHECK(pread(fd, in, sizeof in, 8 * PAGE + 100) == sizeof in && !memcmp(in, out, sizeof in));
+    CHECK(pwrite(fd, "middle", 6, 9 * PAGE + 17) == 6);
+    memcpy(out + PAGE + 17 - 100, "middle", 6);
+    CHECK(!fsync(fd));
+    CHECK(pread(fd, in, sizeof in, 8 * PAGE + 100) == sizeof in && !memcmp(in, out, sizeof in));
+    CHECK(pread(fd, in, PAGE, (off_t)bytes) == 0);
+    CHECK(pread(fd, in, PAGE, (off_t)bytes - 100) == 100);
+    FAILS(ENOSPC, pwrite(fd, out, PAGE, (off_t)bytes));
+    CHECK(pwrite(fd, out, PAGE, (off_t)bytes - 100) == 100);
+    memset(out, 0, sizeof out);
+    CHECK(pwrite(fd, out, sizeof out, 8 * PAGE) == sizeof out);
+    CHECK(pwrite(fd, out, PAGE, 11 * PAGE) == PAGE);
+    CHECK(pwrite(fd, out, 100, (off_t)bytes - 100) == 100 && !close(fd));
+    return NULL;
+}
+
+static const char *what_went_out_comes_back(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(REGION);
+    fill(all, REGION, 1);
+    long before = number_in("/proc/vmstat", "pswpout ");
+    CHECK(!madvise(all, REGION * PAGE, MADV_PAGEOUT));
+    CHECK(resident(all, REGION) < REGION / 8);
+    CHECK(number_in("/proc/self/status", "VmSwap:") >= REGION * 4 * 7 / 8);
+    CHECK(number_in("/proc/vmstat", "pswpout ") >= before + REGION * 7 / 8);
+    CHECK(number_in("/proc/meminfo", "SwapFree:") < number_in("/proc/meminfo", "SwapTotal:"));
+    CHECK(holds(all, REGION, 1));
+    fill(all, REGION, 2);
+    CHECK(!madvise(all, REGION * PAGE, MADV_PAGEOUT) && holds(all, REGION, 2));
+    CHECK(!munmap(all, REGION * PAGE));
+    CHECK(!swapoff(path));
+    return NULL;
+}
+
+static const char *locked_memory_stays(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(SMALL);
+    fill(all, SMALL, 3);
+    CHECK(!mlock(all, SMALL * PAGE));
+    FAILS(EINVAL, madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    FAILS(EINVAL, madvise(all, SMALL * PAGE, MADV_COLD));
+    CHECK(resident(all, SMALL) == SMALL && !munlock(all, SMALL * PAGE));
+    CHECK(!madvise(all, SMALL * PAGE, MADV_COLD));
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(!mlock(all, SMALL * PAGE) && resident(all, SMALL) == SMALL && holds(all, SMALL, 3));
+    CHECK(!swapoff(path));
+    return NULL;
+}
+
+static const char *children_share_what_is_out(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(SMALL);
+    fill(all, SMALL, 4);
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    pid_t child = fork();
+    if (!child) {
+        bool good = holds(all, SMALL, 4);
+        fill(all, SMALL, 5);
+        _exit(!good || !holds(all, SMALL, 5));
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    CHECK(holds(all, SMALL, 4) && !swapoff(path) && holds(all, SMALL, 4));
+    return NULL;
+}
+
+static const char *calls_find_what_is_out(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(2 * SMALL), *elsewhere = pages(2 * SMALL);
+    fill(all, 2 * SMALL, 6);
+    CHECK(!madvise(all, 2 * SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(!mprotect(all, SMALL * PAGE, PROT_READ) && holds(all, SMALL, 6));
+    CHECK(!mprotect(all, SMALL * PAGE, PROT_NONE));
+    CHECK(!munmap(all + 40 * PAGE, 8 * PAGE));
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    char *moved = mremap(all + SMALL * PAGE, SMALL * PAGE, SMALL * PAGE, flags, elsewhere);
+    CHECK(moved == elsewhere);
+    int fd = open("swapped", O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && write(fd, moved, SMALL * PAGE) == SMALL * PAGE);
+    CHECK(!madvise(moved, SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(pread(fd, moved + 3 * PAGE, PAGE, 3 * PAGE) == PAGE);
+    CHECK(holds(moved, SMALL, 6 + SMALL * 64));
+    CHECK(!madvise(moved, SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(!madvise(moved, SMALL * PAGE, MADV_DONTNEED) && !moved[0]);
+    CHECK(!swapoff(path));
+    CHECK(!mprotect(all, 40 * PAGE, PROT_READ) && holds(all, 40, 6));
+    return NULL;
+}
+
+static const char *memory_without_rights_comes_back(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(SMALL);
+    fill(all, SMALL, 7);
+    CHECK(!madvise(all, SMALL * PAGE, MADV_PAGEOUT));
+    CHECK(!mprotect(all, SMALL * PAGE, PROT_NONE) && !swapoff(path));
+    CHECK(!mprotect(all, SMALL * PAGE, PROT_READ | PROT_WRITE) && holds(all, SMALL, 7));
+    all[0] = 1;
+    return NULL;
+}
+
+static const char *others_are_told_of(void)
+{
+    DISK(path);
+    CHECK(make_swap(path, SMALL, 1, 0) && !swapon(path, 0x8000 | 7));
+    char line[256] = "", name[64], kind[32];
+    long size, used, priority;
+    FILE *swaps = fopen("/proc/swaps", "r");
+    CHECK(swaps && fgets(line, sizeof line, swaps) && fgets(line, sizeof line, swaps));
+    fclose(swaps);
+    CHECK(sscanf(line, "%63s %31s %ld %ld %ld", name, kind, &size, &used, &priority) == 5);
+    CHECK(!strcmp(name, path) && !strcmp(kind, "partition"));
+    CHECK(size == (SMALL - 1) * PAGE / 1024 && used == 0 && priority == 7);
+    struct sysinfo about;
+    CHECK(!sysinfo(&about) && about.totalswap * about.mem_unit == (SMALL - 1) * PAGE);
+    CHECK(!swapoff(path) && !sysinfo(&about) && !about.totalswap);
+    return NULL;
+}
+
+static const char *a_process_is_paged_out_by_another(void)
+{
+    DISK(path);
+    CHECK(swap_on(path));
+    char *all = pages(SMALL);
+    int go[2], ready[2];
+    char byte;
+    CHECK(!pipe(go) && !pipe(ready));
+    pid_t child = fork();
+    if (!child) {
+        fill(all, SMALL, 8);
+        bool good = write(ready[1], "x", 1) == 1 && read(go[0], &byte, 1) == 1;
+        _exit(!good || !holds(all, SMALL, 8));
+    }
+    char status_path[64];
+    snprintf(status_path, sizeof status_path, "/proc/%d/status", (int)child);
+    CHECK(read(ready[0], &byte, 1) == 1);
+    int fd = (int)syscall(SYS_pidfd_open, child, 0);
+    struct iovec piece = {all, SMALL * PAGE};
+    CHECK(fd >= 0);
+    CHECK(syscall(SYS_process_madvise, fd, &piece, 1, MADV_PAGEOUT, 0) == SMALL * PAGE);
+    CHECK(number_in(status_path, "VmSwap:") >= SMALL * 4 / 2);
+    CHECK(write(go[1], "x", 1) == 1);
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status && !swapoff(path));
+    return NULL;
+}
+
+/* As much as is free and some more: it fits with swap only. Small machines only. */
+static const char *swap_is_memory(void)
+{
+    DISK(path);
+    struct sysinfo about;
+    size_t extra = 24 * MIB;
+    CHECK(!sysinfo(&about));
+    if (about.freeram * about.mem_unit > 600 * MIB || pages_of(path) < 128 * MIB / PAGE)
+        return NULL;
+    CHECK(swap_on(path));
+    size_t count = (about.freeram * about.mem_unit + extra) / PAGE;
+    char *all = pages(count);
+    madvise(all, count * PAGE, MADV_HUGEPAGE); /* It is done sooner. */
+    for (size_t page = 0; page < count; page++)
+        *(size_t *)(all + page * PAGE) = page * 3;
+    for (size_t page = 0; page < count; page++)
+        if (*(size_t *)(all + page * PAGE) != page * 3)
+            return why(__LINE__, "content", (long)page, EIO);
+    CHECK(!munmap(all, count * PAGE) && !swapoff(path));
+    return NULL;
+}
+
+const struct abi_case swap_cases[] = {
+    {"swap_refuses_what_is_no_disk", refuses},
+    {"swap_looks_at_the_header", looks_at_the_header},
+    {"swap_a_disk_is_a_file", a_disk_is_a_file},
+    {"swap_what_went_out_comes_back", what_went_out_comes_back},
+    {"swap_locked_memory_stays", locked_memory_stays},
+    {"swap_children_share_what_is_out", children_share_what_is_out},
+    {"swap_calls_find_what_is_out", calls_find_what_is_out},
+    {"swap_memory_without_rights_comes_back", memory_without_rights_comes_back},
+    {"swap_others_are_told_of", others_are_told_of},
+    {"swap_a_process_is_paged_out_by_another", a_process_is_paged_out_by_another},
+    {"swap_is_memory", swap_is_memory},
+    {NULL, NULL},
+};

@@ -1,0 +1,176 @@
+//! Swap devices, and memory that is sent there.
+
+use linux_raw_sys::general as abi;
+use quire::engine::{Error, Whose};
+use quire::units::{PageSpan, Vpn};
+use quire_linux::files::{Body, PATH_MAX};
+use quire_linux::{Errno, Result};
+
+use crate::disk::{self, swap};
+use crate::isa;
+use crate::memory::{Memory, errno, mm, user};
+use crate::task::tree::with_calls;
+use crate::task::{Answer, Resume, Stop, Thread, processes};
+
+/// Flags of `swapon` (linux/swap.h).
+const PREFER: usize = 0x8000;
+const PRIORITY: usize = 0x7fff;
+const DISCARD: usize = 0x7_0000;
+
+/// How often a device that is out of use but for a moment is looked at again, and how long after.
+const TRIES: usize = 500;
+const PAUSE_NS: u64 = 2_000_000;
+
+/// The path at `address`, and the disk that it leads to.
+///
+/// # Errors
+/// Those of paths; `EISDIR`; `EINVAL` for what is no disk: no file is swapped to.
+fn disk_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, usize)> {
+    let path = user::string(address as u64, PATH_MAX)?;
+    let spot = with_calls(thread, |calls| calls.find(abi::AT_FDCWD, &path))?;
+    let node = spot.node.ok_or(Errno::ENOENT)?;
+    if node.is_directory() {
+        return Err(Errno::EISDIR);
+    }
+    let Body::Block(block) = node.body() else { return Err(Errno::EINVAL) };
+    Ok((path, disk::of_number(block.number()).ok_or(Errno::EINVAL)?))
+}
+
+pub(super) fn swapon(thread: &mut Thread, [path, flags, ..]: [usize; 6]) -> Answer {
+    if flags & !(PREFER | PRIORITY | DISCARD) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (path, number) = disk_at(thread, path)?;
+    let priority = (flags & PREFER != 0).then_some((flags & PRIORITY) as i32);
+    with_calls(thread, |calls| swap::on(calls.who, number, path, priority))?;
+    Ok(0)
+}
+
+pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
+    let (_, number) = disk_at(thread, path)?;
+    let device = swap::on_disk(number).ok_or(Errno::EINVAL)?;
+    mm().swap_closing(device.id, true).map_err(errno)?;
+    let emptied = empty(thread, &device);
+    let done = match emptied {
+        Ok(()) => with_calls(thread, |calls| device.off(calls.who)).map_err(Stop::from),
+        Err(stop) => Err(stop),
+    };
+    match done {
+        Ok(()) => Ok(0),
+        // Somebody is at a page of it just now.
+        Err(Stop::Fail(Errno::EBUSY)) if tries(thread) < TRIES => {
+            thread.resume = Resume::Moved(tries(thread) + 1);
+            Err(Stop::Wait(Some(isa::now() + PAUSE_NS)))
+        }
+        Err(stop @ Stop::Fail(_)) => {
+            // It is in use then, and nothing else keeps it from being so.
+            let _ = mm().swap_closing(device.id, false);
+            Err(stop)
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+fn tries(thread: &Thread) -> usize {
+    match thread.resume {
+        Resume::Moved(count) => count,
+        _ => 0,
+    }
+}
+
+/// Brings back all that processes have on a device.
+fn empty(thread: &Thread, device: &swap::Device) -> core::result::Result<(), Stop> {
+    let mut next = processes(1);
+    while let Some(process) = next {
+        if let Some(memory) = process.memory() {
+            empty_space(thread, device, &memory)?;
+        }
+        next = processes(process.pid + 1);
+    }
+    Ok(())
+}
+
+fn empty_space(
+    thread: &Thread,
+    device: &swap::Device,
+    memory: &Memory,
+) -> core::result::Result<(), Stop> {
+    let mut from = Vpn::new(0);
+    while let Some(page) = mm().next_swapped(memory.space(), device.id, from) {
+        match with_pages(thread, || mm().swap_in_page(memory.space(), page)) {
+            // Unmapped in between.
+            Ok(()) | Err(Stop::Fail(Errno::EFAULT)) => {}
+            Err(stop) => {
+                swap::start_around(memory, page);
+                return Err(stop);
+            }
+        }
+        // What was only made ready is found by the next look at all.
+        from = page;
+        if mm().next_swapped(memory.space(), device.id, page) == Some(page) {
+            from = page.add(1);
+        }
+    }
+    Ok(())
+}
+
+/// Does `act`; where it lacks pages of a disk, these are asked for, and the call is to be made again.
+///
+/// # Errors
+/// [`Stop::Read`] then; what `act` says.
+pub(super) fn with_pages<T>(
+    thread: &Thread,
+    mut act: impl FnMut() -> core::result::Result<T, Error>,
+) -> core::result::Result<T, Stop> {
+    match act() {
+        Err(Error::Unread(_) | Error::Busy(_)) => {}
+        other => return other.map_err(|error| errno(error).into()),
+    }
+    // Left word first, then tried again: so no answer is missed.
+    with_calls(thread, |calls| disk::note(calls.who.wake))?;
+    match act() {
+        Err(Error::Busy(_)) => Err(Stop::Read),
+        Err(Error::Unread(reads)) => {
+            match with_calls(thread, |calls| disk::start(calls.who, reads)) {
+                Ok(()) | Err(Errno::BLOCKED) => Err(Stop::Read),
+                Err(error) => Err(error.into()),
+            }
+        }
+        other => other.map_err(|error| errno(error).into()),
+    }
+}
+
+/// Begins to page out what nobody else has of `span`. Without a device nothing leaves, as on Linux.
+///
+/// # Errors
+/// `EINVAL` for pages that are not the program's.
+pub(super) fn page_out(memory: &Memory, span: PageSpan) -> Result<()> {
+    let nobody: &[&quire::space::Space<isa::Format>] = &[];
+    match mm().page_out(memory.space(), span, Whose::Own, nobody) {
+        Ok(_) | Err(Error::NoFile) => Ok(()),
+        Err(error) => Err(errno(error)),
+    }
+}
+
+/// Ends a call that has paged out with this result: once all is written.
+///
+/// # Errors
+/// [`Stop::Read`] until then; the call is made again only for this.
+pub(super) fn written(thread: &mut Thread, result: usize) -> Answer {
+    swap::begin_writing();
+    written_again(thread, result)
+}
+
+/// What such a call does when it is made again.
+///
+/// # Errors
+/// As for [`written`].
+pub(super) fn written_again(thread: &mut Thread, result: usize) -> Answer {
+    match with_calls(thread, |calls| swap::settle(calls.who)) {
+        Ok(()) => Ok(result),
+        Err(error) => {
+            thread.resume = Resume::Moved(result);
+            Err(error.into())
+        }
+    }
+}

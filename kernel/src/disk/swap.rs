@@ -1,0 +1,342 @@
+//! Swap devices: disks with a header of version 1, and what goes there and comes back.
+//!
+//! ```text
+//!   page 0 of the disk: the header        page n + 1: slot n, which is page n of a file
+//!
+//!   page_out ──► begin_writing ──► next_write ──► the disk ──► write_done: memory is free
+//!                                      ▲                            │
+//!                                      └── while any is dirty ◄─────┘
+//!   fault ──► Unread ──► start ──► the disk ──► read_done
+//! ```
+//!
+//! Writing needs no memory, and goes on by itself once begun: each answer asks for the next write.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use quire::cache::{self, FileId, FilePages, Reads};
+use quire::engine::{Error, ReadFailed, WriteFailed};
+use quire::space::Space;
+use quire::units::Vpn;
+use quire_linux::ext4::Blocks;
+use quire_linux::files::Caller;
+use quire_linux::{Errno, Result};
+use spin::mutex::SpinMutex;
+
+use super::block;
+use super::device::{Claim, Part, Read, Reader, Target, WRITES};
+use super::files;
+use super::pages::Pages;
+use crate::isa::Format;
+use crate::memory::{self, Memory, PAGE, errno, mm};
+
+/// A swap device.
+pub(crate) struct Device {
+    /// Its slots.
+    pub(crate) id: FileId,
+    /// The path by which it was named.
+    pub(crate) path: Vec<u8>,
+    /// As `/proc/swaps` tells it. The library takes slots where there are some.
+    pub(crate) priority: i32,
+    number: usize,
+    pages: &'static Arc<Pages>,
+    out: SpinMutex<Out>,
+}
+
+/// What is being written.
+struct Out {
+    /// Where to look for more.
+    left: FilePages,
+    /// Then once more from the beginning.
+    again: bool,
+    /// Writes that the disk has not answered.
+    flying: usize,
+}
+
+/// Those in use, at most as many as there are disks.
+static DEVICES: SpinMutex<Vec<Arc<Device>>> = SpinMutex::new(Vec::new());
+
+/// Whether there are any: to ask without the lock.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// Frames that reading ahead leaves free: 2 MiB.
+const SPARE: u64 = 512;
+
+/// All pages of any file.
+const ALL: FilePages = FilePages::new(0, cache::FILE_PAGES_MAX);
+
+/// Slots are shown by no space: nobody is to be asked before they are written.
+const NOBODY: &[&Space<Format>] = &[];
+
+/// Whether there is a swap device.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Swap device `index`, in the order in which they were taken into use.
+pub(crate) fn device(index: usize) -> Option<Arc<Device>> {
+    DEVICES.lock().get(index).cloned()
+}
+
+/// All swap devices.
+pub(crate) fn devices() -> impl Iterator<Item = Arc<Device>> {
+    (0..).map_while(device)
+}
+
+/// Whether a file is that of a swap device.
+pub(crate) fn has(id: FileId) -> bool {
+    is_on() && devices().any(|device| device.id == id)
+}
+
+/// The swap device on disk `number`.
+pub(crate) fn on_disk(number: usize) -> Option<Arc<Device>> {
+    devices().find(|device| device.number == number)
+}
+
+/// Slots of all devices: how many there are, and how many are used.
+pub(crate) fn slots() -> (u64, u64) {
+    let add = |sum: (u64, u64), (_, slots, used): (FileId, u64, u64)| (sum.0 + slots, sum.1 + used);
+    mm().swap_devices().fold((0, 0), add)
+}
+
+/// Takes disk `number` into use. `priority` is what was asked for.
+///
+/// # Errors
+/// [`Errno::BLOCKED`] until its header was read; [`Errno::EBUSY`] when someone has the disk,
+/// [`Errno::EACCES`] when it cannot be written, [`Errno::EINVAL`] when its header is none,
+/// [`Errno::EPERM`] when there are too many devices, [`Errno::ENOMEM`].
+pub(crate) fn on(
+    who: &Caller<'_>,
+    number: usize,
+    path: Vec<u8>,
+    priority: Option<i32>,
+) -> Result<()> {
+    let pages = block::pages(number).ok_or(Errno::ENODEV)?;
+    if !pages.disk.is_claimed(Claim::None) {
+        return Err(Errno::EBUSY);
+    }
+    if pages.disk.is_read_only() {
+        return Err(Errno::EACCES);
+    }
+    let slots = slots_of(who, pages)?;
+    pages.forget(who)?;
+    pages.disk.claim(Claim::Swap)?;
+    let opened = memory::admit().and_then(|()| open(number, pages, slots, path, priority));
+    if opened.is_err() {
+        pages.disk.unclaim();
+    }
+    opened
+}
+
+fn open(
+    number: usize,
+    pages: &'static Arc<Pages>,
+    slots: u64,
+    path: Vec<u8>,
+    priority: Option<i32>,
+) -> Result<()> {
+    let mut all = DEVICES.lock();
+    all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let id = mm().swap_on(slots).map_err(|error| match error {
+        Error::NoFile => Errno::EPERM,
+        other => errno(other),
+    })?;
+    let out = SpinMutex::new(Out { left: FilePages::default(), again: false, flying: 0 });
+    let priority = priority.unwrap_or(-2 - all.len() as i32);
+    all.push(Arc::new(Device { id, path, priority, number, pages, out }));
+    IS_ON.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// How many slots the header tells of. Its layout is that of Linux, include/linux/swap.h.
+fn slots_of(who: &Caller<'_>, pages: &Pages) -> Result<u64> {
+    const MAGIC: &[u8] = b"SWAPSPACE2";
+    const VERSION: usize = 1024;
+    const LAST: usize = 1028;
+    const BAD: usize = 1032;
+    let pages_of_disk = pages.disk.length() / PAGE;
+    if pages_of_disk == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut header = [0; PAGE as usize];
+    Blocks::read(pages, who, 0, &mut header)?;
+    let word = |at: usize| {
+        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    let last = u64::from(word(LAST));
+    let is_good = header.ends_with(MAGIC)
+        && (word(VERSION), word(BAD)) == (1, 0)
+        && (1..pages_of_disk).contains(&last);
+    if is_good { Ok(last) } else { Err(Errno::EINVAL) }
+}
+
+impl Device {
+    /// Takes it out of use, once nothing is there any more.
+    ///
+    /// # Errors
+    /// [`Errno::EBUSY`] when something is; [`Errno::BLOCKED`] while the disk is being asked.
+    pub(crate) fn off(&self, who: &Caller<'_>) -> Result<()> {
+        files::note(who.wake)?;
+        if !self.is_quiet() {
+            return Err(Errno::BLOCKED);
+        }
+        mm().swap_off(self.id).map_err(|error| match error {
+            Error::Busy(_) => Errno::EBUSY,
+            other => errno(other),
+        })?;
+        let mut all = DEVICES.lock();
+        all.retain(|other| other.id != self.id);
+        IS_ON.store(!all.is_empty(), Ordering::Relaxed);
+        drop(all);
+        self.pages.disk.unclaim();
+        Ok(())
+    }
+
+    /// Whether nothing is to be written.
+    fn is_quiet(&self) -> bool {
+        let out = self.out.lock();
+        out.flying == 0 && out.left.is_empty()
+    }
+
+    /// Where a page of the file lies on the disk, in bytes.
+    fn place(page: u64) -> u64 {
+        (page + 1) * PAGE
+    }
+
+    /// Reads folios.
+    fn read(self: Arc<Self>, mut reads: Reads) -> Result<()> {
+        loop {
+            // Else a read that finds no memory for its request would seem to be one that failed.
+            memory::admit()?;
+            let Some(read) = mm().next_read(&mut reads).map_err(errno)? else { return Ok(()) };
+            let at = Self::place(read.pages().start);
+            let part = Part::all(read);
+            let (bytes, reader) = (part.bytes(), self.clone());
+            let read = Read { name: 0, at, bytes, target: Target::Part(part), reader };
+            if let Err(Read { target, .. }) = self.pages.disk.submit(read) {
+                self.finished(0, target, Err(Errno::ENOMEM));
+            }
+        }
+    }
+
+    /// Looks at all slots for what is to be written.
+    fn begin(self: &Arc<Self>) {
+        let mut out = self.out.lock();
+        match out.left.is_empty() {
+            true => out.left = ALL,
+            false => out.again = true,
+        }
+        self.write(&mut out);
+    }
+
+    /// Gives the disk as much to write as it may have.
+    fn write(self: &Arc<Self>, out: &mut Out) {
+        while out.flying < WRITES && !out.left.is_empty() {
+            match mm().next_write(self.id, &mut out.left, NOBODY) {
+                Ok(Some(write)) => {
+                    let at = Self::place(write.pages().start);
+                    let bytes = write.frames().count * PAGE;
+                    let (target, reader) = (Target::Kept(write), self.clone());
+                    out.flying += 1;
+                    let refused =
+                        self.pages.disk.submit(Read { name: 0, at, bytes, target, reader });
+                    if let Err(Read { target: Target::Kept(write), .. }) = refused {
+                        out.flying -= 1;
+                        mm().write_done(write, Err(WriteFailed));
+                        return;
+                    }
+                }
+                Ok(None) if core::mem::take(&mut out.again) => out.left = ALL,
+                Ok(None) => out.left = FilePages::default(),
+                // It is being written, and will be again: with the next answer.
+                Err(_) if out.flying > 0 => return,
+                Err(_) => out.left = FilePages::default(),
+            }
+        }
+    }
+}
+
+impl Reader for Device {
+    fn finished(&self, _: u64, target: Target, result: Result<()>) {
+        match target {
+            Target::Part(part) => {
+                let part = if result.is_ok() { part } else { spoilt(part) };
+                if let Some((read, result)) = part.into_whole(u64::MAX) {
+                    mm().read_done(read, result.map_err(|_| ReadFailed));
+                    files::tell();
+                }
+            }
+            Target::Kept(write) => {
+                mm().write_done(write, result.map_err(|_| WriteFailed));
+                // It may have been taken out of use, if this was the last.
+                let own = devices().find(|device| device.id == self.id);
+                let mut out = self.out.lock();
+                out.flying -= 1;
+                if let Some(own) = own {
+                    own.write(&mut out);
+                }
+                let is_quiet = out.flying == 0 && out.left.is_empty();
+                drop(out);
+                if is_quiet {
+                    files::tell();
+                }
+            }
+            Target::Own(_) | Target::Out(_) => {}
+        }
+    }
+}
+
+fn spoilt(mut part: Part) -> Part {
+    part.spoil();
+    part
+}
+
+/// Begins to read what the library says, if it is on a swap device.
+pub(super) fn start(reads: Reads) -> Option<Result<()>> {
+    if !is_on() {
+        return None;
+    }
+    let device = devices().find(|device| device.id == reads.file())?;
+    Some(device.read(reads))
+}
+
+/// How many pages are looked at beyond one that somebody waits for: as many as Linux reads.
+const AROUND: u64 = 8;
+
+/// Begins to read what is out of the pages behind `page`, which somebody waits for: they went out
+/// together, and will be wanted.
+pub(crate) fn start_around(memory: &Memory, page: Vpn) {
+    for page in (1..AROUND).map(|ahead| page.add(ahead)) {
+        // Else it would be at the cost of what is in use.
+        if !mm().phys().has_free(SPARE) {
+            return;
+        }
+        if let Err(Error::Unread(reads)) = mm().swap_in_page(memory.space(), page)
+            && let Some(Err(_)) = start(reads)
+        {
+            return;
+        }
+    }
+}
+
+/// Begins to write all that is paged out and not written.
+pub(crate) fn begin_writing() {
+    devices().for_each(|device| device.begin());
+}
+
+/// Whether nothing is being written to any device.
+pub(crate) fn is_quiet() -> bool {
+    devices().all(|device| device.is_quiet())
+}
+
+/// Waits for what is being written.
+///
+/// # Errors
+/// [`Errno::BLOCKED`] as long as it is; [`Errno::ENOMEM`].
+pub(crate) fn settle(who: &Caller<'_>) -> Result<()> {
+    // Left word first, then looked: so no answer is missed.
+    files::note(who.wake)?;
+    if is_quiet() { Ok(()) } else { Err(Errno::BLOCKED) }
+}
