@@ -41,6 +41,10 @@ pub const STACK_GUARD_PAGES: u64 = 256;
 /// is a bound so that a wild access far below a stack, where something was unmapped, stays a fault.
 pub const STACK_BYTES: u64 = 8 << 20;
 
+/// Paging out more pages than that by one flush drops all translations of the space at once, as
+/// Linux does on x86-64: they are of many folios in many places.
+pub const EVICT_FLUSH_PAGES: u64 = 32;
+
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 

@@ -208,7 +208,7 @@ fn stress<A: Arch>(config: Config, rounds: u64, seed: u64) {
         let before = mm.phys().free_frames();
         mm.policy.set_size(Order::new(contiguous::<A>()), SizePolicy::Always).unwrap();
         machine.faults().delay(16, seed);
-        let start = Vpn::new(place::<A>().get() - (BLOCKS / 2 << contiguous::<A>()));
+        let start = Vpn::new(place::<A>().get() - ((BLOCKS / 2) << contiguous::<A>()));
         let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES));
         let space = mm.space(Asid(1), window).unwrap();
         let swap = mm.swap_on(3000).unwrap();
@@ -222,7 +222,7 @@ fn stress<A: Arch>(config: Config, rounds: u64, seed: u64) {
                 scope.spawn(move || {
                     let over = Over(&shared.over);
                     let cpu = machine.cpu(number);
-                    let random = seed ^ (number as u64 + 1) << 32 | 1;
+                    let random = (seed ^ (number as u64 + 1) << 32) | 1;
                     let mut worker = Worker { machine, cpu, mm, shared, number, random };
                     match number {
                         0 => worker.page_out(rounds),

@@ -114,7 +114,8 @@ fn empty_space(
     Ok(())
 }
 
-/// Does `act`; where it lacks pages of a disk, these are asked for, and the call is to be made again.
+/// Does `act`; where it lacks pages of a disk, these are asked for, and the call is to be made
+/// again.
 ///
 /// # Errors
 /// [`Stop::Read`] then; what `act` says.

@@ -382,7 +382,8 @@ impl Queue {
     }
 }
 
-/// Where a request's bytes go, or come from. Whoever makes a reference of it argues why nobody else has one.
+/// Where a request's bytes go, or come from. Whoever makes a reference of it argues why nobody else
+/// has one.
 fn bytes_of(read: &Read) -> *mut [u8] {
     let (frame, at) = match &read.target {
         Target::Own(frames) | Target::Out(frames) => (frames.start(), 0),

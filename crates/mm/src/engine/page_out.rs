@@ -27,6 +27,7 @@ use super::swap::{Device, Keep};
 use super::truncate::Spaces;
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
 use crate::folio::{Folio, Folios, Home, Known};
+use crate::limits::EVICT_FLUSH_PAGES;
 use crate::space::{AreaFlags, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
@@ -427,6 +428,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         batch: &mut Batch,
         done: &mut PagedOut,
     ) {
+        let pages = batch.leaving.iter().flatten().map(|leaving| leaving.pages);
+        if pages.sum::<u64>() > EVICT_FLUSH_PAGES {
+            gather.flush_space();
+        }
         self.settle(space, gather);
         for leaving in batch.leaving[..batch.len].iter_mut().filter_map(Option::take) {
             self.end_out(&leaving, done);

@@ -149,7 +149,7 @@ impl Gather {
 
     /// Notes that all translations of the space are to be flushed.
     #[inline]
-    pub(super) fn flush_space(&mut self) {
+    pub(crate) fn flush_space(&mut self) {
         self.space = true;
     }
 

@@ -92,7 +92,9 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.each(span, |locked, part| {
             let mut at = part.start;
             while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
+                // One entry tells the folio. The run behind it is other folios' as well, and would
+                // be counted anew for each of them.
+                let (run, _) = locked.run_in(at, at.add(1));
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
@@ -100,12 +102,15 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                         match folios.of(frame) {
                             Some(folio) if hold(folio) => return Step::Stop((at, frame, folio)),
                             Some(folio) => {
-                                at = at.add(folio.span().end().offset_from(frame)).min(end);
+                                let rest = folio.span().end().offset_from(frame);
+                                at = at.add(rest).min(part.end);
                             }
                             None => at = at.add(1),
                         }
                     }
-                    What::Leaf { .. } | What::Absent | What::Marker(_) => at = end,
+                    What::Leaf { .. } | What::Absent | What::Marker(_) => {
+                        at = locked.run_in(at, part.end).1;
+                    }
                 }
             }
             Step::To(at)

@@ -1,8 +1,8 @@
 //! Where the disks are: the first virtio block devices on PCI bus 0.
 //!
 //! They are looked for before the kernel's final tables are made, so that these show their
-//! registers, and each interrupts by a message of its own (MSI-X): so no wiring of interrupt lines must be
-//! known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
+//! registers, and each interrupts by a message of its own (MSI-X): so no wiring of interrupt lines
+//! must be known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
 //! (configuration by ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,8 +107,8 @@ pub(super) fn find() {
     }
 }
 
-/// What must be known of disk `number`; `None` if the firmware has given it no addresses, or it cannot send
-/// messages.
+/// What must be known of disk `number`; `None` if the firmware has given it no addresses, or it
+/// cannot send messages.
 fn look(root: &mut PciRoot<Ports>, at: DeviceFunction, number: usize) -> Option<Found> {
     let bars = root.bars(at).ok()?;
     let mut starts = [0; BARS];
