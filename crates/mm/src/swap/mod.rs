@@ -2,7 +2,7 @@
 //!
 //! **Owns** the slots of each swap device: which are free, how many entries refer to each, and
 //! which belong to a folio in memory. And the entries themselves. **Key types**: [`Swap`] (one
-//! device, which the embedder lends), [`Slots`] (a view of it), [`SwapEntry`].
+//! device, which the embedder lends), `Slots` (a view of it), [`SwapEntry`].
 //!
 //! A slot is a base page on a device. What is *in memory* of a device is a file's business: each
 //! device has a file ([`Store::Swap`](crate::cache::Store::Swap)) whose page `n` is slot `n`, so

@@ -27,6 +27,9 @@ pub(crate) struct PageoutArgs {
     /// How often each thing is measured
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) loops: Option<u32>,
+    /// The host's own kernel as well: needs root, a loop device and zram; settings are restored
+    #[arg(long)]
+    pub(crate) kernel: bool,
     /// A table for people or one JSON object per line
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,

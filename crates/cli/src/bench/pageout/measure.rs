@@ -7,7 +7,7 @@ use super::args::{PageoutArgs, bytes};
 use super::count::{Did, Tally};
 use super::cycle::{Cycle, Device, Way};
 use super::scene::{Scene, Work, ram, with_scene};
-use super::{goals, say};
+use super::{goals, linux, say};
 use crate::bench::entries::Backing;
 use crate::bench::{empty_run, rounds};
 use crate::host::Host;
@@ -90,6 +90,9 @@ pub(crate) fn run(args: &PageoutArgs, host: &Host) -> Result<Run> {
     }
     goals::judge(&mut run, &all);
     say::say(&mut run, Size(bytes));
+    if args.kernel {
+        linux::tell(&mut run, host, bytes, loops)?;
+    }
     Ok(run)
 }
 

@@ -19,12 +19,8 @@ mod count;
 mod measure;
 mod goals;
 mod say;
-// The host's own kernel on the same work; the command shows it where asked to.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the command does not show it yet")
-)]
 mod host;
+mod linux;
 
 pub(crate) use args::PageoutArgs;
 pub(crate) use measure::{NAME, run};

@@ -28,6 +28,6 @@ mod swap;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use data::Data;
 pub(crate) use measure::{Plan, Row, run};
-pub(crate) use swap::Device;
+#[cfg(test)]
+pub(crate) use {data::Data, measure::Counts, swap::Device};
