@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
-enum { PATIENCE_MS = 20000, REASON_BYTES = 512 };
+enum { PATIENCE_MS = 60000, REASON_BYTES = 512 };
 
 static const struct abi_case *const groups[] = {
     file_cases, path_cases, poll_cases, map_cases, remap_cases,

@@ -348,7 +348,21 @@ static const char *truncate_while_others_touch(void)
     return NULL;
 }
 
+/* A program runs from its file: nobody writes that meanwhile. */
+static const char *running(void)
+{
+    FAILS(ETXTBSY, open("/proc/self/exe", O_WRONLY));
+    FAILS(ETXTBSY, open("/proc/self/exe", O_RDWR));
+    FAILS(ETXTBSY, truncate("/proc/self/exe", 0));
+    int fd = open("/proc/self/exe", O_RDONLY);
+    CHECK(fd >= 0);
+    FAILS(EINVAL, ftruncate(fd, 0));
+    CHECK(!close(fd));
+    return NULL;
+}
+
 const struct abi_case memory_file_cases[] = {
+    {"file of a running program", running},
     {"memfd_create", memfd_flags},
     {"memfd_create and seals", memfd_seals},
     {"memfd_create and a seal for later", memfd_future_seal},

@@ -165,6 +165,10 @@ struct Queue {
     /// as `spare` has.
     waiting: VecDeque<Flight>,
     /// Words for writes to swap, as many as there may be.
+    #[expect(
+        clippy::vec_box,
+        reason = "a request's words stay where they are while it is on its way"
+    )]
     spare: Vec<Box<Words>>,
 }
 

@@ -331,6 +331,11 @@ impl Pages for MemoryFile {
         let id = self.id().filter(|_| self.is_shown());
         id.is_some_and(|id| Showing { id: id.0, is_shown: true }.is_writable())
     }
+
+    fn is_running(&self) -> bool {
+        let id = self.id().filter(|_| self.is_shown());
+        id.is_some_and(|id| Showing { id: id.0, is_shown: true }.is_running())
+    }
 }
 
 impl Drop for MemoryFile {

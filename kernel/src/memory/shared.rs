@@ -183,13 +183,20 @@ impl Showing {
 
     /// Whether an area can be written through which all see what is written, or may be one day.
     pub(super) fn is_writable(&self) -> bool {
-        let writes = |area: &Area| {
-            let shared = area.flags.contains(AreaFlags::SHARED);
-            file_of(area) == Some(self.id) && shared && area.most.contains(Prot::WRITE)
-        };
+        self.any(|area| area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE))
+    }
+
+    /// Whether an area has code of it, as a program's or a library's does.
+    pub(super) fn is_running(&self) -> bool {
+        self.any(|area| !area.flags.contains(AreaFlags::SHARED) && area.prot.contains(Prot::EXEC))
+    }
+
+    /// Whether there is such an area that shows it.
+    fn any(&self, such: impl Fn(&Area) -> bool) -> bool {
+        let is_it = |area: &Area| file_of(area) == Some(self.id) && such(area);
         let mut found = false;
         self.each(&mut |memory| {
-            found |= mm().areas(memory.space(), ALL).any(|area| writes(&area));
+            found |= mm().areas(memory.space(), ALL).any(|area| is_it(&area));
         });
         found
     }

@@ -142,7 +142,7 @@ fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         let Some((_, slots, used)) = found else { continue };
         out.push(&device.path)?;
         let room = 40_usize.saturating_sub(device.path.len()).max(1);
-        let (size, used) = (slots * PAGE >> 10, used * PAGE >> 10);
+        let (size, used) = ((slots * PAGE) >> 10, (used * PAGE) >> 10);
         let tab = |kib: u64| if kib < 10_000_000 { "\t" } else { "" };
         let (after_size, after_used) = (tab(size), tab(used));
         let (kind, priority) = ("partition", device.priority);

@@ -93,6 +93,9 @@ pub trait Pages: Any + Send + Sync {
 
     /// Whether there is an area through which a program may write it.
     fn is_writable_somewhere(&self) -> bool;
+
+    /// Whether some program runs from them: it has code of them, and sees what is written to them.
+    fn is_running(&self) -> bool;
 }
 
 /// Makes a place for a new file's bytes.
@@ -199,6 +202,11 @@ impl Data {
         self.pages.set_end(length)?;
         state.length = length;
         Ok(())
+    }
+
+    /// Whether some program runs from it.
+    pub fn is_running(&self) -> bool {
+        self.pages.is_shown() && self.pages.is_running()
     }
 
     /// Sets the length in bytes. What is new reads as zero; what is cut off is forgotten.

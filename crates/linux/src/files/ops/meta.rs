@@ -201,11 +201,14 @@ impl Calls<'_> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a negative length or what is no regular file, [`Errno::EISDIR`],
-    /// [`Errno::ENOSPC`], and those of paths.
+    /// [`Errno::ETXTBSY`] while a program runs from it, [`Errno::ENOSPC`], and those of paths.
     pub fn truncate(&self, path: &[u8], length: i64) -> Result<()> {
         let node = self.node(raw::AT_FDCWD, path, 0)?;
         if node.is_directory() {
             return Err(Errno::EISDIR);
+        }
+        if matches!(node.body(), Body::File(file) if file.is_running()) {
+            return Err(Errno::ETXTBSY);
         }
         self.set_length(&node, length)
     }

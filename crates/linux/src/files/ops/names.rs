@@ -124,6 +124,9 @@ impl Calls<'_> {
             Body::Pipe(pipe) => {
                 Some(pipe.open(self.who, flags & raw::O_NONBLOCK != 0, reads, writes)?)
             }
+            Body::File(file) if (writes || flags & raw::O_TRUNC != 0) && file.is_running() => {
+                return Err(Errno::ETXTBSY.into());
+            }
             Body::File(file) if flags & raw::O_TRUNC != 0 => {
                 file.truncate(0)?;
                 node.touch(self.who.now);

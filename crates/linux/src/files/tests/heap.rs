@@ -113,6 +113,10 @@ impl Pages for Heap {
         self.is_shown.load(Ordering::Relaxed)
     }
 
+    fn is_running(&self) -> bool {
+        false
+    }
+
     fn is_writable_somewhere(&self) -> bool {
         self.is_shown()
     }
