@@ -88,7 +88,12 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
                 return true;
             }
             Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
-            Err(_) => return false,
+            Err(_) => {
+                // The copy is over, and does not leave at what it touches next: a copy that tries
+                // byte by byte once more would have the same page asked for again, without end.
+                own()[0].store(WAITS, Ordering::Relaxed);
+                return false;
+            }
         };
         if may_leave(address, access) {
             return false;
