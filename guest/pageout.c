@@ -285,8 +285,8 @@ static double calls(int fd, char *chunk, size_t count, bool writes)
  * than one of a sector by seven eighths of it, and all else is the same. */
 static void tell_copy(int fd, const struct scene *s, char *chunk, bool writes)
 {
-    if (transfer_at(fd, chunk, SECTOR, 0, writes) != (ssize_t)SECTOR)
-        return; /* Compressed memory has no smaller unit than a page. */
+    if (transfer_at(fd, chunk, SECTOR, 0, writes) != (ssize_t)SECTOR || is_zram())
+        return; /* Compressed memory has no smaller unit than a page, or copies it twice. */
     double sector = calls(fd, chunk, SECTOR, writes), page = calls(fd, chunk, PAGE, writes);
     double part = (double)(PAGE - SECTOR) / (double)PAGE;
     tell(s, writes ? "copy-out" : "copy-in", (page - sector) / part, "ns/page");

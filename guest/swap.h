@@ -44,11 +44,18 @@ static inline bool zram_file(const char *name, char *path, size_t bytes)
     return true;
 }
 
-/* Sets a file of a zram device; nothing happens for other devices. */
+static inline bool is_zram(void)
+{
+    char path[128];
+    return zram_file("disksize", path, sizeof path);
+}
+
+/* Sets a file of a zram device; nothing happens for other devices, and where a kernel has no such
+ * file: the device has the size then that it was given at boot. */
 static inline void set_zram(const char *name, const char *word)
 {
     char path[128];
-    if (zram_file(name, path, sizeof path) && !put_word(path, word))
+    if (zram_file(name, path, sizeof path) && !put_word(path, word) && errno != ENOENT)
         failed(path);
 }
 

@@ -13,6 +13,11 @@
 #define MADV_COLLAPSE 25
 #endif
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+
 static unsigned resident(char *at, size_t count)
 {
     unsigned char words[64];
@@ -62,6 +67,80 @@ static const char *frees(void)
         CHECK(p[i * PAGE] == 0 || p[i * PAGE] == 5);
     p[PAGE] = 6;
     CHECK(p[PAGE] == 6);
+    return NULL;
+}
+
+static bool is_readable(char *at)
+{
+    int ends[2];
+    if (pipe(ends))
+        return false;
+    bool good = write(ends[1], at, 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return good;
+}
+
+/* A guard may not be touched, whatever else happens, until it is taken away. Linux has them since
+ * 6.13. */
+static const char *guards(void)
+{
+    char *p = pages(16);
+    CHECK(p != MAP_FAILED);
+    touch_pages(p, 16 * PAGE, 5);
+    if (madvise(p + 4 * PAGE, 4 * PAGE, MADV_GUARD_INSTALL) && errno == EINVAL)
+        return NULL;
+    CHECK(!is_readable(p + 4 * PAGE) && !is_readable(p + 7 * PAGE) && is_readable(p));
+    CHECK(p[3 * PAGE] == 5 && p[8 * PAGE] == 5);
+    CHECK(madvise(p, 16 * PAGE, MADV_DONTNEED) == 0);
+    CHECK(mprotect(p, 16 * PAGE, PROT_READ) == 0);
+    CHECK(mprotect(p, 16 * PAGE, PROT_READ | PROT_WRITE) == 0);
+    CHECK(!is_readable(p + 5 * PAGE) && p[3 * PAGE] == 0);
+    FAILS(EFAULT, madvise(p, 16 * PAGE, MADV_POPULATE_READ));
+    FAILS(EINVAL, madvise(p + 1, PAGE, MADV_GUARD_INSTALL));
+    CHECK(madvise(p, 16 * PAGE, MADV_GUARD_REMOVE) == 0);
+    CHECK(p[4 * PAGE] == 0 && p[7 * PAGE] == 0);
+    CHECK(mlock(p, PAGE) == 0);
+    FAILS(EINVAL, madvise(p, PAGE, MADV_GUARD_INSTALL));
+    CHECK(munlock(p, PAGE) == 0);
+    return NULL;
+}
+
+/* Whether pagemap says that a page was written; 2 if it cannot be asked. */
+static unsigned is_soft_dirty(char *at)
+{
+    uint64_t word = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY);
+    bool good = fd >= 0 && pread(fd, &word, 8, (off_t)((uintptr_t)at / PAGE * 8)) == 8;
+    close(fd);
+    return good ? word >> 55 & 1 : 2;
+}
+
+static bool clear_soft_dirty(void)
+{
+    int fd = open("/proc/self/clear_refs", O_WRONLY);
+    bool good = fd >= 0 && write(fd, "4", 1) == 1;
+    close(fd);
+    return good;
+}
+
+/* What is written after clear_refs is soft-dirty, and nothing else; a new area is. A kernel
+ * without the option says of no page that it is. */
+static const char *tracks(void)
+{
+    char *p = pages(4);
+    CHECK(p != MAP_FAILED);
+    touch_pages(p, 4 * PAGE, 5);
+    if (is_soft_dirty(p) != 1)
+        return NULL;
+    CHECK(clear_soft_dirty());
+    CHECK(is_soft_dirty(p) == 0 && is_soft_dirty(p + 3 * PAGE) == 0);
+    CHECK(p[2 * PAGE] == 5 && is_soft_dirty(p + 2 * PAGE) == 0);
+    p[PAGE] = 6;
+    CHECK(is_soft_dirty(p + PAGE) == 1 && p[PAGE] == 6);
+    char *q = mremap(p, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages(4));
+    CHECK(q != MAP_FAILED && is_soft_dirty(q) == 1);
+    CHECK(clear_soft_dirty() && is_soft_dirty(q + PAGE) == 0);
     return NULL;
 }
 
@@ -186,6 +265,8 @@ const struct abi_case advice_cases[] = {
     {"madvise refuses", refuses},
     {"madvise MADV_DONTNEED", drops},
     {"madvise MADV_FREE", frees},
+    {"madvise MADV_GUARD_INSTALL and REMOVE", guards},
+    {"clear_refs and soft-dirty pages", tracks},
     {"madvise MADV_POPULATE_READ and WRITE", populates},
     {"madvise for forks", forks},
     {"madvise MADV_HUGEPAGE and NOHUGEPAGE", huge},

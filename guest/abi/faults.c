@@ -136,6 +136,30 @@ static const char *untouched_buffers(void)
     return NULL;
 }
 
+/* Who may write memory may read it: the CPUs know no other, and calls read it as well. Also while
+ * others have the page: after a fork, and of a file. */
+static const char *only_written(void)
+{
+    int status, fd, ends[2];
+    char *p = pages(1), back[4] = "";
+    CHECK(p != MAP_FAILED && pipe(ends) == 0 && make_file("w", "0123"));
+    p[0] = 7;
+    CHECK(mprotect(p, PAGE, PROT_NONE) == 0);
+    pid_t child = fork();
+    if (!child)
+        _exit(mprotect(p, PAGE, PROT_WRITE) || ((volatile char *)p)[0] != 7);
+    CHECK(mprotect(p, PAGE, PROT_WRITE) == 0 && write(ends[1], p, 1) == 1);
+    CHECK(read(ends[0], back, 1) == 1 && back[0] == 7);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK((fd = open("w", O_RDWR)) >= 0);
+    char *q = mmap(NULL, PAGE, PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(q != MAP_FAILED && write(ends[1], q, 4) == 4 && read(ends[0], back, 4) == 4);
+    CHECK(!memcmp(back, "0123", 4) && ((volatile char *)q)[1] == '1');
+    q[0] = 'x';
+    CHECK(pread(fd, back, 1, 0) == 1 && back[0] == '0' && close(fd) == 0);
+    return NULL;
+}
+
 const struct abi_case fault_cases[] = {
     {"EFAULT for what is read", reads_of_pointers},
     {"EFAULT for what is written", writes_to_pointers},
@@ -143,5 +167,6 @@ const struct abi_case fault_cases[] = {
     {"transfers that end at a hole", partial_transfers},
     {"writev with a bad second part", second_vector},
     {"buffers that are untouched or shared", untouched_buffers},
+    {"memory that may be written and no more", only_written},
     {NULL, NULL},
 };

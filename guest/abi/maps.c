@@ -161,6 +161,10 @@ static const char *locking(void)
     CHECK(munlock(p, 4 * PAGE) == 0 && mlock(p + 5, 10) == 0);
     CHECK(syscall(SYS_mlock2, p, 4 * PAGE, 1) == 0);
     FAILS(EINVAL, syscall(SYS_mlock2, p, PAGE, 2));
+    char *q = pages(4);
+    CHECK(q != MAP_FAILED && syscall(SYS_mlock2, q, 4 * PAGE, 1) == 0);
+    CHECK(mincore(q, PAGE, words) == 0 && !(words[0] & 1));
+    CHECK((q[0] = 1) && mincore(q, PAGE, words) == 0 && (words[0] & 1));
     CHECK(munmap(p + PAGE, PAGE) == 0);
     FAILS(ENOMEM, mlock(p, 3 * PAGE));
     FAILS(ENOMEM, munlock(p, 3 * PAGE));

@@ -10,7 +10,7 @@
 
 enum { SMALL = 64, REGION = 512, HEADER = 1024 };
 
-static const char *const candidates[] = {"/dev/vdb", "/dev/vda", "/dev/ram0"};
+static const char *const candidates[] = {"/dev/vdb", "/dev/vda", "/dev/ram0", "/dev/zram0"};
 
 /* Whether the disk can be written and holds nothing but zeroes, or swap, at its beginning. */
 static bool is_free(const char *path)

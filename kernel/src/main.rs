@@ -51,7 +51,7 @@ use task::{Process, Task, Thread, tree};
 /// The boot CPU, once the machine is set up.
 fn start(boot: isa::Boot) -> ! {
     memory::init(&boot);
-    disk::init();
+    disk::init(boot.command_line);
     task::reclaim::init();
     tree::init();
     isa::start_cpus(run::forever);
@@ -145,6 +145,8 @@ impl<'a> Words<'a> {
             match word.split_once('=') {
                 Some(("init", path)) => words.init = path.as_bytes(),
                 Some(("root", name)) => words.root = Some(name),
+                // These are `memory`'s and `disk`'s.
+                Some(("check" | "ram0" | "zram0", _)) => {}
                 Some(_) if !word.contains('.') => words.envs.push(word.as_bytes()),
                 _ => {}
             }

@@ -19,7 +19,7 @@ use crate::calls::{self, signal};
 use crate::disk;
 use crate::isa::{self, Call, Trap};
 use crate::memory;
-use crate::task::{Resume, Stop, Thread, exit, queue, reclaim, tree};
+use crate::task::{Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, tree};
 
 /// Why a CPU lets go of a thread.
 enum Leave {
@@ -39,7 +39,8 @@ pub(crate) fn forever(_: CpuId) -> ! {
             None => {
                 // What ended here must not be kept alive by a CPU that does nothing.
                 memory::switch(None);
-                queue::idle();
+                reclaim::background();
+                queue::idle(collapse::background());
                 disk::poll();
                 tree::poll_console();
             }
@@ -146,13 +147,18 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
 /// Brings the page in that a program touched, or says what it did wrong.
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
-    let error = match memory::fault(address, access) {
+    let mut found = memory::fault(address, access);
+    while let Err(Error::Unread(reads)) = found
+        && disk::swap::at_once(reads)
+    {
+        found = memory::fault(address, access);
+    }
+    let error = match found {
         Ok(ahead) => {
             thread.faults += 1;
             if let Some(reads) = ahead {
                 disk::start_ahead(reads);
             }
-            reclaim::ease();
             return None;
         }
         Err(Error::Unread(_) | Error::Busy(_)) => match wait_for_page(thread, address, access) {
@@ -166,13 +172,10 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             signal::force(thread, info);
             None
         }
-        None => {
-            let pid = thread.process().pid;
-            log!("out of memory: process {pid} is killed");
-            let status = Status::Killed { signal: Signal::KILL, core: false };
-            exit::doom(thread.process(), status);
-            Some(Leave::End(status))
-        }
+        None => Some(match oom::decide(thread.process()) {
+            oom::Fate::Ends(status) => Leave::End(status),
+            oom::Fate::TriesAgain => Leave::Yield,
+        }),
     }
 }
 
@@ -209,6 +212,8 @@ fn wait_for_page(
 /// if others are.
 fn tick(began: u64) -> Option<Leave> {
     disk::poll();
+    reclaim::background();
+    collapse::background();
     tree::poll_console();
     let now = isa::now();
     let next = queue::strike(now);

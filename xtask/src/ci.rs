@@ -138,7 +138,7 @@ fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
         let missing = Missing { sentence: sentence.to_owned(), attempted: false };
         return steps.skip("kernel clippy", &missing);
     };
-    clippy.arg("--release");
+    clippy.args(["--release", "--all-features"]);
     for isa in Isa::ALL {
         clippy.args(["--target", isa.target()]);
     }

@@ -70,6 +70,8 @@ fn order(isa: Isa, words: &[&str]) -> Order {
         kernel: "quire".to_owned(),
         timeout_seconds: 300,
         counts_instructions: false,
+        looks_at_frames: false,
+        settings: Vec::new(),
         root: None,
         words: words.iter().map(|word| (*word).to_owned()).collect(),
     }

@@ -6,12 +6,16 @@
 //! * [`job`] runs the benches and writes the report (`make run`).
 //! * [`guest`] runs Linux programs in an emulator, on Linux or on Quire's kernel.
 //! * [`selftests`] runs Linux's own tests of memory management on both.
+//! * [`soak`] runs what takes hours, until something fails (`make soak`).
+//! * [`deeper`] fuzzes, and runs the tests under sanitizers and in Miri.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
 pub mod setup;
 pub mod steps;
 pub mod ci;
+pub mod deeper;
 pub mod guest;
 pub mod job;
 pub mod selftests;
+pub mod soak;

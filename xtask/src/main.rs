@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use xtask::deeper::{self, Sanitizer};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, selftests, setup, tidy};
+use xtask::{ci, job, selftests, setup, soak, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -35,6 +36,32 @@ enum Command {
     KernelTests(KernelTests),
     /// Run Linux's own tests of memory management on Linux and on Quire's kernel, side by side
     Selftests(Selftests),
+    /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
+    Soak(Soak),
+    /// Give the targets of fuzz/ any bytes, until one does not survive them
+    Fuzz(Fuzz),
+    /// Run the hosted suites under a sanitizer
+    Sanitize {
+        /// Which
+        #[arg(value_enum)]
+        sanitizer: Sanitizer,
+        /// Only these packages, such as quire-sim
+        packages: Vec<String>,
+    },
+    /// Run the library's own tests in Miri
+    Miri,
+}
+
+#[derive(Args)]
+struct Fuzz {
+    /// For how long, all targets together
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// What the bytes are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these targets, such as elf
+    targets: Vec<String>,
 }
 
 #[derive(Args)]
@@ -63,6 +90,9 @@ struct Run {
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
+    /// Quire's kernel looks itself whether programs are shown what was left in memory
+    #[arg(long)]
+    check: bool,
     /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
     /// of guest/
     #[arg(long)]
@@ -113,9 +143,19 @@ struct KernelTests {
     /// quire, linux, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// Only these: abicheck, stress, abuse, disk; QUIRE_STRESS_SECONDS and QUIRE_ABUSE_SECONDS are
-    /// how long these two run
+    /// Only these: abicheck, stress, abuse, disk, swap; QUIRE_STRESS_SECONDS and
+    /// QUIRE_ABUSE_SECONDS are how long these two run, QUIRE_ABUSE_SEED is what abuse draws from
     programs: Vec<String>,
+}
+
+#[derive(Args)]
+struct Soak {
+    /// How many rounds of property tests and stress tests; then each ISA's kernel has its turn
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The seed of the first round; without it, one that depends on the time
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Args)]
@@ -150,6 +190,16 @@ fn main() -> ExitCode {
         Command::Compare(words) => compare(&root, words),
         Command::KernelTests(words) => kernel_tests(&root, &words),
         Command::Selftests(words) => selftests(&root, words),
+        Command::Soak(Soak { rounds, seed }) => {
+            exit(soak::run(&root, &soak::What { rounds, seed }))
+        }
+        Command::Fuzz(Fuzz { seconds, seed, targets }) => {
+            exit(deeper::fuzz(&root, seconds, seed, &targets))
+        }
+        Command::Sanitize { sanitizer, packages } => {
+            exit(deeper::sanitize(&root, sanitizer, &packages))
+        }
+        Command::Miri => exit(deeper::miri(&root)),
     }
 }
 
@@ -163,6 +213,8 @@ fn run(root: &Path, words: Run) -> ExitCode {
         kernel: words.kernel,
         timeout_seconds: words.timeout,
         counts_instructions: words.icount,
+        looks_at_frames: words.check,
+        settings: Vec::new(),
         root: words.root,
         words: words.words,
     };

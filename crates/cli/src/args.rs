@@ -10,6 +10,7 @@ use crate::bench::entries::Task;
 use crate::bench::pageout::PageoutArgs;
 use crate::bench::read::ReadArgs;
 use crate::isa::Isa;
+use crate::sim::SimArgs;
 use crate::size::Size;
 
 /// Large-folio memory management, measured and explained.
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Make one self-contained HTML page with plots of the last runs
     Report(ReportArgs),
+    /// Run random scripts of many processes on a simulated machine, and check every step
+    Sim(SimArgs),
     /// Measure the host's kernel in a process of its own, for the benches
     #[command(hide = true)]
     Helper(HelperArgs),
@@ -304,6 +307,15 @@ mod tests {
             "quire bench read --chunk 4K",
             "quire bench pageout --size",
             "quire bench pageout --isa x86_64",
+            "quire sim --seed x",
+            "quire sim --ops 0",
+            "quire sim --swarm 0",
+            "quire sim --swarm soon",
+            "quire sim --isa z80",
+            "quire sim --replay",
+            "quire sim --replay a.script --swarm 1",
+            "quire sim --replay a.script --isa x86_64",
+            "quire sim --swarm 1 --trace a",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             let sentence = sentence(&error);

@@ -14,6 +14,7 @@ mod record;
 mod recorder;
 mod recording;
 mod report;
+mod sim;
 mod size;
 mod stats;
 mod table;
@@ -57,6 +58,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Maps(maps) => maps::run(maps, &host),
         Command::Record(record) => recorder::run(record),
         Command::Report(report) => report::run(report),
+        Command::Sim(sim) => sim::run(sim),
         Command::Helper(helper) => host::helper::run(helper),
     }
 }

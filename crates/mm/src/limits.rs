@@ -26,6 +26,13 @@ pub const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// `fault_around_bytes`.
 pub const FAULT_AROUND_BYTES: u64 = 64 << 10;
 
+/// How much around a fault is read of what is on a swap device, where that is more than a folio:
+/// what went out side by side is wanted side by side.
+pub const SWAP_AROUND_BYTES: u64 = 64 << 10;
+
+/// Frames that reading around a fault leaves free.
+pub const SWAP_AROUND_SPARE: u64 = 512;
+
 /// The largest folio that an area of a file is read in when it is advised to be huge. With base
 /// pages of 16 and 64 KiB a table's block is 32 and 512 MiB, and nobody who asked for huge pages
 /// meant to wait for that to be read.
@@ -45,7 +52,14 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// Linux does on x86-64: they are of many folios in many places.
 pub const EVICT_FLUSH_PAGES: u64 = 32;
 
+/// How many groups of spaces there may be at once.
+pub const GROUPS_MAX: usize = 64;
+
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
+
+/// A mistake made on purpose, to see that the simulator finds it: what a device did not take is
+/// forgotten, as if it had been written. Only a build with `--cfg quire_canary` makes it.
+pub(crate) const CANARY: bool = cfg!(quire_canary);
 
 const _: () = assert!(CACHED_ORDER_MAX.get() < ORDER_MAX.get());

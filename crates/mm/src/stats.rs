@@ -83,11 +83,21 @@ pub enum Event {
     FolioSplitFailed,
     /// Pages that a round of aging looked at.
     PagesAged,
+    /// Pages whose content may be lost as long as nobody writes them (`MADV_FREE`).
+    LazyFree,
+    /// Such pages that were lost.
+    LazyFreed,
+    /// Blocks that a scan left as they are since too much of them was not there.
+    ScanNone,
+    /// Since too much of them was on swap devices.
+    ScanSwapped,
+    /// Since too much of them was shared.
+    ScanShared,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 36] = [
+    pub const ALL: [Event; 41] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -124,6 +134,11 @@ impl Event {
         Event::FolioSplit,
         Event::FolioSplitFailed,
         Event::PagesAged,
+        Event::LazyFree,
+        Event::LazyFreed,
+        Event::ScanNone,
+        Event::ScanSwapped,
+        Event::ScanShared,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -165,12 +180,17 @@ impl Event {
             Event::FolioSplit => "thp_split_page",
             Event::FolioSplitFailed => "thp_split_page_failed",
             Event::PagesAged => "pgscan",
+            Event::LazyFree => "pglazyfree",
+            Event::LazyFreed => "pglazyfreed",
+            Event::ScanNone => "thp_scan_exceed_none_pte",
+            Event::ScanSwapped => "thp_scan_exceed_swap_pte",
+            Event::ScanShared => "thp_scan_exceed_share_pte",
         }
     }
 }
 
 /// How many causes a fallback may have.
-pub const CAUSES: usize = 4;
+pub const CAUSES: usize = 5;
 
 /// One CPU's counters.
 #[repr(align(128))]

@@ -2,6 +2,7 @@
 pub mod areas;
 pub mod phys;
 pub mod beside;
+pub mod dice;
 pub mod disk;
 pub mod fork;
 pub mod program;
@@ -10,3 +11,4 @@ pub mod space;
 pub mod stage;
 pub mod system;
 pub mod tables;
+pub mod whole;

@@ -6,6 +6,7 @@ use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::Swap;
 use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, MachineError, Ram, RamError};
 use quire_units::FrameSpan;
 
@@ -65,27 +66,61 @@ pub fn with_machine<A: Arch, R>(
 ) -> Result<R, SystemError> {
     let (machine, run) = Machine::new(config, ram).map_err(SystemError::Machine)?;
     let machine = prepare(machine);
-    let all = run.span();
-    let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
-    let mut caches: Vec<CpuCache> = (0..config.cpus).map(|_| CpuCache::new()).collect();
-    let counters: Vec<Counters> = (0..config.cpus).map(|_| Counters::new()).collect();
-    let files: Vec<File> = (0..FILES).map(|_| File::new()).collect();
-    let swaps: Vec<Swap> = (0..SWAPS).map(|_| Swap::new()).collect();
-    let zones = [FrameSpan::new(all.start, all.count)];
-    let parts = Parts {
-        first: all.start,
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &files,
-        swaps: &swaps,
-    };
-    let mm = Mm::new(&machine, parts).map_err(SystemError::Setup)?;
-    if let Err(not_ram) = mm.add(run) {
-        unreachable!("the one zone is all of RAM, but {:?} is outside", not_ram.frame);
-    }
+    let mut stock = Stock::new(run.count(), config.cpus);
+    let mm = stock.manage(&machine, run)?;
     Ok(work(&machine, &mm))
+}
+
+/// What a memory manager borrows from its embedder.
+pub struct Stock {
+    slots: Vec<Slot>,
+    caches: Vec<CpuCache>,
+    counters: Vec<Counters>,
+    files: Vec<File>,
+    swaps: Vec<Swap>,
+    zones: Vec<FrameSpan>,
+}
+
+impl Stock {
+    /// Enough for so many frames and CPUs.
+    #[must_use]
+    pub fn new(frames: u64, cpus: usize) -> Self {
+        Self {
+            slots: (0..frames).map(|_| Slot::default()).collect(),
+            caches: (0..cpus).map(|_| CpuCache::new()).collect(),
+            counters: (0..cpus).map(|_| Counters::new()).collect(),
+            files: (0..FILES).map(|_| File::new()).collect(),
+            swaps: (0..SWAPS).map(|_| Swap::new()).collect(),
+            zones: Vec::new(),
+        }
+    }
+
+    /// A memory manager of all of `run`, on any hardware.
+    ///
+    /// # Errors
+    /// [`SystemError::Setup`] when the run has other frames than the stock is for.
+    pub fn manage<'m, A: Arch, H: Hardware>(
+        &'m mut self,
+        hw: &'m H,
+        run: FrameRun,
+    ) -> Result<Mm<'m, A, H>, SystemError> {
+        let all = run.span();
+        self.zones = vec![FrameSpan::new(all.start, all.count)];
+        let parts = Parts {
+            first: all.start,
+            slots: &mut self.slots,
+            caches: &mut self.caches,
+            counters: &self.counters,
+            zones: &self.zones,
+            files: &self.files,
+            swaps: &self.swaps,
+        };
+        let mm = Mm::new(hw, parts).map_err(SystemError::Setup)?;
+        if let Err(not_ram) = mm.add(run) {
+            unreachable!("the one zone is all of RAM, but {:?} is outside", not_ram.frame);
+        }
+        Ok(mm)
+    }
 }
 
 /// `bytes` of the host's memory.

@@ -1,4 +1,5 @@
-//! Zeroing a folio (rows A2 to A5): in which order, in which units, and that all of it is zero.
+//! Zeroing a folio (rows A2 to A5): in which order, in which units, and that all of it is zero. And
+//! copying one in the same order (A7).
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -7,6 +8,7 @@ use proptest::prelude::*;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::folio::clear::{NEIGHBOURHOOD, Pace, extents, units, zero};
+use quire::folio::copy::copy;
 use quire::space::{At, Request};
 use quire::stats::Event;
 use quire_arch::{Arch, Arm16k, X86_64};
@@ -22,11 +24,16 @@ enum Seen {
     Resched,
 }
 
-/// Hardware that only writes down what it is asked to clear.
+/// Hardware that only writes down what it is asked to clear, and to copy from [`FROM`].
 struct Recorder {
     seen: Mutex<Vec<Seen>>,
     profile: Profile,
+    /// The page of the source whose memory fails.
+    bad: Option<u64>,
 }
+
+/// The first frame that is copied.
+const FROM: Pfn = Pfn::new(1 << 20);
 
 impl Recorder {
     fn new(clear_unit_bytes: u64, near_cache_bytes: u64) -> Self {
@@ -37,7 +44,7 @@ impl Recorder {
             near_cache_bytes,
             clear_unit_bytes,
         };
-        Self { seen: Mutex::new(Vec::new()), profile }
+        Self { seen: Mutex::new(Vec::new()), profile, bad: None }
     }
 
     /// What zeroing `run` comes to.
@@ -45,6 +52,14 @@ impl Recorder {
         self.seen.lock().unwrap().clear();
         zero(self, run, fault, pace, || self.seen.lock().unwrap().push(Seen::Resched));
         self.seen.lock().unwrap().clone()
+    }
+
+    /// What copying to `run` comes to, and what is said of it.
+    fn copy(&self, run: &FrameRun, wanted: u64, pace: Pace) -> (Vec<Seen>, Result<(), Poisoned>) {
+        self.seen.lock().unwrap().clear();
+        let resched = || self.seen.lock().unwrap().push(Seen::Resched);
+        let done = copy(self, run, FrameSpan::new(FROM, run.count()), wanted, pace, resched);
+        (self.seen.lock().unwrap().clone(), done)
     }
 }
 
@@ -62,8 +77,14 @@ impl Hardware for Recorder {
         assert!(pages.end <= frames.count(), "{pages:?} of {frames:?}");
         self.seen.lock().unwrap().push(Seen::Clear(pages, reuse));
     }
-    fn copy(&self, _: &FrameRun, _: u64, _: FrameSpan) -> Result<(), Poisoned> {
-        unreachable!("clearing copies nothing")
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        assert_eq!(from.start, FROM.add(at), "each page from its own");
+        assert!(at + from.count <= to.count());
+        if let Some(bad) = self.bad.filter(|bad| (at..at + from.count).contains(bad)) {
+            return Err(Poisoned { frame: FROM.add(bad) });
+        }
+        self.seen.lock().unwrap().push(Seen::Clear(at..at + from.count, Reuse::Soon));
+        Ok(())
     }
     fn flush(&self, _: &Flush<'_>) {
         unreachable!("clearing flushes nothing")
@@ -144,6 +165,32 @@ proptest! {
             next = piece.end;
         }
         prop_assert_eq!(next, start + len);
+    }
+
+    #[test]
+    fn a7_a_copy_goes_the_way_of_a_clear_and_stops_at_memory_that_fails(
+        order in 0..12u8,
+        wanted in any::<u64>(),
+        unit in prop_oneof![Just(1u64), 1..5000u64, Just(u64::MAX)],
+        bad in proptest::option::of(any::<u64>()),
+    ) {
+        let pages = 1u64 << order;
+        let pace = Pace { unit_pages: unit, near_pages: u64::MAX };
+        let bad = bad.map(|bad| bad % pages);
+        let recorder = Recorder { bad, ..Recorder::new(u64::MAX, 0) };
+        let wanted = wanted % pages;
+        let (seen, done) = with_frames(pages, |run| recorder.copy(&run.dirtied(), wanted, pace));
+        match bad {
+            None => {
+                prop_assert_eq!(done, Ok(()));
+                judge(&seen, pages, wanted, pace);
+            }
+            Some(bad) => {
+                prop_assert_eq!(done, Err(Poisoned { frame: FROM.add(bad) }));
+                let touched = |seen: &Seen| matches!(seen, Seen::Clear(at, _) if at.contains(&bad));
+                prop_assert!(!seen.iter().any(touched), "what failed is not copied");
+            }
+        }
     }
 
     #[test]

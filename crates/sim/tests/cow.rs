@@ -509,6 +509,29 @@ fn i7_a_claim_stays_within_its_area() {
     on_each_format!(claims_within_its_area);
 }
 
+/// Pages of an area that may be written, and no more is said; others have them.
+fn reads_what_may_be_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    let size = block::<A>();
+    let space = space_of(mm, size, AreaFlags::empty());
+    let program = Program::on(cpu, mm, &space);
+    program.write(page::<A>(1), 7).unwrap();
+    mm.protect(&space, span::<A>(0, size), Prot::empty()).unwrap();
+    let child = fork(mm, cpu, &space);
+    mm.protect(&space, span::<A>(0, size), Prot::WRITE).unwrap();
+    assert_eq!(program.read(page::<A>(1)), Ok(7), "{}: who may write, may read", A::NAME);
+    program.write(page::<A>(1), 8).unwrap();
+    assert_eq!(program.read(page::<A>(1)), Ok(8), "{}", A::NAME);
+    verify(mm, &[&space, &child]);
+    cpu.leave();
+    end(mm, cpu, child);
+    end(mm, cpu, space);
+}
+
+#[test]
+fn c4_what_may_be_written_may_be_read_while_others_have_it() {
+    on_each_format!(reads_what_may_be_written);
+}
+
 fn keeps_dirty<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let size = block::<A>();
     let window = PageSpan::new(page::<A>(0), page::<A>(1024));
@@ -542,4 +565,24 @@ fn i5_parent_and_child_both_know_what_was_written_before_the_fork() {
 fn c3_counters_have_names() {
     let names = [EntriesForked, CowReuse, CowCopy, ForkCopy].map(Event::name);
     assert_eq!(names[..3], ["fork_entries", "cow_reuse", "cow_copy"]);
+}
+
+#[test]
+fn c3_a_pinned_folio_in_smaller_leaves_is_copied_for_the_child() {
+    stage::<X86_64>(Config::x86_64(), 8192, &[9], |mm, cpu| {
+        let space = space_of(mm, 512, AreaFlags::empty());
+        let program = Program::on(cpu, mm, &space);
+        (0..512).for_each(|at| drop(program.write(place::<X86_64>().add(at), at + 1).unwrap()));
+        let pinned = mm.pin(&space, place::<X86_64>(), Access::Write).unwrap();
+        let flags = (AreaFlags::DONTDUMP, AreaFlags::empty());
+        mm.set_flags(&space, span::<X86_64>(1, 1), flags.0, flags.1).unwrap();
+        let child = mm.fork(&space, Asid(2)).unwrap();
+        let within = Program::on(cpu, mm, &child);
+        (0..512).for_each(|at| assert_eq!(within.read(place::<X86_64>().add(at)), Ok(at + 1)));
+        verify(mm, &[&space, &child]);
+        cpu.leave();
+        mm.unpin(pinned);
+        mm.destroy(child);
+        mm.destroy(space);
+    });
 }

@@ -208,7 +208,7 @@ fn d3_folios_that_leave_whole_are_one_entry_run_one_walk_and_come_back_whole() {
         let (disk, id) = (Disk::new(), mm.swap_on(4096).unwrap());
         let before = mm.totals();
         let out = mm.page_out(space, pages(0, 1024), Whose::Own, &[space][..]).unwrap();
-        assert_eq!(out, PagedOut { folios: 64, pages: 1024, stay: 0 });
+        assert_eq!(out, PagedOut { folios: 64, pages: 1024, ..PagedOut::default() });
         let more = |event| mm.totals().event(event) - before.event(event);
         assert_eq!(more(Event::RmapWalks), 64, "one walk for each folio");
         assert_eq!(more(Event::Flush), 2, "one flush for a batch of 32");

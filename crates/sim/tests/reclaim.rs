@@ -250,3 +250,76 @@ fn d6_what_was_not_touched_for_longest_leaves_first() {
     })
     .unwrap();
 }
+
+#[test]
+fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
+    let mut ram = system::ram(1024 << 12).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
+        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.swap_on(1024).unwrap();
+        let window = PageSpan::new(BASE, BASE.add(64));
+        let space = mm.space(Asid(1), window).unwrap();
+        let request = Request { prot: Prot::RW, ..Request::anon(64) }.at(At::Fixed(BASE));
+        mm.map(&space, &request).unwrap();
+        mm.populate(&space, window).unwrap();
+        let cpu = machine.cpu(0);
+        space.enter(cpu.number());
+        cpu.switch(space.root(), space.asid());
+        let touch = |page: u64| {
+            let addr = VirtAddr::new(BASE.add(page).get() << 12);
+            while cpu.read(addr).is_err() {
+                mm.fault(&space, BASE.add(page), Access::Read).unwrap();
+            }
+        };
+        // Of the second folio every other page, so that its entries say this and that.
+        for _ in 0..3 {
+            mm.age_all(&[&space][..]);
+            (17..31).step_by(2).for_each(touch);
+        }
+        assert_eq!(mm.reclaim(48, &[&space][..]).paged_out, 48);
+        let stays =
+            |page: u64| mm.next_swapped(&space, FileId(0), BASE.add(page)) != Some(BASE.add(page));
+        assert!((0..64).all(|page| stays(page) == (16..32).contains(&page)));
+        cpu.leave();
+        mm.destroy(space);
+        machine.audit().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn d6_what_many_spaces_share_grows_older_once_a_round() {
+    let mut ram = system::ram(1024 << 12).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
+        mm.swap_on(1024).unwrap();
+        let window = PageSpan::new(BASE, BASE.add(64));
+        let space = mm.space(Asid(1), window).unwrap();
+        let request = Request { prot: Prot::RW, ..Request::anon(64) }.at(At::Fixed(BASE));
+        mm.map(&space, &request).unwrap();
+        mm.populate(&space, PageSpan::new(BASE, BASE.add(32))).unwrap();
+        let children: Vec<_> = (2..6).map(|id| mm.fork(&space, Asid(id)).unwrap()).collect();
+        let all: Vec<_> = children.iter().chain([&space]).collect();
+        let frame = |page: u64| {
+            let mut frame = None;
+            mm.runs(&space, PageSpan::new(BASE.add(page), BASE.add(page + 1)), &mut |seen| {
+                if let quire::table::Sight::Leaf { frame: first, .. } = seen.what {
+                    frame = Some(first);
+                }
+            });
+            frame.unwrap()
+        };
+        let idle = |page: u64| {
+            let folios = quire::folio::Folios::new(mm.phys().meta());
+            folios.idle(folios.of(frame(page)).unwrap())
+        };
+        mm.age_all(&all[..]);
+        mm.age_all(&all[..]);
+        assert_eq!(idle(0), 1, "its first round found that it had been made");
+        mm.age_all(&all[..]);
+        assert_eq!(idle(0), 2);
+        children.into_iter().for_each(|child| mm.destroy(child));
+        mm.destroy(space);
+        machine.audit().unwrap();
+    })
+    .unwrap();
+}

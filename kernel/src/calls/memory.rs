@@ -305,6 +305,10 @@ pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize;
     }
 }
 
+/// Makes pages guards, or takes them away (Linux 6.13; newer than the constants at hand).
+const MADV_GUARD_INSTALL: u32 = 102;
+const MADV_GUARD_REMOVE: u32 = 103;
+
 /// What `madvise` may be asked for.
 #[derive(Clone, Copy)]
 pub(super) enum Advised {
@@ -312,8 +316,10 @@ pub(super) enum Advised {
     Flags(AreaFlags, AreaFlags),
     Huge(Advice),
     Discard,
-    /// May be dropped when memory is short: this kernel swaps it out as any other.
+    /// May be lost when memory is short.
     Free,
+    /// Not to be touched from now on, or again.
+    Guard(bool),
     Populate(Prot),
     Collapse,
     /// It will not be needed soon: forget that it was touched.
@@ -349,6 +355,8 @@ impl Advised {
             abi::MADV_POPULATE_READ => Self::Populate(Prot::READ),
             abi::MADV_POPULATE_WRITE => Self::Populate(Prot::WRITE),
             abi::MADV_COLLAPSE => Self::Collapse,
+            MADV_GUARD_INSTALL => Self::Guard(true),
+            MADV_GUARD_REMOVE => Self::Guard(false),
             _ => return None,
         })
     }
@@ -369,7 +377,12 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
             Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
             Advised::Discard => mm().discard(space, part).map_err(errno),
-            Advised::Free if !private(area) => Err(Errno::EINVAL),
+            Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
+                Err(Errno::EINVAL)
+            }
+            Advised::Free => mm().free_lazily(space, part).map_err(errno),
+            Advised::Guard(true) => mm().guard(space, part).map_err(errno),
+            Advised::Guard(false) => mm().unguard(space, part).map_err(errno),
             Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
                 Err(Errno::EINVAL)
             }
@@ -394,7 +407,7 @@ fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Ans
         let brought = swap::with_pages(thread, || mm().populate(memory.space(), part));
         brought.map(drop).map_err(|stop| {
             waits = matches!(stop, Stop::Read);
-            Errno::ENOMEM
+            if matches!(stop, Stop::Fail(Errno::EFAULT)) { Errno::EFAULT } else { Errno::ENOMEM }
         })
     });
     match done {
@@ -452,11 +465,18 @@ pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> An
 }
 
 pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    // MLOCK_ONFAULT may bring pages in later; to bring them in now is allowed, too.
-    if args[2] & !(abi::MLOCK_ONFAULT as usize) != 0 {
-        return Err(Errno::EINVAL.into());
+    let [address, bytes, flags, ..] = args;
+    match flags as u32 {
+        0 => mlock(thread, args),
+        abi::MLOCK_ONFAULT => {
+            let (memory, span) = (own()?, lock_span(address, bytes)?);
+            if !span.is_empty() {
+                mm().lock_on_fault(memory.space(), span).map_err(errno)?;
+            }
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL.into()),
     }
-    mlock(thread, args)
 }
 
 pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
@@ -484,9 +504,13 @@ pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
     memory.set_locks_future(flags & abi::MCL_FUTURE as usize != 0);
     if flags & abi::MCL_CURRENT as usize != 0 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
+        let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
         for area in mm().areas(memory.space(), all) {
             // Memory that is short is told by the faults to come.
-            let _ = mm().lock(memory.space(), area.span);
+            let _ = match on_fault {
+                true => mm().lock_on_fault(memory.space(), area.span),
+                false => mm().lock(memory.space(), area.span),
+            };
         }
     }
     Ok(0)

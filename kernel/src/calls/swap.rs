@@ -3,7 +3,7 @@
 use linux_raw_sys::general as abi;
 use quire::engine::{Error, Whose};
 use quire::units::{PageSpan, Vpn};
-use quire_linux::files::{Body, PATH_MAX};
+use quire_linux::files::{Body, Number, PATH_MAX};
 use quire_linux::{Errno, Result};
 
 use crate::disk::{self, swap};
@@ -21,11 +21,11 @@ const DISCARD: usize = 0x7_0000;
 const TRIES: usize = 500;
 const PAUSE_NS: u64 = 2_000_000;
 
-/// The path at `address`, and the disk that it leads to.
+/// The path at `address`, and the block device that it leads to.
 ///
 /// # Errors
-/// Those of paths; `EISDIR`; `EINVAL` for what is no disk: no file is swapped to.
-fn disk_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, usize)> {
+/// Those of paths; `EISDIR`; `EINVAL` for what is none: no file is swapped to.
+fn device_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, Number)> {
     let path = user::string(address as u64, PATH_MAX)?;
     let spot = with_calls(thread, |calls| calls.find(abi::AT_FDCWD, &path))?;
     let node = spot.node.ok_or(Errno::ENOENT)?;
@@ -33,22 +33,22 @@ fn disk_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, usiz
         return Err(Errno::EISDIR);
     }
     let Body::Block(block) = node.body() else { return Err(Errno::EINVAL) };
-    Ok((path, disk::of_number(block.number()).ok_or(Errno::EINVAL)?))
+    Ok((path, block.number()))
 }
 
 pub(super) fn swapon(thread: &mut Thread, [path, flags, ..]: [usize; 6]) -> Answer {
     if flags & !(PREFER | PRIORITY | DISCARD) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let (path, number) = disk_at(thread, path)?;
+    let (path, number) = device_at(thread, path)?;
     let priority = (flags & PREFER != 0).then_some((flags & PRIORITY) as i32);
     with_calls(thread, |calls| swap::on(calls.who, number, path, priority))?;
     Ok(0)
 }
 
 pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
-    let (_, number) = disk_at(thread, path)?;
-    let device = swap::on_disk(number).ok_or(Errno::EINVAL)?;
+    let (_, number) = device_at(thread, path)?;
+    let device = swap::on_block(number).ok_or(Errno::EINVAL)?;
     mm().swap_closing(device.id, true).map_err(errno)?;
     let emptied = empty(thread, &device);
     let done = match emptied {
@@ -123,9 +123,12 @@ pub(super) fn with_pages<T>(
     thread: &Thread,
     mut act: impl FnMut() -> core::result::Result<T, Error>,
 ) -> core::result::Result<T, Stop> {
-    match act() {
-        Err(Error::Unread(_) | Error::Busy(_)) => {}
-        other => return other.map_err(|error| errno(error).into()),
+    loop {
+        match act() {
+            Err(Error::Unread(reads)) if swap::at_once(reads) => {}
+            Err(Error::Unread(_) | Error::Busy(_)) => break,
+            other => return other.map_err(|error| errno(error).into()),
+        }
     }
     // Left word first, then tried again: so no answer is missed.
     with_calls(thread, |calls| disk::note(calls.who.wake))?;
@@ -148,7 +151,7 @@ pub(super) fn with_pages<T>(
 pub(super) fn page_out(memory: &Memory, span: PageSpan) -> Result<()> {
     let nobody: &[&quire::space::Space<isa::Format>] = &[];
     match mm().page_out(memory.space(), span, Whose::Own, nobody) {
-        Ok(_) | Err(Error::NoFile) => Ok(()),
+        Ok(_) => Ok(()),
         Err(error) => Err(errno(error)),
     }
 }

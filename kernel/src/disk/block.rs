@@ -17,7 +17,8 @@ use quire_linux::files::{Block, Caller, Number, Source, Stored};
 use quire_linux::{Errno, Result};
 use spin::Once;
 
-use super::device::{self, Claim, Disk, Read, SECTOR, Target, disk};
+use super::claim::Claim;
+use super::device::{self, Read, SECTOR, Target, disk};
 use super::pages::{Page, Pages};
 use crate::isa::{self, DISKS_MAX};
 use crate::memory::{self, PAGE, mm};
@@ -100,25 +101,17 @@ impl Block for Node {
     }
 
     fn is_claimed(&self) -> bool {
-        !self.pages.disk.is_claimed(Claim::None)
+        !self.pages.disk.claims().is_claimed(Claim::None)
     }
 
     fn write_at(&self, who: &Caller<'_>, offset: u64, source: &mut dyn Source) -> Result<usize> {
-        refuse(self.pages.disk)?;
+        self.pages.disk.claims().refuse()?;
         self.pages.write(who, offset, source)
     }
 
     fn sync(&self, who: &Caller<'_>) -> Result<()> {
         self.pages.sync(who)
     }
-}
-
-/// Refuses to write a disk that someone has as a whole.
-fn refuse(disk: &Disk) -> Result<()> {
-    if disk.is_claimed(Claim::Swap) {
-        return Err(Errno::ETXTBSY);
-    }
-    if disk.is_claimed(Claim::None) { Ok(()) } else { Err(Errno::EBUSY) }
 }
 
 impl Pages {

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use quire::cache;
 use quire::engine::{self, Held};
@@ -27,6 +27,7 @@ use spin::mutex::SpinMutex;
 use virtio_drivers::device::blk::{BlkReq, BlkResp, VirtIOBlk};
 use virtio_drivers::{BufferDirection, Error, Hal, PhysAddr};
 
+use super::claim::Claims;
 use crate::isa::{self, DISKS_MAX, DiskPort};
 use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
 
@@ -172,18 +173,6 @@ struct Queue {
     spare: Vec<Box<Words>>,
 }
 
-/// Who has a disk as a whole.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Claim {
-    /// Nobody.
-    None = 0,
-    /// Its files are in the tree.
-    Mounted = 1,
-    /// It is swapped to.
-    Swap = 2,
-}
-
 /// The most writes to swap that are asked of a disk at a time.
 pub(super) const WRITES: usize = 64;
 
@@ -192,7 +181,7 @@ pub(crate) struct Disk {
     queue: SpinMutex<Queue>,
     length: u64,
     is_read_only: bool,
-    claim: AtomicU8,
+    claims: Claims,
 }
 
 static DISKS: [Once<Disk>; DISKS_MAX] = [const { Once::new() }; DISKS_MAX];
@@ -214,8 +203,8 @@ pub(super) fn init(number: usize) -> bool {
             let spare = (0..WRITES).map(|_| Box::default()).collect();
             let flights = [const { None }; REQUESTS];
             let queue = SpinMutex::new(Queue { device, flights, waiting, spare });
-            let claim = AtomicU8::new(Claim::None as u8);
-            DISKS[number].call_once(|| Disk { queue, length, is_read_only, claim });
+            let claims = Claims::default();
+            DISKS[number].call_once(|| Disk { queue, length, is_read_only, claims });
             true
         }
         Err(error) => {
@@ -236,24 +225,9 @@ impl Disk {
         self.is_read_only
     }
 
-    /// Gives the disk as a whole to someone.
-    ///
-    /// # Errors
-    /// [`Errno::EBUSY`] when someone has it.
-    pub(crate) fn claim(&self, by: Claim) -> Result<()> {
-        let (none, by) = (Claim::None as u8, by as u8);
-        let claimed = self.claim.compare_exchange(none, by, Ordering::AcqRel, Ordering::Acquire);
-        claimed.map(drop).map_err(|_| Errno::EBUSY)
-    }
-
-    /// Takes it back from whoever has it.
-    pub(crate) fn unclaim(&self) {
-        self.claim.store(Claim::None as u8, Ordering::Release);
-    }
-
-    /// Whether it is had so.
-    pub(crate) fn is_claimed(&self, by: Claim) -> bool {
-        self.claim.load(Ordering::Acquire) == by as u8
+    /// Who has it as a whole.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     /// Asks the device for a request; its reader is told when it is over.
@@ -451,6 +425,29 @@ pub(super) fn fill(
     // bytes lie within them. Any bytes are good ones.
     let into = unsafe { core::slice::from_raw_parts_mut(start.add(at as usize), bytes) };
     source.take(into)
+}
+
+/// The bytes of frames that nobody writes meanwhile, as the borrow shows.
+pub(super) fn bytes(frames: &FrameRun) -> &[u8] {
+    let (start, room) = (mm().hardware().address(frames.start()), frames.count() * PAGE);
+    // SAFETY: the direct map shows the frames, which are ours to read for as long as they are
+    // borrowed. Any bytes are good ones.
+    unsafe { core::slice::from_raw_parts(start, room as usize) }
+}
+
+/// The bytes of frames that nobody else has.
+pub(super) fn bytes_mut(frames: &mut FrameRun) -> &mut [u8] {
+    let (start, room) = (mm().hardware().address(frames.start()), frames.count() * PAGE);
+    // SAFETY: as in `bytes`, and they are ours alone, being borrowed so.
+    unsafe { core::slice::from_raw_parts_mut(start, room as usize) }
+}
+
+/// The bytes of frames that are to be read.
+pub(super) fn bytes_of_read(read: &mut cache::Read) -> &mut [u8] {
+    let frames = read.frames();
+    let (start, room) = (mm().hardware().address(frames.start()), frames.count() * PAGE);
+    // SAFETY: as in `bytes`; the read is the right to its frames, and is borrowed for ourselves.
+    unsafe { core::slice::from_raw_parts_mut(start, room as usize) }
 }
 
 /// Copies from `at` bytes behind the beginning of `frame`.

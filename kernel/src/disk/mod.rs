@@ -23,33 +23,45 @@
 //! They are to the right of all locks of descriptions. Answers are told with none of them held.
 
 mod block;
+mod claim;
 mod copies;
 mod device;
 mod files;
+mod instant;
+mod packed;
 mod pages;
+mod ram;
 pub(crate) mod swap;
 
-pub(crate) use block::{nodes, of_number};
+use claim::Claim;
 pub(crate) use copies::{leaving, resolve, want};
+use device::Disk;
 pub(crate) use device::reap;
-use device::{Claim, Disk};
 pub(crate) use files::{note, shrink, start, start_ahead};
 pub(crate) use pages::Pages;
 
 use alloc::sync::Arc;
 
+use quire_linux::files::Block;
 use quire_linux::{Errno, Result};
 use spin::Once;
 
 use crate::{isa, memory};
 
-/// Looks for disks, and sets them up. On the boot CPU, once memory is there.
-pub(crate) fn init() {
+/// Looks for disks, and sets them up, and devices in memory that the command line asks for. On the
+/// boot CPU, once memory is there.
+pub(crate) fn init(line: &str) {
+    instant::init(line);
     for number in (0..isa::DISKS_MAX).filter(|number| device::init(*number)) {
         isa::listen_to_disk(number);
         memory::set_close_idle(files::close_idle);
     }
     memory::set_fetch(files::fetch);
+}
+
+/// All block devices, by their names in `/dev`.
+pub(crate) fn nodes() -> impl Iterator<Item = (&'static str, Arc<dyn Block>)> {
+    block::nodes().chain(instant::nodes())
 }
 
 /// The disk that has the files.
@@ -65,14 +77,14 @@ fn mounted() -> Option<&'static Disk> {
 /// [`Errno::ENODEV`] when there is none; [`Errno::EBUSY`] when someone has it.
 pub(crate) fn mount(name: &str) -> Result<Arc<Pages>> {
     let pages = block::number_of(name).and_then(block::pages).ok_or(Errno::ENODEV)?;
-    pages.disk.claim(Claim::Mounted)?;
+    pages.disk.claims().claim(Claim::Mounted)?;
     MOUNTED.call_once(|| pages.disk);
     Ok(pages.clone())
 }
 
 /// It has no files, after all.
 pub(crate) fn unmount() {
-    mounted().into_iter().for_each(Disk::unclaim);
+    mounted().into_iter().for_each(|disk| disk.claims().unclaim());
 }
 
 /// How long boot waits for the disk, in nanoseconds.

@@ -1,4 +1,4 @@
-//! Swap devices: disks with a header of version 1, and what goes there and comes back.
+//! Swap devices: block devices with a header of version 1, and what goes there and comes back.
 //!
 //! ```text
 //!   page 0 of the disk: the header        page n + 1: slot n, which is page n of a file
@@ -9,7 +9,9 @@
 //!   fault ──► Unread ──► start ──► the disk ──► read_done
 //! ```
 //!
-//! Writing needs no memory, and goes on by itself once begun: each answer asks for the next write.
+//! Writing to a disk needs no memory, and goes on by itself once begun: each answer asks for the
+//! next write. A device in memory has answered when it was asked: to write to it is a loop, and who
+//! faults has its page without a wait.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,14 +22,15 @@ use quire::engine::{Error, ReadFailed, WriteFailed};
 use quire::space::Space;
 use quire::units::Vpn;
 use quire_linux::ext4::Blocks;
-use quire_linux::files::Caller;
+use quire_linux::files::{Caller, Number};
 use quire_linux::{Errno, Result};
 use spin::mutex::SpinMutex;
 
-use super::block;
-use super::device::{Claim, Part, Read, Reader, Target, WRITES};
-use super::files;
+use super::claim::{Claim, Claims};
+use super::device::{Part, Read, Reader, Target, WRITES};
+use super::instant::Instant;
 use super::pages::Pages;
+use super::{block, files, instant};
 use crate::isa::Format;
 use crate::memory::{self, Memory, PAGE, errno, mm};
 
@@ -39,9 +42,16 @@ pub(crate) struct Device {
     pub(crate) path: Vec<u8>,
     /// As `/proc/swaps` tells it. The library takes slots where there are some.
     pub(crate) priority: i32,
-    number: usize,
-    pages: &'static Arc<Pages>,
-    out: SpinMutex<Out>,
+    number: Number,
+    medium: Medium,
+}
+
+/// Where the slots of a device are kept.
+enum Medium {
+    /// On a disk, which answers later.
+    Disk(&'static Arc<Pages>, SpinMutex<Out>),
+    /// In memory.
+    Instant(&'static dyn Instant),
 }
 
 /// What is being written.
@@ -59,6 +69,9 @@ static DEVICES: SpinMutex<Vec<Arc<Device>>> = SpinMutex::new(Vec::new());
 
 /// Whether there are any: to ask without the lock.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// One part in so many of a device's slots, or so many, may be free and still take memory.
+const STALE: u64 = 128;
 
 /// Frames that reading ahead leaves free: 2 MiB.
 const SPARE: u64 = 512;
@@ -90,9 +103,51 @@ pub(crate) fn has(id: FileId) -> bool {
     is_on() && devices().any(|device| device.id == id)
 }
 
-/// The swap device on disk `number`.
-pub(crate) fn on_disk(number: usize) -> Option<Arc<Device>> {
+/// The swap device on the block device with these numbers.
+pub(crate) fn on_block(number: Number) -> Option<Arc<Device>> {
     devices().find(|device| device.number == number)
+}
+
+impl Medium {
+    /// The block device with these numbers.
+    fn of(number: Number) -> Option<Self> {
+        if let Some(device) = instant::of_number(number) {
+            return Some(Self::Instant(&**device));
+        }
+        let out = Out { left: FilePages::default(), again: false, flying: 0 };
+        Some(Self::Disk(block::pages(block::of_number(number)?)?, SpinMutex::new(out)))
+    }
+
+    fn claims(&self) -> &Claims {
+        match self {
+            Self::Disk(pages, _) => pages.disk.claims(),
+            Self::Instant(device) => device.claims(),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        match self {
+            Self::Disk(pages, _) => pages.disk.is_read_only(),
+            Self::Instant(device) => device.is_read_only(),
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::Disk(pages, _) => pages.disk.length(),
+            Self::Instant(device) => device.length(),
+        }
+    }
+
+    /// Reads the first page.
+    fn first_page(&self, who: &Caller<'_>) -> Result<[u8; PAGE as usize]> {
+        let mut page = [0; PAGE as usize];
+        match self {
+            Self::Disk(pages, _) => Blocks::read(&***pages, who, 0, &mut page)?,
+            Self::Instant(device) => drop(device.read_at(who, 0, &mut page)?),
+        }
+        Ok(page)
+    }
 }
 
 /// Slots of all devices: how many there are, and how many are used.
@@ -101,41 +156,39 @@ pub(crate) fn slots() -> (u64, u64) {
     mm().swap_devices().fold((0, 0), add)
 }
 
-/// Takes disk `number` into use. `priority` is what was asked for.
+/// Takes a block device into use. `priority` is what was asked for.
 ///
 /// # Errors
-/// [`Errno::BLOCKED`] until its header was read; [`Errno::EBUSY`] when someone has the disk,
-/// [`Errno::EACCES`] when it cannot be written, [`Errno::EINVAL`] when its header is none,
-/// [`Errno::EPERM`] when there are too many devices, [`Errno::ENOMEM`].
+/// [`Errno::BLOCKED`] until its header was read; [`Errno::EBUSY`] when someone has the device,
+/// [`Errno::EACCES`] when it cannot be written, [`Errno::EINVAL`] when it is none of ours or its
+/// header is none, [`Errno::EPERM`] when there are too many devices, [`Errno::ENOMEM`].
 pub(crate) fn on(
     who: &Caller<'_>,
-    number: usize,
+    number: Number,
     path: Vec<u8>,
     priority: Option<i32>,
 ) -> Result<()> {
-    let pages = block::pages(number).ok_or(Errno::ENODEV)?;
-    if !pages.disk.is_claimed(Claim::None) {
+    let medium = Medium::of(number).ok_or(Errno::EINVAL)?;
+    if !medium.claims().is_claimed(Claim::None) {
         return Err(Errno::EBUSY);
     }
-    if pages.disk.is_read_only() {
+    if medium.is_read_only() {
         return Err(Errno::EACCES);
     }
-    let slots = slots_of(who, pages)?;
-    pages.forget(who)?;
-    pages.disk.claim(Claim::Swap)?;
-    let opened = memory::admit().and_then(|()| open(number, pages, slots, path, priority));
-    if opened.is_err() {
-        pages.disk.unclaim();
+    let slots = slots_of(who, &medium)?;
+    if let Medium::Disk(pages, _) = &medium {
+        pages.forget(who)?;
     }
-    opened
+    medium.claims().claim(Claim::Swap)?;
+    let opened = memory::admit().and_then(|()| open(number, medium, slots, (path, priority)));
+    opened.inspect_err(|_| Medium::of(number).iter().for_each(|medium| medium.claims().unclaim()))
 }
 
 fn open(
-    number: usize,
-    pages: &'static Arc<Pages>,
+    number: Number,
+    medium: Medium,
     slots: u64,
-    path: Vec<u8>,
-    priority: Option<i32>,
+    (path, priority): (Vec<u8>, Option<i32>),
 ) -> Result<()> {
     let mut all = DEVICES.lock();
     all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -143,32 +196,30 @@ fn open(
         Error::NoFile => Errno::EPERM,
         other => errno(other),
     })?;
-    let out = SpinMutex::new(Out { left: FilePages::default(), again: false, flying: 0 });
     let priority = priority.unwrap_or(-2 - all.len() as i32);
-    all.push(Arc::new(Device { id, path, priority, number, pages, out }));
+    all.push(Arc::new(Device { id, path, priority, number, medium }));
     IS_ON.store(true, Ordering::Relaxed);
     Ok(())
 }
 
 /// How many slots the header tells of. Its layout is that of Linux, include/linux/swap.h.
-fn slots_of(who: &Caller<'_>, pages: &Pages) -> Result<u64> {
+fn slots_of(who: &Caller<'_>, medium: &Medium) -> Result<u64> {
     const MAGIC: &[u8] = b"SWAPSPACE2";
     const VERSION: usize = 1024;
     const LAST: usize = 1028;
     const BAD: usize = 1032;
-    let pages_of_disk = pages.disk.length() / PAGE;
-    if pages_of_disk == 0 {
+    let pages = medium.length() / PAGE;
+    if pages == 0 {
         return Err(Errno::EINVAL);
     }
-    let mut header = [0; PAGE as usize];
-    Blocks::read(pages, who, 0, &mut header)?;
+    let header = medium.first_page(who)?;
     let word = |at: usize| {
         u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
     };
     let last = u64::from(word(LAST));
     let is_good = header.ends_with(MAGIC)
         && (word(VERSION), word(BAD)) == (1, 0)
-        && (1..pages_of_disk).contains(&last);
+        && (1..pages).contains(&last);
     if is_good { Ok(last) } else { Err(Errno::EINVAL) }
 }
 
@@ -190,32 +241,40 @@ impl Device {
         all.retain(|other| other.id != self.id);
         IS_ON.store(!all.is_empty(), Ordering::Relaxed);
         drop(all);
-        self.pages.disk.unclaim();
+        if let Medium::Instant(device) = &self.medium {
+            device.sweep(&|pages| Some(pages).filter(|pages| !pages.is_empty()));
+        }
+        self.medium.claims().unclaim();
         Ok(())
     }
 
     /// Whether nothing is to be written.
     fn is_quiet(&self) -> bool {
-        let out = self.out.lock();
+        let Medium::Disk(_, out) = &self.medium else { return true };
+        let out = out.lock();
         out.flying == 0 && out.left.is_empty()
     }
 
-    /// Where a page of the file lies on the disk, in bytes.
+    /// Which page of the device has page `page` of the file.
     fn place(page: u64) -> u64 {
-        (page + 1) * PAGE
+        page + 1
     }
 
     /// Reads folios.
     fn read(self: Arc<Self>, mut reads: Reads) -> Result<()> {
+        let pages = match &self.medium {
+            Medium::Disk(pages, _) => *pages,
+            Medium::Instant(device) => return read_now(*device, self.id, reads),
+        };
         loop {
             // Else a read that finds no memory for its request would seem to be one that failed.
             memory::admit()?;
             let Some(read) = mm().next_read(&mut reads).map_err(errno)? else { return Ok(()) };
-            let at = Self::place(read.pages().start);
+            let at = Self::place(read.pages().start) * PAGE;
             let part = Part::all(read);
             let (bytes, reader) = (part.bytes(), self.clone());
             let read = Read { name: 0, at, bytes, target: Target::Part(part), reader };
-            if let Err(Read { target, .. }) = self.pages.disk.submit(read) {
+            if let Err(Read { target, .. }) = pages.disk.submit(read) {
                 self.finished(0, target, Err(Errno::ENOMEM));
             }
         }
@@ -223,25 +282,28 @@ impl Device {
 
     /// Looks at all slots for what is to be written.
     fn begin(self: &Arc<Self>) {
-        let mut out = self.out.lock();
+        let (pages, out) = match &self.medium {
+            Medium::Disk(pages, out) => (*pages, out),
+            Medium::Instant(device) => return write_now(*device, self.id),
+        };
+        let mut out = out.lock();
         match out.left.is_empty() {
             true => out.left = ALL,
             false => out.again = true,
         }
-        self.write(&mut out);
+        self.write(pages, &mut out);
     }
 
     /// Gives the disk as much to write as it may have.
-    fn write(self: &Arc<Self>, out: &mut Out) {
+    fn write(self: &Arc<Self>, pages: &Pages, out: &mut Out) {
         while out.flying < WRITES && !out.left.is_empty() {
             match mm().next_write(self.id, &mut out.left, NOBODY) {
                 Ok(Some(write)) => {
-                    let at = Self::place(write.pages().start);
+                    let at = Self::place(write.pages().start) * PAGE;
                     let bytes = write.frames().count * PAGE;
                     let (target, reader) = (Target::Kept(write), self.clone());
                     out.flying += 1;
-                    let refused =
-                        self.pages.disk.submit(Read { name: 0, at, bytes, target, reader });
+                    let refused = pages.disk.submit(Read { name: 0, at, bytes, target, reader });
                     if let Err(Read { target: Target::Kept(write), .. }) = refused {
                         out.flying -= 1;
                         mm().write_done(write, Err(WriteFailed));
@@ -272,10 +334,11 @@ impl Reader for Device {
                 mm().write_done(write, result.map_err(|_| WriteFailed));
                 // It may have been taken out of use, if this was the last.
                 let own = devices().find(|device| device.id == self.id);
-                let mut out = self.out.lock();
+                let Medium::Disk(pages, out) = &self.medium else { return };
+                let mut out = out.lock();
                 out.flying -= 1;
                 if let Some(own) = own {
-                    own.write(&mut out);
+                    own.write(pages, &mut out);
                 }
                 let is_quiet = out.flying == 0 && out.left.is_empty();
                 drop(out);
@@ -288,9 +351,70 @@ impl Reader for Device {
     }
 }
 
+/// Reads folios from a device that answers at once.
+fn read_now(device: &dyn Instant, id: FileId, mut reads: Reads) -> Result<()> {
+    while let Some(mut read) = mm().next_read(&mut reads).map_err(errno)? {
+        let done = device.load(Device::place(read.pages().start), &mut read);
+        mm().read_done(read, done.map_err(|_| ReadFailed));
+    }
+    // Others may have found it being read.
+    files::tell();
+    tidy(device, id);
+    Ok(())
+}
+
+/// Writes all there is to write to a device that answers at once, until it takes no more.
+fn write_now(device: &dyn Instant, id: FileId) {
+    let mut left = ALL;
+    // Where another CPU is writing something that left anew meanwhile, he who comes next does it.
+    while let Ok(Some(write)) = mm().next_write(id, &mut left, NOBODY) {
+        let done = device.store(Device::place(write.pages().start), write.frames());
+        let is_good = done.is_ok();
+        mm().write_done(write, done.map_err(|_| WriteFailed));
+        if !is_good {
+            break;
+        }
+    }
+    tidy(device, id);
+}
+
+/// Has a device forget what is in free slots, if that is much.
+fn tidy(device: &dyn Instant, id: FileId) {
+    let held = device.held();
+    if held == 0 {
+        return;
+    }
+    let found = mm().swap_devices().find(|(file, ..)| *file == id);
+    let Some((_, slots, used)) = found else { return };
+    // A sweep looks at all slots: not before it is worth that.
+    if held > used + (slots / STALE).max(STALE) {
+        sweep(device, id);
+    }
+}
+
+fn sweep(device: &dyn Instant, id: FileId) {
+    let zero = Device::place(0);
+    device.sweep(&|pages| {
+        let slots = FilePages::new(pages.start - zero, pages.end - zero);
+        let free = mm().free_slots(id, slots)?;
+        Some(Device::place(free.start)..Device::place(free.end))
+    });
+}
+
 fn spoilt(mut part: Part) -> Part {
     part.spoil();
     part
+}
+
+/// Reads what the library says where nobody has to wait for it; whether it was there, and the page
+/// is to be asked for again.
+pub(crate) fn at_once(reads: Reads) -> bool {
+    let device = devices().find(|device| device.id == reads.file());
+    let Some(device) = device.filter(|_| is_on()) else { return false };
+    match &device.medium {
+        Medium::Instant(medium) => read_now(*medium, device.id, reads).is_ok(),
+        Medium::Disk(..) => false,
+    }
 }
 
 /// Begins to read what the library says, if it is on a swap device.
@@ -336,6 +460,9 @@ pub(crate) fn is_quiet() -> bool {
 /// # Errors
 /// [`Errno::BLOCKED`] as long as it is; [`Errno::ENOMEM`].
 pub(crate) fn settle(who: &Caller<'_>) -> Result<()> {
+    if is_quiet() {
+        return Ok(());
+    }
     // Left word first, then looked: so no answer is missed.
     files::note(who.wake)?;
     if is_quiet() { Ok(()) } else { Err(Errno::BLOCKED) }

@@ -5,7 +5,7 @@ use quire::units::{FrameSpan, Pfn};
 use spin::mutex::SpinMutex;
 
 use super::early::Early;
-use super::{PAGE, PAGE_SHIFT, System, mm};
+use super::{PAGE, PAGE_SHIFT, System, canary, mm};
 use crate::isa;
 
 /// The frames that lie wholly within a piece of memory: its address, and its length in bytes.
@@ -29,11 +29,18 @@ pub(super) fn give(mm: &System, mut all: FrameRun, early: &Early, initrd: (u64, 
         let (between, rest) = all.split_at(before);
         found = found.or_else(|| cut(between, kept));
         let (run, rest) = rest.split_at(piece.count);
-        mm.add(run).unwrap_or_else(|error| panic!("{error}"));
+        add(mm, run);
         all = rest;
     }
     let frames = found.or_else(|| cut(all, kept));
     *ARCHIVE.lock() = Some(Archive { place: initrd, frames });
+}
+
+fn add(mm: &System, run: FrameRun) {
+    if canary::is_on() {
+        canary::lay(mm.hardware(), run.span());
+    }
+    mm.add(run).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The frames of `span`, if `run` has them all; the others stay taken for ever.
@@ -70,7 +77,7 @@ pub(crate) fn with_archive<T>(unpack: impl FnOnce(&[u8]) -> T) -> T {
         unsafe { core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize) };
     let done = unpack(all);
     if let Some(run) = frames {
-        mm().add(run).unwrap_or_else(|error| panic!("{error}"));
+        add(mm(), run);
     }
     done
 }

@@ -9,7 +9,7 @@ use quire::hw::{
 };
 use quire::units::{CpuId, FrameSpan, Pfn};
 
-use super::{PAGE, PAGE_SHIFT};
+use super::{PAGE, PAGE_SHIFT, canary};
 use crate::isa;
 
 /// All RAM through the direct map, and this ISA's flushes.
@@ -85,6 +85,15 @@ impl Board {
         unsafe { core::slice::from_raw_parts(words.add(index), count) }
     }
 
+    /// All words of `frame`; none where there is no RAM.
+    pub(super) fn all_words(&self, frame: Pfn) -> &[AtomicU64] {
+        match self.shows(frame) {
+            // SAFETY: just looked at.
+            true => unsafe { self.words(frame, 0, WORDS) },
+            false => &[],
+        }
+    }
+
     /// Where `frame` is visible.
     #[inline(always)]
     pub(crate) fn address(&self, frame: Pfn) -> *mut u8 {
@@ -128,6 +137,9 @@ impl Hardware for Board {
 
     #[inline(always)]
     fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        if canary::is_on() {
+            canary::look_at_shown(self, (table.frame(), index), count, (first, step));
+        }
         // SAFETY: capabilities are for frames of RAM alone.
         unsafe {
             if count == 1 {
@@ -147,6 +159,9 @@ impl Hardware for Board {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
+        if canary::is_on() {
+            canary::look_at_shown(self, (table.frame(), index), 1, (new, 0));
+        }
         // SAFETY: capabilities are for frames of RAM alone.
         let word = unsafe { self.word(table.frame(), index) };
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)?;
@@ -156,17 +171,31 @@ impl Hardware for Board {
 
     #[inline]
     fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        if canary::is_on() {
+            let count = pages.end - pages.start;
+            canary::look_at_free(self, FrameSpan::new(frames.start().add(pages.start), count));
+        }
         self.ram.clear(frames, pages, &self.clears, reuse);
     }
 
     #[inline]
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        if canary::is_on() {
+            canary::look_at_free(self, FrameSpan::new(to.start().add(at), from.count));
+        }
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
     }
 
     #[inline]
     fn flush(&self, flush: &Flush<'_>) {
         isa::flush(flush);
+    }
+
+    #[inline]
+    fn freed(&self, frames: FrameSpan) {
+        if canary::is_on() {
+            canary::lay_again(self, frames);
+        }
     }
 
     #[inline]

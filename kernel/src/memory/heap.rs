@@ -89,6 +89,21 @@ pub(crate) fn set_shrink(how: fn() -> bool) {
     SHRINK.call_once(|| how);
 }
 
+/// Sees to it that programs find memory; whether they may take some.
+static EASE: Once<fn() -> bool> = Once::new();
+
+/// Says how it is seen to that programs find memory. The rooms to the right know.
+pub(crate) fn set_ease(how: fn() -> bool) {
+    EASE.call_once(|| how);
+}
+
+/// Asked before a program takes memory: whether it may. The last frames are not for programs, as
+/// it takes some to make others free.
+#[inline]
+pub(super) fn ease() -> bool {
+    EASE.get().is_none_or(|how| how())
+}
+
 /// Asks the rooms to the right to give up memory; whether they had any.
 pub(super) fn shrink() -> bool {
     SHRINK.get().is_some_and(|how| how())

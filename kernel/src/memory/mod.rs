@@ -12,6 +12,7 @@
 
 mod archive;
 mod board;
+mod canary;
 mod early;
 mod files;
 mod heap;
@@ -31,8 +32,9 @@ use spin::Once;
 pub(crate) use archive::with_archive;
 pub(crate) use board::Board;
 pub(crate) use files::{make_pages, set_close_idle};
-use heap::shrink;
-pub(crate) use heap::{admit, has_reserve, set_shrink, taken_bytes};
+pub(crate) use heap::{admit, has_reserve, set_ease, set_shrink, taken_bytes};
+use heap::{ease, shrink};
+pub(crate) use shared::{Everyone, is_there};
 pub(crate) use space::{Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline};
 
 use crate::isa::{Boot, Format, MAX_CPUS};
@@ -66,6 +68,7 @@ pub(crate) fn mm() -> &'static System {
 /// # Panics
 /// When there is too little RAM to begin at all.
 pub(crate) fn init(boot: &Boot) {
+    canary::init(boot.command_line);
     let mut early = early::Early::new(boot);
     map::switch(boot, &mut early);
     let span = early.span();

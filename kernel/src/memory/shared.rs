@@ -150,7 +150,12 @@ pub(super) fn register(number: u64, memory: &Arc<Memory>) {
     SPACES.lock().insert(number, Arc::downgrade(memory));
 }
 
-/// A space ends.
+/// Whether the space with this number has not ended, or is not free yet.
+pub(crate) fn is_there(number: u64) -> bool {
+    SPACES.lock().contains_key(&number)
+}
+
+/// A space has ended.
 pub(super) fn forget(number: u64) {
     SPACES.lock().remove(&number);
 }
@@ -159,6 +164,19 @@ pub(super) fn forget(number: u64) {
 fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
     let spaces = SPACES.lock();
     spaces.range(from..).find_map(|(&number, memory)| Some((number, memory.upgrade()?)))
+}
+
+/// All spaces, each once, and a child that is being made after its parent.
+pub(crate) struct Everyone;
+
+impl Spaces<Format> for Everyone {
+    fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
+        let mut next = 0;
+        while let Some((number, memory)) = next_space(next) {
+            next = number + 1;
+            see(memory.space());
+        }
+    }
 }
 
 /// The spaces that may show a file.

@@ -12,7 +12,7 @@ use quire::cache::Reads;
 use quire::engine::{Error, Pinned, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
-use quire::units::{Access, Asid, PageSpan, Vpn};
+use quire::units::{Access, Asid, Order, PageSpan, Vpn};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
@@ -31,6 +31,10 @@ pub(super) const ALL: PageSpan =
 
 /// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.
 const STACK_ROOM: u64 = 16 << 30;
+
+/// How often a fault is tried again after others have given up memory, which somebody else had
+/// each time: then there is none.
+const TRIES: usize = 16;
 
 /// The page where each program finds [`isa::TRAMPOLINE`].
 const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
@@ -138,6 +142,11 @@ impl Memory {
         self.guards.store(guards, Ordering::Relaxed);
     }
 
+    /// Its number among all spaces; no other has it later.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The library's space.
     #[inline]
     pub(crate) fn space(&self) -> &Space<Format> {
@@ -214,10 +223,10 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let asid = self.space.asid();
-        shared::forget(self.number);
         // SAFETY: taken once, here; nobody uses the value after this.
         let space = unsafe { ManuallyDrop::take(&mut self.space) };
         mm().destroy(space);
+        shared::forget(self.number);
         tags::free(asid);
     }
 }
@@ -233,7 +242,7 @@ pub(crate) fn set_fetch(how: fn(Error) -> bool) {
 /// A root table: zeroes, and the kernel's entries where its half is under the same root.
 fn root() -> Result<FrameRun, Errno> {
     let board = mm().hardware();
-    let run = mm().phys().alloc(isa::cpu(), quire::units::Order::ZERO).ok_or(Errno::ENOMEM)?;
+    let run = mm().phys().alloc(isa::cpu(), Order::ZERO).ok_or(Errno::ENOMEM)?;
     board.clear(&run, 0..1, Reuse::Soon);
     let words = board.address(run.start()).cast::<u64>();
     for (at, word) in isa::root_template() {
@@ -325,8 +334,14 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error
     if address >= isa::USER_END {
         return Err(Error::NoArea(page));
     }
+    if !super::ease() {
+        return Err(Error::NoMemory(Order::ZERO));
+    }
     let mut done = mm().fault(&memory.space, page, access);
-    while matches!(done, Err(Error::NoMemory(_))) && super::shrink() {
+    for _ in 0..TRIES {
+        if !matches!(done, Err(Error::NoMemory(_))) || !super::shrink() {
+            break;
+        }
         done = mm().fault(&memory.space, page, access);
     }
     match done? {

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use quire_linux::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::canary;
 use crate::isa;
 
 /// Whether `bytes` bytes from `address` on may be the program's at all.
@@ -36,6 +37,9 @@ pub(crate) fn read_bytes(address: u64, to: &mut [u8]) -> Result<()> {
 pub(crate) fn write_bytes(address: u64, from: &[u8]) -> Result<()> {
     if !is_below(address, from.len()) {
         return Err(Errno::EFAULT);
+    }
+    if canary::is_on() {
+        canary::look_at_bytes(address, from);
     }
     // SAFETY: `from` can be read, and what is written lies below the end of program memory.
     let left = unsafe { isa::copy_user(address as *mut u8, from.as_ptr(), from.len()) };

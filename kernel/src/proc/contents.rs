@@ -111,20 +111,22 @@ fn copy(memory: &Memory, start: u64, count: usize, sink: &mut dyn Sink) -> Resul
     Ok(done)
 }
 
-/// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files). 4 is
-/// for what was written since, 5 for the most memory it had: neither is kept.
+/// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files), and 4
+/// which were written. 5 is for the most memory it had, which is not kept.
 ///
 /// # Errors
-/// `EINVAL` for other numbers, `ESRCH` when it has ended.
+/// `EINVAL` for other numbers, `ESRCH` when it has ended, `ENOMEM`.
 pub(super) fn clear_refs(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let which = number(bytes)?;
     if !(1..=5).contains(&which) {
         return Err(Errno::EINVAL);
     }
     let memory = of.memory().ok_or(Errno::ESRCH)?;
-    // There are no files behind areas.
-    if which <= 2 {
-        mm().clear_young(memory.space(), maps::all());
+    match which {
+        // There are no files behind areas.
+        1 | 2 => drop(mm().clear_young(memory.space(), maps::all())),
+        4 => mm().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
+        _ => {}
     }
     Ok(())
 }

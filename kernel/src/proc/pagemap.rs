@@ -4,6 +4,7 @@ use quire::arch::Attrs;
 use quire::cache::{FILE_PAGES_MAX, FileId, Store};
 use quire::engine::FrameUse;
 use quire::folio::{Folio, Folios, Known};
+use quire::space::AreaFlags;
 use quire::swap::SwapEntry;
 use quire::table::{Seen, Sight};
 use quire::units::{Order, PageSpan, Pfn, Vpn};
@@ -13,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::process::Subject;
 use crate::isa;
-use crate::memory::{Memory, PAGE, mm};
+use crate::memory::{Memory, PAGE, System, mm};
 
 /// Pages of one folio that are mapped side by side.
 pub(super) struct Piece {
@@ -103,6 +104,7 @@ const SWAPPED: u64 = 1 << 62;
 const SHARED_OR_FILE: u64 = 1 << 61;
 const GUARD: u64 = 1 << 58;
 const EXCLUSIVE: u64 = 1 << 56;
+const WRITTEN: u64 = 1 << 55;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Words that are made at a time.
@@ -157,6 +159,17 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
             slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at));
         }
     });
+    for area in mm().areas(memory.space(), pages) {
+        let part = area.span.intersect(pages);
+        if !area.flags.contains(AreaFlags::TRACKED) {
+            slots(&mut words, part, &|_| WRITTEN);
+            continue;
+        }
+        mm().runs(memory.space(), part, &mut |seen| {
+            let written = System::is_written(&area, seen);
+            slots(&mut words, seen.pages, &|_| if written { WRITTEN } else { 0 });
+        });
+    }
     words
 }
 

@@ -53,6 +53,7 @@ fn held(memory: &Memory, area: &Area) -> Held {
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
     sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
+    sum.lazy_free = mm().lazily_free(memory.space(), area.span) * PAGE;
     sum
 }
 
@@ -137,6 +138,7 @@ fn flags(area: &Area) -> impl Iterator<Item = &'static str> {
         (has(AreaFlags::NORESERVE), "nr"),
         (has(AreaFlags::WIPEONFORK), "wf"),
         (has(AreaFlags::DONTDUMP), "dd"),
+        (!has(AreaFlags::TRACKED), "sd"),
         (has(AreaFlags::HUGE), "hg"),
         (has(AreaFlags::NOHUGE), "nh"),
     ]

@@ -4,8 +4,9 @@
 use alloc::sync::Arc;
 use core::fmt::Display;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
+use quire::fault::Cause;
 use quire::stats::Totals;
 use quire::units::Order;
 use quire_linux::files::{Caller, Text, What};
@@ -15,6 +16,7 @@ use quire_linux::{Errno, Result};
 use super::frames::Census;
 use super::table::{Fixed, Is, Row};
 use crate::memory::{PAGE_SHIFT, mm};
+use crate::task::collapse::{self, SETTINGS, Value};
 
 /// The size of a large leaf: what Linux calls PMD order.
 pub(super) const BLOCK: Order = Order::new(21 - PAGE_SHIFT as u8);
@@ -41,8 +43,7 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "hugepages-2048kB", is: Is::Directory(size::<9>) },
 ];
 
-/// Collapse in the background. There is none: a program asks for it (`MADV_COLLAPSE`). Its settings
-/// are kept, as tools set them and put them back.
+/// Collapse in the background. The counts are of the library's scan.
 const BACKGROUND: &[Row<()>] = &[
     value::<SCAN>("pages_to_scan"),
     value::<SCAN_SLEEP>("scan_sleep_millisecs"),
@@ -51,8 +52,14 @@ const BACKGROUND: &[Row<()>] = &[
     value::<SWAP_MOST>("max_ptes_swap"),
     value::<SHARED_MOST>("max_ptes_shared"),
     value::<DEFRAG>("defrag"),
-    Row { name: "pages_collapsed", is: Is::Text(|_, _, out| out.push(b"0\n")) },
-    Row { name: "full_scans", is: Is::Text(|_, _, out| out.push(b"0\n")) },
+    Row {
+        name: "pages_collapsed",
+        is: Is::Text(|_, _, out| line(out, &collapse::COLLAPSED.load(Ordering::Relaxed))),
+    },
+    Row {
+        name: "full_scans",
+        is: Is::Text(|_, _, out| line(out, &collapse::ROUNDS.load(Ordering::Relaxed))),
+    },
 ];
 
 fn enabled(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
@@ -61,6 +68,7 @@ fn enabled(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 
 fn set_enabled(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy.set_enabled(parsed(bytes)?);
+    collapse::hasten();
     Ok(())
 }
 
@@ -115,7 +123,7 @@ fn set_size_file(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().file_policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Nothing is counted for it: what is charged, compressed swap, shared memory, and what splits.
+/// Nothing is counted for it: what else is charged, compressed swap, shared memory, what splits.
 const fn none(name: &'static str) -> Row<Order> {
     Row { name, is: Is::Text(|_, _, out| out.push(b"0\n")) }
 }
@@ -129,7 +137,12 @@ const STATS: &[Row<Order>] = &[
         name: "anon_fault_fallback",
         is: Is::Text(|of, _, out| total(out, |totals| fallbacks(totals, *of))),
     },
-    none("anon_fault_fallback_charge"),
+    Row {
+        name: "anon_fault_fallback_charge",
+        is: Is::Text(|of, _, out| {
+            total(out, |totals| totals.fallback[of.index()][Cause::Charge as usize])
+        }),
+    },
     none("zswpout"),
     Row { name: "swpin", is: Is::Text(|of, _, out| total(out, |totals| totals.swpin[of.index()])) },
     none("swpin_fallback"),
@@ -203,17 +216,6 @@ fn choose(at: usize, words: &[&str], bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A number that is kept.
-struct Value {
-    value: AtomicU64,
-    least: u64,
-    most: u64,
-}
-
-const fn between(value: u64, least: u64, most: u64) -> Value {
-    Value { value: AtomicU64::new(value), least, most }
-}
-
 const USE_ZERO_PAGE: usize = 0;
 const SHRINK_UNDERUSED: usize = 1;
 const SCAN: usize = 2;
@@ -224,17 +226,20 @@ const SWAP_MOST: usize = 6;
 const SHARED_MOST: usize = 7;
 const DEFRAG: usize = 8;
 
-/// With Linux's defaults and bounds.
-static VALUES: [Value; 9] = [
-    between(1, 0, 1),
-    between(1, 0, 1),
-    between(4096, 1, u32::MAX as u64),
-    between(10_000, 0, u32::MAX as u64),
-    between(60_000, 0, u32::MAX as u64),
-    between(511, 0, 511),
-    between(64, 0, 511),
-    between(256, 0, 511),
-    between(1, 0, 1),
+static ZERO_PAGE: Value = Value::between(1, 0, 1);
+static UNDERUSED: Value = Value::between(1, 0, 1);
+
+/// By their numbers.
+static VALUES: [&Value; 9] = [
+    &ZERO_PAGE,
+    &UNDERUSED,
+    &SETTINGS.pages_to_scan,
+    &SETTINGS.scan_sleep_millisecs,
+    &SETTINGS.alloc_sleep_millisecs,
+    &SETTINGS.max_ptes_none,
+    &SETTINGS.max_ptes_swap,
+    &SETTINGS.max_ptes_shared,
+    &SETTINGS.defrag,
 ];
 
 /// A row for number `AT`.
@@ -247,10 +252,13 @@ fn value_of<const AT: usize>(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<(
 }
 
 fn set_value<const AT: usize>(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    let (value, wanted) = (&VALUES[AT], number(bytes)?);
+    let (value, wanted) = (VALUES[AT], number(bytes)?);
     if !(value.least..=value.most).contains(&wanted) {
         return Err(Errno::EINVAL);
     }
     value.value.store(wanted, Ordering::Relaxed);
+    if AT >= SCAN {
+        collapse::hasten();
+    }
     Ok(())
 }

@@ -24,8 +24,10 @@
 //! | `Process::signals`, then `Task::signals` | pending signals, actions, masks | queues |
 //! | queues | ready and parked threads | nothing |
 
+pub(crate) mod collapse;
 pub(crate) mod exit;
 pub(crate) mod futex;
+pub(crate) mod oom;
 mod process;
 pub(crate) mod queue;
 pub(crate) mod reclaim;

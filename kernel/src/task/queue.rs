@@ -108,10 +108,19 @@ pub(crate) fn strike(now: u64) -> Option<u64> {
     }
 }
 
-/// Sleeps until something happens, unless a thread is ready.
-pub(crate) fn idle() {
+/// Wakes a CPU that has nothing to do, if there is one; whether there was.
+pub(crate) fn nudge() -> bool {
+    let idle = IDLE.load(Ordering::SeqCst) & !(1 << isa::cpu().index());
+    if idle != 0 {
+        isa::interrupt(CpuId::new(idle.trailing_zeros() as usize));
+    }
+    idle != 0
+}
+
+/// Sleeps until something happens, or until `hour`, unless a thread is ready.
+pub(crate) fn idle(hour: Option<u64>) {
     let own = 1 << isa::cpu().index();
-    isa::alarm(strike(isa::now()));
+    isa::alarm(strike(isa::now()).into_iter().chain(hour).min());
     IDLE.fetch_or(own, Ordering::SeqCst);
     isa::idle(&is_ready);
     IDLE.fetch_and(!own, Ordering::SeqCst);

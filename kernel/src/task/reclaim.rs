@@ -1,193 +1,151 @@
-//! What is done when memory is short: pages of files are given up, and anonymous ones swapped out.
+//! What is done when memory is short: what was not needed for longest leaves, as the library finds.
 //!
 //! ```text
-//!   a fault was served, little is free ──► ease: begin to page out, go on
-//!   there is no memory for something ───► relieve: page out, wait for the disk, try again
+//!   free frames   0 ........ min ........ low ...................... high
+//!   before a fault  wait       let an idle CPU do it, or else           nothing
+//!                   for some   do a piece oneself
+//!   idle CPU, tick             a piece, until `high`
+//!   there is none for something: some must leave, and be written, before it is tried again
 //! ```
 //!
-//! Whose pages: those of the process that has most, in the order of their addresses; those of the
-//! next process when nothing of it can leave. What is in use is not known here: the pages that are
-//! needed come back.
+//! A piece is bounded, and so is a wait. Who finds nothing that could leave says so, and nobody
+//! looks again for a while: then it is for `oom` to decide who ends.
 
-use quire::engine::{Spaces, Whose};
-use quire::space::Space;
-use quire::units::{PageSpan, Vpn};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use quire::engine::Watermarks;
+use spin::Once;
 use spin::mutex::SpinMutex;
 
-use super::process::{find, processes};
+use super::queue;
 use crate::disk::{self, swap};
-use crate::isa::{self, Format};
-use crate::memory::{self, Memory, PAGE, mm};
+use crate::isa;
+use crate::memory::{self, Everyone, PAGE, mm};
 
 /// Pages that leave at a time: 1 MiB.
 const BATCH: u64 = 256;
 
-/// Frames below which paging out begins: 8 MiB.
-const LOW: u64 = 2048;
-
-/// Frames below which who faults waits for it: 2 MiB.
-const LEAST: u64 = 512;
-
-/// The most pages that are looked through in one step where nothing was found: 64 MiB.
-const STRIDE_MAX: u64 = 64 * BATCH;
-
-/// The end of what a program may map.
-const END: Vpn = Vpn::new(isa::USER_END / PAGE);
-
-/// Where paging out goes on.
-struct Hand {
-    pid: u32,
-    at: Vpn,
-    /// Pages of this process that left since it was chosen.
-    out: u64,
-    /// All were looked at and nothing left: until then nobody is looked at again.
-    rests_until: u64,
-}
-
-/// How long that is, in nanoseconds: to look at all memory takes time.
+/// How long nobody looks again where nothing was found, in nanoseconds.
 const REST_NS: u64 = 100_000_000;
+
+/// Frames that are not for programs: paging out needs some, for the index of its device. More than
+/// the reserve of the heap.
+const LAST: u64 = 256;
+
+/// How often memory is asked for before there is none, if others take what becomes free.
+const TRIES: usize = 16;
 
 /// Free slots below which devices count as full.
 const FULL: u64 = 16;
 
-static HAND: SpinMutex<Hand> =
-    SpinMutex::new(Hand { pid: 0, at: Vpn::new(0), out: 1, rests_until: 0 });
+/// How many frames programs and the heap can have.
+static FRAMES: Once<u64> = Once::new();
+
+/// How many of them are to be free.
+static MARKS: Once<Watermarks> = Once::new();
+
+/// Until then nobody looks for what could leave.
+static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Who makes memory free has it: two would take each other's time.
+static AT_IT: SpinMutex<()> = SpinMutex::new(());
 
 /// Says that this is how memory is had when there is none.
 pub(crate) fn init() {
+    let frames = mm().phys().free_frames() + memory::taken_bytes() / PAGE;
+    FRAMES.call_once(|| frames);
+    MARKS.call_once(|| mm().watermarks(frames));
     memory::set_shrink(|| disk::shrink() || relieve());
+    memory::set_ease(ease);
 }
 
-/// After a fault: pages out if little memory is free.
-#[inline]
-pub(crate) fn ease() {
-    if swap::is_on() && !mm().phys().has_free(LOW) {
-        ease_slowly();
-    }
+/// How many frames programs and the heap can have.
+pub(super) fn frames() -> u64 {
+    FRAMES.get().copied().unwrap_or(0)
+}
+
+fn marks() -> Watermarks {
+    MARKS.get().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0 })
+}
+
+/// Before a fault: sees to it that some memory is free; whether there is enough for a program.
+fn ease() -> bool {
+    !swap::is_on() || mm().phys().has_free(marks().low) || ease_slowly()
 }
 
 #[cold]
-fn ease_slowly() {
-    if disk::shrink() {
-        return;
+fn ease_slowly() -> bool {
+    if mm().phys().has_free(marks().min) {
+        if !is_resting() && swap::is_quiet() && !queue::nudge() {
+            balance();
+        }
+        return true;
     }
-    if !mm().phys().has_free(LEAST) {
-        relieve();
-    } else if swap::is_quiet()
-        && let Some(mut hand) = HAND.try_lock()
-    {
-        hand.page_out();
-        drop(hand);
+    (0..TRIES).any(|_| {
+        let is_going_on = relieve();
+        mm().phys().has_free(LAST) || !is_going_on
+    });
+    mm().phys().has_free(LAST)
+}
+
+/// What a CPU does that has nothing to do, and now and then one that has: a piece, if there is less
+/// free than there should be.
+pub(crate) fn background() {
+    if swap::is_on() && !mm().phys().has_free(marks().low) && !is_resting() && swap::is_quiet() {
+        balance();
+    }
+}
+
+/// Makes memory free up to the high mark, or as much as is written at a time.
+fn balance() {
+    if let Some(_at_it) = AT_IT.try_lock() {
+        let lacks = marks().high.saturating_sub(mm().phys().free_frames());
+        take(lacks.min(4 * BATCH));
         swap::begin_writing();
     }
 }
 
-/// Pages out, and waits until some memory is free or all is written; whether anything left, or was
-/// on its way. The caller holds no lock that is taken when a disk answers.
+fn is_resting() -> bool {
+    isa::now() < RESTS_UNTIL.load(Ordering::Relaxed)
+}
+
+/// Makes pages free, or has them written, after which they are; how many.
+fn take(pages: u64) -> u64 {
+    let (slots, used) = swap::slots();
+    // Who has not even the last frames decides who ends: he looks himself.
+    let rests = is_resting() && mm().phys().has_free(LAST);
+    if pages == 0 || rests || used + FULL > slots {
+        return 0;
+    }
+    let taken = mm().reclaim(pages, &Everyone).pages();
+    if taken == 0 {
+        RESTS_UNTIL.store(isa::now() + REST_NS, Ordering::Relaxed);
+    }
+    taken
+}
+
+/// Makes pages free, and waits until some are or all is written; whether any left, or was on its
+/// way. The caller holds no lock that is taken when a disk answers.
 fn relieve() -> bool {
     if !swap::is_on() {
-        return false;
+        // Then pages of files, though somebody maps them.
+        return mm().reclaim(BATCH, &Everyone).pages() > 0;
     }
+    let Some(at_it) = AT_IT.try_lock() else {
+        // Whoever has it is at it: what he finds will do. Nothing is touched that he needs.
+        while AT_IT.is_locked() {
+            core::hint::spin_loop();
+        }
+        return mm().phys().has_free(LAST) || !swap::is_quiet();
+    };
     let before = mm().phys().free_frames();
     let was_quiet = swap::is_quiet();
-    // Whoever has it is at it: his pages will do.
-    let left = match HAND.try_lock() {
-        Some(mut hand) => hand.page_out(),
-        None => 1,
-    };
+    let taken = take(BATCH);
     swap::begin_writing();
     while !swap::is_quiet() && mm().phys().free_frames() < before + BATCH / 4 {
         disk::reap();
         core::hint::spin_loop();
     }
-    left > 0 || !was_quiet
-}
-
-/// All processes' spaces.
-struct Everyone;
-
-impl Spaces<Format> for Everyone {
-    fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
-        each(|_, memory| see(memory.space()));
-    }
-}
-
-fn each(mut act: impl FnMut(u32, &Memory)) {
-    let mut next = processes(1);
-    while let Some(process) = next {
-        if let Some(memory) = process.memory() {
-            act(process.pid, &memory);
-        }
-        next = processes(process.pid + 1);
-    }
-}
-
-/// The process that has most memory.
-fn largest() -> u32 {
-    let mut found = (0, 1);
-    each(|pid, memory| found = found.max((mm().resident(memory.space()), pid)));
-    found.1
-}
-
-impl Hand {
-    /// Pages out as many pages as leave at a time; how many did.
-    fn page_out(&mut self) -> u64 {
-        let (slots, used) = swap::slots();
-        if used + FULL > slots || isa::now() < self.rests_until {
-            return 0;
-        }
-        let (mut done, mut barren, mut most) = (0, 0, 0);
-        each(|_, _| most += 1);
-        // Each once, and the one that was begun in its middle a second time.
-        while done < BATCH && barren <= most + 1 {
-            if let Some(memory) = find(self.pid).and_then(|process| process.memory()) {
-                let left = self.sweep(&memory, BATCH - done);
-                self.out += left;
-                done += left;
-            } else {
-                self.at = END;
-            }
-            if self.at >= END {
-                barren += u64::from(self.out == 0);
-                self.pid = match self.out {
-                    0 => processes(self.pid + 1).or_else(|| processes(1)).map_or(1, |p| p.pid),
-                    _ => largest(),
-                };
-                (self.at, self.out) = (Vpn::new(0), 0);
-            }
-        }
-        if done == 0 {
-            self.rests_until = isa::now() + REST_NS;
-        }
-        done
-    }
-
-    /// Pages out up to about `wanted` pages of a space; how many left.
-    fn sweep(&mut self, memory: &Memory, wanted: u64) -> u64 {
-        let mut done = 0;
-        for area in mm().areas(memory.space(), PageSpan::new(self.at, END)) {
-            self.at = self.at.max(area.span.start);
-            let mut stride = BATCH;
-            while self.at < area.span.end {
-                let piece = PageSpan::new(self.at, self.at.add(stride).min(area.span.end));
-                self.at = piece.end;
-                match mm().page_out(memory.space(), piece, Whose::All, &Everyone) {
-                    Ok(out) if out.folios + out.stay == 0 => {
-                        stride = (2 * stride).min(STRIDE_MAX);
-                    }
-                    Ok(out) => {
-                        stride = BATCH;
-                        done += out.pages;
-                    }
-                    // There is no device any more.
-                    Err(_) => break,
-                }
-                if done >= wanted {
-                    return done;
-                }
-            }
-        }
-        self.at = END;
-        done
-    }
+    drop(at_it);
+    taken > 0 || !was_quiet
 }

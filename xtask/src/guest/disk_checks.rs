@@ -12,18 +12,25 @@ use super::checks::{Count, judge};
 use super::disk::{Disk, Trouble};
 use super::kernel::Kernel;
 use super::machine::files;
-use super::run::{Order, boot_disk};
+use super::run::{Order, boot_disk, boot_kernel};
 use crate::setup;
 use crate::steps::Missing;
 
 /// What the checks are called.
 pub(super) const NAME: &str = "disk";
 
+/// What those among them are called that swap, where only they are wanted.
+pub(super) const SWAPS: &str = "swap";
+
 /// How many seconds one may take on a busy machine.
 const SECONDS: u64 = 240;
 
 /// How large the disk is that is swapped to.
 const SWAP_BYTES: u64 = 256 << 20;
+
+/// Devices in memory that are swapped to. To a disk in memory more cannot be swapped than there is;
+/// of what is compressed there can.
+const IN_MEMORY: [&str; 3] = ["ram0=64M", "zram0=192M", "zram0=64M,unit=4K"];
 
 /// How many reads a slow disk answers in a second.
 const SLOW: u32 = 60;
@@ -41,7 +48,7 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
         println!("{NAME}: not tested: Linux would need drivers first.");
         return Ok(Count::default());
     }
-    let mut sum = swap(root, kernel, order)?;
+    let mut sum = swaps(root, kernel, order)?;
     let dir = match Staged::new(root, order) {
         Ok(dir) => dir,
         Err(missing) => {
@@ -62,6 +69,20 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
     Ok(sum)
 }
 
+/// The cases of `abicheck` that swap, on all kinds of devices; for Quire's kernel only.
+///
+/// # Errors
+/// Why a machine cannot be run here.
+pub(super) fn swaps(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
+    let mut sum = swap(root, kernel, order)?;
+    for device in IN_MEMORY {
+        let count = swap_to_memory(root, kernel, order, device)?;
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
+    Ok(sum)
+}
+
 /// The cases of `abicheck` that swap, with a blank disk.
 fn swap(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
     let disk = Disk::blank(&files(root), SWAP_BYTES)?;
@@ -74,6 +95,23 @@ fn swap(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missin
     order.memory = memory;
     let (ending, lines) = booted?;
     Ok(judge("abicheck swap", ending, &lines, start.elapsed()))
+}
+
+/// The same cases with a device in memory.
+fn swap_to_memory(
+    root: &Path,
+    kernel: &Kernel,
+    order: &mut Order,
+    device: &str,
+) -> Result<Count, Missing> {
+    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
+    let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
+    order.settings.push(device.to_owned());
+    let start = Instant::now();
+    let booted = boot_kernel(root, kernel, order, false);
+    (order.memory, order.settings) = (memory, Vec::new());
+    let (ending, lines) = booted?;
+    Ok(judge(&format!("abicheck swap, {device}"), ending, &lines, start.elapsed()))
 }
 
 type Case = (&'static str, &'static [&'static str], Trouble);

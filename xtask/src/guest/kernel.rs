@@ -33,13 +33,14 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// Finds what `--kernel` names: `quire`, `linux` (the distribution's newest), `stock` (the same
-    /// without our words), or a file, which is taken for Linux unless it is an ELF.
+    /// without our words), or a file, which is taken for Linux unless it is an ELF. If it `looks`,
+    /// `quire` is built such that it can look at frames itself.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn find(root: &Path, isa: Isa, name: &str) -> Result<Self, Missing> {
+    pub(super) fn find(root: &Path, isa: Isa, name: &str, looks: bool) -> Result<Self, Missing> {
         match name {
-            "quire" => Ok(Self { file: build(root, isa)?, linux: None }),
+            "quire" => Ok(Self { file: build(root, isa, looks)?, linux: None }),
             "linux" | "stock" => {
                 Ok(Self { file: setup::linux(root, isa)?, linux: Some(linux_words(name)) })
             }
@@ -81,12 +82,13 @@ fn failed(sentence: String) -> Missing {
 const FLAGS: &str = "-Crelocation-model=static -Cforce-frame-pointers=yes -Dwarnings";
 
 /// Builds Quire's kernel with the compiler for bare targets.
-fn build(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
+fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     let compiler = setup::bare(root)?;
     let place = build_dir(root).join("kernel");
     let mut cargo = compiler.cargo(root);
     cargo
         .args(["build", "--quiet", "--release", "--target", isa.target()])
+        .args(looks.then_some("--features=check-frames"))
         .current_dir(root.join("kernel"))
         .env("CARGO_TARGET_DIR", &place)
         .env("RUSTFLAGS", FLAGS);
@@ -139,6 +141,6 @@ mod tests {
     #[test]
     fn a_kernel_that_is_no_file_is_refused() {
         let root = std::path::Path::new(".");
-        assert!(Kernel::find(root, Isa::X86_64, "no/such/kernel").is_err());
+        assert!(Kernel::find(root, Isa::X86_64, "no/such/kernel", false).is_err());
     }
 }

@@ -48,6 +48,9 @@ pub(super) struct Machine<'a> {
     pub command_line: &'a str,
     /// How many CPUs.
     pub cpus: u32,
+    /// Strings of bytes are moved by words, by kernels that ask what the CPU is good at: where
+    /// instructions are counted, and a word counts as one as well.
+    pub moves_words: bool,
     /// How much memory, in QEMU's notation: 2G.
     pub memory: &'a str,
     /// What runs it.
@@ -119,9 +122,13 @@ impl Machine<'_> {
                 command.args(["-M", "virt,gic-version=3", "-semihosting"]);
             }
         }
+        let cpu = match self.isa {
+            Isa::X86_64 if self.moves_words => "max,erms=off",
+            _ => "max",
+        };
         let accel = if self.accel == Accel::Kvm { "kvm" } else { "tcg" };
         command
-            .args(["-accel", accel, "-cpu", "max", "-nographic", "-no-reboot", "-nic", "none"])
+            .args(["-accel", accel, "-cpu", cpu, "-nographic", "-no-reboot", "-nic", "none"])
             .args(["-chardev", "stdio,id=console,signal=on", "-serial", "chardev:console"])
             .args(["-monitor", "none", "-smp", &self.cpus.to_string(), "-m", self.memory])
             .arg("-kernel")

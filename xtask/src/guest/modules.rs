@@ -35,6 +35,20 @@ const SWAP: [Driver; 5] = [
 /// The programs of `guest/` that need a device to swap to.
 const SWAPPING: [&str; 1] = ["pageout"];
 
+/// What Quire's kernel is told to have such devices, which take memory as they are written, too.
+const SWAP_WORDS: [&str; 2] = ["ram0=1G", "zram0=1G"];
+
+/// The words for `kernel` that make what `program` needs.
+pub(super) fn words(kernel: &Kernel, program: Option<&str>) -> impl Iterator<Item = &'static str> {
+    let wanted = swaps(program) && kernel.linux.is_none();
+    SWAP_WORDS.into_iter().filter(move |_| wanted)
+}
+
+/// Whether a program needs a device to swap to.
+pub(super) fn swaps(program: Option<&str>) -> bool {
+    program.is_some_and(|program| SWAPPING.contains(&program))
+}
+
 /// A driver to load.
 pub(super) struct Module {
     /// Its ELF file.
@@ -66,9 +80,8 @@ pub(super) fn of(
 
 /// The drivers for a machine, in order.
 fn needed(program: Option<&str>, has_disk: bool) -> Vec<Driver> {
-    let swaps = program.is_some_and(|program| SWAPPING.contains(&program));
     let disk = DISK.iter().filter(|_| has_disk);
-    disk.chain(SWAP.iter().filter(|_| swaps)).copied().collect()
+    disk.chain(SWAP.iter().filter(|_| swaps(program))).copied().collect()
 }
 
 /// Where a package of Debian has the modules of the kernel that it has in `boot/`.

@@ -45,6 +45,10 @@ pub struct Order {
     pub timeout_seconds: u64,
     /// The guest's clock counts instructions, one nanosecond each.
     pub counts_instructions: bool,
+    /// The kernel looks itself whether programs are shown what was left in memory; only ours can.
+    pub looks_at_frames: bool,
+    /// Words for the kernel and for init, `KEY=VALUE`.
+    pub settings: Vec<String>,
     /// A directory of the host: it becomes the root, on a disk.
     pub root: Option<PathBuf>,
     /// The program and its arguments; none: a shell.
@@ -116,7 +120,7 @@ pub(super) fn boot_disk(
 pub(super) fn prepare(root: &Path, order: &Order) -> Result<Kernel, Missing> {
     let (program, package) = order.isa.emulator();
     setup::system_emulator(program, package)?;
-    Kernel::find(root, order.isa, &order.kernel)
+    Kernel::find(root, order.isa, &order.kernel, order.looks_at_frames)
 }
 
 /// Boots the order's machine with a kernel that was found before.
@@ -142,9 +146,15 @@ fn start(
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
     let mut settings: Vec<String> = order.thp.iter().map(|thp| format!("thp={thp}")).collect();
+    settings.extend_from_slice(&order.settings);
     if order.counts_instructions {
         settings.push(SETTLE.to_owned());
     }
+    if order.looks_at_frames && kernel.linux.is_none() {
+        settings.push("check=frames".to_owned());
+    }
+    let program = order.words.first().map(String::as_str);
+    settings.extend(modules::words(kernel, program).map(str::to_owned));
     if disk.is_some_and(Disk::is_root) {
         // Linux would look for an init there: ours shows the disk instead.
         let name = if kernel.linux.is_some() { "disk" } else { "root" };
@@ -157,6 +167,7 @@ fn start(
         disk,
         command_line: &kernel.command_line(order.isa, &settings, &image.words),
         cpus: order.cpus,
+        moves_words: order.counts_instructions && modules::swaps(program),
         memory: &order.memory,
         accel: order.accel,
         counts_instructions: order.counts_instructions,

@@ -81,6 +81,8 @@ fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row
             kernel: kernel.to_owned(),
             timeout_seconds: program.seconds,
             counts_instructions: false,
+            looks_at_frames: false,
+            settings: Vec::new(),
             root: None,
             words: all,
         };

@@ -10,6 +10,7 @@ mod download;
 mod emulator;
 mod files;
 mod rustup;
+mod sanitized;
 mod show;
 
 pub use bare::{BARE_TARGETS, Compiler, KERNEL_TARGETS, bare};
@@ -18,4 +19,5 @@ pub use download::{busybox, debian_root, linux, linux_tests};
 pub use emulator::{Emulators, emulators, system_emulator};
 pub use files::file_system_tool;
 pub use rustup::component;
+pub use sanitized::{Sanitized, interpreter, sanitized};
 pub use show::run;

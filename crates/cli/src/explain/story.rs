@@ -249,6 +249,7 @@ fn sizes(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
             Some(Cause::Occupied) => "no: a page in that block is mapped already",
             Some(Cause::Memory) => "no: no free block of that size",
             Some(Cause::Policy) => "no: the policy does not allow it",
+            Some(Cause::Charge) => "no: the group of the space may not have so much more",
         };
         lines.push(format!("  {:>5}  {verdict}", bytes(order, evidence.page_shift)));
     }

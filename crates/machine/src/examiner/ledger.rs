@@ -1,12 +1,13 @@
 //! What the examiner writes down: shadows, live tables, operations, violations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use quire_hw::{DirectMap, Flush};
 use quire_units::{CpuId, PageSpan, Pfn, Prot, Vpn};
 
 use super::blocks::BlockId;
 use super::dirty::Debts;
+use super::frames::Frames;
 use super::live::LiveTables;
 use super::{Place, Rule, Violation, Why};
 use crate::config::Config;
@@ -89,7 +90,7 @@ pub(crate) struct Ledger {
     pub(super) config: Config,
     pub(super) held: BTreeMap<Key, Holding>,
     /// The keys of `held` by the entry they were made from.
-    pub(super) words: HashMap<Pfn, BTreeMap<u16, Vec<Key>>>,
+    pub(super) words: Frames<BTreeMap<u16, Vec<Key>>>,
     /// How many of `held` lead to a block of frames: (order, first frame).
     pub(super) targets: BTreeMap<(u8, Pfn), u32>,
     pub(super) live: LiveTables,
@@ -109,7 +110,7 @@ impl Ledger {
             geometry: config.isa.geometry(),
             config: *config,
             held: BTreeMap::new(),
-            words: HashMap::new(),
+            words: Frames::default(),
             targets: BTreeMap::new(),
             live: LiveTables::new(config.isa),
             installed: vec![None; config.cpus],

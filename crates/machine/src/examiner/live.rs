@@ -4,12 +4,13 @@
 //! that no walk has met yet: real walkers read tables ahead of the program and cache what they
 //! like, so an entry that *can* be walked counts as walked.
 
-use std::collections::HashMap;
+use std::iter;
 
 use quire_hw::DirectMap;
 use quire_units::{Pfn, Vpn};
 
 use super::Place;
+use super::frames::Frames;
 use crate::mmu::{Geometry, Isa, Meaning};
 
 /// A live table.
@@ -26,24 +27,25 @@ struct Live {
 pub(super) struct LiveTables {
     isa: Isa,
     geometry: Geometry,
-    tables: HashMap<Pfn, Live>,
+    tables: Frames<Live>,
     /// How many entries of each table claim to be part of a contiguous block, where any do.
-    joined: HashMap<Pfn, usize>,
+    joined: Frames<usize>,
 }
 
 impl LiveTables {
     pub(super) fn new(isa: Isa) -> Self {
-        Self { isa, geometry: isa.geometry(), tables: HashMap::new(), joined: HashMap::new() }
+        Self { isa, geometry: isa.geometry(), tables: Frames::default(), joined: Frames::default() }
     }
 
     /// Where entry `index` of `table` stands, if that is live.
     pub(super) fn place(&self, table: Pfn, index: usize) -> Option<Place> {
-        let live = self.tables.get(&table)?;
-        if index >= self.geometry.entries(live.level) {
-            return None;
-        }
+        let live = *self.tables.get(&table)?;
+        (index < self.geometry.entries(live.level)).then(|| self.place_in(live, table, index))
+    }
+
+    fn place_in(&self, live: Live, table: Pfn, index: usize) -> Place {
         let page = live.page.add((index as u64) << self.geometry.order(live.level).get());
-        Some(Place { table, index, level: live.level, page })
+        Place { table, index, level: live.level, page }
     }
 
     pub(super) fn contains(&self, table: Pfn) -> bool {
@@ -137,16 +139,27 @@ impl LiveTables {
         self.entries(ram, table).filter_map(down).collect()
     }
 
-    /// Every entry of a live table with its word and meaning.
+    /// Every entry of a live table that is not zero, with its word and meaning.
     pub(super) fn entries<'a>(
         &'a self,
         ram: &'a DirectMap<'_>,
         table: Pfn,
     ) -> impl Iterator<Item = (Place, u64, Meaning)> + 'a {
-        (0..).map_while(move |index| {
-            let place = self.place(table, index)?;
-            let word = ram.load(table, index);
-            Some((place, word, self.isa.decode(word, place.level, index)))
+        let live = self.tables.get(&table).copied();
+        let count = live.map_or(0, |live| self.geometry.entries(live.level));
+        let live = live.unwrap_or(Live { level: 0, page: Vpn::new(0), links: 0 });
+        let mut next = 0;
+        iter::from_fn(move || {
+            // Most of a table is empty.
+            next += ram.count_run(table, next, count - next, 0, 0);
+            let index = next;
+            next += 1;
+            (index < count).then(|| {
+                let place = self.place_in(live, table, index);
+                let word = ram.load(table, index);
+                (place, word, self.isa.decode(word, place.level, index))
+            })
         })
+        .fuse()
     }
 }

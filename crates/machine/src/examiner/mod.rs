@@ -64,6 +64,7 @@ mod ledger;
 mod stores;
 mod blocks;
 mod dirty;
+mod frames;
 mod freed;
 mod audit;
 

@@ -136,7 +136,9 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             let place = self.walk(at, 0)?;
             let unit = 1_u64 << (Self::BITS * place.level as u32);
             let here = at & !(unit - 1);
-            let most = (1 << Self::BITS) - place.at;
+            // What lies behind the pages was not asked for, and may be empty far and wide.
+            let wanted = (pages.end - here).div_ceil(unit);
+            let most = wanted.min((1 << Self::BITS) - place.at as u64) as usize;
             let skip = match place.entry {
                 Entry::Empty => self.hw.count_run(place.frame, place.at, most, 0, 0).max(1) as u64,
                 Entry::Folio { .. } if here >= pages.start => {

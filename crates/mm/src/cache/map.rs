@@ -8,7 +8,7 @@ use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, View};
-use crate::table::{Locked, What};
+use crate::table::{Locked, What, unwritten};
 
 /// What was mapped for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Att
         fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
     let attrs = Attrs::user(fault.area.prot) | Attrs::YOUNG;
     if !free {
-        return attrs.with_prot(fault.area.prot - Prot::WRITE) | Attrs::COW;
+        return attrs.with_prot(unwritten(fault.area.prot)) | Attrs::COW;
     }
     let written = fault.area.prot.contains(Prot::WRITE);
     attrs | if written { Attrs::DIRTY } else { Attrs::empty() }

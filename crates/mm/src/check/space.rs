@@ -1,5 +1,7 @@
 //! One address space: its areas, its tables, its leaves.
 
+use core::ops::Range;
+
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
@@ -125,7 +127,15 @@ fn walk_table<A: Arch, H: Hardware>(
     let block = A::order(level);
     // What lies beyond the programs' half is the embedder's, and not counted.
     let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
-    for index in 0..A::entries(level).min(user as usize) {
+    let end = A::entries(level).min(user as usize);
+    let mut next = 0;
+    loop {
+        next += empty::<A, H>(view, table, level, next..end);
+        let index = next;
+        if index >= end {
+            break;
+        }
+        next += 1;
         let raw = view.hw.load(table, index);
         let folded = A::is_folded(raw, level);
         let word = plain::<A>(raw, level, index);
@@ -155,6 +165,21 @@ fn walk_table<A: Arch, H: Hardware>(
         return Err(Violation::Blocks { table, counted: counted_blocks, found: blocks });
     }
     Ok(())
+}
+
+/// How many entries at the start of `part` are empty, in whole contiguous blocks, so that there is
+/// nothing to check in them; 0 in the middle of a block.
+fn empty<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    table: Pfn,
+    level: Level,
+    part: Range<usize>,
+) -> usize {
+    let width = 1 << A::LEVELS[level.index()].contiguous;
+    match part.start.is_multiple_of(width) {
+        true => view.hw.count_run(table, part.start, part.len(), 0, 0) & !(width - 1),
+        false => 0,
+    }
 }
 
 /// Whether `frame` is on record as the table that it is used as, and how many entries and how many

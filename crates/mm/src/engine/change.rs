@@ -9,6 +9,7 @@ use super::mm::Mm;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Need, Request, Section, Space};
 use crate::stats::Event;
+use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Maps an area; which pages it got. Nothing is resident yet, unless the area is locked in
@@ -127,8 +128,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when not all could be brought
     /// in, with those that could be resident and all of the span locked.
     pub fn lock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::LOCKED, ..area }))?;
+        self.lock_as(space, span, AreaFlags::LOCKED)?;
         self.populate(space, span).map(|_| ())
+    }
+
+    /// Keeps the pages of `span` in memory from when they are touched on (`MLOCK_ONFAULT`).
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn lock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.lock_as(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT)
+    }
+
+    fn lock_as(&self, space: &Space<A>, span: PageSpan, locks: AreaFlags) -> Result<(), Error> {
+        self.alter(space, span, |area| {
+            Ok(Area { flags: (area.flags - AreaFlags::LOCK_ON_FAULT) | locks, ..area })
+        })
     }
 
     /// Lets the pages of `span` go again when memory is short (`munlock`).
@@ -140,7 +155,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: area.flags - locks, ..area }))
     }
 
-    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`).
+    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`). Guards
+    /// stay as well.
     ///
     /// # Errors
     /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
@@ -151,7 +167,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.change(space, |section| {
             section.hold(span);
-            self.take(space, section, span, &|| PageSpan::new(span.start, span.start))
+            let none = PageSpan::new(span.start, span.start);
+            self.take_some(space, section, span, Taking::Content, &|| none)
         })
     }
 
@@ -227,7 +244,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Whether every page of `span` has an area, and `each` agrees to all of them.
-    fn agree(
+    pub(super) fn agree(
         &self,
         space: &Space<A>,
         span: PageSpan,
@@ -252,9 +269,21 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         span: PageSpan,
         hole: &dyn Fn() -> PageSpan,
     ) -> Result<(), Error> {
+        self.take_some(space, section, span, Taking::All, hole)
+    }
+
+    /// The same for a part of what is there.
+    pub(super) fn take_some(
+        &self,
+        space: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        span: PageSpan,
+        what: Taking,
+        hole: &dyn Fn() -> PageSpan,
+    ) -> Result<(), Error> {
         let mut left = span;
         let before = section.entries();
-        let done = self.complete(space, section, |section| section.take(&mut left, hole));
+        let done = self.complete(space, section, |section| section.take(&mut left, what, hole));
         self.count(Event::EntriesCleared, section.entries() - before);
         done
     }

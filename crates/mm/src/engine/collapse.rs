@@ -69,8 +69,10 @@ impl Collapsed {
 }
 
 /// What became of a block.
-enum Block {
+pub(super) enum Block {
+    /// It is one folio now.
     Made,
+    /// It was before.
     Already,
 }
 
@@ -100,7 +102,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         while block.end <= span.end {
             let one = self.change(space, |section| {
                 section.hold(block);
-                self.collapse_block(space, section, block, order)
+                self.collapse_block(space, section, block, (order, true))
             });
             done.add(one?);
             block = PageSpan::new(block.end, block.end.add(order.pages()));
@@ -108,12 +110,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(done)
     }
 
-    fn collapse_block(
+    /// The same for one block, which is held. A folio is taken as hard as a page is if it says so.
+    pub(super) fn collapse_block(
         &self,
         space: &Space<A>,
         section: &mut Section<'_, A, H>,
         block: PageSpan,
-        order: Order,
+        (order, hard): (Order, bool),
     ) -> Result<Result<Block, Hindrance>, Error> {
         let view = self.view(space);
         let area = match collapsible(&view, block) {
@@ -125,7 +128,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Ok(Some(done)) => return Ok(Ok(done)),
             Err(why) => return Ok(Err(why)),
         }
-        let run = match self.frames(order, true) {
+        let run = match self.frames(order, hard) {
             Ok(run) => run,
             Err(error) => {
                 self.count(Event::CollapseFailed, 1);

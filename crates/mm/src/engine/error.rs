@@ -6,7 +6,7 @@ use quire_hw::Poisoned;
 use quire_units::{Access, Order, Pfn, Prot, Vpn};
 
 use crate::cache::{FileId, Reads};
-use crate::space::{Area, MapError};
+use crate::space::{Area, GroupId, MapError};
 
 /// Why a call failed. The state is as before, or as the call documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,9 @@ pub enum Error {
     Denied(Vpn, Access, Prot),
     /// The area at this page may never have these rights.
     Forbidden(Vpn, Prot),
-    /// The page is marked as not to be used, with this payload.
+    /// The page is a guard.
+    Guarded(Vpn),
+    /// The page is marked as not to be used, with a payload that this library does not write.
     Marked(Vpn, u64),
     /// The page is one of an object, beyond its end.
     Missing(Vpn),
@@ -37,6 +39,11 @@ pub enum Error {
     Failed(FileId, u64),
     /// There is no such file, or no room for one more.
     NoFile,
+    /// The group has all the memory that it may have: [relieve](crate::engine::Mm::relieve) it,
+    /// and try again.
+    OverLimit(GroupId),
+    /// There is no such group, or no room for one more.
+    NoGroup,
     /// The memory in this frame is lost: it reported an error that cannot be corrected.
     Poisoned(Pfn),
 }
@@ -69,19 +76,23 @@ impl Errno {
 impl Error {
     /// What Linux returns where this happens in a memory system call. A fault that fails with
     /// [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead: SIGSEGV
-    /// with `SEGV_MAPERR` or `SEGV_ACCERR`; with [`Poisoned`](Error::Poisoned) and
-    /// [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it is SIGBUS. After
-    /// [`Unread`](Error::Unread) and [`Busy`](Error::Busy) the embedder waits and tries again; no
-    /// program sees them.
+    /// with `SEGV_MAPERR`, as with [`Guarded`](Error::Guarded), or `SEGV_ACCERR`; with
+    /// [`Poisoned`](Error::Poisoned), [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it
+    /// is SIGBUS. After [`Unread`](Error::Unread) and [`Busy`](Error::Busy) the embedder waits and
+    /// tries again; no program sees them.
     pub const fn errno(self) -> Errno {
         match self {
-            Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) => Errno::ENOMEM,
+            Error::NoMemory(_) | Error::NoRoom(_) | Error::NoArea(_) | Error::OverLimit(_) => {
+                Errno::ENOMEM
+            }
             Error::Invalid => Errno::EINVAL,
             Error::Exists(_) => Errno::EEXIST,
-            Error::Denied(..) | Error::Marked(..) | Error::Missing(_) => Errno::EFAULT,
+            Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
+                Errno::EFAULT
+            }
             Error::Unread(_) | Error::Busy(_) => Errno::EAGAIN,
             Error::Failed(..) => Errno::EIO,
-            Error::NoFile => Errno::ENFILE,
+            Error::NoFile | Error::NoGroup => Errno::ENFILE,
             Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
         }
@@ -116,6 +127,7 @@ impl fmt::Display for Error {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")
             }
             Error::Missing(page) => write!(f, "{page} lies beyond the end of its object"),
+            Error::Guarded(page) => write!(f, "{page} is a guard, and not to be touched"),
             Error::Marked(page, payload) => {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")
             }
@@ -125,6 +137,8 @@ impl fmt::Display for Error {
             }
             Error::Busy(file) => write!(f, "a page of file {} is being read", file.0),
             Error::Failed(file, page) => write!(f, "page {page} of file {} is unreadable", file.0),
+            Error::OverLimit(group) => write!(f, "group {} has all it may have", group.get()),
+            Error::NoGroup => f.write_str("no such group, or no room for one more"),
             Error::NoFile => f.write_str("no such file, or no room for one more"),
             Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),
             Error::Forbidden(page, prot) => write!(f, "{page} may never be made {prot:?}"),

@@ -39,6 +39,19 @@ pub enum Resolved {
     Again,
 }
 
+impl Resolved {
+    /// How many pages were mapped that were not before, or copied; of a folio that came back, also
+    /// those that it holds beside. No fewer.
+    fn pages(&self) -> u64 {
+        match self {
+            Resolved::Mapped(made) => made.pages.count().max(made.order.pages()),
+            Resolved::Paged { pages, .. } => pages.count(),
+            Resolved::Unshared { copied: Some(order), .. } => order.pages(),
+            Resolved::Unshared { copied: None, .. } | Resolved::Noted | Resolved::Again => 0,
+        }
+    }
+}
+
 /// What populating came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Populated {
@@ -55,7 +68,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// [`Error::NoArea`] and [`Error::Denied`] when the program may not; [`Error::NoMemory`] when
     /// not even one page can be had. Nothing has changed then, but that tables may have been made
-    /// and a stack may have grown.
+    /// and a stack may have grown. [`Error::OverLimit`] when the space's group has all it may.
     ///
     /// In areas that show files also [`Error::Unread`], [`Error::Busy`], [`Error::Failed`],
     /// [`Error::Missing`] and [`Error::Poisoned`].
@@ -134,6 +147,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         reach: Reach,
         resched: &mut dyn FnMut(),
     ) -> Result<Resolved, Error> {
+        self.charge_first(space)?;
+        let resolved = self.resolve_admitted(space, page, access, reach, resched)?;
+        self.draw(space, resolved.pages());
+        Ok(resolved)
+    }
+
+    fn resolve_admitted(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        reach: Reach,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Resolved, Error> {
         let view = self.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
@@ -142,7 +169,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
                 Decision::Below(place) => self.deepen(&view, place, page),
                 Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
-                Decision::Unshare(unshare) => self.unshare(&view, &unshare),
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
                 Decision::Marked(marked) => self.swap_in(&view, &marked, access),
                 Decision::File(page) => self.show(&view, &page, access, reach, resched),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
@@ -215,7 +242,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut order = plan.choice.largest();
         let hard = self.policy.tries_hard(plan.advice);
         loop {
-            if let Some(run) = self.take_several(plan, order) {
+            if !self.affords(view.space, order)
+                && let Some(smaller) = plan.choice.below(order)
+            {
+                self.fallback(view.space, order, Cause::Charge);
+                order = smaller;
+                continue;
+            }
+            if let Some(run) = self.take_several(view.space, plan, order) {
                 return Ok((run, order));
             }
             match (self.frames(order, hard || order == Order::ZERO), plan.choice.below(order)) {
@@ -231,7 +265,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Several folios of `order` at once, side by side, where more than one is wanted: one block
     /// that is aligned as its pages are, so that it can be cleared and mapped as one run.
-    fn take_several(&self, plan: &Plan, order: Order) -> Option<FrameRun> {
+    fn take_several(&self, space: &Space<A>, plan: &Plan, order: Order) -> Option<FrameRun> {
         // A fault wants one folio, also where it has to be a smaller one.
         if plan.wanted.count() <= plan.choice.largest().pages() {
             return None;
@@ -241,7 +275,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
         let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
         while block > order {
-            if let Ok(run) = self.frames(block, false) {
+            if self.affords(space, block)
+                && let Ok(run) = self.frames(block, false)
+            {
                 return Some(run);
             }
             block = block.down()?;

@@ -275,11 +275,11 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
     }
 
-    /// Takes the identity of a folio that was just taken out of its index.
+    /// Takes the identity of a folio that was just taken out of its index. Who was about to drop
+    /// it has taken it already, and gives the index's reference back.
     pub(super) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
         index.file.count_cached(-(folio.order.pages() as i64));
         let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(index.id, page));
-        debug_assert!(cached.is_some(), "what is in the index has its identity");
         if let Some(run) = cached.and_then(|cached| cached.forget()) {
             self.free(run);
         }

@@ -1,6 +1,6 @@
 //! Fork: a second space that sees what the first does, and from then on its own.
 
-use quire_arch::{Arch, Attrs};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
@@ -47,6 +47,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let child = self.space_over(root, asid, parent.window())?;
         child.set_opt_out(parent.opt_out());
         child.set_stack_pages(parent.stack_pages());
+        child.set_group(parent.group());
         if parent.has_moved() {
             child.set_moved();
         }
@@ -160,7 +161,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             let copy = run.start();
             Folios::new(child.meta).adopt_mapped(run, order, child.tables().home(at));
-            let locked = child.tables().lock_lowest(at, A::leaf_level(order));
+            // The parent may have it in smaller leaves, and so the child has a table for them.
+            let locked = child.tables().lock_lowest(at, Level::LAST);
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
             let own = attrs.difference(Attrs::COW);
             locked.put(locked.index(at), entries, copy, own, order);

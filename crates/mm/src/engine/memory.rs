@@ -81,7 +81,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// The flush comes before the next change may begin: what this one took out the next would not
     /// find, and return before the flush that makes its own promise true. And a place that is free
     /// again must not be given away while a CPU still reaches the old memory there.
+    ///
+    /// And what others have taken out, and not flushed yet, this change took for gone: a child must
+    /// not see what its parent goes on writing through what a CPU remembers.
     fn finish(&self, space: &Space<A>, section: &mut Section<'_, A, H>) {
+        if space.is_unflushed() {
+            section.gathered().flush_space();
+        }
         self.settle(space, section.gathered());
         let ended = section.end();
         if let Some(run) = ended.table {

@@ -7,10 +7,11 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::error::Error;
+use super::group::Group;
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
 use crate::folio::clear::Pace;
-use crate::limits::COPY_MOST_BYTES;
+use crate::limits::{COPY_MOST_BYTES, GROUPS_MAX};
 use crate::phys::{CpuCache, Phys, SetupError, Slot};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
@@ -50,6 +51,9 @@ pub struct Mm<'m, A, H> {
     pub(super) swaps: &'m [Swap],
     /// Where the reclaimer goes on.
     pub(super) hand: Hand,
+    /// The same among files: a file's number, and a page in it.
+    pub(super) file_hand: Hand,
+    pub(super) groups: [Group; GROUPS_MAX],
     /// Which folio sizes are wanted where. May be changed at any time.
     pub policy: Policy,
     /// In what sizes files are read, and how far ahead. May be changed at any time.
@@ -64,7 +68,7 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
     }
 
@@ -93,6 +97,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             pace: Pace::of(hw, A::PAGE_SHIFT),
             files: parts.files,
             hand: Hand::new(),
+            file_hand: Hand::new(),
+            groups: core::array::from_fn(|_| Group::new()),
             swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
             policy,
             file_policy: FilePolicy::new::<A>(),

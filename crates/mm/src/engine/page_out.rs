@@ -51,6 +51,8 @@ pub struct PagedOut {
     pub pages: u64,
     /// Folios that stay: shared, pinned, locked in memory, or there are no slots.
     pub stay: u64,
+    /// There was no frame for a device's index: what follows was not tried.
+    pub starved: bool,
 }
 
 /// What is to be paged out.
@@ -81,18 +83,23 @@ struct Leaving {
 }
 
 /// A folio that is held.
-struct Held {
+pub(super) struct Held {
     /// A page that maps it.
     page: Vpn,
-    folio: Folio,
+    pub(super) folio: Folio,
     /// The pages at which it is mapped, if it is mapped whole.
-    here: PageSpan,
+    pub(super) here: PageSpan,
     /// Not all of them exist: it was mapped elsewhere once, and moved.
-    cut: bool,
+    pub(super) cut: bool,
 }
 
-/// A folio stays, at least as it is: go on at this page.
-struct Stays(Vpn);
+/// Why a folio is not on its way out.
+enum Stop {
+    /// It stays, at least as it is: go on at this page.
+    Stays(Vpn),
+    /// There is no memory for any.
+    Starved,
+}
 
 /// What a folio lacks to leave.
 enum Lack {
@@ -102,6 +109,8 @@ enum Lack {
     Rest,
     /// A run of slots.
     Slots,
+    /// A frame for the index of a device.
+    Memory,
 }
 
 /// The folios of a batch.
@@ -122,11 +131,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// and so is one for which there is no run of slots any more; what cannot be stays. They are
     /// written
     /// by [`next_write`](Self::next_write), one device's file after the other; their memory is free
-    /// with [`write_done`](Self::write_done).
+    /// with [`write_done`](Self::write_done). What was [freed lazily](Self::free_lazily), and not
+    /// written since, is lost instead, and free at once; without a swap device, nothing else goes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for pages that are not the program's to map; [`Error::NoFile`] when no
-    /// swap device is in use.
+    /// [`Error::Invalid`] for pages that are not the program's to map.
     pub fn page_out<S: Spaces<A> + ?Sized>(
         &self,
         space: &Space<A>,
@@ -150,44 +159,71 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        if !self.swaps.iter().any(|swap| swap.is_open()) {
-            return Err(Error::NoFile);
-        }
         let whose = demand.whose;
         let mut done = PagedOut::default();
         let mut batch = Batch { leaving: [None; BATCH], len: 0 };
         let mut gather = Gather::new();
+        let _taking = space.taking();
         let (mut at, mut begun) = (span.start, 0);
         while begun < demand.pages
-            && let Some(found) = self.hold_next(space, PageSpan::new(at, span.end), demand.idle)
+            && let Some(found) =
+                self.hold_next(space, PageSpan::new(at, span.end), demand, &mut done.stay)
         {
+            if self.lose(space, &found, &mut gather) {
+                begun += found.folio.order.pages();
+                done.folios += 1;
+                done.pages += found.folio.order.pages();
+                at = found.here.end.min(span.end);
+                continue;
+            }
             at = match self.begin_out(space, span, &found, whose) {
                 Ok(leaving) => {
                     begun += leaving.folio.order.pages();
                     let found = (&found, leaving);
-                    batch.push(self.evict_found(space, found, (whose, spaces), &mut gather));
+                    batch.push(self.evict_found(space, found, &mut gather));
                     found.0.here.end.min(span.end)
                 }
-                Err(Stays(upto)) => {
+                Err(Stop::Stays(upto)) => {
                     done.stay += (upto > found.page) as u64;
                     upto
                 }
+                Err(Stop::Starved) => {
+                    (done.starved, at) = (true, found.page);
+                    break;
+                }
             };
             if batch.len == BATCH {
-                self.end_batch(space, &mut gather, &mut batch, &mut done);
+                self.end_batch(space, &mut gather, &mut batch, (whose, spaces), &mut done);
             }
         }
-        self.end_batch(space, &mut gather, &mut batch, &mut done);
-        let upto = if begun < demand.pages { span.end } else { at };
+        self.end_batch(space, &mut gather, &mut batch, (whose, spaces), &mut done);
+        let upto = if begun < demand.pages && !done.starved { span.end } else { at };
         Ok((done, upto))
     }
 
-    /// The first page of `span` that maps a folio which was not touched for `idle` rounds; it is
-    /// held.
-    fn hold_next(&self, space: &Space<A>, span: PageSpan, idle: u32) -> Option<Held> {
+    /// The first page of `span` that maps a folio which may leave: it was not touched for so many
+    /// rounds, and nobody else has it if that is wanted. It is held. Others stay, which is counted:
+    /// they are many after a fork, and are passed by with their table locked once.
+    fn hold_next(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        demand: Demand,
+        stay: &mut u64,
+    ) -> Option<Held> {
         let folios = Folios::new(self.phys.meta());
         let tables = self.view(space).tables();
-        let hold = |folio| folios.idle(folio) >= idle && folios.hold(folio);
+        let has_swap = self.swaps.iter().any(|swap| swap.is_open());
+        let hold = |folio: Folio| {
+            let is_old = has_swap && folios.idle(folio) >= demand.idle;
+            if !is_old && !folios.is_lazy(folio) {
+                return false;
+            }
+            let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
+            let stays = demand.whose == Whose::Own && shared;
+            *stay += u64::from(stays);
+            !stays && folios.hold(folio)
+        };
         let (page, frame, folio) = tables.first_folio(span, hold)?;
         let home = page.get().wrapping_sub(frame.offset_from(folio.head));
         let end = home.wrapping_add(folio.order.pages());
@@ -195,20 +231,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Some(Held { page, folio, here, cut: home > page.get() })
     }
 
-    /// Evicts a folio on its way out from this space and, if it is to leave all, from the others.
-    fn evict_found<S: Spaces<A> + ?Sized>(
+    /// Evicts a folio on its way out from this space. Those of a batch leave the others together.
+    fn evict_found(
         &self,
         space: &Space<A>,
         (found, mut leaving): (&Held, Leaving),
-        (whose, spaces): (Whose, &S),
         gather: &mut Gather,
     ) -> Leaving {
         // Mappings count until they are flushed, and one space is before another.
         leaving.mapped = Folios::new(self.phys.meta()).counts(found.folio).mapped.into();
         self.evict_in(space, found.here, &mut leaving, gather);
-        if whose == Whose::All && leaving.pages < leaving.mapped {
-            spaces.visit(&mut |other| self.evict_at_home(other, &mut leaving));
-        }
         leaving
     }
 
@@ -220,7 +252,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         span: PageSpan,
         found: &Held,
         whose: Whose,
-    ) -> Result<Leaving, Stays> {
+    ) -> Result<Leaving, Stop> {
         let &Held { page, folio, here, cut } = found;
         let folios = Folios::new(self.phys.meta());
         let counts = folios.counts(folio);
@@ -241,6 +273,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.free(run);
         }
         let division = match lack {
+            Lack::Memory => return Err(Stop::Starved),
             Lack::Hold => None,
             Lack::Rest if here.start < span.start => {
                 Some(Division::Around(span.start, Order::ZERO))
@@ -250,28 +283,38 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         };
         let divided = division.map(|how| self.divide(space, page, how));
         match divided {
-            Some(Ok(Divided::Parts { .. })) => Err(Stays(page)),
-            _ => Err(Stays(here.end.max(page.add(1)).min(span.end))),
+            Some(Ok(Divided::Parts { .. })) => Err(Stop::Stays(page)),
+            _ => Err(Stop::Stays(here.end.max(page.add(1)).min(span.end))),
         }
     }
 
-    /// Evicts what another space has of a folio, and flushes.
-    fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving) {
+    /// Evicts what another space has of a batch, and flushes once.
+    fn evict_others(&self, space: &Space<A>, batch: &mut Batch) {
         let mut gather = Gather::new();
+        let _taking = space.taking();
+        for leaving in batch.leaving[..batch.len].iter_mut().flatten() {
+            if leaving.pages < leaving.mapped {
+                self.evict_at_home(space, leaving, &mut gather);
+            }
+        }
+        self.settle(space, &mut gather);
+    }
+
+    /// Evicts what another space has of a folio.
+    fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving, gather: &mut Gather) {
         let folios = Folios::new(self.phys.meta());
         let (home, before) = (folios.home(leaving.folio), leaving.pages);
         if home != Home::UNKNOWN {
             let end = home.page.get().saturating_add(leaving.folio.order.pages());
             let end = Vpn::new(end.min(A::USER_PAGES));
-            self.evict_in(space, PageSpan::new(home.page.min(end), end), leaving, &mut gather);
+            self.evict_in(space, PageSpan::new(home.page.min(end), end), leaving, gather);
         }
         let left = leaving.mapped > leaving.pages;
         let elsewhere = home == Home::UNKNOWN || space.has_moved();
         if left && leaving.pages == before && elsewhere {
             let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-            self.evict_in(space, all, leaving, &mut gather);
+            self.evict_in(space, all, leaving, gather);
         }
-        self.settle(space, &mut gather);
     }
 
     /// Replaces what `span` of a space has of a folio by swap entries.
@@ -290,7 +333,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             let within = area.span.intersect(left);
             left = PageSpan::new(within.end, span.end);
             if !area.flags.contains(AreaFlags::LOCKED) {
-                self.evict_from_area(space, (within, seq), leaving, gather);
+                let tracks = area.flags.contains(AreaFlags::TRACKED);
+                self.evict_from_area(space, (within, seq, tracks), leaving, gather);
             }
             if left.is_empty() {
                 break;
@@ -303,7 +347,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     fn evict_from_area(
         &self,
         space: &Space<A>,
-        (span, seq): (PageSpan, Seq),
+        (span, seq, tracks): (PageSpan, Seq, bool),
         leaving: &mut Leaving,
         gather: &mut Gather,
     ) {
@@ -318,10 +362,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             let slot = slots.start + frames.start.offset_from(folio.head);
             device.slots.refer(FilePages::new(slot, slot + frames.count));
             let exclusive = !attrs.contains(Attrs::COW);
-            Some(SwapEntry { device: device.number, slot, exclusive }.payload())
+            let written = attrs.contains(Attrs::DIRTY);
+            Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
         };
-        let most = self.policy.evict_most();
-        let evicted = self.view(space).tables().evict(span, (folio, most), gather, ask);
+        let what = (folio, self.policy.evict_most(), tracks);
+        let evicted = self.view(space).tables().evict(span, what, gather, ask);
         self.count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;
         leaving.dirty |= evicted.dirty;
@@ -373,9 +418,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Lack::Slots);
         };
         let slots = FilePages::block(slot, folio.order);
-        if !self.index_out(&device, folio, slots) {
+        if let Err(lack) = self.index_out(&device, folio, slots) {
             device.slots.uncache(slots);
-            return Err(Lack::Hold);
+            return Err(lack);
         }
         Ok(Leaving { folio, device: device.number, slots, dirty: true, mapped: 0, pages: 0 })
     }
@@ -386,31 +431,36 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// Puts a held folio into the index of a device; whether that went well.
-    fn index_out(&self, device: &Device<'_, A, H>, folio: Folio, slots: FilePages) -> bool {
+    /// Puts a held folio into the index of a device.
+    fn index_out(
+        &self,
+        device: &Device<'_, A, H>,
+        folio: Folio,
+        slots: FilePages,
+    ) -> Result<(), Lack> {
         let folios = Folios::new(self.phys.meta());
         if !folios.identify(folio, identity(device.index.id, slots.start)) {
-            return false;
+            return Err(Lack::Hold);
         }
         let (mut spare, mut pruned) = (None, false);
         let entered = loop {
             match device.index.insert(slots.start, folio, &mut spare) {
-                Ok(()) => break true,
+                Ok(()) => break Ok(()),
                 Err(InsertLack::Room) if !pruned => {
                     device.index.prune(slots, &mut |run| self.free(run));
                     pruned = true;
                 }
-                Err(InsertLack::Room) => break false,
+                Err(InsertLack::Room) => break Err(Lack::Hold),
                 Err(InsertLack::Node) => match self.table_frame() {
                     Ok(run) => spare = Some(run),
-                    Err(_) => break false,
+                    Err(_) => break Err(Lack::Memory),
                 },
             }
         };
         if let Some(run) = spare {
             self.free(run);
         }
-        if entered {
+        if entered.is_ok() {
             device.index.file.count_cached(slots.count() as i64);
         } else if let Some((cached, _)) = folios.identified(folio) {
             cached.disclaim();
@@ -420,12 +470,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         entered
     }
 
-    /// Flushes for a batch, and says what is to be written.
-    fn end_batch(
+    /// Flushes for a batch, evicts it from other spaces if it is to leave them, and says what is to
+    /// be written.
+    fn end_batch<S: Spaces<A> + ?Sized>(
         &self,
         space: &Space<A>,
         gather: &mut Gather,
         batch: &mut Batch,
+        (whose, spaces): (Whose, &S),
         done: &mut PagedOut,
     ) {
         let pages = batch.leaving.iter().flatten().map(|leaving| leaving.pages);
@@ -433,6 +485,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             gather.flush_space();
         }
         self.settle(space, gather);
+        let mut left = batch.leaving.iter().flatten();
+        if whose == Whose::All && left.any(|leaving| leaving.pages < leaving.mapped) {
+            spaces.visit(&mut |other| self.evict_others(other, batch));
+        }
         for leaving in batch.leaving[..batch.len].iter_mut().filter_map(Option::take) {
             self.end_out(&leaving, done);
         }

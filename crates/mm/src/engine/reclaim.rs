@@ -1,9 +1,16 @@
 //! Reclaim: making memory free by what it was not needed for longest (row D6).
 //!
-//! *Aging* is a round over all page tables that asks what the hardware noted, by runs: a folio that
-//! was touched is new again, and any other is one round older, up to three. *Reclaiming* takes the
-//! oldest first: files' clean pages that nobody maps, and then anonymous folios, from a hand that
-//! goes around all spaces. Only when a round has not brought enough, younger ones follow.
+//! *Aging* asks page tables what the hardware noted, by runs: a folio that was touched is new
+//! again, and any other is one round older, up to three (of files: see `shed`). *Reclaiming* is a
+//! hand that goes around all spaces, ages a window of pages, and takes what is old enough there. So
+//! what leaves was not touched since the hand came by last, or the time before. The more it has to
+//! look at for what it gets, the younger may be what it takes: a call ends after a bounded number
+//! of looks.
+//!
+//! ```text
+//!   spaces   [.....|window|.....]  [..........]  [....]      one round of the hand
+//!                  age, then take      idle >= 2, 2, 1, 0    in its 1st, 2nd, 3rd, 4th
+//! ```
 //!
 //! ```text
 //!   free frames:   0 ....... min ....... low ................ high ........... all
@@ -12,15 +19,15 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::{Order, PageSpan, Vpn};
 
 use super::error::Error;
-use super::mm::Mm;
+use super::mm::{Hand, Mm};
 use super::page_out::{Demand, Whose};
 use super::truncate::Spaces;
 use crate::cache::{File, FilePages, Store};
 use crate::folio::Folios;
-use crate::space::Space;
+use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
 use crate::table::Gather;
 
@@ -33,6 +40,54 @@ pub struct Watermarks {
     pub low: u64,
     /// At it, that may stop.
     pub high: u64,
+}
+
+/// How many pages are aged at a time, and how many rounds of aging in which it was not touched a
+/// folio must have behind it, in the hand's first round and those that follow.
+const WINDOW: Order = Order::new(10);
+const ROUNDS: [u32; 4] = [2, 2, 1, 0];
+
+/// How many pages may be looked at for each that is wanted: a quarter before younger ones are
+/// taken, and all before any is.
+const LOOKS_MOST: u64 = 64;
+
+/// How far a call of [`Mm::reclaim`] has come.
+pub(super) struct Quest {
+    pages: u64,
+    /// Whose spaces are looked at, if not all.
+    group: Option<GroupId>,
+    pub(super) done: Reclaimed,
+    /// Pages that were looked at.
+    pub(super) looked: u64,
+    /// Rounds of the hand.
+    round: usize,
+    /// There is not even a frame for paging out.
+    starved: bool,
+}
+
+impl Quest {
+    fn new(pages: u64, group: Option<GroupId>) -> Self {
+        Self { pages, group, done: Reclaimed::default(), looked: 0, round: 0, starved: false }
+    }
+
+    fn left(&self) -> u64 {
+        self.pages.saturating_sub(self.done.pages())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left() == 0 || self.starved
+    }
+
+    /// How many rounds of aging without a touch are demanded by now.
+    pub(super) fn idle(&self) -> u32 {
+        let looks = self.looked / self.pages.max(1);
+        let by_looks = match looks {
+            0..=16 => 2,
+            17..LOOKS_MOST => 1,
+            _ => 0,
+        };
+        ROUNDS[self.round].min(by_looks)
+    }
 }
 
 /// What reclaiming came to.
@@ -65,40 +120,83 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// A round of aging over all spaces. How many pages it looked at.
     pub fn age_all<S: Spaces<A> + ?Sized>(&self, spaces: &S) -> u64 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let folios = Folios::new(self.phys.meta());
         let mut looked = 0;
-        spaces.visit(&mut |space| {
-            let mut gather = Gather::new();
-            let grow = |folio, touched| folios.grow_old(folio, touched);
-            looked += self.view(space).tables().harvest(all, &mut gather, grow);
-            self.settle(space, &mut gather);
+        spaces.visit(&mut |space| looked += self.age(space, all));
+        looked
+    }
+
+    /// A round of aging over `span` of a space; how many pages it looked at.
+    fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
+        let folios = Folios::new(self.phys.meta());
+        let tables = self.view(space).tables();
+        let own = tables.home(span.start).space;
+        let mut gather = Gather::new();
+        let looked = tables.harvest(span, &mut gather, |folio, touched| {
+            // Who is mapped in many spaces grows older once a round, and not once in each.
+            let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
+            if touched || !shared || folios.home(folio).space == own {
+                folios.grow_old(folio, touched);
+            }
         });
+        self.settle(space, &mut gather);
         self.count(Event::PagesAged, looked);
         looked
     }
 
-    /// Makes about `pages` pages free: clean pages of files that nobody maps, and then anonymous
-    /// folios, the oldest first. What is paged out must be written before it is free.
+    /// Makes about `pages` pages free: clean pages of files that nobody maps, and then those that
+    /// are mapped and anonymous folios, those first that were not touched for longest. What is
+    /// paged out must be written before it is free.
     ///
-    /// Less is made free when there is nothing left that could be, or no room on swap devices.
+    /// Less is made free when there is nothing left that could be, or no room on swap devices. How
+    /// many pages are looked at has a bound: four times all there are; and after 64 for each that
+    /// is wanted, age does not count any more.
     pub fn reclaim<S: Spaces<A> + ?Sized>(&self, pages: u64, spaces: &S) -> Reclaimed {
         let is_swap = |file: &File| file.store() == Some(Store::Swap);
-        let dropped = self.drop_files(pages, |file| !is_swap(file));
-        let mut done = Reclaimed { dropped, paged_out: 0 };
-        for idle in (0..=3).rev() {
-            if done.pages() >= pages {
-                break;
-            }
-            done.paged_out += self.page_out_old(pages - done.pages(), idle, spaces);
-            if idle > 0 && done.pages() < pages {
-                self.age_all(spaces);
-            }
-        }
+        let mut quest = Quest::new(pages, None);
+        quest.done.dropped = self.drop_files(pages, |file| !is_swap(file));
+        self.go_rounds(&mut quest, spaces);
+        let mut done = quest.done;
         // What was just read from a device is about to be mapped.
         if done.pages() < pages {
             done.dropped += self.drop_files(pages - done.pages(), is_swap);
         }
         done
+    }
+
+    /// Pages out about `pages` pages of a group's spaces; how many.
+    pub(super) fn reclaim_in<S: Spaces<A> + ?Sized>(
+        &self,
+        group: GroupId,
+        pages: u64,
+        spaces: &S,
+    ) -> u64 {
+        let mut quest = Quest::new(pages, Some(group));
+        self.go_rounds(&mut quest, spaces);
+        quest.done.paged_out
+    }
+
+    fn go_rounds<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
+        for round in 0..ROUNDS.len() {
+            quest.round = round;
+            let before = quest.looked;
+            if quest.group.is_none() {
+                self.shed_files(quest, spaces);
+            }
+            // What was freed lazily needs no slot; the hand finds it in its first round.
+            let finds = self.has_slots() || round == 0 && self.may_have_lazy();
+            if !quest.is_over() && finds {
+                self.go_round(quest, spaces);
+            }
+            if quest.is_over() || quest.looked == before {
+                break;
+            }
+        }
+    }
+
+    /// The hand of a quest: within a group there is another.
+    fn hand_of(&self, quest: &Quest) -> &Hand {
+        let group = quest.group.and_then(|id| self.group(id).ok());
+        group.map_or(&self.hand, |group| &group.hand)
     }
 
     /// Drops clean pages of `such` files that nobody maps, `pages` or a few more; how many.
@@ -114,38 +212,84 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         dropped
     }
 
-    /// Pages out folios that were not touched for `idle` rounds, from where the hand is, once
-    /// around all spaces; how many pages.
-    fn page_out_old<S: Spaces<A> + ?Sized>(&self, pages: u64, idle: u32, spaces: &S) -> u64 {
-        let mut out = 0;
-        // First from the hand on, then what lies before it.
-        let (at, hand) = self.hand.load();
-        for first in [true, false] {
-            let mut reached = !first;
+    /// Whether a page could go to a swap device.
+    fn has_slots(&self) -> bool {
+        self.swaps.iter().any(|swap| swap.is_open() && swap.used() < swap.slots())
+    }
+
+    /// Whether there may be pages that were freed lazily.
+    fn may_have_lazy(&self) -> bool {
+        let totals = self.totals();
+        totals.event(Event::LazyFree) > totals.event(Event::LazyFreed)
+    }
+
+    /// Lets the hand go once around all spaces, or until the quest is over.
+    fn go_round<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
+        let (root, page) = self.hand_of(quest).load();
+        let page = Vpn::new(page.min(A::USER_PAGES));
+        let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
+        // From where the hand is, and then what lies before it.
+        for ahead in [true, false] {
+            let mut is_ahead = false;
             spaces.visit(&mut |space| {
-                let is_here = space.root().get() == at;
-                reached |= is_here;
-                let from = if is_here && first { hand } else { 0 };
-                if reached && out < pages {
-                    out += self.page_out_of(space, from, (pages - out, idle), spaces);
+                let is_here = space.root().get() == root;
+                let span = match (is_here, ahead) {
+                    (true, true) => PageSpan::new(page, end),
+                    (true, false) => PageSpan::new(first, page),
+                    (false, _) => PageSpan::new(first, end),
+                };
+                is_ahead |= is_here;
+                let is_meant = quest.group.is_none_or(|group| self.is_member(space, group));
+                if is_meant && (is_here || is_ahead == ahead) && !quest.is_over() {
+                    self.sweep(space, span, quest, spaces);
                 }
             });
         }
-        out
     }
 
-    fn page_out_of<S: Spaces<A> + ?Sized>(
+    /// Moves the hand through `span` of a space, window by window, until the quest is over.
+    fn sweep<S: Spaces<A> + ?Sized>(
         &self,
         space: &Space<A>,
-        from: u64,
-        (pages, idle): (u64, u32),
+        span: PageSpan,
+        quest: &mut Quest,
         spaces: &S,
-    ) -> u64 {
-        let span = PageSpan::new(Vpn::new(from.min(A::USER_PAGES - 1)), Vpn::new(A::USER_PAGES));
-        let demand = Demand { whose: Whose::All, idle, pages };
-        let done: Result<_, Error> = self.page_out_if(space, span, demand, spaces);
-        let Ok((out, upto)) = done else { return 0 };
-        self.hand.store(space.root().get(), upto.get());
-        out.pages
+    ) {
+        let mut at = span.start;
+        while let Some(area) = self.areas(space, PageSpan::new(at, span.end)).next() {
+            if quest.is_over() {
+                return;
+            }
+            // Folios lie in blocks, and so none is cut at a window's end; but they may lie across
+            // areas.
+            let start = at.max(area.span.start);
+            let end = start.align_down(WINDOW.pages()).add(WINDOW.pages()).min(span.end);
+            let locked = |area: &Area| area.flags.contains(AreaFlags::LOCKED);
+            let mixed = self.areas(space, PageSpan::new(start, end)).any(|area| locked(&area));
+            let end = if mixed { end.min(area.span.end) } else { end };
+            let window = PageSpan::new(start, end);
+            at = window.end;
+            if !locked(&area) {
+                quest.looked += self.age(space, window);
+                at = self.page_out_old(space, window, quest, spaces);
+            }
+            self.hand_of(quest).store(space.root().get(), at.get());
+        }
+    }
+
+    /// Pages out what is old enough of `window`; the page to go on at.
+    fn page_out_old<S: Spaces<A> + ?Sized>(
+        &self,
+        space: &Space<A>,
+        window: PageSpan,
+        quest: &mut Quest,
+        spaces: &S,
+    ) -> Vpn {
+        let demand = Demand { whose: Whose::All, idle: quest.idle(), pages: quest.left() };
+        let done: Result<_, Error> = self.page_out_if(space, window, demand, spaces);
+        let Ok((out, upto)) = done else { return window.end };
+        quest.done.paged_out += out.pages;
+        quest.starved |= out.starved;
+        upto
     }
 }

@@ -168,7 +168,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let before = section.entries();
         let backing = area.clipped(old).backing;
         leave(section, old, left);
-        let set = section.writer().set(Area { span, backing, ..area });
+        // At the new place, nobody has asked yet what was written.
+        let flags = area.flags - AreaFlags::TRACKED;
+        let set = section.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
         let nothing = PageSpan::new(old.start, old.start);
         let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };

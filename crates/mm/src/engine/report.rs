@@ -118,6 +118,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         pages
     }
 
+    /// Pages of `space` that are mapped or on swap devices, at the cost of a look at each of its
+    /// tables: what would be free if it ended, but for what it shares.
+    pub fn footprint(&self, space: &Space<A>) -> u64 {
+        self.view(space).tables().weigh()
+    }
+
     /// Adds a run's pages to the sizes of the folios they belong to.
     fn sort(&self, map: &mut FolioMap, pages: PageSpan, frames: FrameSpan) {
         let folios = Folios::new(self.phys.meta());

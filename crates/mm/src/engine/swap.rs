@@ -101,6 +101,13 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.swaps.iter().filter_map(told)
     }
 
+    /// The first run of free slots of a device in `slots`, within one cluster; `None` where there
+    /// is none. They may be taken at any time: an embedder that has a lock of its own,
+    /// under which it writes slots as well, knows under it that what is there is nobody's.
+    pub fn free_slots(&self, id: FileId, slots: FilePages) -> Option<FilePages> {
+        self.device_of(id).ok()?.slots.first_free(slots)
+    }
+
     /// How many pages of `space` are on swap devices.
     pub fn swapped(&self, space: &Space<A>) -> u64 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));

@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Prot, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::error::Error;
 use super::faults::Resolved;
@@ -11,16 +11,19 @@ use super::swap::{Device, Keep};
 use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
 use crate::fault::{Installed, MarkedPage};
 use crate::folio::{Folio, Folios, Known};
-use crate::space::{Advice, Space, View};
+use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
+use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
-use crate::table::{Gather, Locked, Marks, What};
+use crate::table::{Gather, Locked, MarkKind, Marks, What, unwritten};
 
 /// A folio of a device, and where the page that faulted is in it.
 struct Found {
     folio: Folio,
     slots: FilePages,
     entry: SwapEntry,
+    /// The program touches the page; otherwise it may never.
+    touched: bool,
 }
 
 /// What mapping it came to.
@@ -43,12 +46,19 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         access: Access,
     ) -> Result<Option<Resolved>, Error> {
         let wrong = Error::Marked(marked.page, marked.payload);
-        let entry = SwapEntry::of(marked.payload).ok_or(wrong)?;
+        let entry = match MarkKind::of(marked.payload) {
+            Some(MarkKind::Guard) => return Err(Error::Guarded(marked.page)),
+            Some(MarkKind::Poison) => {
+                return Err(Error::Poisoned(Pfn::new(MarkKind::rest(marked.payload))));
+            }
+            Some(MarkKind::Swap) | None => SwapEntry::of(marked.payload).ok_or(wrong)?,
+        };
         let device = self.device(entry.device).ok_or(wrong)?;
         let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot) else {
             return self.lacking_swapped(view, &device, marked, entry);
         };
-        match self.admit(view, &device, marked, &Found { folio, slots, entry })? {
+        let found = Found { folio, slots, entry, touched: true };
+        match self.admit(view, &device, marked, &found)? {
             Admitted::Stale => {
                 self.wait(view, marked.page);
                 Ok(None)
@@ -58,18 +68,58 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok(None)
             }
             Admitted::Pages(pages, entries) => {
-                self.try_drop(&device, folio, slots, Keep::IfReferred);
-                self.count(Event::EntriesMade, entries);
-                self.count(Event::PagesSwappedIn, pages.count());
-                if let Some(own) = self.counters.get(self.hw.cpu().index()) {
-                    own.swpin(folio.order.index());
-                }
+                self.admitted(&device, &found, (pages, entries));
+                let (end, more) = self.swap_in_behind(view, &device, marked, pages.end);
+                let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
                 let installed = Installed { pages, order: folio.order, entries };
                 // What others may have as well is copied before it is written.
                 let more = access == Access::Write && !entry.exclusive;
+                if more {
+                    self.draw(view.space, folio.order.pages());
+                }
                 Ok((!more).then_some(Resolved::Mapped(installed)))
             }
         }
+    }
+
+    /// What follows when entries of a folio were replaced by leaves.
+    fn admitted(&self, device: &Device<'_, A, H>, found: &Found, done: (PageSpan, u64)) {
+        self.try_drop(device, found.folio, found.slots, Keep::IfReferred);
+        self.count(Event::EntriesMade, done.1);
+        self.count(Event::PagesSwappedIn, done.0.count());
+        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+            own.swpin(found.folio.order.index());
+        }
+    }
+
+    /// Maps what lies behind a page that was brought in and was read with it, and so saves a fault
+    /// for each folio: up to which page, and by how many entries.
+    fn swap_in_behind(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        from: Vpn,
+    ) -> (Vpn, u64) {
+        let end = PageSpan::block(marked.page, around_order::<A>()).end.min(marked.area.span.end);
+        let (mut at, mut all) = (from, 0);
+        while at < end
+            && let Some(payload) = self.marks_at(view, at)
+            && let Some(entry) = SwapEntry::of(payload)
+            && entry.device == device.number
+            && let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot)
+        {
+            let found = Found { folio, slots, entry, touched: false };
+            let next = MarkedPage { page: at, payload, ..*marked };
+            // What cannot be had is its own fault's concern.
+            let Ok(Admitted::Pages(pages, entries)) = self.admit(view, device, &next, &found)
+            else {
+                break;
+            };
+            self.admitted(device, &found, (pages, entries));
+            (at, all) = (pages.end.max(at.add(1)), all + entries);
+        }
+        (at, all)
     }
 
     /// Brings a page back that is on a swap device, whatever its area allows: before the device is
@@ -109,7 +159,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let sizes = self.policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
         let end = device.index.file.pages();
         let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes: sizes | 1 };
-        let window = Window::exactly(FilePages::block(entry.slot, order), &bounds);
+        let folio = FilePages::block(entry.slot, order);
+        let window = Window::exactly(folio, &bounds);
+        let pages = self.swap_window(view, device, marked, (entry, folio));
+        let window = Window { pages, ..window };
         Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
     }
 
@@ -129,12 +182,42 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let fits = |order: &Order| {
             let block = PageSpan::block(marked.page, *order);
             u32::from(order.get()) <= aligned
+                && self.affords(view.space, *order)
                 && marked.area.span.covers(block)
                 && self.is_run(view, block, entry, marked.page)
                 && device.slots.is_intact(FilePages::block(entry.slot, *order))
         };
         let orders = (1..=wanted.checked_ilog2().unwrap_or(0) as u8).rev().map(Order::new);
         orders.filter(|order| wanted >> order.get() & 1 != 0).find(fits).unwrap_or_default()
+    }
+
+    /// The slots to read with `folio`, which has that of the page: those of its neighbours that
+    /// follow each other as well, and none of which is in memory. Just the folio where memory is
+    /// short, or it is large by itself.
+    fn swap_window(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        marked: &MarkedPage,
+        (entry, folio): (SwapEntry, FilePages),
+    ) -> FilePages {
+        let block = PageSpan::block(marked.page, around_order::<A>());
+        if folio.count() >= block.count() || !self.phys.has_free(SWAP_AROUND_SPARE) {
+            return folio;
+        }
+        let mut pieces = view.tables().pieces(block.intersect(marked.area.span));
+        let Some(run) = pieces.find(|seen| seen.pages.contains(marked.page)) else { return folio };
+        let crate::table::Sight::Marker(Marks { ascending: true, .. }) = run.what else {
+            return folio;
+        };
+        let first = entry.slot.saturating_sub(marked.page.offset_from(run.pages.start));
+        let end = entry.slot + run.pages.end.offset_from(marked.page);
+        let is_out = |slot: &u64| matches!(device.slots.counted(*slot), (1.., false));
+        let below = (first..folio.start).rev().take_while(is_out).count() as u64;
+        let behind = (folio.end..end).take_while(is_out).count() as u64;
+        // Whole folios of that size: smaller ones would be left for ever.
+        let size = folio.count();
+        FilePages::new(folio.start - below / size * size, folio.end + behind / size * size)
     }
 
     /// Whether the entries of `block` are those of consecutive slots around `entry` at `page`.
@@ -240,7 +323,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 && map((upto.offset_from(at)) as u32)
             {
                 let frame = found.folio.head.add(step - found.slots.start);
-                let attrs = attrs(marked.area.prot, entry.exclusive);
+                let attrs = attrs(&marked.area, entry, found.touched);
                 locked.admit(run.index, run.count, frame, attrs, found.folio.order);
                 device.slots.release(FilePages::new(step, step + upto.offset_from(at)));
                 entries += run.count as u64;
@@ -253,12 +336,19 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 }
 
+/// How many pages around a fault come back together.
+fn around_order<A: Arch>() -> Order {
+    Order::fitting((SWAP_AROUND_BYTES >> A::PAGE_SHIFT).max(1)).unwrap_or_default()
+}
+
 /// What a leaf grants of a page that came back.
-fn attrs(prot: Prot, exclusive: bool) -> Attrs {
-    if !exclusive {
-        return Attrs::user(prot - Prot::WRITE) | Attrs::YOUNG | Attrs::COW;
-    }
-    let mut attrs = Attrs::user(prot) | Attrs::YOUNG;
-    attrs.set(Attrs::DIRTY, prot.contains(Prot::WRITE));
+fn attrs(area: &Area, entry: SwapEntry, touched: bool) -> Attrs {
+    let prot = if entry.exclusive { area.prot } else { unwritten(area.prot) };
+    let mut attrs = Attrs::user(prot);
+    attrs.set(Attrs::YOUNG, touched);
+    attrs.set(Attrs::COW, !entry.exclusive);
+    let at_once = entry.exclusive && prot.contains(Prot::WRITE);
+    let tracked = area.flags.contains(AreaFlags::TRACKED);
+    attrs.set(Attrs::DIRTY, entry.written || at_once && !tracked);
     attrs
 }

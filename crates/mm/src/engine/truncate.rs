@@ -11,6 +11,7 @@ use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Store, ident
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{Area, Section, Space};
 use crate::sync::{Ordering, fence};
+use crate::table::Taking;
 
 /// All address spaces that may show a file, which the embedder keeps.
 pub trait Spaces<A> {
@@ -26,9 +27,9 @@ impl<A> Spaces<A> for [&Space<A>] {
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Gives a file another length, in pages. When this returns nobody sees a page beyond its end
-    /// any more; who touches one is told that it is [missing](Error::Missing). Of a folio across
-    /// the end, the pages beyond are zero. The bytes of the last page that are beyond the end are
-    /// the embedder's to zero.
+    /// any more; who touches one is told that it is [missing](Error::Missing), and guards stay. Of
+    /// a folio across the end, the pages beyond are zero. The bytes of the last page that are
+    /// beyond the end are the embedder's to zero.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
@@ -112,20 +113,29 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Takes a folio out of its file if it is clean and nobody has a hold on it.
-    fn drop_idle(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+    pub(super) fn drop_idle(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
         if let Ok(device) = self.device_of(index.id) {
             return self.try_drop(&device, folio, at, Keep::IfHeld);
         }
-        let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(index.id, at.start));
-        let is_idle = cached.is_some_and(|cached| cached.is_idle() && cached.folio == folio);
+        let folios = Folios::new(self.phys.meta());
+        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
+            return false;
+        };
+        let is_idle = cached.is_idle() && cached.folio == folio;
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
         if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
             return false;
         }
-        // Who comes in between has a hold, and keeps what it found; the file is read again.
+        // Asked and done under one lock: nobody can map it in between, and write to it. Who still
+        // finds it in the index waits until it is out.
+        cached.disclaim();
         let removed = index.remove(at.start, folio, None);
         if removed {
-            self.forget_folio(index, at.start, folio);
+            index.file.count_cached(-(at.count() as i64));
+        }
+        // Who has made the file shorter meanwhile did not find whose it was, and left this to us.
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
         }
         removed
     }
@@ -147,10 +157,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Takes all that shows `beyond` of a file out of a space's tables.
-    fn hide(&self, space: &Space<A>, id: FileId, beyond: FilePages) -> Result<(), Error> {
+    pub(super) fn hide(
+        &self,
+        space: &Space<A>,
+        id: FileId,
+        beyond: FilePages,
+    ) -> Result<(), Error> {
         self.where_shown(space, id, beyond, |section, span| {
             let none = PageSpan::new(span.start, span.start);
-            self.take(space, section, span, &|| none)
+            // Guards stay until their area goes.
+            self.take_some(space, section, span, Taking::Content, &|| none)
         })
     }
 

@@ -8,6 +8,7 @@ use super::error::Error;
 use super::faults::Resolved;
 use super::mm::Mm;
 use crate::fault::{Cause, Claim, Source, Unshare};
+use crate::folio::copy::copy;
 use crate::folio::{Folio, Folios};
 use crate::limits::FAULT_TRIES;
 use crate::space::{Space, View};
@@ -49,6 +50,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         &self,
         view: &View<'_, A, H>,
         unshare: &Unshare,
+        resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
         match unshare.claim(view, self.policy.copy_most()) {
             Claim::Stale => {
@@ -61,7 +63,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok(Some(Resolved::Unshared { pages, copied: None }))
             }
             Claim::Copy(source) => {
-                let done = self.copy_from(view, unshare, &source);
+                let done = self.copy_from(view, unshare, &source, resched);
                 if let Some(run) = source.release(view) {
                     self.free(run);
                 }
@@ -84,15 +86,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         source: &Source,
+        resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
         let wanted = self.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
         let allowed = wanted & ((2 << self.policy.copy_most().get()) - 1);
         let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
         let orders = (source.leaf.get()..=allowed.ilog2() as u8).rev().map(Order::new);
         for order in orders.filter(|order| allowed >> order.get() & 1 != 0).filter(fits) {
+            if !self.affords(view.space, order) {
+                self.fallback(view.space, order, Cause::Charge);
+                continue;
+            }
             let hard = order == Order::ZERO || self.policy.tries_hard(unshare.advice());
             match self.frames(order, hard) {
-                Ok(run) => return self.copy_into(view, unshare, source, run, order),
+                Ok(run) => {
+                    return self.copy_into(view, unshare, source, (run, order), resched);
+                }
                 Err(error) if order == Order::ZERO => return Err(error),
                 Err(_) => self.fallback(view.space, order, Cause::Memory),
             }
@@ -106,12 +115,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         source: &Source,
-        run: FrameRun,
-        order: Order,
+        (run, order): (FrameRun, Order),
+        resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
-        if let Err(poisoned) = self.hw.copy(&run, 0, source.frames(pages)) {
+        let (from, wanted) = (source.frames(pages), unshare.page.offset_from(pages.start));
+        if let Err(poisoned) = copy(self.hw, &run, from, wanted, self.pace, resched) {
             self.free(run);
             return Err(poisoned.into());
         }
@@ -189,7 +199,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                     if !unshare.prot().allows(access) {
                         return Err(Error::Denied(page, access, unshare.prot()));
                     }
-                    self.unshare(&view, &unshare)?;
+                    self.unshare(&view, &unshare, &mut || {})?;
                 }
                 None if self.is_foreign(&view, page) => return Err(Error::Invalid),
                 None => {
@@ -218,7 +228,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         let folios = Folios::new(view.meta);
         let frame = frame.add(page.offset_from(locked.page(index)));
-        let folio = folios.of(frame).filter(|_| attrs.prot().allows(access))?;
+        // What is written behind the back of the tables, they have to know before.
+        let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
+        let folio = folios.of(frame).filter(|_| may && attrs.prot().allows(access))?;
         let held = match hold {
             Hold::Own => folios.pin(folio),
             Hold::Look => folios.hold(folio),

@@ -189,8 +189,10 @@ pub fn decide<A: Arch, H: Hardware>(
         Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
     };
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-    // What may be written is mapped dirty at once: that saves the hardware a second visit.
-    attrs.set(Attrs::DIRTY, area.prot.contains(Prot::WRITE));
+    // What may be written is mapped dirty at once: that saves the hardware a second visit. Who
+    // tracks writes wants to know the difference.
+    let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
+    attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
 }
 

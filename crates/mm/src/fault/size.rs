@@ -21,11 +21,14 @@ pub enum Cause {
     Memory,
     /// The size would fit the area, but the policy does not allow it.
     Policy,
+    /// The limit of the space's group leaves no room for it.
+    Charge,
 }
 
 impl Cause {
     /// All causes, in the order of their counters.
-    pub const ALL: [Cause; 4] = [Cause::Geometry, Cause::Occupied, Cause::Memory, Cause::Policy];
+    pub const ALL: [Cause; 5] =
+        [Cause::Geometry, Cause::Occupied, Cause::Memory, Cause::Policy, Cause::Charge];
 
     /// The name of its counter.
     pub const fn name(self) -> &'static str {
@@ -34,6 +37,7 @@ impl Cause {
             Cause::Occupied => "occupied",
             Cause::Memory => "allocation_failed",
             Cause::Policy => "policy",
+            Cause::Charge => "charge",
         }
     }
 }

@@ -34,6 +34,9 @@ bitflags! {
         const IDLE_LOW = 1 << 6;
         /// The high bit.
         const IDLE_HIGH = 1 << 7;
+        /// Its content may be lost as long as nobody writes it (`MADV_FREE`): its leaves were made
+        /// clean, and tell.
+        const LAZY = 1 << 8;
     }
 }
 
@@ -101,6 +104,44 @@ impl<'m> Folios<'m> {
     #[inline]
     pub fn idle(&self, folio: Folio) -> u32 {
         self.known(folio).0.bits() >> IDLE_AT & 3
+    }
+
+    /// Whether the content of `folio` may be lost as long as nobody writes it.
+    #[inline]
+    pub(crate) fn is_lazy(&self, folio: Folio) -> bool {
+        self.known(folio).0.contains(Known::LAZY)
+    }
+
+    /// Notes whether the content of `folio`, an anonymous one, may be lost as long as nobody writes
+    /// it. The caller has the lock of a table that maps it, or refers to it.
+    pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
+        let Some(_lock) = self.meta.lock(folio.head) else { return };
+        let slot = self.meta.at(folio.head);
+        let mut known = Known::from_bits_truncate(slot.state().flags());
+        if slot.state().kind() == Kind::Folio && !known.contains(Known::CACHED) {
+            known.set(Known::LAZY, lazy);
+            slot.set_state(slot.state().with_flags(known.bits()));
+        }
+    }
+
+    /// Notes that memory of `folio`, an anonymous one, has failed. The caller refers to it.
+    pub(crate) fn poison(&self, folio: Folio) {
+        let Some(_lock) = self.meta.lock(folio.head) else { return };
+        let slot = self.meta.at(folio.head);
+        let known = Known::from_bits_truncate(slot.state().flags()) | Known::POISONED;
+        slot.set_state(slot.state().with_flags(known.bits()));
+    }
+
+    /// Notes that memory of `folio`, which no file has, did not fail; whether it was said to have.
+    pub(crate) fn mend(&self, folio: Folio) -> bool {
+        let Some(_lock) = self.meta.lock(folio.head) else { return false };
+        let slot = self.meta.at(folio.head);
+        let known = Known::from_bits_truncate(slot.state().flags());
+        let failed = known & (Known::POISONED | Known::CACHED) == Known::POISONED;
+        if failed {
+            slot.set_state(slot.state().with_flags((known - Known::POISONED).bits()));
+        }
+        failed
     }
 
     /// Notes a round of aging in which `folio` was touched, or not. The caller sees to it that it

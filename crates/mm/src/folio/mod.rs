@@ -22,6 +22,9 @@
 
 mod cached;
 pub mod clear;
+pub mod copy;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod state;
 
 #[cfg(all(test, not(loom)))]

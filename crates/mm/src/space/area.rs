@@ -46,6 +46,9 @@ bitflags! {
         const DONTDUMP = 1 << 10;
         /// It is not counted against the commit limit (`MAP_NORESERVE`).
         const NORESERVE = 1 << 11;
+        /// Its leaves tell what was written since somebody asked last. Where it is not set, all
+        /// pages count as written.
+        const TRACKED = 1 << 12;
     }
 }
 

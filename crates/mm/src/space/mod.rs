@@ -19,6 +19,7 @@
 mod advice;
 pub mod area;
 mod fork;
+mod group;
 mod place;
 mod section;
 pub mod tree;
@@ -30,6 +31,7 @@ mod tree_tests;
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing};
 pub use fork::ForkNeed;
+pub use group::GroupId;
 pub use place::{At, MapError, Request};
 pub use section::{Ended, Need, Section};
 pub use tree::Seq;

@@ -10,13 +10,14 @@
 //! What a step lacks it *returns*; the engine brings it and repeats the step. A section that is
 //! dropped before the areas change has changed nothing that a program could see.
 
-use quire_arch::Arch;
+use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Vpn};
+use quire_units::{FrameSpan, PageSpan, Vpn};
 
 use super::tree::TreeWriter;
 use super::{Area, View};
-use crate::table::Gather;
+use crate::folio::Folio;
+use crate::table::{Gather, Marks, Taking};
 
 /// What a step lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,18 +164,46 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.writer.release();
     }
 
-    /// Takes every page of `span` out of the tables, and tables that became empty as well if they
-    /// translate nothing outside `hole`, which is asked for only where there are any.
+    /// Makes the tables that guards in `span`, which is prepared, need.
+    ///
+    /// # Errors
+    /// [`Need::Table`]: bring one and repeat.
+    pub fn ready_to_guard(&mut self, span: PageSpan) -> Result<(), Need> {
+        let tables = self.view.tables();
+        tables.ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
+    }
+
+    /// Puts guards into `span`, from which all was taken, and which is ready for them.
+    pub fn guard(&mut self, span: PageSpan) {
+        let tables = self.view.tables();
+        let (mut left, mut marks) = (span, Marks::guards(span.start));
+        let done = tables.mark(&mut left, &mut marks, &mut None);
+        debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
+    }
+
+    /// Takes the guards of `span`, which is prepared, away.
+    pub fn unguard(&mut self, span: PageSpan) {
+        self.entries += self.view.tables().unguard(span);
+    }
+
+    /// Takes every page of `span` out of the tables, as far as `what` says, and tables that became
+    /// empty as well if they translate nothing outside `hole`, which is asked for only where there
+    /// are any.
     ///
     /// # Errors
     /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
     /// [`Need::Table`] only where the span was not prepared.
-    pub fn take(&mut self, span: &mut PageSpan, hole: &dyn Fn() -> PageSpan) -> Result<(), Need> {
+    pub fn take(
+        &mut self,
+        span: &mut PageSpan,
+        what: Taking,
+        hole: &dyn Fn() -> PageSpan,
+    ) -> Result<(), Need> {
         if self.vacant.covers(*span) {
             return Ok(());
         }
         let tables = self.view.tables();
-        let took = tables.take(*span, &mut self.gather);
+        let took = tables.take_some(*span, what, &mut self.gather);
         self.entries += took.entries;
         if took.emptied {
             tables.prune(PageSpan::new(span.start, took.upto), hole(), &mut self.gather);
@@ -192,9 +221,23 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
-    /// Takes the right to write from the leaves of `span`, until it is asked for again.
-    pub fn withhold(&mut self, span: PageSpan) {
-        self.entries += self.view.tables().withhold(span, &mut self.gather);
+    /// Takes the flags `noted` from the leaves of `span`, which is prepared, for each piece of a
+    /// folio for which `forgets` says so. Markers become what `remark` makes of them.
+    pub fn forget(
+        &mut self,
+        span: PageSpan,
+        noted: Attrs,
+        forgets: impl FnMut(Folio, FrameSpan, Attrs) -> bool,
+        remark: impl Fn(Marks) -> Marks,
+    ) {
+        let tables = self.view.tables();
+        self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
+    }
+
+    /// Takes the right to write from the leaves of `span` that map one of `frames`, until it is
+    /// asked for again.
+    pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
+        self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
     }
 
     /// What was taken out, to be settled.

@@ -6,8 +6,8 @@ use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
-use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
+use super::{GroupId, OptOut};
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
@@ -29,8 +29,23 @@ pub struct Space<A> {
     stack_pages: AtomicU64,
     /// Whether pages were ever moved here.
     moved: AtomicU32,
+    /// The number of the group it is in; 0: none.
+    group: AtomicU32,
+    /// How many take leaves out without a change of the space, and have not flushed yet.
+    unflushed: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
+}
+
+/// Somebody takes leaves out of a space, and flushes later. Who changes the space meanwhile, and
+/// finds them gone, would rely on what is not true yet: so he flushes as well (Linux: the pending
+/// batch of `mm/rmap.c`).
+pub(crate) struct Unflushed<'a>(&'a AtomicU32);
+
+impl Drop for Unflushed<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl<A: Arch> Space<A> {
@@ -45,9 +60,25 @@ impl<A: Arch> Space<A> {
             opt_out: AtomicU32::new(0),
             stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
             moved: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
             counters: SpaceCounters::default(),
             arch: PhantomData,
         }
+    }
+
+    /// From now on leaves are taken out without a change of the space, until the value that is
+    /// returned is dropped: after the flush.
+    pub(crate) fn taking(&self) -> Unflushed<'_> {
+        // The lock of a table comes between this and whoever finds a leaf gone.
+        self.unflushed.fetch_add(1, Ordering::Relaxed);
+        Unflushed(&self.unflushed)
+    }
+
+    /// Whether a CPU may still have translations of leaves that are gone from the tables.
+    #[inline]
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.unflushed.load(Ordering::Acquire) > 0
     }
 
     /// The frame of the top-level table, for the CPU's root register.
@@ -113,6 +144,17 @@ impl<A: Arch> Space<A> {
     /// Notes that pages are moved here, or were in a space whose pages this one inherits.
     pub(crate) fn set_moved(&self) {
         self.moved.store(1, Ordering::Relaxed);
+    }
+
+    /// The group whose limit it counts for.
+    #[inline]
+    pub fn group(&self) -> Option<GroupId> {
+        GroupId::new(self.group.load(Ordering::Relaxed))
+    }
+
+    /// Sets the group whose limit it counts for.
+    pub(crate) fn set_group(&self, group: Option<GroupId>) {
+        self.group.store(group.map_or(0, GroupId::get), Ordering::Relaxed);
     }
 
     /// What faults in this space got, by size.

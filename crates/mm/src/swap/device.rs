@@ -19,10 +19,18 @@ use crate::phys::Meta;
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// Several CPUs take slots side by side, each from the clusters of its lane.
+#[cfg(not(loom))]
 pub const CLUSTER_LANES: usize = 8;
+/// Several CPUs take slots side by side, each from the clusters of its lane.
+#[cfg(loom)]
+pub const CLUSTER_LANES: usize = 2;
 
 /// The largest order of a run of slots, and one more: a cluster with 64 KiB pages has 2^13.
+#[cfg(not(loom))]
 pub(super) const RUN_ORDERS: usize = 14;
+/// As few as a model can go through.
+#[cfg(loom)]
+pub(super) const RUN_ORDERS: usize = 2;
 
 /// No cluster.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,11 +1,13 @@
 //! What a page-table entry says of a page that is on a swap device: the payload of a marker.
 //!
 //! ```text
-//!   55     52 51        45   44         43   41 40           0
-//!   | kind 1 |     0       | exclusive | device | slot        |
+//!   55     52 51     46    45        44         43   41 40           0
+//!   | kind 1 |     0     | written | exclusive | device | slot        |
 //! ```
 //!
 //! The slot is lowest, so that the entries of a folio, whose slots follow each other, are a run.
+
+use crate::table::MarkKind;
 
 /// How many swap devices there may be at once.
 pub const SWAPS_MAX: usize = 8;
@@ -15,8 +17,7 @@ pub(crate) const SLOTS_MAX: u64 = 1 << 40;
 
 const DEVICE_AT: u32 = 41;
 const EXCLUSIVE: u64 = 1 << 44;
-const KIND_AT: u32 = 52;
-const KIND: u64 = 1;
+const WRITTEN: u64 = 1 << 45;
 
 /// The entry of a page that is on a swap device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,19 +29,21 @@ pub struct SwapEntry {
     /// Whether no other entry, of any space, has the page (Linux: the exclusive bit of a swap
     /// entry, taken over from AnonExclusive).
     pub exclusive: bool,
+    /// Whether the page was written, or may have been, since somebody asked last
+    /// ([`Mm::track`](crate::engine::Mm::track); Linux: the soft-dirty bit of a swap entry).
+    pub written: bool,
 }
 
 impl SwapEntry {
     /// The entry that a marker's payload is; `None` where it is something else.
     #[inline]
     pub const fn of(payload: u64) -> Option<Self> {
-        if payload >> KIND_AT != KIND {
-            return None;
-        }
+        let Some(MarkKind::Swap) = MarkKind::of(payload) else { return None };
         Some(Self {
             device: (payload >> DEVICE_AT) as u32 & (SWAPS_MAX as u32 - 1),
             slot: payload & ((1 << DEVICE_AT) - 1),
             exclusive: payload & EXCLUSIVE != 0,
+            written: payload & WRITTEN != 0,
         })
     }
 
@@ -48,7 +51,8 @@ impl SwapEntry {
     #[inline]
     pub const fn payload(self) -> u64 {
         let exclusive = if self.exclusive { EXCLUSIVE } else { 0 };
-        KIND << KIND_AT | exclusive | (self.device as u64) << DEVICE_AT | self.slot
+        let written = if self.written { WRITTEN } else { 0 };
+        MarkKind::Swap.payload(written | exclusive | (self.device as u64) << DEVICE_AT | self.slot)
     }
 
     /// The entry for the page `count` pages further on.
@@ -67,8 +71,8 @@ mod tests {
     fn d2_an_entry_is_what_its_payload_says() {
         for device in 0..SWAPS_MAX as u32 {
             for slot in [0, 1, 511, SLOTS_MAX - 1] {
-                for exclusive in [false, true] {
-                    let entry = SwapEntry { device, slot, exclusive };
+                for (exclusive, written) in [(false, true), (true, false)] {
+                    let entry = SwapEntry { device, slot, exclusive, written };
                     assert_eq!(SwapEntry::of(entry.payload()), Some(entry));
                     assert!(entry.payload() < 1 << 56);
                     assert_eq!(entry.advanced(1).payload(), entry.payload() + 1);

@@ -18,11 +18,14 @@
 //!                         the last entry is gone
 //! ```
 //!
-//! **Never** knows folios, page tables or areas. **Next room**: `engine`.
+//! **Never** knows folios or areas, and of page tables only that an entry is a marker.
+//! **Next room**: `engine`.
 
 mod audit;
 mod device;
 mod entry;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod slots;
 
 pub use audit::SlotFault;

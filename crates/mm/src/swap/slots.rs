@@ -15,11 +15,11 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
-use super::device::{CLUSTER_LANES, NONE, Place};
+use super::device::{CLUSTER_LANES, Lists, NONE, Place};
 use super::{Swap, entry};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 
 pub(super) const CACHED: u64 = 1 << 63;
 pub(super) const COUNT: u64 = (1 << 32) - 1;
@@ -135,19 +135,34 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             {
                 return Some(slot);
             }
-            let next = self.swap.lists.lock().take(self.meta, order.get());
-            let next = next.map(|frame| self.meta.index(frame)).or_else(|| self.other_lane())?;
-            lane.store(next, Ordering::Relaxed);
+            if !self.refill(lane, order) {
+                return None;
+            }
         }
     }
 
-    /// A cluster that some lane takes runs from: when there is no other any more, lanes share.
-    fn other_lane(&self) -> Option<u32> {
-        let lists = self.swap.lists.lock();
-        let is_current = |&at: &u32| {
+    /// Sees to it that `lane` names a current cluster; `false` when there is none that may have a
+    /// run of `order`.
+    ///
+    /// All of it under the lock of the lists. Else two CPUs of a lane would each take a cluster,
+    /// and the one that is written over would be current, and in no lane, for ever; and who looks
+    /// for another lane's cluster would not see the one that is on its way there.
+    fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
+        let mut lists = self.swap.lists.lock();
+        let is_current = |at: u32, lists: &Lists| {
             at != NONE && lists.place(self.meta, self.meta.frame(at)).0 == Place::Current
         };
-        self.swap.lanes.iter().flatten().map(|lane| lane.load(Ordering::Relaxed)).find(is_current)
+        if is_current(lane.load(Ordering::Relaxed), &lists) {
+            return true;
+        }
+        let taken = lists.take(self.meta, order.get()).map(|frame| self.meta.index(frame));
+        let next = taken.or_else(|| {
+            // When there is no other any more, lanes share.
+            let mut lanes = self.swap.lanes.iter().flatten().map(|at| at.load(Ordering::Relaxed));
+            lanes.find(|&at| is_current(at, &lists))
+        });
+        lane.store(next.unwrap_or(NONE), Ordering::Relaxed);
+        next.is_some()
     }
 
     /// Takes a run out of the cluster at `frame`, if it is current and has one; the cluster is in
@@ -289,6 +304,23 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     pub(crate) fn is_intact(&self, slots: FilePages) -> bool {
         let on_device = |slot| matches!(self.counted(slot), (1.., false));
         (slots.start..slots.end).all(on_device)
+    }
+
+    /// The first run of free slots in `slots`, within one cluster. Nothing is locked.
+    pub(crate) fn first_free(&self, slots: FilePages) -> Option<FilePages> {
+        let (mut at, slots) = (slots.start, slots.end.min(self.swap.slots()));
+        while at < slots {
+            let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots);
+            let (cluster, word) = (self.cluster(at), |slot| (slot & (Self::WORDS - 1)) as usize);
+            if let Some(first) = (at..end).find(|&slot| self.hw.load(cluster, word(slot)) == 0) {
+                let most = (end - first) as usize;
+                let count = self.hw.count_run(cluster, word(first), most, 0, 0);
+                // It may have been taken since.
+                return Some(FilePages::new(first, first + count.max(1) as u64));
+            }
+            at = end;
+        }
+        None
     }
 
     /// Whether no entry refers to any of `slots`.

@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
+use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::run::NOTED;
 use super::walk::Step;
@@ -13,24 +13,28 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// map the page, too. No leaf may reach across an end of the span. What must be flushed goes
     /// into `gather`. How many entries were written.
     pub fn protect(&self, span: PageSpan, prot: Prot, gather: &mut Gather) -> u64 {
-        self.regrant_all(span, gather, |attrs| attrs_granted(attrs, prot))
+        self.regrant_all(span, gather, |_, attrs| attrs_granted(attrs, prot))
     }
 
-    /// Takes the right to write from every leaf of `span` that has it, so that the next write asks
-    /// first, as where others may map the page. Otherwise as [`protect`](Self::protect).
-    pub fn withhold(&self, span: PageSpan, gather: &mut Gather) -> u64 {
-        self.regrant_all(span, gather, |attrs| match attrs.contains(Attrs::WRITE) {
+    /// Takes the right to write from every leaf of `span` that maps one of `frames`, so that the
+    /// next write asks first, as where others may map the page; also from those that have it not
+    /// just now, and would be given it back with their area's rights. Copies that a private area
+    /// has instead stay as they are: somebody may have pinned them. Otherwise as
+    /// [`protect`](Self::protect).
+    pub fn withhold(&self, span: PageSpan, frames: FrameSpan, gather: &mut Gather) -> u64 {
+        self.regrant_all(span, gather, |frame, attrs| match frames.contains(frame) {
             true => attrs.difference(Attrs::WRITE) | Attrs::COW,
             false => attrs,
         })
     }
 
-    /// Gives every leaf of `span` the rights that `change` makes of its attributes.
+    /// Gives every leaf of `span` the attributes that `change` makes of its own. It is asked once
+    /// for each run of leaves, with the run's first frame.
     fn regrant_all(
         &self,
         span: PageSpan,
         gather: &mut Gather,
-        change: impl Fn(Attrs) -> Attrs + Copy,
+        change: impl Fn(Pfn, Attrs) -> Attrs + Copy,
     ) -> u64 {
         let mut written = 0;
         self.each(span, |locked, part| -> Step<()> {
@@ -40,7 +44,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 match run.what {
                     What::Table(_) => return Step::To(at),
                     What::Absent | What::Marker(_) => {}
-                    What::Leaf { attrs, .. } if attrs.prot() != change(attrs).prot() => {
+                    What::Leaf { frame, attrs, .. } if attrs != change(frame, attrs) => {
+                        let change = |attrs| change(frame, attrs);
                         debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
                         locked.part_run(&mut run);
                         if locked.regrant(&run, run.count, false, change) {
@@ -69,17 +74,13 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 let (run, end) = locked.run_in(at, part.end);
                 match run.what {
                     What::Table(_) => return Step::To(at),
-                    What::Leaf { attrs, .. } if attrs.contains(Attrs::YOUNG) => {
-                        let (first, count) = locked.uncut(&run, PageSpan::new(at, end));
-                        if count > 0 {
-                            let run = locked.run(first, first + count);
-                            let old = |attrs: Attrs| attrs.difference(Attrs::YOUNG);
-                            locked.regrant(&run, count, true, old);
-                            gather.flush(locked.pages(&run), A::order(locked.level()));
-                            written += count as u64;
+                    What::Leaf { .. } => {
+                        let pages = PageSpan::new(at, end);
+                        if locked.forget(pages, Attrs::YOUNG, gather) {
+                            written += run.count as u64;
                         }
                     }
-                    What::Absent | What::Leaf { .. } | What::Marker(_) => {}
+                    What::Absent | What::Marker(_) => {}
                 }
                 at = end;
             }
@@ -117,9 +118,14 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 }
 
+/// What of `prot` is granted where a write is to be asked for first: who may write, may read.
+pub(crate) fn unwritten(prot: Prot) -> Prot {
+    if prot.contains(Prot::WRITE) { (prot - Prot::WRITE) | Prot::READ } else { prot }
+}
+
 /// What of `prot` a leaf with these attributes may grant.
 fn granted(attrs: Attrs, prot: Prot) -> Prot {
-    if attrs.contains(Attrs::COW) { prot - Prot::WRITE } else { prot }
+    if attrs.contains(Attrs::COW) { unwritten(prot) } else { prot }
 }
 
 fn attrs_granted(attrs: Attrs, prot: Prot) -> Attrs {

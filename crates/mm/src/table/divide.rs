@@ -143,14 +143,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let order = self.last_part(how, folio.order, end, around);
             end -= order.pages();
             let part = Folio { head: folio.head.add(end), order };
-            let here = PageSpan::new(
-                Vpn::new(home.get().wrapping_add(end)).max(pages.start),
-                Vpn::new(home.get().wrapping_add(end + order.pages())).min(pages.end),
-            );
-            let mapped = match here.start < here.end {
-                true => self.mapped_of(folio, home, here),
-                false => 0,
-            };
+            // A part may lie outside of what the table maps.
+            let start = Vpn::new(home.get().wrapping_add(end)).max(pages.start);
+            let upto = Vpn::new(home.get().wrapping_add(end + order.pages())).min(pages.end);
+            let here = PageSpan::new(start, upto.max(start));
+            let mapped = self.mapped_of(folio, home, here);
             if mapped > 0 {
                 self.unfold_within(here, order);
                 let page = Vpn::new(home.get().wrapping_add(end));

@@ -32,18 +32,24 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// of pages in one state, given their frames and attributes, the payload of the first, the
     /// others ascending; or that they are to stay. It is asked of `most` pages at once. What is to
     /// be flushed goes into `gather`, and so do the mappings; no more is taken when it is full.
+    ///
+    /// Where somebody `tracks` what is written, that is asked for when nobody can write any more,
+    /// and no farther than one contiguous block goes.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
-        (folio, most): (Folio, Order),
+        (folio, most, tracks): (Folio, Order, bool),
         gather: &mut Gather,
         mut ask: impl FnMut(PageSpan, FrameSpan, Attrs) -> Option<u64>,
     ) -> Evicted {
         let mut done = Evicted::default();
         self.each(span, |locked, part| -> Step<()> {
+            let block = A::fold_order(locked.level()).unwrap_or_default();
+            let most = if tracks { most.min(block) } else { most };
             let mut at = part.start;
             while at < part.end {
                 let step = at.add(most.pages().max(A::order(locked.level()).pages()));
+                let step = if tracks { step.align_down(most.pages()) } else { step };
                 let (run, end) = locked.run_in(at, part.end.min(step));
                 match run.what {
                     What::Table(_) => return Step::To(at),
@@ -52,15 +58,18 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         let pages = locked.pages(&run).intersect(span);
                         let whole =
                             run.pages_of(locked, folio, frame).filter(|p| pages.covers(p.0));
-                        if let Some((pages, frames)) = whole
-                            && let Some(first) = ask(pages, frames, attrs)
-                        {
-                            locked.evict(pages, first);
-                            gather.mapping(self.meta, folio, frames);
-                            gather.flush(pages, A::order(locked.level()));
-                            done.pages += pages.count();
-                            done.entries += pages.count() >> A::order(locked.level()).get();
-                            done.dirty |= attrs.intersects(Attrs::DIRTY | Attrs::WRITE);
+                        if let Some((pages, frames)) = whole {
+                            let now = if tracks { locked.hushed(pages, attrs) } else { attrs };
+                            if let Some(first) = ask(pages, frames, now) {
+                                locked.evict(pages, first);
+                                gather.mapping(self.meta, folio, frames);
+                                gather.flush(pages, A::order(locked.level()));
+                                done.pages += pages.count();
+                                done.entries += pages.count() >> A::order(locked.level()).get();
+                                done.dirty |= attrs.intersects(Attrs::DIRTY | Attrs::WRITE);
+                            } else if tracks {
+                                locked.protect(pages, attrs.prot());
+                            }
                         }
                     }
                     What::Absent | What::Marker(_) => {}
@@ -103,21 +112,24 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (index, count) = (self.index(pages.start), (pages.count() >> block.get()) as usize);
         self.part(index, count);
         let folded = self.folded_in(index, count);
-        let marks = |first| Marks { first, ascending: self.level().is_last() };
-        if self.level().is_last() {
-            self.overwrite(index, count, marks(first));
-        } else {
-            for at in 0..count {
-                self.overwrite(index + at, 1, marks(first + ((at as u64) << block.get())));
-            }
-        }
+        self.overwrite(index, count, Marks { first, ascending: true });
         self.add(0, -(folded as i64));
     }
 
-    /// Writes `marks` over `count` entries from `index` on, none of which is absent or folded any
-    /// more as far as the counts know.
-    fn overwrite(&self, index: usize, count: usize, marks: Marks) {
-        self.fill(index, count, A::marker(marks.first), marks.step::<A>());
+    /// Writes `marks` over `count` entries from `index` on; the caller keeps the counts. An entry
+    /// that stands for a block has the payload of its first page.
+    pub(super) fn overwrite(&self, index: usize, count: usize, marks: Marks) {
+        let block = A::order(self.level());
+        if block == Order::ZERO || !marks.ascending {
+            let (first, step) = (A::marker(marks.first), marks.step::<A>());
+            let ahead = if marks.ascending { count as u64 - 1 } else { 0 };
+            debug_assert_eq!(first.wrapping_add(step * ahead), A::marker(marks.first + ahead));
+            return self.fill(index, count, first, step);
+        }
+        for at in 0..count {
+            let payload = marks.first + ((at as u64) << block.get());
+            self.fill(index + at, 1, A::marker(payload), 0);
+        }
     }
 
     /// Writes `marks` over the `count` markers from `index` on.

@@ -3,7 +3,7 @@
 use quire_hw::{Flush, Hardware};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
-use super::Marks;
+use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
 use crate::phys::{Kind, Meta, Phys, State};
 use crate::sync::Ordering;
@@ -117,10 +117,10 @@ impl Gather {
         true
     }
 
-    /// Takes a run of `count` markers for `pages` pages.
-    pub(super) fn take_run(&mut self, marks: Marks, count: usize, pages: u64) -> bool {
-        // Equal ones say nothing that anybody counts.
-        !marks.ascending && count > 1 || self.mark(marks.first, pages)
+    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. Only what
+    /// swap entries refer to is counted.
+    pub(super) fn take_run(&mut self, marks: Marks, pages: u64) -> bool {
+        marks.kind() != Some(MarkKind::Swap) || self.mark(marks.first, pages)
     }
 
     /// The runs of markers that were taken out, each its first payload and how many pages; they are

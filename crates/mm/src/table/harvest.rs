@@ -6,7 +6,7 @@ use quire_units::{FrameSpan, PageSpan};
 
 use super::map::FOREIGN;
 use super::walk::Step;
-use super::{Gather, Locked, Tables, What};
+use super::{Gather, Tables, What};
 use crate::folio::{Folio, Folios};
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -32,7 +32,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                         let mut from = pages.start;
                         Folios::new(self.meta).each(frames, |folio, piece| {
                             let pages = PageSpan::new(from, from.add(piece.count));
-                            hear(folio, locked.make_old(pages, gather));
+                            hear(folio, locked.forget(pages, Attrs::YOUNG, gather));
                             from = pages.end;
                             true
                         });
@@ -45,24 +45,5 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             Step::To(at)
         });
         looked
-    }
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes the leaves of `pages` old; whether one was young. A block that reaches beyond them is
-    /// asked, and keeps what it has noted.
-    fn make_old(&self, pages: PageSpan, gather: &mut Gather) -> bool {
-        let (run, _) = self.run_in(pages.start, pages.end);
-        let What::Leaf { attrs, .. } = run.what else { return false };
-        if !attrs.contains(Attrs::YOUNG) {
-            return false;
-        }
-        let (first, count) = self.uncut(&run, pages);
-        if count > 0 {
-            let run = self.run(first, first + count);
-            self.regrant(&run, count, true, |attrs| attrs.difference(Attrs::YOUNG));
-            gather.flush(self.pages(&run), A::order(self.level()));
-        }
-        true
     }
 }

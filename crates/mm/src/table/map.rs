@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::walk::Step;
-use super::{Locked, Marks, Place, Tables, What};
+use super::{Locked, MarkKind, Marks, Place, Tables, What};
 
 /// Marks a leaf whose frames are not folios.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
@@ -80,9 +80,10 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         A::leaf_level(Order::new(aligned.min(longest.get())))
     }
 
-    /// Puts markers into all entries of the last level in `span`, none of which may be in use:
-    /// absent for the hardware, and not to be mapped over. `span` shrinks as for
-    /// [`map`](Self::map), and `marks` goes on with it.
+    /// Puts markers into all entries in `span`, none of which may be in use: absent for the
+    /// hardware, and not to be mapped over. Ascending ones into entries as large as alignment
+    /// allows, where there is no lower table; others into those of the last level. `span` shrinks
+    /// as for [`map`](Self::map), and `marks` goes on with it.
     ///
     /// # Errors
     /// As for [`map`](Self::map).
@@ -93,17 +94,70 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), Lack> {
         while !span.is_empty() {
-            self.reach_down(span.start, Level::LAST, spare)?;
+            let level = match marks.ascending {
+                true => self.fitting(*span, Pfn::new(span.start.get())),
+                false => Level::LAST,
+            };
+            self.reach_down(span.start, level, spare)?;
             let locked = self.lock_lowest(span.start, Level::LAST);
-            let (run, end) = locked.run_in(span.start, span.end.min(locked.reach().end));
+            let block = A::order(locked.level());
+            let end = span.end.min(locked.reach().end).align_down(block.pages());
+            let (run, end) = locked.run_in(span.start, end);
             if run.what != What::Absent {
                 return Err(Lack::Room(span.start));
             }
             locked.mark(run.index, run.count, *marks);
-            marks.first += if marks.ascending { run.count as u64 } else { 0 };
+            marks.first += if marks.ascending { end.offset_from(span.start) } else { 0 };
             *span = PageSpan::new(end, span.end);
         }
         Ok(())
+    }
+
+    /// Makes the tables that [`mark`](Self::mark) needs for ascending markers in `span`, if leaves
+    /// and markers end where it begins and ends.
+    ///
+    /// # Errors
+    /// [`Lack::Table`] when one is needed and `spare` is empty: repeat with one.
+    pub(crate) fn ready_to_mark(
+        &self,
+        span: PageSpan,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<(), Lack> {
+        // Between the ends there are whole blocks, ever larger ones and then ever smaller ones;
+        // each lies in a table that an end has part in.
+        let last = Vpn::new(span.end.get() - 1);
+        for (edge, page) in [(span.start, span.start), (span.end, last)] {
+            let aligned = Order::new(edge.get().trailing_zeros().min(63) as u8);
+            match self.reach_down(page, A::leaf_level(aligned), spare) {
+                Ok(_) | Err(Lack::Room(_)) => {}
+                Err(Lack::Table) => return Err(Lack::Table),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the guards of `span` away. None of them may reach across an end of it. How many
+    /// entries that were.
+    pub(crate) fn unguard(&self, span: PageSpan) -> u64 {
+        let mut entries = 0;
+        self.each(span, |locked, part| -> Step<()> {
+            let mut at = part.start;
+            while at < part.end {
+                let (run, end) = locked.run_in(at, part.end);
+                match run.what {
+                    What::Table(_) => return Step::To(at),
+                    What::Marker(marks) if marks.kind() == Some(MarkKind::Guard) => {
+                        debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
+                        locked.clear(run.index, run.count);
+                        entries += run.count as u64;
+                    }
+                    What::Absent | What::Leaf { .. } | What::Marker(_) => {}
+                }
+                at = end;
+            }
+            Step::To(at)
+        });
+        entries
     }
 
     /// Everything mapped in `span`, run by run, each with its pages: what a table says under its
@@ -159,10 +213,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Puts `marks` into `count` entries from `index` on, which are zero.
     pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
-        let (first, step) = (A::marker(marks.first), marks.step::<A>());
-        let last = marks.first + if marks.ascending { count as u64 - 1 } else { 0 };
-        debug_assert_eq!(first.wrapping_add(step.wrapping_mul(count as u64 - 1)), A::marker(last));
-        self.fill(index, count, first, step);
+        self.overwrite(index, count, marks);
         self.add(count as i64, 0);
     }
 

@@ -29,6 +29,7 @@
 //! **Next room**: `space`.
 
 mod change;
+mod detach;
 mod divide;
 mod evict;
 mod fold;
@@ -38,19 +39,23 @@ mod harvest;
 mod lock;
 mod look;
 mod map;
+mod mark;
 mod run;
 mod sample;
 mod shift;
 mod split;
 mod take;
 mod walk;
+mod weigh;
 mod write;
+mod written;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use change::unwritten;
 pub use divide::{Divided, Division};
 pub(crate) use fold::plain;
 pub(crate) use fork::Heritage;
@@ -60,6 +65,8 @@ pub use lock::Locked;
 pub use look::{Seen, Sight, Survey};
 pub(crate) use map::FOREIGN;
 pub use map::Lack;
+pub use mark::MarkKind;
 pub use run::{Marks, Run, What};
-pub use take::Took;
+pub use take::{Taking, Took};
 pub use walk::{Place, Tables};
+pub(crate) use written::Discard;

@@ -6,7 +6,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
 use super::walk::Step;
-use super::{Gather, Locked, Tables, What};
+use super::{Gather, Locked, MarkKind, Tables, What};
 use crate::folio::Folios;
 
 /// How far a [`take`](Tables::take) came.
@@ -24,13 +24,27 @@ pub struct Took {
     pub emptied: bool,
 }
 
+/// What is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taking {
+    /// Everything: the pages are nobody's any more.
+    All,
+    /// What is in the pages: guards stay where they are.
+    Content,
+}
+
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Takes every leaf of `span` out of the tree and into `gather`, up to one that reaches across
-    /// an end of the span.
+    /// Takes every leaf and marker of `span` out of the tree and into `gather`, up to one that
+    /// reaches across an end of the span.
     pub fn take(&self, span: PageSpan, gather: &mut Gather) -> Took {
+        self.take_some(span, Taking::All, gather)
+    }
+
+    /// The same for what is to be taken.
+    pub fn take_some(&self, span: PageSpan, what: Taking, gather: &mut Gather) -> Took {
         let mut took = Took { upto: span.end, entries: 0, straddles: false, emptied: false };
         let stopped = self.each(span, |locked, part| {
-            let step = self.take_part(locked, part, gather, &mut took);
+            let step = self.take_part(locked, part, (what, gather), &mut took);
             took.emptied |= locked.present() == 0;
             step
         });
@@ -42,7 +56,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         &self,
         locked: &Locked<'_, A, H>,
         part: PageSpan,
-        gather: &mut Gather,
+        (what, gather): (Taking, &mut Gather),
         took: &mut Took,
     ) -> Step<Vpn> {
         let mut at = part.start;
@@ -51,13 +65,15 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             match run.what {
                 What::Absent => {}
                 What::Table(_) => return Step::To(at),
+                What::Marker(marks)
+                    if what == Taking::Content && marks.kind() == Some(MarkKind::Guard) => {}
                 What::Marker(marks) => {
                     let pages = locked.pages(&run);
                     if pages != PageSpan::new(at, end) {
                         took.straddles = true;
                         return Step::Stop(at);
                     }
-                    if !gather.take_run(marks, run.count, pages.count()) {
+                    if !gather.take_run(marks, pages.count()) {
                         return Step::Stop(at);
                     }
                     locked.clear(run.index, run.count);

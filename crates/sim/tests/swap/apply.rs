@@ -28,6 +28,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Map(..) | Op::Unmap(..) | Op::Discard(..) | Op::Protect(..) | Op::Lock(..) => {
                 self.apply_to_areas(op);
             }
+            Op::Guard(..) | Op::Free(..) | Op::Track(..) => self.apply_advice(op),
             _ => self.apply_to_pages(op),
         }
         self.mm.phys().set_fail_plan(FailPlan::Never);
@@ -70,11 +71,46 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         }
     }
 
+    fn apply_advice(&mut self, op: &Op) {
+        let count = self.lives.len();
+        // What is locked in memory is refused as a whole.
+        let refused = |done| if done == Err(Error::Invalid) { Err(Error::NoRoom(0)) } else { done };
+        match *op {
+            Op::Guard(at, stretch, true) => {
+                let span = Self::span(stretch);
+                let guard = |s: &Self, space: &Space<A>| refused(s.mm.guard(space, span));
+                self.change(at % count, guard, |naive| naive.guard(span));
+            }
+            Op::Guard(at, stretch, false) => {
+                let span = Self::span(stretch);
+                let unguard = |s: &Self, space: &Space<A>| s.mm.unguard(space, span);
+                self.change(at % count, unguard, |naive| {
+                    naive.guards.retain(|&page| !span.contains(Vpn::new(page)));
+                });
+            }
+            Op::Free(at, stretch) => {
+                let span = Self::span(stretch);
+                // Half of it is allowed to fail; so none may.
+                self.mm.phys().set_fail_plan(FailPlan::Never);
+                let free = |s: &Self, space: &Space<A>| refused(s.mm.free_lazily(space, span));
+                self.clean(at % count, free, |naive| naive.free(span));
+            }
+            Op::Track(at, stretch) => {
+                let span = Self::span(stretch);
+                let track = |s: &Self, space: &Space<A>| s.mm.track(space, span);
+                self.clean(at % count, track, |naive| {
+                    naive.written.retain(|&page| !span.contains(Vpn::new(page)));
+                });
+            }
+            _ => {}
+        }
+    }
+
     fn lock(&mut self, at: usize, span: PageSpan, on: bool) {
         let lock = |s: &Self, space: &Space<A>| match on {
             // Brought in page by page, as faults do it.
             true => match s.mm.lock(space, span) {
-                Err(Error::Unread(_)) => Ok(()),
+                Err(Error::Unread(_) | Error::Guarded(_)) => Ok(()),
                 done => done,
             },
             false => s.mm.unlock(space, span),
@@ -90,9 +126,12 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Read(at, stretch) => self.read(at % count, stretch, 1 + stretch.pages / 24),
             Op::Populate(at, stretch) => {
                 let span = Self::span(stretch);
-                let populate = |s: &Self, space: &Space<A>| match s.mm.populate(space, span) {
-                    Err(Error::Unread(reads)) => s.carry(reads),
-                    done => done.map(drop),
+                let populate = |s: &Self, space: &Space<A>| loop {
+                    match s.mm.populate(space, span) {
+                        Err(Error::Unread(reads)) => s.carry(reads)?,
+                        Err(Error::Guarded(_)) => return Ok(()),
+                        done => return done.map(drop),
+                    }
                 };
                 self.change(at % count, populate, |_| {});
             }
@@ -125,7 +164,6 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let _operation = self.cpu.operation("page out");
         match self.mm.page_out(spaces[at], Self::span(stretch), whose, &spaces[..]) {
             Ok(_) => {}
-            Err(Error::NoFile) => assert!(self.swap.is_none()),
             Err(error) => panic!("{error:?}"),
         }
     }

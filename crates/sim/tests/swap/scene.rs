@@ -1,6 +1,6 @@
 //! The processes, what each page of theirs must hold, and the disk that they swap to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
@@ -20,6 +20,12 @@ use crate::ops::{LIVES, Stretch};
 pub(crate) struct Naive {
     pub(crate) mapped: BTreeMap<u64, bool>,
     pub(crate) stamps: BTreeMap<u64, u64>,
+    /// Pages that may not be touched.
+    pub(crate) guards: BTreeSet<u64>,
+    /// Pages that may read as zero, until they are written.
+    pub(crate) lazy: BTreeSet<u64>,
+    /// Pages that were written since they are tracked.
+    pub(crate) written: BTreeSet<u64>,
 }
 
 impl Naive {
@@ -30,10 +36,42 @@ impl Naive {
 
     pub(crate) fn zero(&mut self, span: PageSpan) {
         self.stamps.retain(|&page, _| !span.contains(Vpn::new(page)));
+        self.lazy.retain(|&page| !span.contains(Vpn::new(page)));
+        self.written.retain(|&page| !span.contains(Vpn::new(page)));
+    }
+
+    pub(crate) fn guard(&mut self, span: PageSpan) {
+        self.zero(span);
+        self.guards.extend(span.start.get()..span.end.get());
+    }
+
+    pub(crate) fn free(&mut self, span: PageSpan) {
+        self.lazy.extend(span.start.get()..span.end.get());
+        self.written.retain(|&page| !span.contains(Vpn::new(page)));
+    }
+
+    /// A page is written with a stamp.
+    fn write(&mut self, page: u64, stamp: u64) {
+        self.stamps.insert(page, stamp);
+        self.lazy.remove(&page);
+        self.written.insert(page);
+    }
+
+    /// What was at `from` is at `to`.
+    fn carry(&mut self, from: u64, to: u64) {
+        if let Some(stamp) = self.stamps.remove(&from) {
+            self.stamps.insert(to, stamp);
+        }
+        for set in [&mut self.guards, &mut self.lazy] {
+            if set.remove(&from) {
+                set.insert(to);
+            }
+        }
     }
 
     pub(crate) fn cut(&mut self, span: PageSpan) {
         self.zero(span);
+        self.guards.retain(|&page| !span.contains(Vpn::new(page)));
         self.mapped.retain(|&page, _| !span.contains(Vpn::new(page)));
     }
 }
@@ -125,15 +163,21 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         }
     }
 
-    pub(crate) fn read(&self, at: usize, stretch: Stretch, apart: u64) {
+    pub(crate) fn read(&mut self, at: usize, stretch: Stretch, apart: u64) {
         let span = Self::span(stretch);
         for page in (span.start.get()..span.end.get()).step_by(apart as usize) {
-            let live = &self.lives[at];
-            let expected = live.naive.stamps.get(&page).copied().unwrap_or(0);
-            let mapped = live.naive.mapped.contains_key(&page);
+            let naive = &self.lives[at].naive;
+            let mut expected = naive.stamps.get(&page).copied().unwrap_or(0);
+            let (mapped, guarded) =
+                (naive.mapped.contains_key(&page), naive.guards.contains(&page));
             match self.touch(at, Vpn::new(page), None) {
                 Ok(first) => {
-                    assert!(mapped, "page {page:#x} is not mapped");
+                    assert!(mapped && !guarded, "page {page:#x} is not mapped, or a guard");
+                    let naive = &mut self.lives[at].naive;
+                    if first == word(0, 0) && naive.lazy.remove(&page) {
+                        naive.stamps.remove(&page);
+                        expected = 0;
+                    }
                     assert_eq!(first, word(expected, 0), "page {page:#x} of {at}");
                     for index in [1, 7, 300, 511] {
                         let is = self.cpu.read(Self::addr(Vpn::new(page), index)).unwrap();
@@ -141,6 +185,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                     }
                 }
                 Err(Error::NoArea(_)) => assert!(!mapped, "page {page:#x} is mapped"),
+                Err(Error::Guarded(_)) => assert!(guarded, "page {page:#x} is no guard"),
                 Err(error) => assert!(self.may_fail(error), "page {page:#x}: {error:?}"),
             }
         }
@@ -155,14 +200,16 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             match self.touch(at, Vpn::new(page), Some(word(stamp, 0))) {
                 Ok(_) => {
                     assert_eq!(may, Some(true), "page {page:#x}");
+                    assert!(!self.lives[at].naive.guards.contains(&page), "page {page:#x}");
                     for index in [1, 7, 300, 511] {
                         let place = Self::addr(Vpn::new(page), index);
                         self.cpu.write(place, word(stamp, index)).unwrap();
                     }
-                    self.lives[at].naive.stamps.insert(page, stamp);
+                    self.lives[at].naive.write(page, stamp);
                 }
                 Err(Error::NoArea(_)) => assert_eq!(may, None),
                 Err(Error::Denied(..)) => assert_eq!(may, Some(false)),
+                Err(Error::Guarded(_)) => assert!(self.lives[at].naive.guards.contains(&page)),
                 Err(error) => assert!(self.may_fail(error), "page {page:#x}: {error:?}"),
             }
         }
@@ -179,9 +226,27 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             let _operation = self.cpu.operation("change");
             call(self, &self.lives[at].space)
         };
+        self.expect(at, done, expect);
+    }
+
+    /// The same for what makes pages clean on purpose.
+    pub(crate) fn clean<R>(
+        &mut self,
+        at: usize,
+        call: impl FnOnce(&Self, &Space<A>) -> Result<R, Error>,
+        expect: impl FnOnce(&mut Naive),
+    ) {
+        let done = {
+            let _operation = self.cpu.operation("clean").cleans();
+            call(self, &self.lives[at].space)
+        };
+        self.expect(at, done, expect);
+    }
+
+    fn expect<R>(&mut self, at: usize, done: Result<R, Error>, expect: impl FnOnce(&mut Naive)) {
         match done {
             Ok(_) => expect(&mut self.lives[at].naive),
-            Err(Error::NoArea(_)) => {}
+            Err(Error::NoArea(_) | Error::NoRoom(0)) => {}
             Err(error) => assert!(self.may_fail(error), "{error:?}"),
         }
     }
@@ -271,9 +336,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 naive.cut(target);
                 for (ahead, page) in (old.start.get()..old.end.get()).enumerate() {
                     naive.mapped.insert(to + ahead as u64, write);
-                    if let Some(stamp) = naive.stamps.remove(&page) {
-                        naive.stamps.insert(to + ahead as u64, stamp);
-                    }
+                    naive.carry(page, to + ahead as u64);
                 }
                 naive.cut(old);
             }
@@ -292,6 +355,22 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     pub(crate) fn check(&self) {
         let spaces: Vec<&Space<A>> = self.lives.iter().map(|live| &live.space).collect();
         check::system(self.mm, &spaces).unwrap();
+        self.lives.iter().for_each(|live| self.check_written(live));
+    }
+
+    /// Every page that was written since writes are tracked is said to be.
+    fn check_written(&self, live: &Live<A>) {
+        let all = Self::span(Stretch { from: 0, pages: 2048 });
+        let mut told = BTreeSet::new();
+        for area in self.mm.areas(&live.space, all) {
+            self.mm.runs(&live.space, area.span, &mut |seen| {
+                if HostedMm::<A>::is_written(&area, seen) {
+                    told.extend(seen.pages.start.get()..seen.pages.end.get());
+                }
+            });
+        }
+        let missed = live.naive.written.difference(&told).next();
+        assert_eq!(missed, None, "was written, and nobody says so");
     }
 
     /// Everything holds what it should, and everything comes back.

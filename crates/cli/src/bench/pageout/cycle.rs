@@ -98,7 +98,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         });
         let spaces = [&self.space];
         let out = self.mm.page_out(&self.space, self.span, Whose::Own, &spaces[..])?;
-        let all = PagedOut { folios: self.folios(), pages: self.span.count(), stay: 0 };
+        let all =
+            PagedOut { folios: self.folios(), pages: self.span.count(), ..PagedOut::default() };
         ensure!(out == all, "paging out came to {out:?}, not to {all:?}");
         Ok(())
     }

@@ -1,0 +1,256 @@
+//! Limits on the memory of groups of spaces.
+//!
+//! ```text
+//!   fault in a space of a group ──► credit left? ──► map, draw what was mapped
+//!                                       │ none
+//!                                       ▼
+//!                       Error::OverLimit(group), and the embedder calls
+//!                       relieve: count, page out the group's own, credit = limit - usage
+//! ```
+//!
+//! What a group has is *counted* from page tables, and not kept beside them: a folio belongs to
+//! those who map it, by how much of it each maps. Between two counts a group may map as much as the
+//! last one left: its *credit*. Faults only draw, so that they cost one addition; what goes back is
+//! found by the next count. So a group has never more than its limit, but for one folio for each
+//! CPU that faults (a folio that is in memory already is mapped whole, and faults at the same
+//! moment draw from the same credit), and for what others stop sharing with it until the next
+//! count. Not counted: page tables, and pages of files that nobody maps.
+//!
+//! Groups form trees: what a group has its parents have, too.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+
+use super::error::Error;
+use super::mm::{Hand, Mm};
+use super::truncate::Spaces;
+use crate::folio::Folios;
+use crate::limits::GROUPS_MAX;
+use crate::space::{GroupId, Space};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::table::Sight;
+
+/// No limit.
+const UNLIMITED: u64 = u64::MAX;
+
+/// A part of a page is counted as so many of it.
+const PARTS: u64 = 1 << 20;
+
+/// A group is relieved until this part of its limit is free, so that it is not counted again soon.
+const MARGIN: u64 = 16;
+
+/// One group; its number is its place.
+pub(super) struct Group {
+    /// 0: nobody's. 1: in use.
+    used: AtomicU32,
+    /// The number of the group that it is part of; 0: none.
+    parent: AtomicU32,
+    /// Frames.
+    limit: AtomicU64,
+    /// Frames that may be mapped until the next count, as an `i64`: what CPUs draw at the same
+    /// moment may be more than there is.
+    credit: AtomicU64,
+    /// Where reclaim within it goes on.
+    pub(super) hand: Hand,
+}
+
+impl Group {
+    pub(super) fn new() -> Self {
+        Self {
+            used: AtomicU32::new(0),
+            parent: AtomicU32::new(0),
+            limit: AtomicU64::new(UNLIMITED),
+            credit: AtomicU64::new(0),
+            hand: Hand::new(),
+        }
+    }
+
+    /// Nothing may be mapped before the next count.
+    fn revoke(&self) {
+        self.credit.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What came of [`Mm::relieve`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Relieved {
+    /// Frames that the group has.
+    pub usage: u64,
+    /// Frames that it may have more until it is counted again.
+    pub room: u64,
+    /// Pages that were paged out for that, and are free when they are written.
+    pub paged_out: u64,
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Makes a group without spaces and without a limit, as a part of `parent`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when there are [`GROUPS_MAX`], or `parent` is none.
+    pub fn new_group(&self, parent: Option<GroupId>) -> Result<GroupId, Error> {
+        let parent = parent.map_or(Ok(0), |id| self.group(id).map(|_| id.get()))?;
+        let is_free = |group: &&Group| {
+            let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
+            group.used.compare_exchange(0, 1, taken, free).is_ok()
+        };
+        let group = self.groups.iter().find(is_free).ok_or(Error::NoGroup)?;
+        group.parent.store(parent, Ordering::Relaxed);
+        group.limit.store(UNLIMITED, Ordering::Relaxed);
+        group.revoke();
+        let at = self.groups.iter().position(|other| core::ptr::eq(other, group));
+        at.and_then(|at| GroupId::new(at as u32 + 1)).ok_or(Error::NoGroup)
+    }
+
+    /// Ends a group, in which no space is any more, and of which no group is a part.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when it is none.
+    pub fn end_group(&self, id: GroupId) -> Result<(), Error> {
+        self.group(id)?.used.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// The most frames that a group may have; `u64::MAX` for no limit.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when it is none.
+    pub fn limit(&self, id: GroupId) -> Result<u64, Error> {
+        Ok(self.group(id)?.limit.load(Ordering::Relaxed))
+    }
+
+    /// Sets the most frames that a group may have. If it has more, it is told so by the next fault,
+    /// or by [`relieve`](Self::relieve).
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when it is none.
+    pub fn set_limit(&self, id: GroupId, frames: u64) -> Result<(), Error> {
+        let group = self.group(id)?;
+        group.limit.store(frames, Ordering::Relaxed);
+        group.revoke();
+        Ok(())
+    }
+
+    /// Makes a space part of a group, or of none. What it has goes with it. Its children will be in
+    /// the same one.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when it is none.
+    pub fn join(&self, space: &Space<A>, id: Option<GroupId>) -> Result<(), Error> {
+        if let Some(id) = id {
+            self.group(id)?;
+        }
+        space.set_group(id);
+        self.chain(id).for_each(|(_, group)| group.revoke());
+        Ok(())
+    }
+
+    /// How many frames a group has: each folio's, by how much of it the group's spaces map among
+    /// all that do. Looks at all their tables.
+    pub fn usage<S: Spaces<A> + ?Sized>(&self, id: GroupId, spaces: &S) -> u64 {
+        let folios = Folios::new(self.phys.meta());
+        let mut parts = 0;
+        spaces.visit(&mut |space| {
+            if !self.is_member(space, id) {
+                return;
+            }
+            let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+            for seen in self.view(space).tables().pieces(all) {
+                let Sight::Leaf { frame, .. } = seen.what else { continue };
+                folios.each(FrameSpan::new(frame, seen.pages.count()), |folio, piece| {
+                    let mapped = u64::from(folios.counts(folio).mapped).max(piece.count);
+                    parts += folio.order.pages() * PARTS / mapped * piece.count;
+                    true
+                });
+            }
+        });
+        (parts + PARTS / 2) / PARTS
+    }
+
+    /// Counts what a group has and, if that is its limit or little less, pages out what its spaces
+    /// have not used for longest. Then they may have as much more as there is [room](Relieved).
+    /// What was paged out is to be written, as after [`page_out`](Self::page_out).
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] when there is no room, and no more can be paged out: one of the
+    /// group's spaces must end, or give something up. [`Error::NoGroup`].
+    pub fn relieve<S: Spaces<A> + ?Sized>(
+        &self,
+        id: GroupId,
+        spaces: &S,
+    ) -> Result<Relieved, Error> {
+        let group = self.group(id)?;
+        let limit = group.limit.load(Ordering::Relaxed);
+        let mut usage = self.usage(id, spaces);
+        let mut paged_out = 0;
+        let most = limit - limit / MARGIN;
+        if usage > most.min(limit.saturating_sub(1)) {
+            let lacks = (usage - most).max(1);
+            paged_out = self.reclaim_in(id, lacks, spaces);
+            usage = self.usage(id, spaces);
+        }
+        let room = limit.saturating_sub(usage);
+        group.credit.store(room.min(i64::MAX as u64), Ordering::Relaxed);
+        if room == 0 {
+            return Err(Error::OverLimit(id));
+        }
+        Ok(Relieved { usage, room, paged_out })
+    }
+
+    /// Whether a space counts for a group.
+    pub(super) fn is_member(&self, space: &Space<A>, id: GroupId) -> bool {
+        self.chain(space.group()).any(|(own, _)| own == id)
+    }
+
+    pub(super) fn group(&self, id: GroupId) -> Result<&Group, Error> {
+        let group = self.groups.get(id.get() as usize - 1);
+        group.filter(|group| group.used.load(Ordering::Acquire) == 1).ok_or(Error::NoGroup)
+    }
+
+    /// A group, and those that it is part of.
+    fn chain(&self, id: Option<GroupId>) -> impl Iterator<Item = (GroupId, &Group)> {
+        let entry = |id: GroupId| Some((id, self.group(id).ok()?));
+        let first = id.and_then(entry);
+        let next = move |(_, group): &(GroupId, &Group)| {
+            GroupId::new(group.parent.load(Ordering::Relaxed)).and_then(entry)
+        };
+        core::iter::successors(first, next).take(GROUPS_MAX)
+    }
+
+    /// Whether a space may map anything at all.
+    #[inline]
+    pub(super) fn charge_first(&self, space: &Space<A>) -> Result<(), Error> {
+        match space.group() {
+            None => Ok(()),
+            some => match self.chain(some).find(|(_, group)| group.credit() <= 0) {
+                Some((id, _)) => Err(Error::OverLimit(id)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Whether a space may map so many pages at once. One it may, as
+    /// [`charge_first`](Self::charge_first) was asked.
+    #[inline]
+    pub(super) fn affords(&self, space: &Space<A>, order: Order) -> bool {
+        order == Order::ZERO
+            || space.group().is_none()
+            || self.chain(space.group()).all(|(_, group)| group.credit() >= order.pages() as i64)
+    }
+
+    /// Notes that a space has mapped so many pages more.
+    #[inline]
+    pub(super) fn draw(&self, space: &Space<A>, pages: u64) {
+        if space.group().is_some() {
+            self.chain(space.group()).for_each(|(_, group)| {
+                group.credit.fetch_sub(pages, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+impl Group {
+    fn credit(&self) -> i64 {
+        self.credit.load(Ordering::Relaxed) as i64
+    }
+}

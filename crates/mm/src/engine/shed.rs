@@ -1,0 +1,168 @@
+//! Reclaiming pages of files that spaces still map.
+//!
+//! ```text
+//!   window of a file ─► all its folios one round older ─► where areas show it: touched, so young
+//!                       old and clean ─► out of all tables, flush ─► still unused: out of the file
+//! ```
+//!
+//! Nobody is kept from mapping a page again while that goes on: whoever does has a hold on it, and
+//! it stays. So nothing needs to wait, and nothing is undone. What is dirty is written back first,
+//! as [`next_write`](Mm::next_write) says, and leaves the next time.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
+
+use super::mm::Mm;
+use super::reclaim::Quest;
+use super::truncate::Spaces;
+use crate::cache::{Entry, FileId, FilePages, Index, Store};
+use crate::folio::{Folio, Folios, Known};
+use crate::space::{AreaFlags, Space};
+use crate::table::Gather;
+
+/// Pages of a file that are aged at a time.
+const WINDOW: u64 = 512;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Goes once around all files that have a store, from where the last call stopped, and drops
+    /// what is old enough, mapped or not, until the quest is over.
+    pub(super) fn shed_files<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
+        let (first, page) = self.file_hand.load();
+        let number = |id: FileId| u64::from(id.0);
+        for ahead in [true, false] {
+            for id in self.file_ids().filter(|id| (number(*id) >= first) == ahead) {
+                if quest.is_over() {
+                    return;
+                }
+                let Ok(index) = self.index(id) else { continue };
+                let stored = matches!(index.file.store(), Some(Store::ReadOnly | Store::ReadWrite));
+                if stored && index.file.cached() > 0 {
+                    let from = if number(id) == first { page } else { 0 };
+                    self.shed_file(&index, from, quest, spaces);
+                }
+            }
+        }
+        self.file_hand.store(0, 0);
+    }
+
+    /// The same for one file, from a page on.
+    fn shed_file<S: Spaces<A> + ?Sized>(
+        &self,
+        index: &Index<'_, A, H>,
+        from: u64,
+        quest: &mut Quest,
+        spaces: &S,
+    ) {
+        let mut left = FilePages::new(from, index.file.pages());
+        while let Some((_, at)) = index.next(left) {
+            if quest.is_over() {
+                return;
+            }
+            let start = at.start - at.start % WINDOW;
+            let window = FilePages::new(start, start + WINDOW.max(at.count()));
+            left = FilePages::new(window.end, left.end);
+            quest.looked += self.age_window(index, window, spaces);
+            let idle = quest.idle();
+            spaces.visit(&mut |space| self.detach_window(space, index, window, idle));
+            quest.done.dropped += self.drop_old(index, window, idle);
+            self.file_hand.store(index.id.0.into(), window.end);
+        }
+    }
+
+    /// A round of aging for a window; how many pages are in it.
+    fn age_window<S: Spaces<A> + ?Sized>(
+        &self,
+        index: &Index<'_, A, H>,
+        window: FilePages,
+        spaces: &S,
+    ) -> u64 {
+        let folios = Folios::new(self.phys.meta());
+        let (mut left, mut looked) = (window, 0);
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            folios.grow_old(folio, false);
+            looked += at.count();
+        }
+        spaces.visit(&mut |space| {
+            let mut gather = Gather::new();
+            self.each_shown(space, index.id, window, |span| {
+                self.view(space).tables().harvest(span, &mut gather, |folio, touched| {
+                    if touched {
+                        folios.grow_old(folio, true);
+                    }
+                });
+            });
+            self.settle(space, &mut gather);
+        });
+        looked
+    }
+
+    /// Calls `act` with the stretches of a space that show some of a window of a file, but for
+    /// those that are locked in memory.
+    fn each_shown(
+        &self,
+        space: &Space<A>,
+        id: FileId,
+        window: FilePages,
+        mut act: impl FnMut(PageSpan),
+    ) {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        for area in self.areas(space, all).filter(|area| !area.flags.contains(AreaFlags::LOCKED)) {
+            let span = area.showing(id.0, window.start, window.end);
+            if !span.is_empty() {
+                act(span);
+            }
+        }
+    }
+
+    /// Takes what is old and clean of a window out of a space's tables.
+    fn detach_window(
+        &self,
+        space: &Space<A>,
+        index: &Index<'_, A, H>,
+        window: FilePages,
+        idle: u32,
+    ) {
+        let tables = self.view(space).tables();
+        let mut gather = Gather::new();
+        let _taking = space.taking();
+        let such = |folio: Folio| self.is_old(index, window, folio, idle);
+        self.each_shown(space, index.id, window, |span| {
+            let mut at = span.start;
+            while let Some(page) = tables.detach(PageSpan::new(at, span.end), &mut gather, &such) {
+                self.settle(space, &mut gather);
+                at = page;
+            }
+        });
+        self.settle(space, &mut gather);
+    }
+
+    /// Whether a folio is one of a window that was not touched for `idle` rounds and may leave.
+    fn is_old(&self, index: &Index<'_, A, H>, window: FilePages, folio: Folio, idle: u32) -> bool {
+        let folios = Folios::new(self.phys.meta());
+        let (known, owner) = folios.known(folio);
+        let busy = Known::WRITING | Known::POISONED | Known::LEAVING;
+        let page = crate::cache::page_of(owner);
+        known.contains(Known::CACHED | Known::FILLED)
+            && !known.intersects(busy)
+            && crate::cache::file_of(owner) == index.id
+            && window.contains(page)
+            && folios.idle(folio) >= idle
+            && folios.counts(folio).pins == 0
+            && matches!(index.find(page).0, Entry::Folio { dirty: false, .. })
+    }
+
+    /// Drops what is old of a window and nobody maps; how many pages.
+    fn drop_old(&self, index: &Index<'_, A, H>, window: FilePages, idle: u32) -> u64 {
+        let (mut left, mut dropped) = (window, 0);
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            if self.is_old(index, window, folio, idle) && self.drop_idle(index, folio, at) {
+                dropped += at.count();
+            }
+        }
+        index.prune(FilePages::new(0, 0), &mut |run| self.free(run));
+        dropped
+    }
+}

@@ -1,0 +1,38 @@
+//! Copying a folio for who is about to write a page of it (row A7): in the order in which folios
+//! are [cleared](super::clear), with the page that is wanted last, and aware that memory fails.
+
+use quire_hw::{FrameRun, Hardware, Poisoned};
+use quire_units::FrameSpan;
+
+use super::clear::{Pace, extents, units};
+
+/// Copies the frames `from` over those of `to`, as many, the neighbourhood of page `wanted`
+/// (counted from the first) last. Calls `resched` between any two units, and never in the middle of
+/// one.
+///
+/// # Errors
+/// The frame whose memory failed. Part of `to` is overwritten then, and nobody may see it.
+pub fn copy<H: Hardware>(
+    hw: &H,
+    to: &FrameRun,
+    from: FrameSpan,
+    wanted: u64,
+    pace: Pace,
+    mut resched: impl FnMut(),
+) -> Result<(), Poisoned> {
+    debug_assert_eq!(to.count(), from.count);
+    if from.count == 1 {
+        return hw.copy(to, 0, from);
+    }
+    let mut first = true;
+    for extent in extents(from.count, wanted) {
+        for unit in units(extent, pace.unit_pages) {
+            if !core::mem::take(&mut first) {
+                resched();
+            }
+            let count = unit.end - unit.start;
+            hw.copy(to, unit.start, FrameSpan::new(from.start.add(unit.start), count))?;
+        }
+    }
+    Ok(())
+}

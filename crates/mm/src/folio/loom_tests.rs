@@ -1,0 +1,145 @@
+//! Every interleaving of two holders of one folio: `RUSTFLAGS="--cfg loom" cargo test -p quire
+//! --lib --release loom_`.
+
+use std::boxed::Box;
+use std::vec::Vec;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use quire_units::{Order, Pfn, Vpn};
+
+use super::{Folio, Folios, Home};
+use crate::phys::{Kind, Meta, Slot};
+
+const FOLIO: Folio = Folio { head: Pfn::new(2), order: Order::new(1) };
+const FRAMES: usize = 4;
+
+/// A folio whose pages are all mapped once, and what each of two holders has done with it.
+#[derive(Clone, Copy)]
+struct Model {
+    folios: Folios<'static>,
+    done: &'static [AtomicU64; 2],
+}
+
+impl Model {
+    /// It is leaked: the model's threads ask for what lives for ever.
+    fn leaked() -> Self {
+        let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+        let meta = Meta::new(Pfn::new(0), slots.leak());
+        let folios = Folios::new(meta);
+        let home = Home::new(0, Vpn::new(0));
+        folios.adopt_mapped(meta.mint(FOLIO.span(), false), FOLIO.order, home);
+        let done = Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
+        Self { folios, done }
+    }
+
+    /// Notes that this holder has looked at the folio for the last time.
+    fn note(self, own: usize) {
+        // Relaxed: that the other sees it must follow from the folio's counts.
+        self.done[own].store(1, Ordering::Relaxed);
+    }
+
+    /// The other holder has done with the folio.
+    fn is_left_by_other(self, own: usize) -> bool {
+        self.done[1 - own].load(Ordering::Relaxed) == 1
+    }
+
+    /// Ends both pages' mapping as a gather does; whether that freed the frames.
+    fn ends_mapping(self, own: usize) -> bool {
+        if self.folios.retire(FOLIO, 2) {
+            self.note(own);
+            assert!(self.is_left_by_other(own), "in custody while it is looked at");
+            return true;
+        }
+        self.note(own);
+        let frees = self.folios.unmap(FOLIO, 2).is_some();
+        assert!(!frees || self.is_left_by_other(own), "free while it is looked at");
+        frees
+    }
+
+    /// Ends a hold by `give`; whether that freed the frames.
+    fn ends_hold(self, own: usize, give: fn(&Folios<'static>, Folio) -> bool) -> bool {
+        self.note(own);
+        let frees = give(&self.folios, FOLIO);
+        assert!(!frees || self.is_left_by_other(own), "free before the flush");
+        frees
+    }
+
+    /// Exactly one of both freed the frames, and the folio is gone.
+    fn settle(self, freed: [bool; 2]) {
+        assert_eq!(freed.iter().filter(|freed| **freed).count(), 1);
+        assert_eq!(self.folios.meta.at(FOLIO.head).state().kind(), Kind::None);
+    }
+}
+
+fn put(folios: &Folios<'static>, folio: Folio) -> bool {
+    folios.put(folio).is_some()
+}
+
+fn unpin(folios: &Folios<'static>, folio: Folio) -> bool {
+    folios.unpin(folio).is_some()
+}
+
+#[test]
+fn loom_i6_a_folio_that_is_held_is_free_after_its_holder_and_the_flush() {
+    loom::model(|| {
+        let model = Model::leaked();
+        assert!(model.folios.hold(FOLIO), "there is room for one");
+        let other = thread::spawn(move || model.ends_hold(1, put));
+        let freed = [model.ends_mapping(0), other.join().expect("no thread panics")];
+        model.settle(freed);
+    });
+}
+
+#[test]
+fn loom_i6_a_folio_that_is_pinned_is_free_after_the_device_and_the_flush() {
+    loom::model(|| {
+        let model = Model::leaked();
+        assert!(model.folios.pin(FOLIO), "there is room for one");
+        let other = thread::spawn(move || model.ends_hold(1, unpin));
+        let freed = [model.ends_mapping(0), other.join().expect("no thread panics")];
+        model.settle(freed);
+    });
+}
+
+#[test]
+fn loom_i6_of_two_holders_of_what_is_not_mapped_the_last_frees_it() {
+    loom::model(|| {
+        let model = Model::leaked();
+        model.folios.get(FOLIO);
+        model.folios.get(FOLIO);
+        assert!(model.folios.unmap(FOLIO, 2).is_none(), "it is held");
+        let other = thread::spawn(move || model.ends_hold(1, put));
+        let freed = [model.ends_hold(0, put), other.join().expect("no thread panics")];
+        model.settle(freed);
+    });
+}
+
+#[test]
+fn loom_c4_who_is_sole_sees_that_a_holder_has_done_with_the_folio() {
+    loom::model(|| {
+        let model = Model::leaked();
+        model.folios.get(FOLIO);
+        let other = thread::spawn(move || model.ends_hold(1, put));
+        if model.folios.is_sole(FOLIO, 2) {
+            assert!(model.is_left_by_other(0), "written while it is read");
+        }
+        assert!(!other.join().expect("no thread panics"), "it is mapped");
+        assert!(model.folios.is_sole(FOLIO, 2), "the mapping is what is left");
+    });
+}
+
+#[test]
+fn loom_c4_a_folio_that_is_shared_while_a_hold_ends_loses_no_count() {
+    loom::model(|| {
+        let model = Model::leaked();
+        model.folios.get(FOLIO);
+        let other = thread::spawn(move || put(&model.folios, FOLIO));
+        // The caller has the table's lock; a folio without other holds is counted by plain stores.
+        let (frames, _) = model.folios.share_all(FOLIO.span(), true);
+        assert_eq!(frames, 2);
+        assert!(!other.join().expect("no thread panics"), "it is mapped");
+        let counts = model.folios.counts(FOLIO);
+        assert_eq!((counts.refs, counts.pins, counts.mapped), (0, 0, 4));
+    });
+}

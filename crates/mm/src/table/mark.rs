@@ -1,0 +1,83 @@
+//! What a marker says: an entry that is absent for the hardware, and not to be mapped over.
+//!
+//! ```text
+//!   55    52 51                                  0
+//!   | kind  | of the kind                         |
+//! ```
+//!
+//! Of a marker that stands for a block, page `n` of the block has the payload `n` higher. So what
+//! a kind counts by pages is lowest.
+
+use quire_units::Vpn;
+
+use super::Marks;
+
+const KIND_AT: u32 = 52;
+
+/// The kinds of markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarkKind {
+    /// The page is on a swap device ([`SwapEntry`](crate::swap::SwapEntry)).
+    Swap = 1,
+    /// The page may not be touched, until it is said otherwise: a guard. What it counts means
+    /// nothing, but that guards side by side are one run.
+    Guard = 2,
+    /// The page was in memory that failed, and is lost.
+    Poison = 3,
+}
+
+impl MarkKind {
+    /// The kind of a payload; `None` for what this library does not write.
+    #[inline]
+    pub const fn of(payload: u64) -> Option<Self> {
+        match payload >> KIND_AT {
+            1 => Some(Self::Swap),
+            2 => Some(Self::Guard),
+            3 => Some(Self::Poison),
+            _ => None,
+        }
+    }
+
+    /// The payload of this kind that says `rest`, which is below 2^52.
+    #[inline]
+    pub(crate) const fn payload(self, rest: u64) -> u64 {
+        (self as u64) << KIND_AT | rest
+    }
+
+    /// What a payload says besides its kind.
+    #[inline]
+    pub(crate) const fn rest(payload: u64) -> u64 {
+        payload & ((1 << KIND_AT) - 1)
+    }
+}
+
+impl Marks {
+    /// Guards from `page` on.
+    pub(crate) const fn guards(page: Vpn) -> Self {
+        Self { first: MarkKind::Guard.payload(page.get()), ascending: true }
+    }
+
+    /// What they are.
+    pub const fn kind(self) -> Option<MarkKind> {
+        MarkKind::of(self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d4_a_payload_has_the_kind_it_was_made_of() {
+        for kind in [MarkKind::Swap, MarkKind::Guard, MarkKind::Poison] {
+            for rest in [0, 1, (1 << KIND_AT) - 1] {
+                let payload = kind.payload(rest);
+                assert_eq!(MarkKind::of(payload), Some(kind));
+                assert_eq!(MarkKind::rest(payload), rest);
+                assert!(payload < 1 << 56);
+            }
+        }
+        assert_eq!(MarkKind::of(0), None);
+        assert_eq!(MarkKind::of(42), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! The disks of the simulated system: they keep two words of each page, are slow, fail half way,
+//! and say so.
+
+use quire::cache::Read;
+use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire_hw::DirectMap;
+use quire_units::{Pfn, PhysAddr};
+
+use super::step::Fault;
+
+/// What tells a page from another: its first and its last word.
+pub(super) type Words = (u64, u64);
+
+/// The last word of a page whose first one is `first`.
+#[inline]
+pub(super) fn tail(first: u64) -> u64 {
+    // Of zeroes it is zero.
+    first.rotate_left(23) ^ first
+}
+
+/// A word that was stored without its tail: by a race, which has time for one word only.
+pub(super) const LOOSE: u64 = 1 << 62;
+
+/// Whether a page may have these two words.
+#[inline]
+pub(super) fn agree((first, last): Words) -> bool {
+    first & LOOSE != 0 || last == tail(first)
+}
+
+/// A transfer that a disk has begun.
+pub(super) enum Transfer {
+    Read(Read),
+    Write(Write),
+}
+
+/// One that is not done yet.
+struct Pending {
+    due: u64,
+    fails: bool,
+    transfer: Transfer,
+}
+
+/// All disks.
+pub(super) struct Devices {
+    /// The words of each page, by the file's number.
+    pages: Vec<Vec<Words>>,
+    pending: Vec<Pending>,
+    /// What goes wrong in this step, and at which transfer.
+    fault: Fault,
+    left: u32,
+    /// Silently gives wrong data at one transfer in so many: for tests that must see it.
+    pub(super) lies: u64,
+    transfers: u64,
+}
+
+/// How a transfer ended.
+pub(super) struct Done {
+    pub(super) transfer: Transfer,
+    pub(super) failed: bool,
+}
+
+impl Devices {
+    pub(super) fn new() -> Self {
+        Self {
+            pages: vec![Vec::new(); 64],
+            pending: Vec::new(),
+            fault: Fault::None,
+            left: 0,
+            lies: 0,
+            transfers: 0,
+        }
+    }
+
+    /// What goes wrong from now on.
+    pub(super) fn plan(&mut self, fault: Fault, nth: u32) {
+        (self.fault, self.left) = (fault, nth);
+    }
+
+    pub(super) fn put(&mut self, file: u32, page: u64, words: Words) {
+        let pages = &mut self.pages[file as usize];
+        if pages.len() <= page as usize {
+            pages.resize(page as usize + 1, (0, 0));
+        }
+        pages[page as usize] = words;
+    }
+
+    pub(super) fn page(&self, file: u32, page: u64) -> Words {
+        self.pages[file as usize].get(page as usize).copied().unwrap_or((0, 0))
+    }
+
+    /// A file that begins anew.
+    pub(super) fn clear(&mut self, file: u32) {
+        self.pages[file as usize].clear();
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Begins a transfer at step `now`: done at once, or kept for later.
+    pub(super) fn begin(&mut self, now: u64, transfer: Transfer) -> Option<(Transfer, Fault)> {
+        let mut strikes = Fault::None;
+        match self.fault {
+            Fault::Slow => {
+                let due = now + u64::from(self.left);
+                self.pending.push(Pending { due, fails: false, transfer });
+                return None;
+            }
+            Fault::Fail | Fault::Short => {
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 {
+                    strikes = std::mem::replace(&mut self.fault, Fault::None);
+                }
+            }
+            _ => {}
+        }
+        Some((transfer, strikes))
+    }
+
+    /// A transfer that was begun before and is due at step `now`; any at all if it is waited for.
+    pub(super) fn due(&mut self, now: u64) -> Option<Transfer> {
+        let at = self.pending.iter().position(|pending| pending.due <= now)?;
+        let pending = self.pending.remove(at);
+        debug_assert!(!pending.fails);
+        Some(pending.transfer)
+    }
+
+    /// Moves the words of a transfer, all of them or half. `end` is where the file ends.
+    pub(super) fn carry(
+        &mut self,
+        ram: &DirectMap<'_>,
+        shift: u32,
+        (transfer, fault): (Transfer, Fault),
+        end: u64,
+    ) -> Done {
+        self.transfers += 1;
+        let part = |count: u64| match fault {
+            Fault::Fail => 0,
+            Fault::Short => count / 2,
+            _ => count,
+        };
+        match &transfer {
+            Transfer::Read(read) => {
+                let (file, pages) = (read.file().0, read.pages());
+                let lie = self.lies != 0 && self.transfers.is_multiple_of(self.lies);
+                for at in 0..part(pages.count()) {
+                    let mut words = self.page(file, pages.start + at);
+                    words.0 ^= u64::from(lie) << 40;
+                    words.1 = if lie { tail(words.0) } else { words.1 };
+                    poke(ram, shift, read.frames().start().add(at), words);
+                }
+            }
+            Transfer::Write(write) => {
+                let (file, pages) = (write.file().0, write.pages());
+                let count = pages.end.min(end).saturating_sub(pages.start);
+                for at in 0..part(count) {
+                    let words = peek(ram, shift, write.frames().start.add(at));
+                    self.put(file, pages.start + at, words);
+                }
+            }
+        }
+        Done { transfer, failed: fault != Fault::None }
+    }
+}
+
+impl Done {
+    /// What the library is told of a read.
+    pub(super) fn read(&self) -> Result<(), ReadFailed> {
+        if self.failed { Err(ReadFailed) } else { Ok(()) }
+    }
+
+    /// What it is told of a write.
+    pub(super) fn write(&self) -> Result<(), WriteFailed> {
+        if self.failed { Err(WriteFailed) } else { Ok(()) }
+    }
+}
+
+fn places(shift: u32, frame: Pfn) -> (PhysAddr, PhysAddr) {
+    let base = frame.addr(shift).get();
+    (PhysAddr::new(base), PhysAddr::new(base + (1 << shift) - 8))
+}
+
+/// Writes the two words of a frame.
+pub(super) fn poke(ram: &DirectMap<'_>, shift: u32, frame: Pfn, words: Words) {
+    let (first, last) = places(shift, frame);
+    ram.write_word(first, words.0);
+    ram.write_word(last, words.1);
+}
+
+/// The two words of a frame.
+pub(super) fn peek(ram: &DirectMap<'_>, shift: u32, frame: Pfn) -> Words {
+    let (first, last) = places(shift, frame);
+    (ram.read_word(first).unwrap_or_default(), ram.read_word(last).unwrap_or_default())
+}

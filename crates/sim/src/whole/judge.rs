@@ -1,0 +1,280 @@
+//! Which answers are right: the words that accesses find, the errors that calls may end with, and
+//! the walkers.
+
+use quire::check;
+use quire::engine::Error;
+use quire::space::{AreaFlags, Backing};
+use quire_arch::Arch;
+use quire_units::{Access, Order, Vpn};
+
+use super::device::{agree, peek};
+use super::naive::{Page, Source, Why};
+use super::step::Fault;
+use super::violation::{Kind, Wrong};
+use super::world::{World, WorldMm};
+
+/// An error as a number, for the trace.
+pub(super) fn code(error: Error) -> u64 {
+    let (number, detail) = match error {
+        Error::NoMemory(order) => (1, order.index() as u64),
+        Error::Invalid => (2, 0),
+        Error::Exists(area) => (3, area.span.start.get()),
+        Error::NoRoom(pages) => (4, pages),
+        Error::NoArea(page) => (5, page.get()),
+        Error::Denied(page, ..) => (6, page.get()),
+        Error::Forbidden(page, _) => (7, page.get()),
+        Error::Marked(page, _) => (8, page.get()),
+        Error::Missing(page) => (9, page.get()),
+        Error::Unread(reads) => (10, reads.pages().start),
+        Error::Busy(file) => (11, u64::from(file.0)),
+        Error::Failed(_, page) => (12, page),
+        Error::NoFile => (13, 0),
+        Error::Poisoned(frame) => (14, frame.get()),
+        Error::Guarded(page) => (15, page.get()),
+        Error::OverLimit(group) => (16, group.get().into()),
+        Error::NoGroup => (17, 0),
+    };
+    number << 48 | detail
+}
+
+impl<A: Arch> World<'_, '_, '_, A> {
+    /// Whether an answer may be that there is no memory for a block of `order`.
+    fn may_lack(&self, order: Order) -> bool {
+        let few = 128 + 32 * self.running.len() as u64;
+        self.faulty == Fault::Alloc || order > Order::ZERO || self.mm.phys().free_frames() < few
+    }
+
+    /// Whether `error` may be the answer to any call, because of faults and of what is short.
+    pub(super) fn may_fail(&mut self, error: Error) -> bool {
+        match error {
+            Error::NoMemory(order) => self.may_lack(order),
+            Error::Failed(file, page) => self.failed.remove(&(file.0, page)),
+            Error::Poisoned(_) => self.poisons,
+            Error::Busy(_) => self.devices.has_pending(),
+            _ => false,
+        }
+    }
+
+    /// Whether `error` may end faulting in a span: what it says of a page is true of that page.
+    pub(super) fn is_true(&mut self, process: usize, error: Error) -> bool {
+        let (page, expected) = match error {
+            Error::NoArea(page) => (page, Why::NoArea),
+            Error::Denied(page, ..) => (page, Why::Denied),
+            Error::Missing(page) => (page, Why::Missing),
+            Error::Guarded(page) => (page, Why::Guarded),
+            _ => return self.may_fail(error),
+        };
+        let Some(at) = self.at(page) else { return false };
+        self.naive[process].access(&self.files, at, Access::Read) == Err(expected)
+    }
+
+    /// Judges an access, and notes what it stored.
+    pub(super) fn judge_touch(
+        &mut self,
+        process: usize,
+        at: usize,
+        access: Access,
+        got: Result<u64, Error>,
+    ) -> Result<u64, Wrong> {
+        let expected = self.naive[process].access(&self.files, at, access);
+        let page = self.vpn(at);
+        let right = match (expected, got) {
+            (Ok(_), Ok(word)) if access == Access::Write => {
+                let copied = self.copied();
+                self.naive[process].store(&mut self.files, at, word, copied);
+                true
+            }
+            (Ok(_), Ok(word)) => {
+                if !self.naive[process].settle(&self.files, at, word) {
+                    let what = format!(
+                        "process {process}, page {at}: {word:#x} is there, {expected:x?} should be"
+                    );
+                    return Err(Wrong::new(Kind::Content, what));
+                }
+                true
+            }
+            (Err(Why::NoArea), Err(Error::NoArea(told))) => told == page,
+            (Err(Why::Missing), Err(Error::Missing(told))) => told == page,
+            (Err(Why::Guarded), Err(Error::Guarded(told))) => told == page,
+            (Err(Why::Denied), Err(Error::Denied(told, how, prot))) => {
+                (told, how, prot) == (page, access, self.naive[process].pages[at].prot)
+            }
+            (_, Err(error)) => self.may_fail(error),
+            (Err(_), Ok(_)) => false,
+        };
+        if !right {
+            let what = format!(
+                "process {process}, page {at}, {access:?}: {got:x?}, expected {expected:x?}"
+            );
+            return Err(Wrong::new(Kind::Answer, what));
+        }
+        Ok(got.unwrap_or_else(code))
+    }
+
+    /// Judges the answer of a call: the one that is expected, or one that faults explain. What the
+    /// call came to, as a number for the trace; `None` if it failed.
+    pub(super) fn judge<R>(
+        &mut self,
+        what: &str,
+        expected: Result<(), Error>,
+        got: Result<R, Error>,
+    ) -> Result<Option<R>, Wrong> {
+        match (expected, got) {
+            (Ok(()), Ok(value)) => Ok(Some(value)),
+            (Err(expected), Err(error)) if expected == error => Ok(None),
+            (_, Err(error)) if self.may_fail(error) => Ok(None),
+            (expected, got) => {
+                let got = got.map(drop);
+                let what = format!("{what} answered {got:?}, expected {expected:?}");
+                Err(Wrong::new(Kind::Answer, what))
+            }
+        }
+    }
+
+    /// All walkers, all areas, and what is in memory of every page.
+    pub(super) fn check(&mut self) -> Result<(), Wrong> {
+        let examined = |violation| Wrong::new(Kind::Examiner, format!("{violation}"));
+        self.machine.audit().map_err(examined)?;
+        let totals = check::system(self.mm, &self.all())
+            .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
+        let held: u64 = self.hoard.iter().map(quire_hw::FrameRun::count).sum();
+        if totals.held != held {
+            let what = format!("{} frames are held, {held} should be", totals.held);
+            return Err(Wrong::new(Kind::Leak, what));
+        }
+        for process in 0..self.spaces.len() {
+            self.check_areas(process)?;
+            self.check_pages(process)?;
+            self.check_written(process)?;
+        }
+        Ok(())
+    }
+
+    fn check_areas(&self, process: usize) -> Result<(), Wrong> {
+        let Some(space) = &self.spaces[process] else { return Ok(()) };
+        let window = self.span(0, self.setup.window as usize);
+        let mut next = 0;
+        let wrong = |at: usize, is: &dyn std::fmt::Debug| {
+            let should = self.naive[process].pages[at];
+            let what = format!("process {process}, page {at}: {is:?}, should be {should:?}");
+            Err(Wrong::new(Kind::Areas, what))
+        };
+        for area in self.mm.areas(space, window) {
+            let area = area.clipped(window);
+            let Some(start) = self.at(area.span.start) else { continue };
+            let count = area.span.count() as usize;
+            let pages = &self.naive[process].pages;
+            if let Some(at) = (next..start).find(|&at| pages[at].is_mapped()) {
+                return wrong(at, &"no area");
+            }
+            for (ahead, page) in pages[start..start + count].iter().enumerate() {
+                let source = match area.backing.advanced(ahead as u64) {
+                    Backing::Anon => Source::Anon,
+                    Backing::Object { id, page } => {
+                        let file = self.ids.iter().position(|known| known.0 == id);
+                        let file = file.unwrap_or(usize::from(u8::MAX)) as u8;
+                        let shared = area.flags.contains(AreaFlags::SHARED);
+                        Source::File { file, page: page as u32, shared }
+                    }
+                };
+                let (prot, most, flags) = (area.prot, area.most, area.flags);
+                if *page != (Page { source, prot, most, flags, ..*page }) {
+                    return wrong(start + ahead, &area);
+                }
+            }
+            next = start + count;
+        }
+        let pages = &self.naive[process].pages;
+        match (next..pages.len()).find(|&at| pages[at].is_mapped()) {
+            Some(at) => wrong(at, &"no area"),
+            None => Ok(()),
+        }
+    }
+
+    /// What is mapped holds what it should, whatever its rights are now.
+    fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
+        let Some(space) = &self.spaces[process] else { return Ok(()) };
+        let mut mapped = Vec::new();
+        let base = self.base();
+        check::leaves(self.mm, space, |leaf| {
+            mapped.push((leaf.pages.start.get(), leaf.frame, leaf.pages.count()));
+        })
+        .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
+        for (page, frame, count) in mapped {
+            for ahead in 0..count {
+                let at = (page + ahead).wrapping_sub(base) as usize;
+                let words = peek(self.machine.ram(), A::PAGE_SHIFT, frame.add(ahead));
+                let known = at < self.setup.window as usize;
+                let naive = &mut self.naive[process];
+                if !known || !naive.settle(&self.files, at, words.0) || !agree(words) {
+                    let should = known.then(|| naive.content(&self.files, at));
+                    let what = format!(
+                        "process {process}, page {at}: {words:x?} is there, {should:x?} should be"
+                    );
+                    return Err(Wrong::new(Kind::Content, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page that was written since its writes are tracked is said to be.
+    fn check_written(&self, process: usize) -> Result<(), Wrong> {
+        let pages = &self.naive[process].pages;
+        let must = |page: &Page| {
+            // What is written back of a file is clean again.
+            page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file()
+        };
+        let Some(space) = self.spaces[process].as_ref().filter(|_| pages.iter().any(must)) else {
+            return Ok(());
+        };
+        let mut told = vec![false; pages.len()];
+        for area in self.mm.areas(space, self.span(0, pages.len())) {
+            self.mm.runs(space, area.span, &mut |seen| {
+                if WorldMm::<A>::is_written(&area, seen) {
+                    let all = seen.pages.start.get()..seen.pages.end.get();
+                    all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
+                }
+            });
+        }
+        match (0..pages.len()).find(|&at| must(&pages[at]) && !told[at]) {
+            None => Ok(()),
+            Some(at) => {
+                let what = format!("process {process}, page {at} was written, and nothing says so");
+                Err(Wrong::new(Kind::Content, what))
+            }
+        }
+    }
+
+    /// Everything ends: each page is read once more, and all memory must come back.
+    pub(super) fn finish(&mut self, free: u64) -> Result<(), Wrong> {
+        self.complete(u64::MAX);
+        self.relieve()?;
+        for process in 0..self.spaces.len() {
+            for at in 0..self.setup.window as usize {
+                if self.spaces[process].is_some() {
+                    self.load(process, at, Access::Read)?;
+                }
+            }
+        }
+        self.check()?;
+        (0..self.spaces.len()).for_each(|process| self.end(process));
+        self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
+        self.hoard.drain(..).for_each(|run| self.mm.give_back(run));
+        if let Some(id) = self.swap.take() {
+            self.mm.swap_off(id).map_err(Wrong::unexpected)?;
+        }
+        for &id in &self.ids {
+            self.mm.close_file(id).map_err(Wrong::unexpected)?;
+        }
+        check::system::<A, _>(self.mm, &[])
+            .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
+        match self.mm.phys().free_frames() {
+            now if now == free => Ok(()),
+            now => {
+                let what = format!("{now} frames are free at the end, {free} were at first");
+                Err(Wrong::new(Kind::Leak, what))
+            }
+        }
+    }
+}

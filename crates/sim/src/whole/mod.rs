@@ -1,0 +1,57 @@
+//! The simulator of a whole system: seeded scripts of what many processes do on many CPUs, beside a
+//! model that knows pages only, with faults at every boundary.
+//!
+//! **Owns** the world of one run. **Key types**: [`Script`], [`Step`], [`Setup`], [`Generator`],
+//! [`Violation`]; [`run()`], [`shrink()`].
+//!
+//! ```text
+//!   seed ─► Setup, Generator ─► steps ─► World::step ──► Report: steps, hash of the trace
+//!                                          │  │  │
+//!             Naive: what each page is ◄───┘  │  └──► Machine: MMU, TLBs, examiner
+//!                                             ▼
+//!                          Mm ─► Boundary: allocations, copies, stores, flushes, disks fail,
+//!                                          are slow, or are seen half done by another CPU
+//! ```
+//!
+//! **One thread.** CPUs take turns at step boundaries, and what each has in its TLB stays there
+//! meanwhile. Within a step the others act where the step says so ([`Fault::Race`]). So the same
+//! seed gives the same trace to the byte, and a script that fails once fails always.
+//!
+//! **Checked** means, for each step: the answer of each call, errors with their evidence, is that
+//! which the model expects, or one that a fault of this step or real shortage explains; each word
+//! that a program, a device or `read(2)` finds is the one that the model has; and the examiner has
+//! looked at every store into a page table, every flush and every walk. After each
+//! [`every`](Setup::every) steps and at the end: all walkers of `quire::check`; each area, page by
+//! page; what is in memory of each page of each process; and that no frame is lost.
+//!
+//! What it does not see: real races within the library (the stress tests and the model checker run
+//! threads), weak memory, and words of a page other than its first and last.
+//!
+//! **Never** draws a random number that is not the script's. **Next room**: none.
+
+mod setup;
+mod verb;
+mod step;
+mod script;
+mod swarm;
+mod violation;
+mod naive;
+mod device;
+mod boundary;
+mod world;
+mod judge;
+mod act;
+mod act_advice;
+mod act_pages;
+mod act_files;
+mod run;
+mod shrink;
+
+pub use run::{Failure, Options, Report, run, run_steps};
+pub use script::Script;
+pub use setup::{Format, Setup};
+pub use shrink::{Found, shrink};
+pub use step::{Fault, Step};
+pub use swarm::Generator;
+pub use verb::{ARGS, Arg, Verb};
+pub use violation::{Kind, Violation};

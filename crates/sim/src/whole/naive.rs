@@ -1,0 +1,273 @@
+//! What each page of each process must be, without tables, runs, folios or swap: a flat list.
+
+use std::collections::BTreeMap;
+
+use quire::space::AreaFlags;
+use quire_units::{Access, Prot};
+
+/// What stands behind a page that the process has not written for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// No area.
+    Nothing,
+    /// Zeroes.
+    Anon,
+    /// A page of a file; written for everybody if it is shared.
+    File { file: u8, page: u32, shared: bool },
+}
+
+/// The content of a private page that was never written.
+pub(super) const UNOWNED: u64 = u64::MAX;
+
+/// One page of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Page {
+    pub(super) source: Source,
+    pub(super) prot: Prot,
+    pub(super) most: Prot,
+    pub(super) flags: AreaFlags,
+    /// Its first word, or [`UNOWNED`].
+    pub(super) own: u64,
+    /// It may as well be something else. Where it was written: nothing, since a call failed half
+    /// way. Where it is a private page of a file: any earlier content of that, since a store to
+    /// another page nearby may have copied it, too. Where it was freed lazily: nothing.
+    pub(super) unsure: bool,
+    /// Nobody may touch it.
+    pub(super) guard: bool,
+    /// It was written since its writes are tracked.
+    pub(super) written: bool,
+}
+
+impl Page {
+    pub(super) const FREE: Page = Page {
+        source: Source::Nothing,
+        prot: Prot::empty(),
+        most: Prot::empty(),
+        flags: AreaFlags::empty(),
+        own: UNOWNED,
+        unsure: false,
+        guard: false,
+        written: false,
+    };
+
+    pub(super) fn is_mapped(&self) -> bool {
+        self.source != Source::Nothing
+    }
+
+    /// Whether it is a file's, and no longer once it is written.
+    pub(super) fn is_private_file(&self) -> bool {
+        matches!(self.source, Source::File { shared: false, .. })
+    }
+
+    pub(super) fn is_shared_file(&self) -> bool {
+        matches!(self.source, Source::File { shared: true, .. })
+    }
+
+    pub(super) fn is_anon(&self) -> bool {
+        self.source == Source::Anon
+    }
+
+    /// The same attributes, `ahead` pages further on, never written.
+    pub(super) fn ahead(self, ahead: u32) -> Page {
+        let source = match self.source {
+            Source::File { file, page, shared } => {
+                Source::File { file, page: page + ahead, shared }
+            }
+            other => other,
+        };
+        Page { source, ..self }.plain()
+    }
+
+    /// Whether `next`, the page behind, is of the same area.
+    pub(super) fn goes_on(&self, next: &Page) -> bool {
+        self.is_mapped() && self.ahead(1) == next.plain()
+    }
+
+    /// Its area's attributes, and nothing of its own.
+    fn plain(self) -> Page {
+        Page { own: UNOWNED, unsure: false, guard: false, written: false, ..self }
+    }
+
+    /// What was written is gone. A guard stays.
+    pub(super) fn forget(&mut self) {
+        *self = Page { guard: self.guard, ..self.plain() };
+    }
+
+    /// What was written may be gone.
+    pub(super) fn loosen(&mut self) {
+        self.unsure |= !self.guard;
+        self.written = false;
+    }
+
+    /// Nobody may touch it any more, and what was in it is gone.
+    pub(super) fn fence(&mut self) {
+        *self = Page { guard: true, ..self.plain() };
+    }
+
+    /// What is left where it was when it has moved away.
+    pub(super) fn leave(&mut self) {
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        *self = Page { flags: self.flags - locks, ..self.plain() };
+    }
+
+    /// What a child gets.
+    fn inherited(self) -> Page {
+        if self.flags.contains(AreaFlags::DONTFORK) {
+            return Page::FREE;
+        }
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        let page = Page { flags: self.flags - locks, ..self };
+        if self.flags.contains(AreaFlags::WIPEONFORK) { page.plain() } else { page }
+    }
+}
+
+/// A file: the first word of each of its pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) stamps: Vec<u64>,
+    /// What they were before.
+    history: BTreeMap<u32, Vec<u64>>,
+}
+
+impl File {
+    pub(super) fn new(stamps: Vec<u64>) -> Self {
+        Self { stamps, history: BTreeMap::new() }
+    }
+
+    /// A page is written; nothing happens beyond the end.
+    pub(super) fn store(&mut self, page: u32, word: u64) {
+        if let Some(stamp) = self.stamps.get_mut(page as usize) {
+            let before = std::mem::replace(stamp, word);
+            self.history.entry(page).or_default().push(before);
+        }
+    }
+
+    /// Another length; what is beyond it is zero if it comes back.
+    pub(super) fn resize(&mut self, pages: u32) {
+        self.history.split_off(&pages);
+        self.stamps.resize(pages as usize, 0);
+    }
+
+    /// Whether a page has held `word` before.
+    fn has_held(&self, page: u32, word: u64) -> bool {
+        self.history.get(&page).is_some_and(|words| words.contains(&word))
+    }
+}
+
+/// Why a page cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// No area holds it.
+    NoArea,
+    /// Its rights do not allow it.
+    Denied,
+    /// It is a guard.
+    Guarded,
+    /// The file ends before it.
+    Missing,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) pages: Vec<Page>,
+}
+
+impl Process {
+    pub(super) fn new(window: usize) -> Self {
+        Self { pages: vec![Page::FREE; window] }
+    }
+
+    /// What an access to page `at` must find.
+    pub(super) fn access(&self, files: &[File], at: usize, access: Access) -> Result<u64, Why> {
+        let page = &self.pages[at];
+        if !page.is_mapped() {
+            Err(Why::NoArea)
+        } else if !page.prot.allows(access) {
+            Err(Why::Denied)
+        } else {
+            self.content(files, at)
+        }
+    }
+
+    /// What page `at` holds, whoever may see it.
+    pub(super) fn content(&self, files: &[File], at: usize) -> Result<u64, Why> {
+        let page = &self.pages[at];
+        match page.source {
+            Source::Nothing => Err(Why::NoArea),
+            _ if page.guard => Err(Why::Guarded),
+            Source::Anon if page.own == UNOWNED => Ok(0),
+            Source::Anon => Ok(page.own),
+            Source::File { file, page: number, .. } => {
+                let under = files[usize::from(file)].stamps.get(number as usize);
+                let under = *under.ok_or(Why::Missing)?;
+                Ok(if page.own == UNOWNED { under } else { page.own })
+            }
+        }
+    }
+
+    /// Whether page `at` may hold `word`; if it does, that is what it holds from now on.
+    pub(super) fn settle(&mut self, files: &[File], at: usize, word: u64) -> bool {
+        if self.content(files, at) == Ok(word) {
+            return true;
+        }
+        let page = &mut self.pages[at];
+        if !page.unsure || page.guard {
+            return false;
+        }
+        if page.own != UNOWNED {
+            page.own = UNOWNED;
+            // Of a file's page it is still not known whether it has been copied.
+            page.unsure = page.is_private_file();
+            return self.settle(files, at, word);
+        }
+        match page.source {
+            Source::File { file, page: number, shared: false }
+                if files[usize::from(file)].has_held(number, word) =>
+            {
+                (page.own, page.unsure) = (word, false);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `word` was stored to page `at`, and up to `copied` pages around it may have been copied.
+    pub(super) fn store(&mut self, files: &mut [File], at: usize, word: u64, copied: usize) {
+        match self.pages[at].source {
+            Source::File { file, page: number, shared: true } => {
+                files[usize::from(file)].store(number, word);
+            }
+            source => {
+                if let Source::File { .. } = source {
+                    let end = (at + copied).min(self.pages.len());
+                    for near in &mut self.pages[at.saturating_sub(copied)..end] {
+                        near.unsure |= near.is_private_file() && near.own == UNOWNED;
+                    }
+                }
+                let page = &mut self.pages[at];
+                (page.own, page.unsure, page.written) = (word, false, true);
+            }
+        }
+    }
+
+    /// A child.
+    pub(super) fn fork(&self) -> Self {
+        Self { pages: self.pages.iter().map(|page| page.inherited()).collect() }
+    }
+
+    /// The first page from `at` on, of `count`, at which the area of `at` ends; none if it covers
+    /// all of them.
+    pub(super) fn area_break(&self, at: usize, count: usize) -> Option<usize> {
+        if !self.pages[at].is_mapped() {
+            return Some(at);
+        }
+        (at + 1..at + count).find(|&next| !self.pages[next - 1].goes_on(&self.pages[next]))
+    }
+
+    /// The longest stretch of free pages.
+    pub(super) fn longest_gap(&self) -> usize {
+        let gaps = self.pages.split(Page::is_mapped);
+        gaps.map(<[Page]>::len).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,248 @@
+//! In what world a script runs: the machine, its memory, how many processes, how large their
+//! windows, how often everything is checked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
+use quire_hw::Transitions;
+use quire_machine::{Config, TlbGeometry};
+
+/// A page-table format.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// x86-64, four levels.
+    X86_64,
+    /// x86-64, five levels.
+    X86_64La57,
+    /// arm64, 4 KiB pages.
+    Arm4k,
+    /// arm64, 16 KiB pages.
+    Arm16k,
+    /// arm64, 64 KiB pages.
+    Arm64k,
+    /// riscv64, three levels.
+    Sv39,
+    /// riscv64, four levels.
+    Sv48,
+    /// riscv64, five levels.
+    Sv57,
+}
+
+/// Work that is the same for every format.
+pub(super) trait Job {
+    /// What it comes to.
+    type Out;
+
+    /// Does it for `A`; `config` is the machine that has it.
+    fn run<A: Arch>(self, config: Config) -> Self::Out;
+}
+
+impl Format {
+    /// All there are.
+    pub const ALL: &'static [Format] = &[
+        Format::X86_64,
+        Format::X86_64La57,
+        Format::Arm4k,
+        Format::Arm16k,
+        Format::Arm64k,
+        Format::Sv39,
+        Format::Sv48,
+        Format::Sv57,
+    ];
+
+    /// Its name in scripts and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::X86_64 => "x86_64",
+            Format::X86_64La57 => "x86_64_la57",
+            Format::Arm4k => "arm64_4k",
+            Format::Arm16k => "arm64_16k",
+            Format::Arm64k => "arm64_64k",
+            Format::Sv39 => "riscv64_sv39",
+            Format::Sv48 => "riscv64_sv48",
+            Format::Sv57 => "riscv64_sv57",
+        }
+    }
+
+    /// Does `job` for this format.
+    pub(super) fn with<J: Job>(self, job: J) -> J::Out {
+        match self {
+            Format::X86_64 => job.run::<X86_64>(Config::x86_64()),
+            Format::X86_64La57 => job.run::<X86_64La57>(Config::x86_64_la57()),
+            Format::Arm4k => job.run::<Arm4k>(Config::arm64_4k()),
+            Format::Arm16k => job.run::<Arm16k>(Config::arm64_16k()),
+            Format::Arm64k => job.run::<Arm64k>(Config::arm64_64k()),
+            Format::Sv39 => job.run::<Sv39>(Config::riscv64_sv39()),
+            Format::Sv48 => job.run::<Sv48>(Config::riscv64_sv48()),
+            Format::Sv57 => job.run::<Sv57>(Config::riscv64_sv57()),
+        }
+    }
+
+    /// Whether hardware always notes accesses and stores.
+    pub(super) fn always_notes(self) -> bool {
+        matches!(self, Format::X86_64 | Format::X86_64La57)
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Format::ALL.iter().find(|format| format.name() == text);
+        found.copied().ok_or_else(|| format!("there is no format {text:?}"))
+    }
+}
+
+/// Makes [`Setup`] of its numbers, with their names and bounds.
+macro_rules! setup {
+    ($($(#[$doc:meta])* $field:ident in $least:literal ..= $most:literal;)*) => {
+        /// In what world a script runs.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct Setup {
+            /// The page-table format.
+            pub format: Format,
+            $($(#[$doc])* pub $field: u32,)*
+        }
+
+        impl fmt::Display for Setup {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "setup format={}", self.format.name())?;
+                $(write!(f, concat!(" ", stringify!($field), "={}"), self.$field)?;)*
+                Ok(())
+            }
+        }
+
+        impl Setup {
+            fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+                match name {
+                    "format" => self.format = value.parse()?,
+                    $(stringify!($field) => {
+                        let value: Option<u32> = value.parse().ok();
+                        let value = value.filter(|value| ($least..=$most).contains(value));
+                        self.$field = value.ok_or(concat!(
+                            stringify!($field), " is a number from ", $least, " to ", $most
+                        ))?;
+                    })*
+                    _ => return Err(format!("a setup has no {name:?}")),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+setup! {
+    /// CPUs.
+    cpus in 1..=8;
+    /// Processes.
+    processes in 1..=8;
+    /// Frames of RAM.
+    frames in 256..=65536;
+    /// Pages of each process's window.
+    window in 16..=8192;
+    /// Pages that files have at first.
+    pages in 1..=4096;
+    /// Slots of the swap device at first; 0 for none.
+    slots in 0..=65536;
+    /// Orders of folios that are always wanted at first, as bits.
+    sizes in 0..=0x3fffe;
+    /// All is checked after so many steps.
+    every in 1..=1000000;
+    /// Hardware notes neither accesses nor stores; always 0 on x86-64.
+    soft in 0..=1;
+    /// Live entries may change their size (arm64).
+    resizes in 0..=1;
+    /// Contiguous blocks are cached entry by entry.
+    apart in 0..=1;
+    /// A cached denial stays until it is flushed; always 0 on x86-64.
+    stubborn in 0..=1;
+}
+
+impl Setup {
+    /// A small world for `format`, with two of everything.
+    #[must_use]
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            cpus: 2,
+            processes: 2,
+            frames: 2048,
+            window: 512,
+            pages: 128,
+            slots: 700,
+            sizes: 0,
+            every: 256,
+            soft: 0,
+            resizes: 0,
+            apart: 0,
+            stubborn: 0,
+        }
+    }
+
+    /// The machine, made of the one that has the format.
+    pub(super) fn config(&self, base: Config) -> Config {
+        let notes = self.soft == 0 || self.format.always_notes();
+        let transitions =
+            if self.resizes == 0 { Transitions::Base } else { Transitions::BbmLevel2 };
+        Config {
+            cpus: self.cpus as usize,
+            sets_accessed: notes,
+            sets_dirty: notes,
+            transitions,
+            joins_contiguous: self.apart == 0,
+            rewalks_on_denial: self.stubborn == 0 || self.format.always_notes(),
+            // Windows are small, too; and each flush looks at all of it.
+            tlb: TlbGeometry { first: 16, sets: 16, ways: 8, walks: 16 },
+            ..base
+        }
+    }
+}
+
+impl FromStr for Setup {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        if words.next() != Some("setup") {
+            return Err("the first line begins with `setup`".to_owned());
+        }
+        let mut setup = Setup::new(Format::X86_64);
+        for word in words {
+            let (name, value) =
+                word.split_once('=').ok_or_else(|| format!("{word:?} is no name=value"))?;
+            setup.set(name, value)?;
+        }
+        Ok(setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_is_read_as_it_was_written() {
+        for &format in Format::ALL {
+            let setup = Setup { cpus: 3, slots: 0, stubborn: 1, ..Setup::new(format) };
+            assert_eq!(setup.to_string().parse(), Ok(setup));
+        }
+    }
+
+    #[test]
+    fn what_is_no_setup_is_refused() {
+        for line in [
+            "",
+            "set",
+            "setup cpus",
+            "setup cpus=0",
+            "setup cpus=9",
+            "setup format=z80",
+            "setup moons=1",
+            "setup every=x",
+        ] {
+            assert!(line.parse::<Setup>().is_err(), "{line:?}");
+        }
+    }
+}

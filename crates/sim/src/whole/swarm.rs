@@ -1,0 +1,175 @@
+//! Scripts out of a seed.
+//!
+//! *Swarm testing* (Groce and others, 2012): a run that may do everything does each thing so rarely
+//! in a row that many faults never show. So each seed first draws what this run is about: the
+//! machine, the sizes, which verbs there are at all and how often, and which faults strike.
+
+use super::setup::{Format, Setup};
+use super::step::{Fault, Step};
+use super::verb::{ARGS, Arg, Verb};
+use crate::dice::Dice;
+
+impl Setup {
+    /// The world of a seed; of this format, if one is given.
+    #[must_use]
+    pub fn draw(seed: u64, format: Option<Format>) -> Self {
+        let dice = &mut Dice::new(seed);
+        let drawn = dice.pick(Format::ALL);
+        let format = format.unwrap_or(drawn);
+        let large = matches!(format, Format::Arm16k | Format::Arm64k);
+        let frames = dice.pick(if large { &[600, 900, 1500] } else { &[600, 1200, 2048, 4096] });
+        let sizes = [0, 1 << 4, 1 << 2 | 1 << 4, 1 << 9, 0x1e, 1 << 4 | 1 << 5 | 1 << 7];
+        let flag = |dice: &mut Dice| dice.roll(2) as u32;
+        Self {
+            format,
+            cpus: dice.pick(&[1, 2, 2, 3, 4]),
+            processes: dice.pick(&[1, 2, 3, 4, 6]),
+            frames,
+            window: dice.pick(&[64, 128, 256, 700, 1024]),
+            pages: dice.pick(&[3, 40, 150, 600]),
+            slots: dice.pick(&[0, 50, 700, 3000]),
+            sizes: dice.pick(&sizes),
+            every: dice.pick(&[128, 256, 512, 1024, 2048]),
+            soft: flag(dice),
+            resizes: flag(dice),
+            apart: flag(dice),
+            stubborn: flag(dice),
+        }
+    }
+}
+
+/// How often a verb is drawn where nothing is said about it, among all.
+const fn usual(verb: Verb) -> u64 {
+    match verb {
+        Verb::Read | Verb::Write => 1200,
+        Verb::Fetch => 60,
+        Verb::Look | Verb::Put => 40,
+        // Windows are to be mapped for the most part: what is not there is soon told.
+        Verb::Map => 80,
+        Verb::Show => 40,
+        Verb::Sweep | Verb::Protect => 24,
+        Verb::Fork | Verb::PageOut | Verb::Discard => 16,
+        Verb::Sync | Verb::SyncSwap | Verb::Pin | Verb::Unpin | Verb::Device => 16,
+        Verb::Drop | Verb::Age | Verb::Mark | Verb::Advise => 10,
+        Verb::Unmap | Verb::Move | Verb::Truncate => 8,
+        Verb::Lock | Verb::Populate | Verb::Resize | Verb::Size | Verb::Hoard | Verb::Return => 8,
+        Verb::Guard | Verb::Unguard | Verb::Free | Verb::Track => 8,
+        Verb::Collapse | Verb::Reclaim | Verb::CopyMost | Verb::OptOut => 4,
+        Verb::Replace => 1,
+        Verb::SwapOn | Verb::SwapOff => 2,
+    }
+}
+
+/// An endless script.
+pub struct Generator {
+    dice: Dice,
+    setup: Setup,
+    /// Verbs with the sums of their weights up to and including them.
+    verbs: Vec<(u64, Verb)>,
+    faults: Vec<Fault>,
+    /// A fault strikes in one of so many steps; 0 for never.
+    fault_every: u64,
+    /// Pages that are touched again and again.
+    hot: u64,
+}
+
+impl Generator {
+    /// The script of a seed in the world `setup`.
+    #[must_use]
+    pub fn new(seed: u64, setup: Setup) -> Self {
+        let mut dice = Dice::new(seed ^ 0x5743_11ce);
+        let mut sum = 0;
+        let mut verbs = Vec::new();
+        for &verb in Verb::ALL {
+            let often = dice.pick(&[0, 1, 2, 4, 4, 4, 8, 16]);
+            // Without loads and stores there would be nothing to see.
+            let often = if usual(verb) >= 1000 { often.max(4) } else { often };
+            sum += usual(verb) * often;
+            verbs.push((sum, verb));
+        }
+        let mut faults = Fault::ALL.to_vec();
+        faults.retain(|_| dice.roll(3) != 0);
+        let fault_every = dice.pick(&[0, 400, 100, 50, 20]);
+        let fault_every = if faults.is_empty() { 0 } else { fault_every };
+        let hot = dice.pick(&[4, 16, 40, 96]).min(u64::from(setup.window));
+        Self { dice, setup, verbs, faults, fault_every, hot }
+    }
+
+    fn page(&mut self) -> u32 {
+        let dice = &mut self.dice;
+        let window = u64::from(self.setup.window);
+        let page = match dice.roll(8) {
+            0..=4 => dice.roll(self.hot),
+            // Where one table of the last level ends and the next begins.
+            5 => (window / 2).saturating_sub(12) + dice.roll(24),
+            _ => dice.roll(window),
+        };
+        page as u32
+    }
+
+    fn pages(&mut self) -> u32 {
+        let dice = &mut self.dice;
+        let pages = match dice.roll(8) {
+            0..=2 => 1 + dice.roll(3),
+            3..=5 => 1 + dice.roll(24),
+            6 => 1 + dice.roll(100),
+            _ => dice.pick(&[16, 32, 64, 128, 512]),
+        };
+        pages as u32
+    }
+
+    fn file_page(&mut self) -> u32 {
+        let dice = &mut self.dice;
+        let pages = u64::from(self.setup.pages);
+        let page = match dice.roll(4) {
+            0 | 1 => dice.roll(self.hot.min(pages)),
+            _ => dice.roll(pages + 10),
+        };
+        page as u32
+    }
+
+    fn arg(&mut self, arg: Arg) -> u32 {
+        match arg {
+            Arg::Page => self.page(),
+            Arg::Pages => self.pages(),
+            Arg::Rights => self.dice.pick(&[0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 4]),
+            Arg::Of(sides) => self.dice.roll(u64::from(sides)) as u32,
+            Arg::File => self.dice.roll(3) as u32,
+            Arg::FilePage => self.file_page(),
+            Arg::Process => self.dice.roll(u64::from(self.setup.processes)) as u32,
+            Arg::Order => self.dice.pick(&[0, 1, 2, 3, 4, 4, 4, 5, 7, 9]),
+        }
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        let (sum, _) = *self.verbs.last()?;
+        let roll = self.dice.roll(sum);
+        let at = self.verbs.partition_point(|&(upto, _)| upto <= roll);
+        let verb = self.verbs[at].1;
+        let mut args = [0; ARGS];
+        for (value, &arg) in args.iter_mut().zip(verb.args()) {
+            *value = self.arg(arg);
+        }
+        let (mut fault, mut nth) = (Fault::None, 0);
+        if self.dice.once_in(self.fault_every) {
+            fault = self.dice.pick(&self.faults);
+            nth = match fault {
+                Fault::Slow => 1 + self.dice.roll(60),
+                Fault::Race => self.dice.roll(1 << 16),
+                _ => 1 + self.dice.roll(5),
+            };
+        }
+        Some(Step {
+            cpu: self.dice.roll(u64::from(self.setup.cpus)) as u32,
+            process: self.dice.roll(u64::from(self.setup.processes)) as u32,
+            verb,
+            args,
+            fault,
+            nth: nth as u32,
+        })
+    }
+}

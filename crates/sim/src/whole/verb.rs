@@ -1,0 +1,156 @@
+//! What a step of a script can do: the verbs, and what their arguments mean.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many arguments a verb has at most.
+pub const ARGS: usize = 6;
+
+/// What an argument means, and so how it is drawn. The world takes each modulo what it has, so that
+/// every number is good for every setup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arg {
+    /// A page of the window.
+    Page,
+    /// How many pages of the window, one at least; cut off at its end.
+    Pages,
+    /// Rights: 0 none, 1 read, 2 read and write, 3 read and execute, 4 all.
+    Rights,
+    /// A choice among so many.
+    Of(u32),
+    /// A file.
+    File,
+    /// A page of a file, or its length.
+    FilePage,
+    /// A process.
+    Process,
+    /// A folio's order.
+    Order,
+}
+
+/// Makes [`Verb`], its names and its arguments of one table.
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $verb:ident $name:literal [$($arg:expr),*];)*) => {
+        /// What a step does.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Verb { $($(#[$doc])* $verb,)* }
+
+        impl Verb {
+            /// All there are.
+            pub const ALL: &'static [Verb] = &[$(Verb::$verb),*];
+
+            /// Its name in scripts.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Verb::$verb => $name,)* }
+            }
+
+            /// What its arguments mean.
+            #[must_use]
+            pub const fn args(self) -> &'static [Arg] {
+                use Arg::*;
+                match self { $(Verb::$verb => const { &[$($arg),*] },)* }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// A load from a page.
+    Read "read" [Page];
+    /// A store to a page.
+    Write "write" [Page];
+    /// An instruction fetch from a page.
+    Fetch "fetch" [Page];
+    /// Loads, or stores, through a run of pages.
+    Sweep "sweep" [Page, Pages, Of(2)];
+    /// Maps zeroed memory: page, pages, rights, flags, place (fixed, no-replace, anywhere).
+    Map "map" [Page, Pages, Rights, Of(6), Of(3)];
+    /// Shows a file: page, pages, rights, file, its first page, shared or private.
+    Show "show" [Page, Pages, Rights, File, FilePage, Of(2)];
+    /// Unmaps.
+    Unmap "unmap" [Page, Pages];
+    /// Gives other rights.
+    Protect "protect" [Page, Pages, Rights];
+    /// Advises about large folios: nothing, wanted, not wanted.
+    Advise "advise" [Page, Pages, Of(3)];
+    /// Sets or clears a flag: not for children, zeroes for children, sequential, random.
+    Mark "mark" [Page, Pages, Of(4), Of(2)];
+    /// Frees memory; the areas stay.
+    Discard "discard" [Page, Pages];
+    /// Makes pages guards: nobody may touch them.
+    Guard "guard" [Page, Pages];
+    /// Takes guards away.
+    Unguard "unguard" [Page, Pages];
+    /// Lets memory go when it is needed elsewhere.
+    Free "free" [Page, Pages];
+    /// Notes which pages are written from now on.
+    Track "track" [Page, Pages];
+    /// Keeps pages in memory, or no longer.
+    Lock "lock" [Page, Pages, Of(2)];
+    /// Faults pages in.
+    Populate "populate" [Page, Pages];
+    /// Makes folios of an order of what is there.
+    Collapse "collapse" [Page, Pages, Order];
+    /// Forgets that pages were touched.
+    Age "age" [Page, Pages];
+    /// Moves pages: from, how many, how many there are to be, to where, whether the area stays.
+    Move "move" [Page, Pages, Pages, Page, Of(2)];
+    /// Makes an area longer or shorter where it is.
+    Resize "resize" [Page, Pages, Pages];
+    /// Pages out: the process's own folios, or shared ones, too.
+    PageOut "pageout" [Page, Pages, Of(2)];
+    /// Reclaims so many pages from all processes.
+    Reclaim "reclaim" [Pages];
+    /// Writes what is dirty of a file.
+    Sync "sync" [File];
+    /// Writes what is dirty of the swap device.
+    SyncSwap "syncswap" [];
+    /// Drops clean pages of a file.
+    Drop "drop" [File, FilePage, FilePage];
+    /// Gives a file another length.
+    Truncate "truncate" [File, FilePage];
+    /// Reads a page of a file as `read(2)` does.
+    Look "look" [File, FilePage];
+    /// Writes a page of a file as `write(2)` does.
+    Put "put" [File, FilePage];
+    /// Another process becomes a copy of this one; what it was ends.
+    Fork "fork" [Process];
+    /// The process ends, and begins anew with nothing.
+    Replace "replace" [];
+    /// A device gets a page: it may write it.
+    Pin "pin" [Page];
+    /// It is done with one of its pages.
+    Unpin "unpin" [Of(16)];
+    /// It looks at one of its pages, or writes it.
+    Device "device" [Of(16), Of(2)];
+    /// A swap device comes into use, with so many slots.
+    SwapOn "swapon" [FilePage];
+    /// It goes out of use.
+    SwapOff "swapoff" [];
+    /// Which folios are wanted: order, policy (never, always, where advised, as the top level).
+    Size "size" [Order, Of(4)];
+    /// How large a copy of a shared page may be.
+    CopyMost "copymost" [Order];
+    /// The process's choice about large folios.
+    OptOut "optout" [Of(3)];
+    /// Somebody else takes a block of memory.
+    Hoard "hoard" [Order];
+    /// And gives one back.
+    Return "return" [Of(16)];
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Verb {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Verb::ALL.iter().find(|verb| verb.name() == text);
+        found.copied().ok_or_else(|| format!("there is no verb {text:?}"))
+    }
+}

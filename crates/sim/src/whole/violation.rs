@@ -1,0 +1,62 @@
+//! What a run can find.
+
+use std::fmt;
+
+use quire::engine::Error;
+
+/// Who found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A call answered what it must not.
+    Answer,
+    /// A page held what it must not.
+    Content,
+    /// Another CPU saw, in the middle of a step, what was neither before it nor after.
+    Race,
+    /// The areas are not those that the calls have made.
+    Areas,
+    /// A walker of the library found its state broken.
+    Walker,
+    /// The machine's examiner found that real hardware might go wrong.
+    Examiner,
+    /// Memory did not come back.
+    Leak,
+    /// The library panicked.
+    Panic,
+}
+
+/// What is wrong, without where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wrong {
+    pub(super) kind: Kind,
+    pub(super) what: String,
+}
+
+impl Wrong {
+    pub(super) fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into() }
+    }
+
+    pub(super) fn unexpected(error: Error) -> Self {
+        Self::new(Kind::Answer, format!("unexpected: {error}"))
+    }
+}
+
+/// What a run found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// In which step, counted from 0; as many as there are if it was at the end.
+    pub step: usize,
+    /// Who found it.
+    pub kind: Kind,
+    /// In words.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}, {:?}: {}", self.step, self.kind, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}

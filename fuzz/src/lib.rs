@@ -1,0 +1,57 @@
+//! Targets for fuzzing: each takes any bytes, and panics where something is wrong.
+//!
+//! * [`rooms`]: each four bytes are the seed of a step, of the same operations that the property
+//!   tests draw, and the script runs beside the naive model.
+//! * [`formats`]: bytes are words of page tables, and two decoders say what they mean.
+//! * [`programs`]: bytes are what programs and disks bring: executables, archives, file systems,
+//!   settings.
+//! * [`driver`]: random and mutated bytes for all of them, where there is no cargo-fuzz.
+
+pub mod driver;
+pub mod formats;
+pub mod programs;
+pub mod rooms;
+
+// The scripts and the model of `quire-sim`'s own swap test.
+#[path = "../../crates/sim/tests/swap/apply.rs"]
+mod apply;
+#[path = "../../crates/sim/tests/swap/ops.rs"]
+mod ops;
+#[path = "../../crates/sim/tests/swap/scene.rs"]
+mod scene;
+
+/// Something that takes any bytes.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// What it is called.
+    pub name: &'static str,
+    /// Takes the bytes; panics where something is wrong.
+    pub run: fn(&[u8]),
+    /// Bytes to begin with, which make sense to it.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "phys", run: rooms::phys, seeds: Vec::new },
+    Target { name: "engine", run: rooms::engine, seeds: Vec::new },
+    Target { name: "fork", run: rooms::fork, seeds: Vec::new },
+    Target { name: "swap", run: rooms::swap, seeds: Vec::new },
+    Target { name: "formats", run: formats::words, seeds: formats::seeds },
+    Target { name: "elf", run: programs::elf, seeds: programs::executables },
+    Target { name: "cpio", run: programs::cpio, seeds: programs::archives },
+    Target { name: "words", run: programs::words, seeds: programs::settings },
+    Target { name: "ext4", run: programs::ext4, seeds: programs::volumes },
+];
+
+/// Gives `bytes` to the target called `name`.
+///
+/// # Panics
+/// When there is none, or something is wrong.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    (target.expect("one of the targets").run)(bytes);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The rooms of the library beside naive models: bytes choose the machine and draw the script.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
+use quire::phys::{CpuCache, Phys, Slot};
+use quire_arch::{Arch, Arm4k, Level, Sv39, X86_64};
+use quire_hw::DirectMap;
+use quire_machine::Config;
+use quire_sim::beside::Beside;
+use quire_sim::disk::Disk;
+use quire_sim::script::{Field, STEPS, Step, forks, script};
+use quire_sim::{phys as allocator, system};
+use quire_units::{FrameSpan, Pfn, Vpn};
+
+use crate::ops::{Op, Stretch, op};
+use crate::scene::{Live, Naive, Scene};
+
+/// How many steps a script has at most.
+const LENGTH: usize = 40;
+
+/// Bytes that one step is drawn from: so a changed byte changes one step, and steps move and go.
+const STEP_BYTES: usize = 4;
+
+/// What `strategy` makes of a step's bytes instead of chance.
+fn one<S: Strategy>(strategy: &S, bytes: &[u8]) -> Option<S::Value> {
+    let mut seed = [0; 32];
+    seed.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let cases = Cases { failure_persistence: None, ..Cases::default() };
+    let mut runner = TestRunner::new_with_rng(cases, rng);
+    strategy.new_tree(&mut runner).ok().map(|tree| tree.current())
+}
+
+/// What `strategy` makes of each step's bytes, one after the other.
+fn drawn<T: Debug>(strategy: &impl Strategy<Value = Vec<T>>, bytes: &[u8]) -> Vec<T> {
+    let steps = bytes.chunks(STEP_BYTES).take(LENGTH);
+    steps.filter_map(|bytes| one(strategy, bytes)).flatten().collect()
+}
+
+/// The allocator beside a set of frames.
+///
+/// # Panics
+/// Where they disagree, or the walker finds something.
+pub fn phys(bytes: &[u8]) {
+    const FRAMES: u64 = 512;
+    const PAGE_SHIFT: u32 = 12;
+    // Each step's strategy makes sequences of one.
+    let script = drawn(&allocator::ops(3, 2), bytes);
+    let page = 1 << PAGE_SHIFT;
+    let mut memory = vec![0; (FRAMES as usize + 1) << PAGE_SHIFT];
+    let skip = memory.as_ptr().align_offset(page);
+    let aligned = &mut memory[skip..skip + ((FRAMES as usize) << PAGE_SHIFT)];
+    let (_, run) = DirectMap::new_zeroed(aligned, Pfn::new(0), PAGE_SHIFT).expect("aligned");
+    let mut slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+    let mut caches: Vec<CpuCache> = (0..3).map(|_| CpuCache::new()).collect();
+    let zones = [FrameSpan::new(Pfn::new(0), 200), FrameSpan::new(Pfn::new(200), FRAMES - 200)];
+    let phys = Phys::new(Pfn::new(0), &mut slots, &mut caches, &zones).expect("sound");
+    let (low, high) = run.split_at(zones[0].count);
+    phys.add(low).expect("the zone is RAM");
+    phys.add(high).expect("the zone is RAM");
+    let mut beside = allocator::Beside::new(&phys, &zones);
+    for (at, op) in script.iter().enumerate() {
+        beside.step(op).unwrap_or_else(|what| panic!("step {at}, {op:?}: {what}"));
+    }
+    beside.finish().unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// The first byte, which chooses a machine, and the others.
+fn split(bytes: &[u8]) -> (u8, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
+}
+
+/// Areas, page tables and faults beside the naive model.
+///
+/// # Panics
+/// Where they disagree, or the machine's examiner or a walker finds something.
+pub fn engine(bytes: &[u8]) {
+    let (which, rest) = split(bytes);
+    let steps = drawn(&script(2, 2), rest);
+    match which % 3 {
+        0 => beside::<X86_64>(Config::x86_64(), across::<X86_64>(), 2, &steps),
+        1 => beside::<Arm4k>(Config::arm64_4k(), across::<Arm4k>(), 2, &steps),
+        _ => beside::<Sv39>(Config::riscv64_sv39(), across::<Sv39>(), 2, &steps),
+    }
+}
+
+/// Spaces that share memory beside the naive model.
+///
+/// # Panics
+/// As [`engine`].
+pub fn fork(bytes: &[u8]) {
+    let (which, rest) = split(bytes);
+    match which % 3 {
+        0 => forked::<X86_64>(Config::x86_64(), rest),
+        1 => forked::<Arm4k>(Config::arm64_4k(), rest),
+        _ => forked::<Sv39>(Config::riscv64_sv39(), rest),
+    }
+}
+
+fn forked<A: Arch>(config: Config, bytes: &[u8]) {
+    let order = A::fold_order(Level::LAST).map_or(4, |order| order.get());
+    let strategy = forks(1, 2, order);
+    // The first one fills the space; of the others only what comes behind that counts.
+    let mut steps = one(&strategy, &bytes[..bytes.len().min(STEP_BYTES)]).unwrap_or_default();
+    let rest = bytes.chunks(STEP_BYTES).skip(1).take(LENGTH);
+    steps.extend(rest.filter_map(|bytes| one(&strategy, bytes)?.pop()));
+    let step_pages = (1 << order) / 4;
+    let boundary = A::block_order().pages() << A::LEVELS[1].index_bits;
+    let middle = boundary.min(A::USER_PAGES / 2);
+    let field = Field { base: Vpn::new(middle - STEPS / 2 * step_pages), step_pages };
+    beside::<A>(config, field, 1, &steps);
+}
+
+/// A window across a boundary of the tables above the last.
+fn across<A: Arch>() -> Field {
+    let (step_pages, block) = (64, A::block_order().pages());
+    let boundary = block << A::LEVELS[1].index_bits;
+    let base = (boundary - (STEPS / 2 * step_pages).next_multiple_of(block)) % A::USER_PAGES;
+    Field { base: Vpn::new(base.max(block)), step_pages }
+}
+
+fn beside<A: Arch>(config: Config, field: Field, spaces: usize, steps: &[Step]) {
+    let mut ram = system::ram(4096 << A::PAGE_SHIFT).expect("the host has memory");
+    let done = system::with::<A, _>(config, &mut ram, |_, mm| {
+        let mut beside = Beside::new(mm, field, spaces).map_err(|error| error.to_string())?;
+        for (at, step) in steps.iter().enumerate() {
+            beside.step(step).map_err(|what| format!("step {at}, {step:?}: {what}"))?;
+        }
+        beside.finish()
+    });
+    done.expect("there is such a machine").unwrap_or_else(|what| panic!("{}: {what}", A::NAME));
+}
+
+/// Processes whose folios are paged out, on disks that fail, beside one who knows nothing of it.
+///
+/// # Panics
+/// When a page holds something else than was written last, or a walker finds something.
+pub fn swap(bytes: &[u8]) {
+    let (which, rest) = split(bytes);
+    let script = drawn(&proptest::collection::vec(op(), 1), rest);
+    let sizes: &[u8] = [&[][..], &[4], &[2, 4, 7], &[4, 9]][usize::from(which >> 2 & 3)];
+    match which % 3 {
+        0 => swapped::<X86_64>(Config::x86_64(), sizes, &script),
+        1 => swapped::<Arm4k>(Config::arm64_4k(), sizes, &script),
+        _ => swapped::<Sv39>(Config::riscv64_sv39(), sizes, &script),
+    }
+}
+
+fn swapped<A: Arch>(config: Config, sizes: &[u8], script: &[Op]) {
+    let mut ram = system::ram(16384 << A::PAGE_SHIFT).expect("the host has memory");
+    let done = system::with::<A, _>(config, &mut ram, |machine, mm| {
+        let free = mm.phys().free_frames();
+        let mut scene = Scene {
+            machine,
+            mm,
+            cpu: machine.cpu(0),
+            disk: Disk::new(),
+            swap: None,
+            lives: Vec::new(),
+            pins: Vec::new(),
+            bad: BTreeMap::new(),
+            next_stamp: 0,
+            next_asid: 0,
+            failing: false,
+        };
+        let space = scene.space().expect("memory for a root");
+        scene.lives.push(Live { space, naive: Naive::default() });
+        sizes.iter().for_each(|&order| scene.apply(&Op::Size(order, true)));
+        scene.apply(&Op::SwapOn(1));
+        scene.apply(&Op::Map(0, Stretch { from: 0, pages: 700 }));
+        for op in script {
+            scene.apply(op);
+            scene.check();
+        }
+        machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
+        scene.finish(free);
+    });
+    done.expect("there is such a machine");
+}
