@@ -15,7 +15,7 @@ use super::process::processes;
 use super::{Process, exit, reclaim};
 use crate::disk::swap;
 use crate::isa;
-use crate::memory::{self, Memory, mm};
+use crate::memory::{self, Memory, PAGE, mm};
 
 /// How long nobody else ends after one was told to, if it is still there: in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -59,7 +59,10 @@ pub(crate) fn decide(own: &Arc<Process>) -> Fate {
 
 /// Ends a process, and those that have its memory as well.
 fn kill(chosen: &Arc<Process>, status: Status) {
-    log!("out of memory: process {} is killed", chosen.pid);
+    let free = mm().phys().free_frames() * PAGE >> 10;
+    let (slots, used) = swap::slots();
+    let left = (slots - used) * PAGE >> 10;
+    log!("out of memory: {free} KiB and {left} KiB of swap free: process {} is killed", chosen.pid);
     let memory = chosen.memory();
     exit::doom(chosen, status);
     let is_same = |other: &Memory| memory.as_deref().is_some_and(|own| core::ptr::eq(own, other));
