@@ -317,6 +317,32 @@ static const char *a_process_is_paged_out_by_another(void)
     return NULL;
 }
 
+static bool set_swappiness(const char *text)
+{
+    int fd = open("/proc/sys/vm/swappiness", O_WRONLY);
+    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return good;
+}
+
+static const char *swappiness_is_a_number(void)
+{
+    char old[32];
+    long was = number_in("/proc/sys/vm/swappiness", "");
+    if (access("/proc/sys/vm/swappiness", W_OK))
+        return NULL;
+    snprintf(old, sizeof old, "%ld", was);
+    CHECK(was >= 0 && was <= 200);
+    CHECK(set_swappiness("200\n") && number_in("/proc/sys/vm/swappiness", "") == 200);
+    CHECK(set_swappiness("0") && number_in("/proc/sys/vm/swappiness", "") == 0);
+    CHECK(!set_swappiness("201") && errno == EINVAL && !set_swappiness("much"));
+    CHECK(number_in("/proc/sys/vm/swappiness", "") == 0 && set_swappiness(old));
+    return NULL;
+}
+
 /* As much as is free and some more: it fits with swap only. Small machines only. */
 static const char *swap_is_memory(void)
 {
@@ -350,6 +376,7 @@ const struct abi_case swap_cases[] = {
     {"swap_memory_without_rights_comes_back", memory_without_rights_comes_back},
     {"swap_others_are_told_of", others_are_told_of},
     {"swap_a_process_is_paged_out_by_another", a_process_is_paged_out_by_another},
+    {"swap_swappiness_is_a_number", swappiness_is_a_number},
     {"swap_is_memory", swap_is_memory},
     {NULL, NULL},
 };

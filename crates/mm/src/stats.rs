@@ -93,6 +93,8 @@ pub enum Event {
     ScanSwapped,
     /// Since too much of them was shared.
     ScanShared,
+    /// Large folios divided since much of them was zero.
+    UnderusedSplit,
     /// Pages of files that were read again so soon that they would have stayed with more room.
     RefaultFile,
     /// Pages that somebody waited for while they were read from a swap device.
@@ -101,7 +103,7 @@ pub enum Event {
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 43] = [
+    pub const ALL: [Event; 44] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -143,6 +145,7 @@ impl Event {
         Event::ScanNone,
         Event::ScanSwapped,
         Event::ScanShared,
+        Event::UnderusedSplit,
         Event::RefaultFile,
         Event::RefaultAnon,
     ];
@@ -191,6 +194,7 @@ impl Event {
             Event::ScanNone => "thp_scan_exceed_none_pte",
             Event::ScanSwapped => "thp_scan_exceed_swap_pte",
             Event::ScanShared => "thp_scan_exceed_share_pte",
+            Event::UnderusedSplit => "thp_underused_split_page",
             Event::RefaultFile => "workingset_refault_file",
             Event::RefaultAnon => "workingset_refault_anon",
         }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use quire::cache::{FILE_PAGES_MAX, File, FilePages, Store};
 use quire::stats::Event;
 use quire_linux::files::{self, Caller, Text};
 use quire_linux::signal::status::NS_PER_TICK;
@@ -101,7 +102,7 @@ const MEMORY: &[Row<()>] = &[
     fixed!("mmap_min_addr", "{PAGE}\n"),
     fixed!("nr_hugepages", "0\n"),
     fixed!("nr_overcommit_hugepages", "0\n"),
-    fixed!("swappiness", "60\n"),
+    Row { name: "swappiness", is: Is::Setting(swappiness, set_swappiness) },
     Row { name: "drop_caches", is: Is::Setting(|_, _, out| out.push(b"0\n"), drop_caches) },
     Row { name: "compact_memory", is: Is::Action(compact) },
 ];
@@ -112,9 +113,30 @@ const FILES: &[Row<()>] = &[
     fixed!("pipe-max-size", "{}\n", files::CAPACITY),
 ];
 
-/// There is nothing that could be read again, so nothing is dropped.
+/// What can be read again from a disk goes, if nobody has a hold on it: 1 asks for pages, 2 for
+/// descriptions of files, of which none is kept for speed alone, and 4 for silence.
 fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    if (1..=4).contains(&number(bytes)?) { Ok(()) } else { Err(Errno::EINVAL) }
+    let what = number(bytes)?;
+    if !(1..=4).contains(&what) {
+        return Err(Errno::EINVAL);
+    }
+    for id in mm().file_ids().filter(|_| what & 1 != 0) {
+        let stored = mm().file(id).and_then(File::store);
+        if matches!(stored, Some(Store::ReadOnly | Store::ReadWrite)) {
+            // It may be closed meanwhile.
+            let _ = mm().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
+        }
+    }
+    Ok(())
+}
+
+fn swappiness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    out.print(format_args!("{}\n", mm().policy.swappiness()))
+}
+
+fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
+    let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
+    mm().policy.set_swappiness(wanted).map_err(|_| Errno::EINVAL)
 }
 
 /// What frames the CPUs keep for themselves goes back, where neighbours merge.

@@ -30,6 +30,7 @@ mod shed;
 mod shown;
 mod swap;
 mod swap_in;
+mod thin;
 mod track;
 mod truncate;
 mod unshare;

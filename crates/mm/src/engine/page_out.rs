@@ -19,7 +19,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
@@ -85,12 +85,22 @@ struct Leaving {
 /// A folio that is held.
 pub(super) struct Held {
     /// A page that maps it.
-    page: Vpn,
+    pub(super) page: Vpn,
     pub(super) folio: Folio,
     /// The pages at which it is mapped, if it is mapped whole.
     pub(super) here: PageSpan,
     /// Not all of them exist: it was mapped elsewhere once, and moved.
     pub(super) cut: bool,
+}
+
+impl Held {
+    /// A folio of which `page` maps `frame`. The caller holds it.
+    pub(super) fn new(page: Vpn, frame: Pfn, folio: Folio) -> Self {
+        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
+        let end = home.wrapping_add(folio.order.pages());
+        let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));
+        Self { page, folio, here, cut: home > page.get() }
+    }
 }
 
 /// Why a folio is not on its way out.
@@ -225,10 +235,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             !stays && folios.hold(folio)
         };
         let (page, frame, folio) = tables.first_folio(span, hold)?;
-        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
-        let end = home.wrapping_add(folio.order.pages());
-        let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));
-        Some(Held { page, folio, here, cut: home > page.get() })
+        Some(Held::new(page, frame, folio))
     }
 
     /// Evicts a folio on its way out from this space. Those of a batch leave the others together.

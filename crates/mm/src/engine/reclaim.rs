@@ -53,11 +53,16 @@ const ROUNDS: [u32; 4] = [2, 2, 1, 0];
 /// taken, and all before any is.
 const LOOKS_MOST: u64 = 64;
 
+/// How many a hand looks at in its first round for each that it is to find: who gives less is to
+/// grow old more slowly. In later rounds it goes around everything.
+const LOOKS_FIRST: u64 = 16;
+
 /// How far a call of [`Mm::reclaim`] has come.
 pub(super) struct Quest {
     pages: u64,
-    /// How many pages are to be free before it is over, or it is for the other hand to go on.
+    /// How many pages are to be free, and how many looked at, before the other hand goes on.
     goal: u64,
+    looks: u64,
     /// Whose spaces are looked at, if not all.
     group: Option<GroupId>,
     pub(super) done: Reclaimed,
@@ -72,15 +77,29 @@ pub(super) struct Quest {
 impl Quest {
     fn new(pages: u64, group: Option<GroupId>) -> Self {
         let (done, looked, round, starved) = Default::default();
-        Self { pages, goal: pages, group, done, looked, round, starved }
+        Self { pages, goal: pages, looks: u64::MAX, group, done, looked, round, starved }
     }
 
-    fn left(&self) -> u64 {
+    /// Begins the part of a round that one hand has, which is to find `pages` pages.
+    fn begin(&mut self, round: usize, pages: u64) {
+        self.round = round;
+        self.goal = self.done.pages() + pages;
+        let first = self.looked + pages.saturating_mul(LOOKS_FIRST);
+        self.looks = if round == 0 { first } else { u64::MAX };
+    }
+
+    /// How many pages the hand is still to find.
+    pub(super) fn left(&self) -> u64 {
         self.goal.saturating_sub(self.done.pages())
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.left() == 0 || self.starved
+        self.left() == 0 || self.looked >= self.looks || self.starved
+    }
+
+    /// How many pages all in all are still to be made free; none where none can be.
+    fn lacks(&self) -> u64 {
+        if self.starved { 0 } else { self.pages.saturating_sub(self.done.pages()) }
     }
 
     /// How many rounds of aging without a touch are demanded by now.
@@ -98,7 +117,7 @@ impl Quest {
 /// What reclaiming came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reclaimed {
-    /// Pages of files that are free now.
+    /// Pages that are free now: of files, and what nobody needs of large folios.
     pub dropped: u64,
     /// Anonymous pages that are free as soon as they are written; see [`Mm::page_out`].
     pub paged_out: u64,
@@ -181,22 +200,19 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     fn go_rounds<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
         let mut gives = self.has_slots();
         for round in 0..ROUNDS.len() {
-            quest.round = round;
             let (before, out) = (quest.looked, quest.done.paged_out);
             if quest.group.is_none() {
-                let all = quest.left();
+                let all = quest.lacks();
                 let swappiness = self.policy.swappiness();
                 let files = if gives { self.balance.share_of_files(all, swappiness) } else { all };
-                quest.goal = quest.done.pages() + files;
+                quest.begin(round, files);
                 self.shed_files(quest, spaces);
-                quest.goal = quest.pages;
             }
-            // What was freed lazily needs no slot; the hand finds it in its first round.
-            let finds = self.has_slots() || round == 0 && self.may_have_lazy();
-            if !quest.is_over() && finds {
+            quest.begin(round, quest.lacks());
+            if !quest.is_over() {
                 self.go_round(quest, spaces);
             }
-            if quest.is_over() || quest.looked == before && !gives {
+            if quest.lacks() == 0 || quest.looked == before && !gives {
                 break;
             }
             // Where one kind has nothing so old, the other is asked for all.
@@ -229,25 +245,21 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.swaps.iter().any(|swap| swap.is_open() && swap.used() < swap.slots())
     }
 
-    /// Whether there may be pages that were freed lazily.
-    fn may_have_lazy(&self) -> bool {
-        let totals = self.totals();
-        totals.event(Event::LazyFree) > totals.event(Event::LazyFreed)
-    }
-
     /// Lets the hand go once around all spaces, or until the quest is over.
     fn go_round<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
         let (root, page) = self.hand_of(quest).load();
         let page = Vpn::new(page.min(A::USER_PAGES));
         let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
-        // From where the hand is, and then what lies before it.
+        // From where the hand is, and then what lies before it, up to the end of its window, all of
+        // which is a round older then.
+        let last = page.align_up(WINDOW.pages()).unwrap_or(end).min(end);
         for ahead in [true, false] {
             let mut is_ahead = false;
             spaces.visit(&mut |space| {
                 let is_here = space.root().get() == root;
                 let span = match (is_here, ahead) {
                     (true, true) => PageSpan::new(page, end),
-                    (true, false) => PageSpan::new(first, page),
+                    (true, false) => PageSpan::new(first, last),
                     (false, _) => PageSpan::new(first, end),
                 };
                 is_ahead |= is_here;
@@ -267,7 +279,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         quest: &mut Quest,
         spaces: &S,
     ) {
-        let mut at = span.start;
+        // Where the hand stopped within a window, all of that is aged.
+        let (mut at, mut aged) =
+            (span.start, span.start.align_up(WINDOW.pages()).unwrap_or(span.end));
         while let Some(area) = self.areas(space, PageSpan::new(at, span.end)).next() {
             if quest.is_over() {
                 return;
@@ -282,7 +296,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             let window = PageSpan::new(start, end);
             at = window.end;
             if !locked(&area) {
-                quest.looked += self.age(space, window);
+                if window.end > aged {
+                    quest.looked += self.age(space, PageSpan::new(start.max(aged), window.end));
+                    aged = window.end;
+                }
                 at = self.page_out_old(space, window, quest, spaces);
             }
             self.hand_of(quest).store(space.root().get(), at.get());
@@ -297,7 +314,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         quest: &mut Quest,
         spaces: &S,
     ) -> Vpn {
-        let demand = Demand { whose: Whose::All, idle: quest.idle(), pages: quest.left() };
+        quest.done.dropped += self.thin(space, window, quest.idle());
+        if quest.is_over() {
+            return window.end;
+        }
+        // What was freed lazily needs no slot.
+        let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
+        let demand = Demand { whose: Whose::All, idle, pages: quest.left() };
         let done: Result<_, Error> = self.page_out_if(space, window, demand, spaces);
         let Ok((out, upto)) = done else { return window.end };
         quest.done.paged_out += out.pages;

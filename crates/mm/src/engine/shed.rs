@@ -63,14 +63,38 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 return;
             }
             let start = at.start - at.start % WINDOW;
-            let window = FilePages::new(start, start + WINDOW.max(at.count()));
-            left = FilePages::new(window.end, left.end);
-            quest.looked += self.age_window(index, window, spaces);
+            let end = start + WINDOW.max(at.count());
+            let window = FilePages::new(start.max(left.start), end);
+            // Where the hand stopped within a window, all of that is aged.
+            if start >= left.start {
+                quest.looked += self.age_window(index, window, spaces);
+            }
             let idle = quest.idle();
-            spaces.visit(&mut |space| self.detach_window(space, index, window, idle));
-            quest.done.dropped += self.drop_old(index, window, idle);
-            self.file_hand.store(index.id.0.into(), window.end);
+            let part = self.enough_of(index, window, idle, quest.left());
+            spaces.visit(&mut |space| self.detach_window(space, index, part, idle));
+            quest.done.dropped += self.drop_old(index, part, idle);
+            left = FilePages::new(part.end, left.end);
+            self.file_hand.store(index.id.0.into(), part.end);
         }
+    }
+
+    /// The beginning of a window in which `pages` pages are old, or all of it.
+    fn enough_of(
+        &self,
+        index: &Index<'_, A, H>,
+        window: FilePages,
+        idle: u32,
+        pages: u64,
+    ) -> FilePages {
+        let (mut left, mut old) = (window, 0);
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            old += if self.is_old(index, window, folio, idle) { at.count() } else { 0 };
+            if old >= pages {
+                return FilePages::new(window.start, at.end);
+            }
+        }
+        window
     }
 
     /// Forgets what left so long ago that it is not missed, and frees what of the index that kept.

@@ -126,6 +126,7 @@ pub struct Policy {
     evict_most: AtomicU32,
     spare: AtomicU64,
     swappiness: AtomicU32,
+    zeroes_most: AtomicU32,
 }
 
 /// The most that [`Policy::swappiness`] can be.
@@ -150,6 +151,7 @@ impl Policy {
             evict_most: AtomicU32::new(block.get().into()),
             spare: AtomicU64::new(0),
             swappiness: AtomicU32::new(60),
+            zeroes_most: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -174,6 +176,18 @@ impl Policy {
     /// time, to find out what runs are worth. Entries for more pages than that are still one step.
     pub fn set_evict_most(&self, order: Order) {
         self.evict_most.store(order.get().into(), Ordering::Relaxed);
+    }
+
+    /// How many pages of a block may be zeroes before reclaiming divides it to give them back; of
+    /// a smaller folio as many in proportion. `None` where zeroes are not looked for.
+    pub fn zeroes_most(&self) -> Option<u32> {
+        let most = self.zeroes_most.load(Ordering::Relaxed);
+        (most != u32::MAX).then_some(most)
+    }
+
+    /// Sets that; at first `None`. (Linux: `shrink_underused`, and khugepaged's `max_ptes_none`.)
+    pub fn set_zeroes_most(&self, most: Option<u32>) {
+        self.zeroes_most.store(most.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// How much of what is reclaimed is anonymous memory rather than pages of files, as long as

@@ -1,0 +1,218 @@
+//! What nobody needs of large folios: pages that are not mapped any more, and pages of zeroes (D6).
+//!
+//! ```text
+//!   a folio      | data | zero | zero | zero | data | .... |  not mapped  | zero |
+//!   waste                 \_________________/         \_________________________/
+//!   1 leaves clean, flushed      2 divided into parts      3 parts of zeroes, not written since: gone
+//! ```
+//!
+//! A page of zeroes that is gone reads as zeroes: it is given up as what was [freed
+//! lazily](Mm::free_lazily) is, and the last word is the leaf's, too (I14). A part is looked at
+//! after its leaves were made clean: what is written later, they note. Linux has a queue of such
+//! folios (`deferred_split_folio`); here the hand of `reclaim` comes by all of them.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan};
+
+use super::error::Error;
+use super::mm::Mm;
+use super::page_out::Held;
+use crate::folio::{Folio, Folios};
+use crate::limits::POPULATE_ORDER;
+use crate::space::{AreaFlags, Space};
+use crate::stats::Event;
+use crate::table::{Discard, Divided, Division, Gather, Sight};
+
+/// Of what nobody needs, so many parts of [`OF_ALL`] must lie in whole blocks of an order for the
+/// folio to be divided into such, and not into smaller ones.
+const MOST_OF_IT: u64 = 3;
+const OF_ALL: u64 = 4;
+
+/// What of a folio nobody needs.
+struct Waste {
+    /// Pages in whole aligned blocks, by the order of these.
+    blocks: [u64; POPULATE_ORDER.index() + 1],
+    /// Pages that are mapped, and zero.
+    zeroes: u64,
+    /// Where the run began that is being looked at.
+    begun: Option<u64>,
+}
+
+impl Waste {
+    fn new() -> Self {
+        Self { blocks: [0; POPULATE_ORDER.index() + 1], zeroes: 0, begun: None }
+    }
+
+    /// The next pages of the folio, from `at` on, are needed or not.
+    fn add(&mut self, at: u64, needed: bool) {
+        if !needed {
+            self.begun.get_or_insert(at);
+        } else if let Some(begun) = self.begun.take() {
+            for (order, pages) in self.blocks.iter_mut().enumerate() {
+                let whole = begun.next_multiple_of(1 << order)..at >> order << order;
+                *pages += whole.end.saturating_sub(whole.start);
+            }
+        }
+    }
+
+    /// The order of the parts into which a folio of `order` is best divided.
+    fn parts(&self, order: Order) -> Order {
+        let enough =
+            |part: &Order| self.blocks[part.index()] * OF_ALL >= self.blocks[0] * MOST_OF_IT;
+        (0..order.get()).rev().map(Order::new).find(enough).unwrap_or(Order::ZERO)
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Gives back what nobody needs of the large folios in `span` that were not touched for `idle`
+    /// rounds of aging; how many pages.
+    pub(super) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
+        let folios = Folios::new(self.phys.meta());
+        let (mut at, mut freed) = (span.start, 0);
+        while let Some(found) = self.next_large(space, PageSpan::new(at, span.end), idle) {
+            at = found.here.end.max(found.page.add(1)).min(span.end);
+            let parts = self.waste_of(space, &found);
+            if let Some(run) = folios.put(found.folio) {
+                self.free(run);
+            }
+            if let Some((parts, zeroes)) = parts {
+                // Where there is no memory for it, it is tried another time.
+                freed += self.divide_waste(space, &found, parts, zeroes).unwrap_or(0);
+            }
+        }
+        freed
+    }
+
+    /// The first folio of `span` that could be divided, and is old enough. It is held.
+    fn next_large(&self, space: &Space<A>, span: PageSpan, idle: u32) -> Option<Held> {
+        let folios = Folios::new(self.phys.meta());
+        let looks_for_zeroes = self.policy.zeroes_most().is_some();
+        let such = |folio: Folio| {
+            let partly = u64::from(folios.counts(folio).mapped) < folio.order.pages();
+            (Order::new(1)..=POPULATE_ORDER).contains(&folio.order)
+                && (partly || looks_for_zeroes)
+                && folios.idle(folio) >= idle
+                && folios.may_be_sole(folio)
+                && folios.hold(folio)
+        };
+        let (page, frame, folio) = self.view(space).tables().first_folio(span, such)?;
+        Some(Held::new(page, frame, folio))
+    }
+
+    /// Into what a folio is to be divided, and whether for zeroes; `None` where that is not worth
+    /// it.
+    fn waste_of(&self, space: &Space<A>, found: &Held) -> Option<(Order, bool)> {
+        let &Held { folio, here, cut, .. } = found;
+        if cut || here.count() != folio.order.pages() {
+            return None;
+        }
+        let looks = self.policy.zeroes_most().is_some();
+        let (mut waste, mut next) = (Waste::new(), 0);
+        for seen in self.view(space).tables().pieces(here) {
+            let Sight::Leaf { frame, attrs, .. } = seen.what else { continue };
+            let from = seen.pages.start.offset_from(here.start);
+            if frame.get() != folio.head.get() + from {
+                // Another folio, where this one was once.
+                continue;
+            }
+            if from > next {
+                waste.add(next, false);
+            }
+            // What may be shared is nobody's to give up; a write makes it somebody's.
+            let looks = looks && !attrs.contains(Attrs::COW);
+            for at in from..from + seen.pages.count() {
+                let is_zero =
+                    looks && self.is_zero(Folio { head: frame.add(at - from), order: Order::ZERO });
+                waste.zeroes += u64::from(is_zero);
+                waste.add(at, !is_zero);
+            }
+            next = from + seen.pages.count();
+        }
+        let unmapped = next < here.count();
+        if unmapped {
+            waste.add(next, false);
+        }
+        waste.add(here.count(), true);
+        let most = u64::from(self.policy.zeroes_most().unwrap_or(0));
+        // So many of a block; of a smaller folio in proportion.
+        let many = looks && waste.zeroes * A::block_order().pages() > most << folio.order.get();
+        let wasted = waste.blocks[0];
+        (wasted > waste.zeroes || many).then(|| (waste.parts(folio.order), many))
+    }
+
+    /// Divides a folio, and gives back the parts that nobody needs; how many pages.
+    fn divide_waste(
+        &self,
+        space: &Space<A>,
+        found: &Held,
+        parts: Order,
+        zeroes: bool,
+    ) -> Result<u64, Error> {
+        let zeroes = zeroes && self.clean(space, found)?;
+        let Divided::Parts { freed, .. } =
+            self.divide(space, found.page, Division::Uniform(parts))?
+        else {
+            return Ok(0);
+        };
+        if !zeroes {
+            return Ok(freed);
+        }
+        self.count(Event::UnderusedSplit, 1);
+        Ok(freed + self.drop_zeroes(space, found, parts))
+    }
+
+    /// Makes the leaves of a folio clean, if nobody is to be told what was written; whether it is
+    /// so.
+    fn clean(&self, space: &Space<A>, found: &Held) -> Result<bool, Error> {
+        let pages = found.here;
+        self.change(space, |section| {
+            let kept = AreaFlags::LOCKED | AreaFlags::TRACKED;
+            let plain = self
+                .areas(space, pages)
+                .all(|area| area.is_private_anon() && !area.flags.intersects(kept));
+            if plain {
+                self.complete(space, section, |section| section.prepare(pages, 0))?;
+                let own =
+                    |folio, _, attrs: Attrs| folio == found.folio && !attrs.contains(Attrs::COW);
+                section.forget(pages, Attrs::DIRTY, own, |marks| marks);
+            }
+            Ok(plain)
+        })
+    }
+
+    /// Gives back those of a folio's parts of `order` that are zeroes, and were not written since
+    /// they were made clean; how many pages.
+    fn drop_zeroes(&self, space: &Space<A>, found: &Held, order: Order) -> u64 {
+        let folios = Folios::new(self.phys.meta());
+        let tables = self.view(space).tables();
+        let mut gather = Gather::new();
+        let _taking = space.taking();
+        let (span, frames) = (found.here, found.folio.span());
+        let (mut at, mut dropped) = (span.start, 0);
+        let such = |folio: Folio| {
+            let is_part = folio.order == order && frames.contains(folio.head);
+            is_part && folios.may_be_sole(folio) && folios.hold(folio)
+        };
+        while let Some((page, frame, folio)) = tables.first_folio(PageSpan::new(at, span.end), such)
+        {
+            let Held { here, cut, .. } = Held::new(page, frame, folio);
+            at = here.end.max(page.add(1)).min(span.end);
+            let zero = !cut && self.is_zero(folio);
+            if zero && tables.discard(here, folio, &mut gather) == Discard::Gone {
+                dropped += folio.order.pages();
+            } else if let Some(run) = folios.put(folio) {
+                self.free(run);
+            }
+        }
+        self.settle(space, &mut gather);
+        dropped
+    }
+
+    /// Whether all bytes of a folio are zero.
+    fn is_zero(&self, folio: Folio) -> bool {
+        let words = 1 << (A::PAGE_SHIFT - 3);
+        let is_zero = |frame| self.hw.count_run(frame, 0, words, 0, 0) == words;
+        (0..folio.order.pages()).all(|at| is_zero(folio.head.add(at)))
+    }
+}
