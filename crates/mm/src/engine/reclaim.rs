@@ -27,7 +27,7 @@ use super::page_out::{Demand, Whose};
 use super::truncate::Spaces;
 use crate::cache::{File, FilePages, Store};
 use crate::folio::Folios;
-use crate::space::{Area, AreaFlags, GroupId, Space};
+use crate::space::{Area, AreaFlags, Ever, GroupId, Space};
 use crate::stats::Event;
 use crate::table::Gather;
 
@@ -183,7 +183,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 self.shed_files(quest, spaces);
             }
             // What was freed lazily needs no slot; the hand finds it in its first round.
-            let finds = self.has_slots() || round == 0 && self.may_have_lazy();
+            let finds = self.has_slots()
+                || round == 0 && self.may_have_lazy()
+                || self.may_have_droppable(spaces);
             if !quest.is_over() && finds {
                 self.go_round(quest, spaces);
             }
@@ -221,6 +223,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     fn may_have_lazy(&self) -> bool {
         let totals = self.totals();
         totals.event(Event::LazyFree) > totals.event(Event::LazyFreed)
+    }
+
+    /// Whether there may be pages that may be lost at any time.
+    fn may_have_droppable<S: Spaces<A> + ?Sized>(&self, spaces: &S) -> bool {
+        let mut may = false;
+        spaces.visit(&mut |space| may |= space.has(Ever::Droppable));
+        may
     }
 
     /// Lets the hand go once around all spaces, or until the quest is over.
@@ -271,6 +280,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             at = window.end;
             if !locked(&area) {
                 quest.looked += self.age(space, window);
+                // For want of a frame it stays for now.
+                let _ = self.let_go_droppable(space, window, quest.idle());
                 at = self.page_out_old(space, window, quest, spaces);
             }
             self.hand_of(quest).store(space.root().get(), at.get());
