@@ -100,8 +100,16 @@ numbers! {
     ELOOP
     /// The value does not fit its type.
     EOVERFLOW
+    /// The message is too long.
+    EMSGSIZE
+    /// There is no such protocol.
+    EPROTONOSUPPORT
+    /// There is no such kind of socket.
+    ESOCKTNOSUPPORT
     /// It is not supported.
     EOPNOTSUPP
+    /// There is no such family of addresses.
+    EAFNOSUPPORT
     /// The time is over.
     ETIMEDOUT
     /// The file system is damaged.

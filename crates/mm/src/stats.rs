@@ -87,6 +87,8 @@ pub enum Event {
     LazyFree,
     /// Such pages that were lost.
     LazyFreed,
+    /// Pages that held nothing but zeroes and were given back.
+    ZeroesDropped,
     /// Blocks that a scan left as they are since too much of them was not there.
     ScanNone,
     /// Since too much of them was on swap devices.
@@ -103,7 +105,7 @@ pub enum Event {
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 44] = [
+    pub const ALL: [Event; 45] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -142,6 +144,7 @@ impl Event {
         Event::PagesAged,
         Event::LazyFree,
         Event::LazyFreed,
+        Event::ZeroesDropped,
         Event::ScanNone,
         Event::ScanSwapped,
         Event::ScanShared,
@@ -191,6 +194,7 @@ impl Event {
             Event::PagesAged => "pgscan",
             Event::LazyFree => "pglazyfree",
             Event::LazyFreed => "pglazyfreed",
+            Event::ZeroesDropped => "zeroes_dropped",
             Event::ScanNone => "thp_scan_exceed_none_pte",
             Event::ScanSwapped => "thp_scan_exceed_swap_pte",
             Event::ScanShared => "thp_scan_exceed_share_pte",

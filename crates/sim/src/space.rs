@@ -276,8 +276,7 @@ impl NaiveSpace {
         candidates: impl Fn(AreaFlags) -> u32,
         stages: &mut Vec<Self>,
     ) -> Result<PageSpan, Error> {
-        let private = area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
-        if pages != old.count() || !private {
+        if pages != old.count() {
             return Err(Error::Invalid);
         }
         if let At::Fixed(page) = at {

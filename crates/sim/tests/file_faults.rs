@@ -1,7 +1,7 @@
 //! Single faults in areas that show files: which folios are read, what is mapped, what fails.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::engine::{Error, Resolved};
+use quire::engine::{Error, Move, Resolved};
 use quire::phys::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire_arch::{Arch, Arm4k, X86_64};
@@ -272,5 +272,55 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
         assert_eq!(by_blocks, 512, "one leaf of 2 MiB");
         assert_eq!(scene.mm.totals().event(quire::stats::Event::EntriesMade), 1);
         assert_eq!(scene.word(START.add(1000)), word(1001, 0));
+    });
+}
+
+#[test]
+fn d4_writes_to_shared_pages_are_tracked_as_well() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        let all = scene.show(file, 0, 16, Prot::RW, AreaFlags::SHARED);
+        let written = || {
+            let area = scene.mm.areas(&scene.space, all).next().unwrap();
+            let mut pages = 0;
+            scene.mm.runs(&scene.space, all, &mut |seen| {
+                pages +=
+                    u64::from(HostedMm::<X86_64>::is_written(&area, seen)) * seen.pages.count();
+            });
+            pages
+        };
+        let write = |page: u64| {
+            scene.fault(START.add(page), Access::Write).unwrap();
+            scene.cpu.write(VirtAddr::new(START.add(page).get() << 12), 7).unwrap();
+        };
+        (0..4).for_each(write);
+        assert_eq!(written(), 4);
+        {
+            let _operation = scene.cpu.operation("track").cleans();
+            scene.mm.track(&scene.space, all).unwrap();
+        }
+        assert_eq!(written(), 0);
+        scene.fault(START.add(8), Access::Read).unwrap();
+        assert_eq!(written(), 0, "who reads does not write");
+        write(2);
+        write(9);
+        assert_eq!(written(), 2);
+    });
+}
+
+#[test]
+fn e3_what_moves_away_from_a_file_shows_it_at_both_places() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let file = scene.mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        let old = scene.show(file, 0, 16, Prot::RW, AreaFlags::SHARED);
+        scene.fault(START.add(5), Access::Write).unwrap();
+        scene.cpu.write(VirtAddr::new(START.add(5).get() << 12), 7).unwrap();
+        let new = {
+            let _operation = scene.cpu.operation("remap");
+            scene.mm.remap(&scene.space, old, 16, Move::Keep(At::Anywhere)).unwrap()
+        };
+        assert_eq!(scene.word(new.start.add(5)), 7);
+        scene.fault(START.add(5), Access::Read).unwrap();
+        assert_eq!(scene.word(START.add(5)), 7, "the file has it");
     });
 }

@@ -272,6 +272,20 @@ pub(super) fn pipe2(thread: &mut Thread, [out, flags, ..]: [usize; 6]) -> Answer
     Ok(0)
 }
 
+pub(super) fn socketpair(thread: &mut Thread, args: [usize; 6]) -> Answer {
+    let [family, kind, protocol, out, ..] = args;
+    with_calls(thread, |calls| {
+        let ends = calls.socketpair(family as u32, kind as u32, protocol as u32)?;
+        let told = user::write(out as u64, &ends);
+        if told.is_err() {
+            // Another thread may have closed them already.
+            let _ = ends.map(|end| calls.close(end));
+        }
+        told
+    })?;
+    Ok(0)
+}
+
 #[cfg(target_arch = "x86_64")]
 pub(super) fn pipe(thread: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     pipe2(thread, [out, 0, 0, 0, 0, 0])

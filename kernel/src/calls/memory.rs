@@ -16,13 +16,13 @@ use crate::task::{Answer, Resume, Stop, Thread};
 
 /// The memory of the thread that calls.
 #[inline]
-fn own() -> Result<Own> {
+pub(super) fn own() -> Result<Own> {
     Own::get().ok_or(Errno::EFAULT)
 }
 
 /// The whole pages from `start` on that hold `bytes` bytes; `None` when they are not below the end
 /// of what a program may map.
-fn span(start: usize, bytes: usize) -> Option<PageSpan> {
+pub(super) fn span(start: usize, bytes: usize) -> Option<PageSpan> {
     let end = (start as u64).checked_add(bytes as u64)?.checked_next_multiple_of(PAGE)?;
     (end <= isa::USER_END)
         .then(|| PageSpan::new(Vpn::new(start as u64 / PAGE), Vpn::new(end / PAGE)))
@@ -36,7 +36,7 @@ pub(super) fn pages(start: usize, bytes: usize) -> Result<PageSpan> {
     span(start, bytes).filter(|_| is_aligned(start)).ok_or(Errno::EINVAL)
 }
 
-fn is_aligned(address: usize) -> bool {
+pub(super) fn is_aligned(address: usize) -> bool {
     (address as u64).is_multiple_of(PAGE)
 }
 
@@ -75,8 +75,12 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         memory.sweep_shared();
     }
     if flags & abi::MAP_POPULATE as usize != 0 {
+        let own = !request.flags.contains(AreaFlags::SHARED);
         // As on Linux, that it could not all be brought in is no error.
-        let _ = mm().populate(memory.space(), placed);
+        let _ = match own && request.prot.contains(Prot::WRITE) {
+            true => mm().populate_written(memory.space(), placed),
+            false => mm().populate(memory.space(), placed),
+        };
     }
     Ok((placed.start.get() * PAGE) as usize)
 }
@@ -89,6 +93,15 @@ fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
     }
     memory.map_shared(request)
 }
+
+/// Flags that cannot go with `MAP_DROPPABLE`.
+const STAYS: u32 = abi::MAP_LOCKED | abi::MAP_GROWSDOWN;
+
+/// What an area is whose content may be lost at any time: no child has it, and no dump.
+const DROPPABLE: AreaFlags = AreaFlags::DROPPABLE
+    .union(AreaFlags::NORESERVE)
+    .union(AreaFlags::WIPEONFORK)
+    .union(AreaFlags::DONTDUMP);
 
 struct MapRequest;
 
@@ -108,6 +121,8 @@ impl MapRequest {
         let shared = match flags as u32 & abi::MAP_TYPE {
             abi::MAP_PRIVATE => false,
             abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => true,
+            // What has a file behind it, or is to stay in memory or to grow, cannot be dropped.
+            abi::MAP_DROPPABLE if has(abi::MAP_ANONYMOUS) && !has(STAYS) => false,
             _ => return Err(Errno::EINVAL),
         };
         let pages = (bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)? / PAGE;
@@ -133,6 +148,9 @@ impl MapRequest {
         area.set(AreaFlags::GROWS_DOWN, has(abi::MAP_GROWSDOWN));
         area.set(AreaFlags::NORESERVE, has(abi::MAP_NORESERVE));
         area.set(AreaFlags::LOCKED, has(abi::MAP_LOCKED) || memory.locks_future());
+        if flags as u32 & abi::MAP_TYPE == abi::MAP_DROPPABLE {
+            area = DROPPABLE | (area - AreaFlags::LOCKED);
+        }
         Ok(Request {
             pages,
             at,
@@ -373,6 +391,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     match advised {
         Advised::Collapse => collapse(memory, span),
         _ => each_area(memory, span, |area, part| match advised {
+            Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
             Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
             Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
             Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
@@ -396,6 +415,13 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     }
 }
 
+/// Whether advice may take these flags from an area: what may be lost stays out of children and
+/// dumps.
+fn may_clear(area: &Area, clear: AreaFlags) -> bool {
+    let kept = AreaFlags::WIPEONFORK | AreaFlags::DONTDUMP;
+    !area.flags.contains(AreaFlags::DROPPABLE) || !clear.intersects(kept)
+}
+
 /// Brings in what is lacking of `span`.
 fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Answer {
     let mut waits = false;
@@ -404,7 +430,10 @@ fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Ans
         if !allowed || !area.prot.contains(prot) {
             return Err(Errno::EINVAL);
         }
-        let brought = swap::with_pages(thread, || mm().populate(memory.space(), part));
+        let brought = swap::with_pages(thread, || match prot.contains(Prot::WRITE) {
+            true => mm().populate_written(memory.space(), part),
+            false => mm().populate(memory.space(), part),
+        });
         brought.map(drop).map_err(|stop| {
             waits = matches!(stop, Stop::Read);
             if matches!(stop, Stop::Fail(Errno::EFAULT)) { Errno::EFAULT } else { Errno::ENOMEM }
@@ -451,77 +480,6 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
         let place = out as u64 + at.offset_from(span.start);
         user::write_bytes(place, &present[..piece.count() as usize])?;
         at = piece.end;
-    }
-    Ok(0)
-}
-
-pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
-    let memory = own()?;
-    let span = lock_span(address, bytes)?;
-    if !span.is_empty() {
-        swap::with_pages(thread, || mm().lock(memory.space(), span))?;
-    }
-    Ok(0)
-}
-
-pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
-    let [address, bytes, flags, ..] = args;
-    match flags as u32 {
-        0 => mlock(thread, args),
-        abi::MLOCK_ONFAULT => {
-            let (memory, span) = (own()?, lock_span(address, bytes)?);
-            if !span.is_empty() {
-                mm().lock_on_fault(memory.space(), span).map_err(errno)?;
-            }
-            Ok(0)
-        }
-        _ => Err(Errno::EINVAL.into()),
-    }
-}
-
-pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answer {
-    let memory = own()?;
-    let span = lock_span(address, bytes)?;
-    if !span.is_empty() {
-        mm().unlock(memory.space(), span).map_err(errno)?;
-    }
-    Ok(0)
-}
-
-/// The pages of a range that need not begin at a page.
-fn lock_span(address: usize, bytes: usize) -> Result<PageSpan> {
-    let start = address & !(PAGE as usize - 1);
-    let bytes = bytes.checked_add(address - start).ok_or(Errno::EINVAL)?;
-    span(start, bytes).ok_or(Errno::ENOMEM)
-}
-
-pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
-    let known = abi::MCL_CURRENT | abi::MCL_FUTURE | abi::MCL_ONFAULT;
-    if flags == 0 || flags & !(known as usize) != 0 || flags == abi::MCL_ONFAULT as usize {
-        return Err(Errno::EINVAL.into());
-    }
-    let memory = own()?;
-    memory.set_locks_future(flags & abi::MCL_FUTURE as usize != 0);
-    if flags & abi::MCL_CURRENT as usize != 0 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-        let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
-        for area in mm().areas(memory.space(), all) {
-            // Memory that is short is told by the faults to come.
-            let _ = match on_fault {
-                true => mm().lock_on_fault(memory.space(), area.span),
-                false => mm().lock(memory.space(), area.span),
-            };
-        }
-    }
-    Ok(0)
-}
-
-pub(super) fn munlockall(_: &mut Thread, _: [usize; 6]) -> Answer {
-    let memory = own()?;
-    memory.set_locks_future(false);
-    let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    for area in mm().areas(memory.space(), all) {
-        mm().unlock(memory.space(), area.span).map_err(errno)?;
     }
     Ok(0)
 }

@@ -114,6 +114,11 @@ impl Pieces {
         }
     }
 
+    /// How many of the next `most` bytes are together within a page.
+    pub(super) fn room(&mut self, most: usize) -> usize {
+        self.here(most).1
+    }
+
     /// Leaves out `bytes` bytes, or all when there are fewer.
     pub(super) fn skip(&mut self, mut bytes: usize) {
         while bytes > 0 && self.left > 0 {

@@ -165,7 +165,7 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
     let copy = copy(thread, pid, child.clone(), wanted);
     if wanted.has(abi::CLONE_CHILD_SETTID) {
         // A bad address is the child's own loss, as on Linux.
-        memory.reach(wanted.child_tid, &mut pid.to_le_bytes(), quire::units::Access::Write);
+        memory.reach(wanted.child_tid, &mut pid.to_le_bytes(), crate::memory::Reach::Write);
     }
     let borrows = wanted.has(abi::CLONE_VFORK);
     child.borrows.store(borrows, Ordering::SeqCst);

@@ -6,7 +6,8 @@ use linux_raw_sys::general as abi;
 use quire_linux::Errno;
 
 use super::{
-    exec, files, futex, handle, memory, misc, names, poll, process, signal, splice, swap, time,
+    exec, files, futex, handle, lock, memory, misc, names, node, other, poll, process, signal,
+    splice, swap, time,
 };
 use crate::isa::Call;
 use crate::task::{Answer, Resume, Thread};
@@ -43,6 +44,7 @@ table! {
     __NR_flock => files::flock,
     __NR_ioctl => files::ioctl,
     __NR_pipe2 => files::pipe2,
+    __NR_socketpair => files::socketpair,
     __NR_sendfile => files::sendfile,
     __NR_vmsplice => splice::vmsplice,
     __NR_fsync => files::fsync,
@@ -94,11 +96,13 @@ table! {
     __NR_brk => memory::brk,
     __NR_madvise => memory::madvise,
     __NR_mincore => memory::mincore,
-    __NR_mlock => memory::mlock,
-    __NR_mlock2 => memory::mlock2,
-    __NR_munlock => memory::munlock,
-    __NR_mlockall => memory::mlockall,
-    __NR_munlockall => memory::munlockall,
+    __NR_mlock => lock::mlock,
+    __NR_mlock2 => lock::mlock2,
+    __NR_munlock => lock::munlock,
+    __NR_mlockall => lock::mlockall,
+    __NR_munlockall => lock::munlockall,
+    __NR_mseal => lock::mseal,
+    __NR_mbind => node::mbind,
     __NR_msync => memory::msync,
     __NR_membarrier => memory::membarrier,
     __NR_swapon => swap::swapon,
@@ -123,6 +127,8 @@ table! {
     __NR_sched_setaffinity => process::sched_setaffinity,
     __NR_getcpu => process::getcpu,
     __NR_pidfd_open => handle::pidfd_open,
+    __NR_process_vm_readv => other::process_vm_readv,
+    __NR_process_vm_writev => other::process_vm_writev,
     __NR_process_madvise => handle::process_madvise,
     __NR_process_mrelease => handle::process_mrelease,
     __NR_futex => futex::futex,

@@ -35,7 +35,9 @@ pub(crate) use files::{make_pages, set_close_idle};
 pub(crate) use heap::{admit, has_reserve, set_ease, set_shrink, taken_bytes};
 use heap::{ease, shrink};
 pub(crate) use shared::{Everyone, is_there};
-pub(crate) use space::{Break, Memory, Own, current, errno, fault, set_fetch, switch, trampoline};
+pub(crate) use space::{
+    Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,
+};
 
 use crate::isa::{Boot, Format, MAX_CPUS};
 

@@ -154,6 +154,17 @@ impl Memory {
     }
 }
 
+/// How memory of a space is reached from outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// As the program reads.
+    Read,
+    /// As the program writes.
+    Write,
+    /// Written even where the program may not, as debuggers do: it gets a copy of its own.
+    Change,
+}
+
 impl Memory {
     /// Whether other spaces may see what is written at `address`.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
@@ -164,9 +175,14 @@ impl Memory {
 
     /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
     /// for copies.
-    fn pin(&self, page: Vpn, access: Access) -> Result<Pinned, Error> {
+    fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Error> {
         loop {
-            match mm().pin(&self.space, page, access) {
+            let pinned = match how {
+                Reach::Read => mm().pin_read(&self.space, page),
+                Reach::Write => mm().pin(&self.space, page, Access::Write),
+                Reach::Change => mm().pin_change(&self.space, page),
+            };
+            match pinned {
                 Err(error @ (Error::Unread(_) | Error::Busy(_))) => {
                     if !FETCH.get().is_some_and(|fetch| fetch(error)) {
                         return Err(error);
@@ -185,7 +201,7 @@ impl Memory {
     /// `EFAULT`.
     pub(crate) fn physical(&self, address: u64) -> Result<u64, Errno> {
         let page = Vpn::new(address / PAGE);
-        let pinned = self.pin(page, Access::Read).map_err(|_| Errno::EFAULT)?;
+        let pinned = self.pin(page, Reach::Read).map_err(|_| Errno::EFAULT)?;
         let frame = pinned.frame();
         mm().unpin(pinned);
         Ok((frame.get() << PAGE_SHIFT) + address % PAGE)
@@ -193,14 +209,14 @@ impl Memory {
 
     /// Reads or writes memory of this space, whichever space this CPU is in; how many bytes were
     /// moved before a page could not be had.
-    pub(crate) fn reach(&self, address: u64, bytes: &mut [u8], access: Access) -> usize {
+    pub(crate) fn reach(&self, address: u64, bytes: &mut [u8], how: Reach) -> usize {
         let mut done = 0;
         while done < bytes.len() {
             let Some(at) = address.checked_add(done as u64).filter(|at| *at < isa::USER_END) else {
                 break;
             };
             let piece = ((PAGE - at % PAGE) as usize).min(bytes.len() - done);
-            let Ok(pinned) = self.pin(Vpn::new(at / PAGE), access) else { break };
+            let Ok(pinned) = self.pin(Vpn::new(at / PAGE), how) else { break };
             let memory = mm().hardware().address(pinned.frame());
             let own = bytes[done..].as_mut_ptr();
             // SAFETY: the page is pinned: its frame is not given to anyone else meanwhile; that
@@ -208,9 +224,9 @@ impl Memory {
             // bytes to us. The piece ends within the page and within `bytes`.
             unsafe {
                 let there = memory.add((at % PAGE) as usize);
-                match access {
-                    Access::Write => there.copy_from_nonoverlapping(own, piece),
-                    _ => own.copy_from_nonoverlapping(there, piece),
+                match how {
+                    Reach::Read => own.copy_from_nonoverlapping(there, piece),
+                    _ => there.copy_from_nonoverlapping(own, piece),
                 }
             }
             mm().unpin(pinned);

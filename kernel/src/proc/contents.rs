@@ -2,14 +2,13 @@
 
 use core::ops::Range;
 
-use quire::units::Access;
 use quire_linux::files::{Caller, Sink};
 use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 
 use super::maps;
 use super::process::Subject;
-use crate::memory::{Memory, mm};
+use crate::memory::{Memory, Reach, mm};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 1024;
@@ -26,7 +25,7 @@ pub(super) fn read(of: &Subject, offset: u64, count: usize, sink: &mut dyn Sink)
     }
 }
 
-/// Writes to `mem`: as the program itself could.
+/// Writes to `mem`: as the program itself could, and also to private memory that it may only read.
 ///
 /// # Errors
 /// `EIO` where it could not.
@@ -37,7 +36,7 @@ pub(super) fn write(of: &Subject, offset: u64, bytes: &[u8]) -> Result<usize> {
     for piece in bytes.chunks(PIECE) {
         own[..piece.len()].copy_from_slice(piece);
         let at = offset.checked_add(done as u64).ok_or(Errno::EIO)?;
-        let moved = memory.reach(at, &mut own[..piece.len()], Access::Write);
+        let moved = memory.reach(at, &mut own[..piece.len()], Reach::Change);
         done += moved;
         if moved < piece.len() {
             break;
@@ -98,7 +97,7 @@ fn copy(memory: &Memory, start: u64, count: usize, sink: &mut dyn Sink) -> Resul
     while done < count {
         let Some(at) = start.checked_add(done as u64) else { break };
         let piece = PIECE.min(count - done);
-        let moved = memory.reach(at, &mut own[..piece], Access::Read);
+        let moved = memory.reach(at, &mut own[..piece], Reach::Read);
         if moved == 0 {
             break;
         }
@@ -123,7 +122,6 @@ pub(super) fn clear_refs(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<(
     }
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     match which {
-        // There are no files behind areas.
         1 | 2 => drop(mm().clear_young(memory.space(), maps::all())),
         4 => mm().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
         _ => {}

@@ -23,6 +23,7 @@
 //! | `contents` | a program's memory as bytes: `mem`, `cmdline`, `environ`, `clear_refs` |
 //! | `maps`, `smaps`, `pagemap`, `folios` | its areas, from four sides |
 //! | `thp` | `/sys/kernel/mm/transparent_hugepage` |
+//! | `split` | `/sys/kernel/debug/split_huge_pages` |
 //! | `sys` | the rest of `/sys` |
 
 mod about;
@@ -35,6 +36,7 @@ mod maps;
 mod pagemap;
 mod process;
 mod smaps;
+mod split;
 mod sys;
 mod system;
 mod table;

@@ -27,7 +27,11 @@ const ROWS: &[Row<()>] = &[
     Row { name: "devices", is: Is::Table(DEVICES) },
 ];
 
-const KERNEL: &[Row<()>] = &[Row { name: "mm", is: Is::Table(MEMORY) }];
+const KERNEL: &[Row<()>] =
+    &[Row { name: "debug", is: Is::Table(DEBUG) }, Row { name: "mm", is: Is::Table(MEMORY) }];
+
+/// What Linux has in a file system of its own there, debugfs.
+const DEBUG: &[Row<()>] = &[Row { name: "split_huge_pages", is: Is::Action(super::split::split) }];
 
 const MEMORY: &[Row<()>] = &[
     Row { name: "transparent_hugepage", is: Is::Table(thp::ROWS) },

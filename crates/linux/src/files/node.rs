@@ -16,6 +16,7 @@ use super::device::Device;
 use super::dir::Entries;
 use super::generated::{Directory, Entry, Generated, Jump, What};
 use super::pipe::Pipe;
+use super::socket::Socket;
 use super::stored::Stored;
 use crate::{Errno, Result};
 
@@ -34,6 +35,8 @@ pub enum Kind {
     Block,
     /// A pipe, with a name or without.
     Pipe,
+    /// One end of a pair of sockets.
+    Socket,
 }
 
 impl Kind {
@@ -46,6 +49,7 @@ impl Kind {
             Self::Device => raw::S_IFCHR,
             Self::Block => raw::S_IFBLK,
             Self::Pipe => raw::S_IFIFO,
+            Self::Socket => raw::S_IFSOCK,
         }
     }
 
@@ -71,6 +75,8 @@ pub enum Body {
     Block(Arc<dyn Block>),
     /// A pipe.
     Pipe(Arc<Pipe>),
+    /// One end of a pair of sockets.
+    Socket(Socket),
     /// A directory that is generated, or a disk's.
     Tree(Arc<dyn Directory>),
     /// A generated file.
@@ -220,6 +226,7 @@ impl Node {
             Body::Device(_) => Kind::Device,
             Body::Block(_) => Kind::Block,
             Body::Pipe(_) => Kind::Pipe,
+            Body::Socket(_) => Kind::Socket,
         }
     }
 

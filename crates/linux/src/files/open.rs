@@ -119,6 +119,7 @@ impl Description {
         self.check_read()?;
         match self.node.body() {
             Body::Pipe(pipe) => pipe.read(who, self.is_nonblocking(), count, sink),
+            Body::Socket(socket) => socket.read(who, self.is_nonblocking(), count, sink),
             Body::Device(device) => device.read(who, self.is_nonblocking(), count, sink),
             Body::File(file) => {
                 let mut position = self.position.lock();
@@ -182,6 +183,7 @@ impl Description {
         self.check_write()?;
         match self.node.body() {
             Body::Pipe(pipe) => pipe.write(who, self.is_nonblocking(), source),
+            Body::Socket(socket) => socket.write(who, self.is_nonblocking(), source),
             Body::Device(device) => Ok(device.write(source)?),
             Body::File(file) => {
                 let mut position = self.position.lock();
@@ -275,7 +277,11 @@ impl Description {
     pub fn path(&self) -> Result<Vec<u8>> {
         let Some((above, name)) = &self.place else {
             let mut text = Text::new();
-            let kind = if self.end.is_some() { "pipe" } else { "anon" };
+            let kind = match self.node.body() {
+                Body::Socket(_) => "socket",
+                _ if self.end.is_some() => "pipe",
+                _ => "anon",
+            };
             text.print(format_args!("{kind}:[{}]", self.node.inode()))?;
             return copied(text.bytes());
         };
@@ -339,7 +345,9 @@ impl Description {
     fn check_seekable(&self) -> Result<()> {
         use super::device::Device;
         match self.node.body() {
-            Body::Pipe(_) | Body::Device(Device::Terminal(..)) => Err(Errno::ESPIPE),
+            Body::Pipe(_) | Body::Socket(_) | Body::Device(Device::Terminal(..)) => {
+                Err(Errno::ESPIPE)
+            }
             _ => Ok(()),
         }
     }

@@ -44,6 +44,7 @@ pub fn readiness(open: &Description) -> PollEvents {
         return end.readiness();
     }
     match open.node().body() {
+        Body::Socket(socket) => socket.readiness(),
         Body::Device(Device::Terminal(_, console)) => console.readiness(),
         _ => PollEvents::ALWAYS,
     }
@@ -58,6 +59,7 @@ pub fn wait_on(open: &Description, who: &Arc<dyn Wake>) -> Result<()> {
         return end.pipe().wait_on(who);
     }
     match open.node().body() {
+        Body::Socket(socket) => socket.wait_on(who),
         Body::Device(Device::Terminal(_, console)) => console.wait_on(who),
         _ => Ok(()),
     }

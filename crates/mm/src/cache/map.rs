@@ -69,7 +69,9 @@ fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Att
     if !free {
         return attrs.with_prot(unwritten(fault.area.prot)) | Attrs::COW;
     }
-    let written = fault.area.prot.contains(Prot::WRITE);
+    // As for anonymous memory: who tracks writes wants to know the difference.
+    let tracked = fault.area.flags.contains(AreaFlags::TRACKED);
+    let written = fault.area.prot.contains(Prot::WRITE) && !tracked;
     attrs | if written { Attrs::DIRTY } else { Attrs::empty() }
 }
 

@@ -7,7 +7,7 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::error::Error;
 use super::mm::Mm;
 use crate::limits::STACK_GUARD_PAGES;
-use crate::space::{Advice, Area, AreaFlags, At, Backing, Need, Request, Section, Space};
+use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
 use crate::stats::Event;
 use crate::table::Taking;
 
@@ -42,12 +42,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             flags: request.flags,
             backing: request.backing,
         };
+        if area.flags.contains(AreaFlags::DROPPABLE) {
+            space.note(Ever::Droppable);
+        }
         let replaces = matches!(request.at, At::Fixed(_));
         if !replaces {
             self.complete(space, section, |section| section.stocked(1))?;
             section.writer().set(area).map_err(|_| Error::Invalid)?;
             return Ok(span);
         }
+        self.unsealed(space, span)?;
         self.complete(space, section, |section| section.prepare(span, 2))?;
         section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
         // What is replaced makes faults wait until it is flushed; see `Section::hold`.
@@ -66,6 +70,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         self.change(space, |section| {
+            self.unsealed(space, span)?;
             self.complete(space, section, |section| section.prepare(span, 1))?;
             section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
             section.open();
@@ -81,7 +86,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// then.
     pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
         self.alter(space, span, |area| {
-            if area.most.contains(prot) {
+            if area.flags.contains(AreaFlags::SEALED) {
+                Err(Error::Sealed(area.span.start))
+            } else if area.most.contains(prot) {
                 Ok(Area { prot, ..area })
             } else {
                 Err(Error::Forbidden(area.span.start, prot))
@@ -116,8 +123,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         let wipes = set.contains(AreaFlags::WIPEONFORK);
+        let loses = set.intersects(AreaFlags::WIPEONFORK | AreaFlags::DONTFORK);
         self.alter(space, span, |area| match wipes && !area.is_private_anon() {
             true => Err(Error::Invalid),
+            false if loses && area.keeps_content() => Err(Error::Sealed(area.span.start)),
             false => Ok(Area { flags: (area.flags - clear) | set, ..area }),
         })
     }
@@ -166,6 +175,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         self.change(space, |section| {
+            self.may_lose(space, span)?;
             section.hold(span);
             let none = PageSpan::new(span.start, span.start);
             self.take_some(space, section, span, Taking::Content, &|| none)
@@ -200,7 +210,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Changes rights and flags of every area in `span`, and the leaves with them; nothing unless
     /// `change` agrees for all of them and there is no hole.
-    fn alter(
+    pub(super) fn alter(
         &self,
         space: &Space<A>,
         span: PageSpan,

@@ -6,6 +6,7 @@ use quire_units::{PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
+use crate::fault::Unshare;
 use crate::space::Space;
 use crate::stats::Event;
 use crate::table::{Divided, Division, Gather};
@@ -38,6 +39,31 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         };
         self.count(event, 1);
         Ok(done)
+    }
+
+    /// Copies what `page` of a space maps into a folio of its own, where [`divide`](Self::divide)
+    /// cannot: others map it as well, or other tables map other parts. Nothing that a program could
+    /// see changes. What is nobody else's is left where it is, and so is what is pinned.
+    ///
+    /// # Errors
+    /// As for [`fault`](Self::fault).
+    pub fn copy_out(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        let pages = PageSpan::new(page, page.add(1));
+        if !Space::<A>::may_map(pages) {
+            return Err(Error::Invalid);
+        }
+        self.change(space, |section| {
+            self.complete(space, section, |section| section.prepare(pages, 0))?;
+            let before = section.entries();
+            section.lend(pages);
+            self.count(Event::EntriesChanged, section.entries() - before);
+            Ok::<(), Error>(())
+        })?;
+        let view = self.view(space);
+        match Unshare::of(&view, page) {
+            Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
+            None => Err(Error::NoArea(page)),
+        }
     }
 
     /// Splits the leaf, or the entry for as many pages, at `page` into those of the next level.

@@ -25,6 +25,8 @@ pub enum Error {
     Denied(Vpn, Access, Prot),
     /// The area at this page may never have these rights.
     Forbidden(Vpn, Prot),
+    /// The area at this page is sealed.
+    Sealed(Vpn),
     /// The page is a guard.
     Guarded(Vpn),
     /// The page is marked as not to be used, with a payload that this library does not write.
@@ -53,6 +55,8 @@ pub enum Error {
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Not permitted.
+    pub const EPERM: Errno = Errno(1);
     /// An input or output failed.
     pub const EIO: Errno = Errno(5);
     /// Try again.
@@ -95,6 +99,7 @@ impl Error {
             Error::NoFile | Error::NoGroup => Errno::ENFILE,
             Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
+            Error::Sealed(_) => Errno::EPERM,
         }
     }
 }
@@ -127,6 +132,7 @@ impl fmt::Display for Error {
                 write!(f, "{access:?} at {page}: its area allows {prot:?}")
             }
             Error::Missing(page) => write!(f, "{page} lies beyond the end of its object"),
+            Error::Sealed(page) => write!(f, "the area at {page} is sealed"),
             Error::Guarded(page) => write!(f, "{page} is a guard, and not to be touched"),
             Error::Marked(page, payload) => {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")

@@ -112,28 +112,47 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         span: PageSpan,
         resched: &mut dyn FnMut(),
     ) -> Result<Populated, Error> {
+        self.populate_as(space, span, Access::Read, resched)
+    }
+
+    /// The same, and what is there already becomes ready to be written: it counts as written, and
+    /// what others have as well is copied (`MADV_POPULATE_WRITE`). All of it must be writable.
+    ///
+    /// # Errors
+    /// See [`populate`](Self::populate).
+    pub fn populate_written(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
+        self.populate_as(space, span, Access::Write, &mut || {})
+    }
+
+    fn populate_as(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        access: Access,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Populated, Error> {
         if !span.is_empty() && !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
         let mut done = Populated::default();
         let mut at = span.start;
         while at < span.end {
-            at = match self.view(space).mapped_until(at, span.end) {
+            at = match self.view(space).ready_until(at, span.end, access) {
                 Some(end) => end,
-                None => {
-                    match self.resolve(space, at, Access::Read, Reach::Upto(span.end), resched)? {
-                        Resolved::Mapped(installed) => {
-                            done.pages += installed.pages.count();
-                            done.folios += installed.pages.count() >> installed.order.get();
-                            installed.pages.end
-                        }
-                        Resolved::Paged { pages, .. } => {
-                            done.pages += pages.count();
-                            pages.end.max(at)
-                        }
-                        Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => at,
+                None => match self.resolve(space, at, access, Reach::Upto(span.end), resched)? {
+                    Resolved::Mapped(installed) => {
+                        done.pages += installed.pages.count();
+                        done.folios += installed.pages.count() >> installed.order.get();
+                        installed.pages.end
                     }
-                }
+                    Resolved::Paged { pages, .. } => {
+                        done.pages += pages.count();
+                        pages.end.max(at)
+                    }
+                    Resolved::Unshared { pages, .. } => pages.end.max(at),
+                    Resolved::Noted => at.add(1),
+                    Resolved::Again => at,
+                },
             };
         }
         Ok(done)

@@ -48,9 +48,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         child.set_opt_out(parent.opt_out());
         child.set_stack_pages(parent.stack_pages());
         child.set_group(parent.group());
-        if parent.has_moved() {
-            child.set_moved();
-        }
+        child.note_all_of(parent);
         match self.fork_into(parent, &child) {
             Ok(()) => Ok(child),
             Err(error) => {

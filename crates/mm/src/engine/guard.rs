@@ -35,6 +35,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(Error::Invalid);
         }
         self.change(space, |section| {
+            self.may_lose(space, span)?;
             self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
                 true => Err(Error::Invalid),
                 false => Ok(()),

@@ -18,7 +18,7 @@ use super::error::Error;
 use super::mm::Mm;
 use super::page_out::Held;
 use crate::folio::{Folio, Folios};
-use crate::space::{AreaFlags, Space};
+use crate::space::{Area, AreaFlags, Ever, Space};
 use crate::stats::Event;
 use crate::table::{Discard, Division, Gather, MarkKind, Marks, Sight};
 
@@ -42,6 +42,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         let mut tracked = false;
         self.change(space, |_| {
+            self.may_lose(space, span)?;
             self.agree(space, span, |area| {
                 tracked |= area.flags.contains(AreaFlags::TRACKED);
                 let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
@@ -63,6 +64,42 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 lazy
             };
             section.forget(span, Attrs::YOUNG | Attrs::DIRTY, forgets, |marks| marks);
+            self.count(Event::LazyFree, pages);
+            Ok(())
+        })
+    }
+
+    /// Lets what was not touched for `idle` rounds go from now on in the areas of `span` whose
+    /// content may be lost at any time (Linux: `MAP_DROPPABLE`): written or not, it counts as freed
+    /// lazily, and leaves like that unless it is written once more.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when a large leaf must be split and there is no frame for that: what it
+    /// maps stays.
+    pub(super) fn let_go_droppable(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        idle: u32,
+    ) -> Result<(), Error> {
+        let folios = Folios::new(self.phys.meta());
+        let droppable = |area: &Area| area.flags.contains(AreaFlags::DROPPABLE);
+        if !space.has(Ever::Droppable) || !self.areas(space, span).any(|area| droppable(&area)) {
+            return Ok(());
+        }
+        self.change(space, |section| {
+            let mut pages = 0;
+            for area in self.view(space).areas().overlapping(span).filter(droppable) {
+                let part = area.span.intersect(span);
+                self.complete(space, section, |section| section.prepare(part, 0))?;
+                let forgets = |folio: Folio, piece: FrameSpan, attrs| {
+                    let is_new = !folios.is_lazy(folio) && folios.idle(folio) >= idle;
+                    let lazy = is_new && self.may_be_lazy(folio, piece, attrs);
+                    pages += if lazy { piece.count } else { 0 };
+                    lazy
+                };
+                section.forget(part, Attrs::DIRTY, forgets, |marks| marks);
+            }
             self.count(Event::LazyFree, pages);
             Ok(())
         })

@@ -26,6 +26,7 @@ mod reclaim;
 mod remap;
 mod report;
 mod scan;
+mod seal;
 mod shed;
 mod shown;
 mod swap;
@@ -35,6 +36,7 @@ mod track;
 mod truncate;
 mod unshare;
 mod writeback;
+mod zeroes;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -28,7 +28,7 @@ use super::truncate::Spaces;
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
 use crate::folio::{Folio, Folios, Home, Known};
 use crate::limits::EVICT_FLUSH_PAGES;
-use crate::space::{AreaFlags, Seq, Space};
+use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Divided, Division, Gather};
@@ -317,7 +317,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.evict_in(space, PageSpan::new(home.page.min(end), end), leaving, gather);
         }
         let left = leaving.mapped > leaving.pages;
-        let elsewhere = home == Home::UNKNOWN || space.has_moved();
+        let elsewhere = home == Home::UNKNOWN || space.has(Ever::Moved);
         if left && leaving.pages == before && elsewhere {
             let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
             self.evict_in(space, all, leaving, gather);

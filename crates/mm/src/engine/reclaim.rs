@@ -300,6 +300,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                     quest.looked += self.age(space, PageSpan::new(start.max(aged), window.end));
                     aged = window.end;
                 }
+                // For want of a frame it stays for now.
+                let _ = self.let_go_droppable(space, window, quest.idle());
                 at = self.page_out_old(space, window, quest, spaces);
             }
             self.hand_of(quest).store(space.root().get(), at.get());

@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
-use crate::space::{Area, AreaFlags, At, Request, Section, Space};
+use crate::space::{Area, AreaFlags, At, Ever, Request, Section, Space};
 use crate::stats::Event;
 
 /// Whether an area may be moved to be resized.
@@ -18,7 +18,8 @@ pub enum Move {
     Allowed,
     /// It goes to this page; what is there is unmapped (`MREMAP_FIXED`).
     To(Vpn),
-    /// Its pages go there, and the old area stays and reads as zero again (`MREMAP_DONTUNMAP`).
+    /// Its pages go there, and the old area stays, empty: it reads as zero, or as its file does,
+    /// again (`MREMAP_DONTUNMAP`).
     /// With [`At::Fixed`] what is at the target is unmapped.
     Keep(At),
 }
@@ -39,7 +40,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages, or an area that is not private and anonymous. [`Error::NoArea`]:
+    /// another number of pages. [`Error::NoArea`]:
     /// `old` is not in one area. [`Error::NoRoom`]: it may not move and has no room.
     /// [`Error::Exists`]: with [`At::FixedNoReplace`], the target is taken. [`Error::NoMemory`].
     /// Nothing has changed then, but that with a target that replaces, that may be unmapped, and
@@ -55,12 +56,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if !Space::<A>::may_map(old) || !Space::<A>::may_map(new) {
             return Err(Error::Invalid);
         }
-        let area = self.single_area(space, old)?;
+        self.single_area(space, old)?;
         match how {
             Move::To(page) => return self.remap_to(space, old, pages, page),
-            Move::Keep(at) if pages == old.count() && area.is_private_anon() => {
-                return self.remap_away(space, old, at);
-            }
+            Move::Keep(at) if pages == old.count() => return self.remap_away(space, old, at),
             Move::Keep(_) => return Err(Error::Invalid),
             Move::Never | Move::Allowed => {}
         }
@@ -111,11 +110,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// The area that all of `span` lies in.
+    /// The area that all of `span` lies in, if it may change.
     fn single_area(&self, space: &Space<A>, span: PageSpan) -> Result<Area, Error> {
         let area = self.view(space).areas().lookup(span.start).0;
         let area = area.ok_or(Error::NoArea(span.start))?;
-        if area.span.covers(span) { Ok(area) } else { Err(Error::NoArea(area.span.end)) }
+        if !area.span.covers(span) {
+            return Err(Error::NoArea(area.span.end));
+        }
+        if area.flags.contains(AreaFlags::SEALED) {
+            return Err(Error::Sealed(span.start));
+        }
+        Ok(area)
     }
 
     /// Lets the area that `old` ends go on up to `end`, if there is room.
@@ -164,7 +169,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             self.clear_out(space, section, span)?;
         }
         self.complete(space, section, |section| section.pave(old, span.start))?;
-        space.set_moved();
+        space.note(Ever::Moved);
         let before = section.entries();
         let backing = area.clipped(old).backing;
         leave(section, old, left);
@@ -190,6 +195,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         section: &mut Section<'_, A, H>,
         span: PageSpan,
     ) -> Result<(), Error> {
+        self.unsealed(space, span)?;
         let cut = section.writer().cut(span, |_| {});
         debug_assert!(cut.is_ok(), "the tree was stocked");
         let done = self.take(space, section, span, &|| self.hole(space, span));

@@ -12,7 +12,7 @@ use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
 use crate::fault::{Installed, MarkedPage};
 use crate::folio::{Folio, Folios, Known};
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
-use crate::space::{Advice, Area, AreaFlags, Space, View};
+use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Gather, Locked, MarkKind, Marks, What, unwritten};
@@ -291,7 +291,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let before = found.entry.slot - found.slots.start;
         let home = Vpn::new(marked.page.get().wrapping_sub(before));
         // Where pages were moved, the others that have this one have it elsewhere.
-        if found.entry.exclusive || !view.space.has_moved() {
+        if found.entry.exclusive || !view.space.has(Ever::Moved) {
             folios.set_home(found.folio, tables.home(home));
         }
         let mapped = self.admit_runs(&locked, device, marked, found, |pages| cached.map(pages));

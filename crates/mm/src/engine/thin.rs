@@ -3,26 +3,25 @@
 //! ```text
 //!   a folio      | data | zero | zero | zero | data | .... |  not mapped  | zero |
 //!   waste                 \_________________/         \_________________________/
-//!   1 leaves clean, flushed      2 divided into parts      3 parts of zeroes, not written since: gone
+//!   divided into parts: those that are not mapped are free, and of the others the zeroes go
 //! ```
 //!
-//! A page of zeroes that is gone reads as zeroes: it is given up as what was [freed
-//! lazily](Mm::free_lazily) is, and the last word is the leaf's, too (I14). A part is looked at
-//! after its leaves were made clean: what is written later, they note. Linux has a queue of such
-//! folios (`deferred_split_folio`); here the hand of `reclaim` comes by all of them.
+//! Linux has a queue of such folios (`deferred_split_folio` in mm/huge_memory.c is the reference for
+//! the behaviour); here the hand of `reclaim` comes by all of them, and says what is old enough.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan};
+use quire_units::{FrameSpan, Order, PageSpan};
 
 use super::error::Error;
 use super::mm::Mm;
 use super::page_out::Held;
+use super::zeroes::may_drop;
 use crate::folio::{Folio, Folios};
 use crate::limits::POPULATE_ORDER;
-use crate::space::{AreaFlags, Space};
+use crate::space::Space;
 use crate::stats::Event;
-use crate::table::{Discard, Divided, Division, Gather, Sight};
+use crate::table::{Divided, Division, Sight};
 
 /// Of what nobody needs, so many parts of [`OF_ALL`] must lie in whole blocks of an order for the
 /// folio to be divided into such, and not into smaller ones.
@@ -107,7 +106,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if cut || here.count() != folio.order.pages() {
             return None;
         }
-        let looks = self.policy.zeroes_most().is_some();
+        let most = self.policy.zeroes_most();
+        let looks = most.is_some() && self.areas(space, here).all(|area| may_drop(&area));
         let (mut waste, mut next) = (Waste::new(), 0);
         for seen in self.view(space).tables().pieces(here) {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { continue };
@@ -122,8 +122,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             // What may be shared is nobody's to give up; a write makes it somebody's.
             let looks = looks && !attrs.contains(Attrs::COW);
             for at in from..from + seen.pages.count() {
-                let is_zero =
-                    looks && self.is_zero(Folio { head: frame.add(at - from), order: Order::ZERO });
+                let is_zero = looks && self.is_zero(FrameSpan::new(frame.add(at - from), 1));
                 waste.zeroes += u64::from(is_zero);
                 waste.add(at, !is_zero);
             }
@@ -134,9 +133,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             waste.add(next, false);
         }
         waste.add(here.count(), true);
-        let most = u64::from(self.policy.zeroes_most().unwrap_or(0));
         // So many of a block; of a smaller folio in proportion.
-        let many = looks && waste.zeroes * A::block_order().pages() > most << folio.order.get();
+        let most = u64::from(most.unwrap_or(0)) << folio.order.get();
+        let many = looks && waste.zeroes * A::block_order().pages() > most;
         let wasted = waste.blocks[0];
         (wasted > waste.zeroes || many).then(|| (waste.parts(folio.order), many))
     }
@@ -149,7 +148,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         parts: Order,
         zeroes: bool,
     ) -> Result<u64, Error> {
-        let zeroes = zeroes && self.clean(space, found)?;
         let Divided::Parts { freed, .. } =
             self.divide(space, found.page, Division::Uniform(parts))?
         else {
@@ -159,60 +157,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Ok(freed);
         }
         self.count(Event::UnderusedSplit, 1);
-        Ok(freed + self.drop_zeroes(space, found, parts))
-    }
-
-    /// Makes the leaves of a folio clean, if nobody is to be told what was written; whether it is
-    /// so.
-    fn clean(&self, space: &Space<A>, found: &Held) -> Result<bool, Error> {
-        let pages = found.here;
-        self.change(space, |section| {
-            let kept = AreaFlags::LOCKED | AreaFlags::TRACKED;
-            let plain = self
-                .areas(space, pages)
-                .all(|area| area.is_private_anon() && !area.flags.intersects(kept));
-            if plain {
-                self.complete(space, section, |section| section.prepare(pages, 0))?;
-                let own =
-                    |folio, _, attrs: Attrs| folio == found.folio && !attrs.contains(Attrs::COW);
-                section.forget(pages, Attrs::DIRTY, own, |marks| marks);
-            }
-            Ok(plain)
-        })
-    }
-
-    /// Gives back those of a folio's parts of `order` that are zeroes, and were not written since
-    /// they were made clean; how many pages.
-    fn drop_zeroes(&self, space: &Space<A>, found: &Held, order: Order) -> u64 {
-        let folios = Folios::new(self.phys.meta());
-        let tables = self.view(space).tables();
-        let mut gather = Gather::new();
-        let _taking = space.taking();
-        let (span, frames) = (found.here, found.folio.span());
-        let (mut at, mut dropped) = (span.start, 0);
-        let such = |folio: Folio| {
-            let is_part = folio.order == order && frames.contains(folio.head);
-            is_part && folios.may_be_sole(folio) && folios.hold(folio)
-        };
-        while let Some((page, frame, folio)) = tables.first_folio(PageSpan::new(at, span.end), such)
-        {
-            let Held { here, cut, .. } = Held::new(page, frame, folio);
-            at = here.end.max(page.add(1)).min(span.end);
-            let zero = !cut && self.is_zero(folio);
-            if zero && tables.discard(here, folio, &mut gather) == Discard::Gone {
-                dropped += folio.order.pages();
-            } else if let Some(run) = folios.put(folio) {
-                self.free(run);
-            }
-        }
-        self.settle(space, &mut gather);
-        dropped
-    }
-
-    /// Whether all bytes of a folio are zero.
-    fn is_zero(&self, folio: Folio) -> bool {
-        let words = 1 << (A::PAGE_SHIFT - 3);
-        let is_zero = |frame| self.hw.count_run(frame, 0, words, 0, 0) == words;
-        (0..folio.order.pages()).all(|at| is_zero(folio.head.add(at)))
+        Ok(freed + self.drop_zeroes(space, found.here).unwrap_or(0))
     }
 }

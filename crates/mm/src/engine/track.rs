@@ -12,6 +12,7 @@ use quire_units::PageSpan;
 
 use super::error::Error;
 use super::mm::Mm;
+use crate::cache::file_of;
 use crate::folio::{Folios, Known};
 use crate::space::{Area, AreaFlags, Space};
 use crate::stats::Event;
@@ -21,7 +22,7 @@ use crate::table::{Marks, Seen, Sight};
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// From now on, pages in the areas of `span` count as [written](Self::is_written) if they are
     /// written after this call, and also if somebody has them pinned: he may write them at any
-    /// time. What a file or a swap device has as well goes on to count as written if it was. Areas
+    /// time. What a swap device has as well goes on to count as written if it was. Areas
     /// that are mapped later are not tracked. Free pages in the span are no error.
     ///
     /// # Errors
@@ -41,7 +42,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             let before = section.entries();
             let forgets = |folio, _, _: Attrs| {
                 // Of what is on a swap device as well, the leaf tells whether that is as new.
-                let swapped = folios.known(folio).0.contains(Known::CACHED);
+                let (known, owner) = folios.known(folio);
+                let cached = known.contains(Known::CACHED);
+                let swapped = cached && self.device_of(file_of(owner)).is_ok();
                 let pinned = swapped || folios.counts(folio).pins > 0;
                 // Nobody could tell any more whether it was written since it was freed.
                 if !pinned && folios.is_lazy(folio) {

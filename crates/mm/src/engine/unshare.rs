@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::error::Error;
 use super::faults::Resolved;
@@ -11,7 +11,7 @@ use crate::fault::{Cause, Claim, Source, Unshare};
 use crate::folio::copy::copy;
 use crate::folio::{Folio, Folios};
 use crate::limits::FAULT_TRIES;
-use crate::space::{Space, View};
+use crate::space::{AreaFlags, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, What};
 
@@ -33,6 +33,8 @@ pub struct Pinned {
 enum Hold {
     /// That it is its space's own, and stays so.
     Own,
+    /// The same, and that it counts as written, whether the program may write it or not.
+    Change,
     /// That it is not freed.
     Look,
 }
@@ -183,6 +185,24 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.pin_as(space, page, Access::Read, Hold::Look)
     }
 
+    /// Pins `page` to write it even where the program may not now, as a debugger does that plants a
+    /// breakpoint. The page becomes the space's own, so that nobody else sees what is written; the
+    /// program's rights stay what they are.
+    ///
+    /// # Errors
+    /// As for [`pin`](Self::pin): [`Error::Denied`] where the program may not even read, and where
+    /// it could never be allowed to write memory of its own, as in shared areas.
+    pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+        let area = self.areas(space, PageSpan::new(page, page.add(1))).next();
+        let area = area.ok_or(Error::NoArea(page))?;
+        let own = !area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE);
+        match area.prot.allows(Access::Write) {
+            true => self.pin(space, page, Access::Write),
+            false if own => self.pin_as(space, page, Access::Read, Hold::Change),
+            false => Err(Error::Denied(page, Access::Write, area.prot)),
+        }
+    }
+
     fn pin_as(
         &self,
         space: &Space<A>,
@@ -223,7 +243,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
             return None;
         };
-        if hold == Hold::Own && attrs.contains(Attrs::COW) {
+        if hold != Hold::Look && attrs.contains(Attrs::COW) {
             return Some(Err(Shared));
         }
         let folios = Folios::new(view.meta);
@@ -232,9 +252,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
         let folio = folios.of(frame).filter(|_| may && attrs.prot().allows(access))?;
         let held = match hold {
-            Hold::Own => folios.pin(folio),
+            Hold::Own | Hold::Change => folios.pin(folio),
             Hold::Look => folios.hold(folio),
         };
+        if held && hold == Hold::Change {
+            locked.note_written(index);
+        }
         held.then_some(Ok(Pinned { frame, folio, hold }))
     }
 
@@ -252,7 +275,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn unpin(&self, pinned: Pinned) {
         let folios = Folios::new(self.phys.meta());
         let last = match pinned.hold {
-            Hold::Own => folios.unpin(pinned.folio),
+            Hold::Own | Hold::Change => folios.unpin(pinned.folio),
             Hold::Look => folios.put(pinned.folio),
         };
         if let Some(run) = last {

@@ -49,6 +49,10 @@ bitflags! {
         /// Its leaves tell what was written since somebody asked last. Where it is not set, all
         /// pages count as written.
         const TRACKED = 1 << 12;
+        /// It stays where it is and what it is (`mseal`).
+        const SEALED = 1 << 13;
+        /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
+        const DROPPABLE = 1 << 14;
     }
 }
 
@@ -198,6 +202,14 @@ impl Area {
     #[inline]
     pub fn is_private_anon(&self) -> bool {
         self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether nobody may make it lose what it holds: it is sealed and anonymous, and its content
+    /// could not be written back, either.
+    #[inline]
+    pub fn keeps_content(&self) -> bool {
+        let is_lost = self.is_private_anon() && !self.prot.contains(Prot::WRITE);
+        self.flags.contains(AreaFlags::SEALED) && is_lost
     }
 
     /// The part of the area within `span`; its span is empty if there is none.

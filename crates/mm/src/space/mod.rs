@@ -35,4 +35,5 @@ pub use group::GroupId;
 pub use place::{At, MapError, Request};
 pub use section::{Ended, Need, Section};
 pub use tree::Seq;
+pub(crate) use view::Ever;
 pub use view::{Space, View};

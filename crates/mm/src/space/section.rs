@@ -240,6 +240,11 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
     }
 
+    /// Makes the leaves of `span` ones that others may map, too, but for what is pinned.
+    pub fn lend(&mut self, span: PageSpan) {
+        self.entries += self.view.tables().lend(span, &mut self.gather);
+    }
+
     /// What was taken out, to be settled.
     pub fn gathered(&mut self) -> &mut Gather {
         &mut self.gather

@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use quire_arch::{Arch, Level};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
 use super::tree::{AreaTree, TreeReader};
 use super::{GroupId, OptOut};
@@ -27,14 +27,25 @@ pub struct Space<A> {
     cpus: CpuSet,
     opt_out: AtomicU32,
     stack_pages: AtomicU64,
-    /// Whether pages were ever moved here.
-    moved: AtomicU32,
+    /// What has ever been done here: bits of [`Ever`].
+    ever: AtomicU32,
     /// The number of the group it is in; 0: none.
     group: AtomicU32,
     /// How many take leaves out without a change of the space, and have not flushed yet.
     unflushed: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
+}
+
+/// What is rare, so that whoever has to look for it looks only where it was ever done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ever {
+    /// Pages were moved: a folio may be mapped elsewhere than at its home.
+    Moved = 1,
+    /// An area was sealed.
+    Sealed = 2,
+    /// An area was mapped whose content may be lost.
+    Droppable = 4,
 }
 
 /// Somebody takes leaves out of a space, and flushes later. Who changes the space meanwhile, and
@@ -59,7 +70,7 @@ impl<A: Arch> Space<A> {
             cpus: CpuSet::new(),
             opt_out: AtomicU32::new(0),
             stack_pages: AtomicU64::new(STACK_BYTES >> A::PAGE_SHIFT),
-            moved: AtomicU32::new(0),
+            ever: AtomicU32::new(0),
             group: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
             counters: SpaceCounters::default(),
@@ -136,14 +147,20 @@ impl<A: Arch> Space<A> {
         self.stack_pages.store(pages, Ordering::Relaxed);
     }
 
-    /// Whether a folio may be mapped elsewhere than at its home.
-    pub(crate) fn has_moved(&self) -> bool {
-        self.moved.load(Ordering::Relaxed) != 0
+    /// Whether this was ever done here, or in a space whose pages and areas this one inherits.
+    #[inline]
+    pub(crate) fn has(&self, ever: Ever) -> bool {
+        self.ever.load(Ordering::Relaxed) & ever as u32 != 0
     }
 
-    /// Notes that pages are moved here, or were in a space whose pages this one inherits.
-    pub(crate) fn set_moved(&self) {
-        self.moved.store(1, Ordering::Relaxed);
+    /// Notes that it is done, before it is.
+    pub(crate) fn note(&self, ever: Ever) {
+        self.ever.fetch_or(ever as u32, Ordering::Relaxed);
+    }
+
+    /// Notes all that was ever done in `parent`, whose pages and areas this space inherits.
+    pub(crate) fn note_all_of(&self, parent: &Self) {
+        self.ever.fetch_or(parent.ever.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The group whose limit it counts for.
@@ -211,13 +228,13 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
         self.space.areas.reader(self.hw, self.meta)
     }
 
-    /// Where a stretch of mapped pages that begins at `page` ends, `end` at the latest; `None` when
-    /// `page` is not mapped.
-    pub fn mapped_until(&self, page: Vpn, end: Vpn) -> Option<Vpn> {
+    /// Where a stretch of pages that begins at `page` and needs no fault for `access` ends, `end`
+    /// at the latest; `None` when `page` needs one. To be read, a page need only be mapped.
+    pub fn ready_until(&self, page: Vpn, end: Vpn, access: Access) -> Option<Vpn> {
         let locked = self.tables().lock_lowest(page, Level::LAST);
-        match locked.run_in(page, end) {
-            (run, upto) if matches!(run.what, What::Leaf { .. }) => Some(upto),
-            _ => None,
-        }
+        let (run, upto) = locked.run_in(page, end);
+        let What::Leaf { attrs, settled, .. } = run.what else { return None };
+        let is_written = settled && attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW);
+        (access != Access::Write || is_written).then_some(upto)
     }
 }

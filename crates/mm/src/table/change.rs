@@ -7,6 +7,7 @@ use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use super::run::NOTED;
 use super::walk::Step;
 use super::{Gather, Locked, Run, Tables, What};
+use crate::folio::Folios;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Grants `prot` on every leaf of `span`, and nothing else; but never to write where others may
@@ -23,6 +24,17 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// [`protect`](Self::protect).
     pub fn withhold(&self, span: PageSpan, frames: FrameSpan, gather: &mut Gather) -> u64 {
         self.regrant_all(span, gather, |frame, attrs| match frames.contains(frame) {
+            true => attrs.difference(Attrs::WRITE) | Attrs::COW,
+            false => attrs,
+        })
+    }
+
+    /// Makes every leaf of `span` one that others may map, too, so that the next write asks first;
+    /// but for those of folios that somebody has pinned. Otherwise as [`protect`](Self::protect).
+    pub fn lend(&self, span: PageSpan, gather: &mut Gather) -> u64 {
+        let folios = Folios::new(self.meta);
+        let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
+        self.regrant_all(span, gather, |frame, attrs| match free(frame) {
             true => attrs.difference(Attrs::WRITE) | Attrs::COW,
             false => attrs,
         })
@@ -177,6 +189,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             end = self.block_at(end);
         }
         (first, end.saturating_sub(first))
+    }
+
+    /// Notes in the leaf at entry `index` that its page was written, by somebody who needs no
+    /// right.
+    pub fn note_written(&self, index: usize) {
+        if let Some((_, attrs)) = self.leaf_at(index) {
+            self.note(index, attrs.prot(), NOTED);
+        }
     }
 
     /// Notes an access in the leaf at entry `index`, and gives it the rights `grant`.

@@ -336,9 +336,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         };
         let expected = match self.naive[process].area_break(at, count) {
             Some(hole) => Err(Error::NoArea(self.vpn(hole))),
-            None if keep && (pages != count || !self.is_private(process, at)) => {
-                Err(Error::Invalid)
-            }
+            None if keep && pages != count => Err(Error::Invalid),
             None if target.overlaps(old) => Err(Error::Invalid),
             None => Ok(()),
         };
@@ -354,10 +352,6 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.cut(process, to, pages);
         self.carry_pages(process, (at, count), (to, pages), keep);
         Ok(1)
-    }
-
-    fn is_private(&self, process: usize, at: usize) -> bool {
-        self.naive[process].pages[at].is_anon()
     }
 
     fn carry_pages(

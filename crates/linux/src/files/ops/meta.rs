@@ -262,7 +262,7 @@ impl Calls<'_> {
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
         let file = match open.node().body() {
             Body::File(file) => file,
-            Body::Pipe(_) => return Err(Errno::ESPIPE),
+            Body::Pipe(_) | Body::Socket(_) => return Err(Errno::ESPIPE),
             _ => return Err(Errno::ENODEV),
         };
         let bytes = offset as u64..end;

@@ -21,6 +21,7 @@ mod meta;
 mod model;
 mod names;
 mod pipe;
+mod socket;
 mod stored;
 mod table;
 
