@@ -173,6 +173,7 @@ impl Memory {
                     }
                 }
                 Err(Error::NoMemory(_)) if super::shrink() => {}
+                Err(Error::OverLimit(group)) if super::lend(group) => {}
                 other => return other,
             }
             core::hint::spin_loop();
@@ -339,7 +340,12 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error
     }
     let mut done = mm().fault(&memory.space, page, access);
     for _ in 0..TRIES {
-        if !matches!(done, Err(Error::NoMemory(_))) || !super::shrink() {
+        let is_eased = match done {
+            Err(Error::NoMemory(_)) => super::shrink(),
+            Err(Error::OverLimit(group)) => super::relieve(group),
+            _ => false,
+        };
+        if !is_eased {
             break;
         }
         done = mm().fault(&memory.space, page, access);

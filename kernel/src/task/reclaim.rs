@@ -57,6 +57,7 @@ pub(crate) fn init() {
     MARKS.call_once(|| mm().watermarks(frames));
     memory::set_shrink(|| disk::shrink() || relieve());
     memory::set_ease(ease);
+    super::cgroup::init();
 }
 
 /// How many frames programs and the heap can have.
