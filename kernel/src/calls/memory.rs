@@ -76,7 +76,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     }
     if flags & abi::MAP_POPULATE as usize != 0 {
         // As on Linux, that it could not all be brought in is no error.
-        let _ = mm().populate(memory.space(), placed);
+        let _ = memory.populate(placed);
     }
     Ok((placed.start.get() * PAGE) as usize)
 }
@@ -404,8 +404,8 @@ fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Ans
         if !allowed || !area.prot.contains(prot) {
             return Err(Errno::EINVAL);
         }
-        let brought = swap::with_pages(thread, || mm().populate(memory.space(), part));
-        brought.map(drop).map_err(|stop| {
+        let brought = swap::with_pages(thread, || memory.populate(part));
+        brought.map_err(|stop| {
             waits = matches!(stop, Stop::Read);
             if matches!(stop, Stop::Fail(Errno::EFAULT)) { Errno::EFAULT } else { Errno::ENOMEM }
         })

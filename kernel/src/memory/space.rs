@@ -36,6 +36,9 @@ const STACK_ROOM: u64 = 16 << 30;
 /// each time: then there is none.
 const TRIES: usize = 16;
 
+/// How many pages are brought in at a time where a group has no room for all.
+const PIECE: u64 = 16;
+
 /// The page where each program finds [`isa::TRAMPOLINE`].
 const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
 
@@ -160,6 +163,37 @@ impl Memory {
         let page = Vpn::new(address / PAGE);
         let mut areas = mm().areas(&self.space, PageSpan::new(page, page.add(1)));
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
+    }
+
+    /// Brings in what is lacking of `span`. Where its group has no room, that is made bit by bit:
+    /// what was brought in first may leave again for it.
+    ///
+    /// # Errors
+    /// See [`Mm::populate`](quire::engine::Mm::populate).
+    pub(crate) fn populate(&self, span: PageSpan) -> Result<(), Error> {
+        match mm().populate(&self.space, span) {
+            Err(Error::OverLimit(_)) => {}
+            other => return other.map(drop),
+        }
+        let mut at = span.start;
+        while at < span.end {
+            let piece = PageSpan::new(at, at.add(PIECE).min(span.end));
+            self.populate_piece(piece)?;
+            at = piece.end;
+        }
+        Ok(())
+    }
+
+    fn populate_piece(&self, piece: PageSpan) -> Result<(), Error> {
+        let mut done = mm().populate(&self.space, piece);
+        for _ in 0..TRIES {
+            let Err(Error::OverLimit(group)) = done else { break };
+            if !super::relieve(group) {
+                break;
+            }
+            done = mm().populate(&self.space, piece);
+        }
+        done.map(drop)
     }
 
     /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
