@@ -93,11 +93,15 @@ pub enum Event {
     ScanSwapped,
     /// Since too much of them was shared.
     ScanShared,
+    /// Pages of files that were read again so soon that they would have stayed with more room.
+    RefaultFile,
+    /// Pages that somebody waited for while they were read from a swap device.
+    RefaultAnon,
 }
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 41] = [
+    pub const ALL: [Event; 43] = [
         Event::Fault,
         Event::Spurious,
         Event::Refused,
@@ -139,6 +143,8 @@ impl Event {
         Event::ScanNone,
         Event::ScanSwapped,
         Event::ScanShared,
+        Event::RefaultFile,
+        Event::RefaultAnon,
     ];
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
@@ -185,6 +191,8 @@ impl Event {
             Event::ScanNone => "thp_scan_exceed_none_pte",
             Event::ScanSwapped => "thp_scan_exceed_swap_pte",
             Event::ScanShared => "thp_scan_exceed_share_pte",
+            Event::RefaultFile => "workingset_refault_file",
+            Event::RefaultAnon => "workingset_refault_anon",
         }
     }
 }

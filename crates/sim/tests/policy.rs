@@ -326,6 +326,27 @@ fn e5_memory_is_counted_for_each_size_that_was_tried() {
 }
 
 #[test]
+fn e5_a_large_folio_leaves_the_frames_free_that_are_to_be() {
+    in_space(|mm, space, start| {
+        for at in [2, 9] {
+            mm.policy.set_size(order(at), SizePolicy::Always).unwrap();
+        }
+        mm.map(space, &Request::anon(2048).at(At::Fixed(start))).unwrap();
+        // The first fault makes the tables and the areas' nodes.
+        assert_eq!(fault(mm, space, start), order(9));
+        let free = mm.phys().free_frames();
+        mm.policy.set_spare(free - 512);
+        assert_eq!(fault(mm, space, start.add(512)), order(9));
+        assert_eq!(fallbacks(mm), []);
+        assert_eq!(fault(mm, space, start.add(1024)), order(2));
+        assert_eq!(fallbacks(mm), [(9, Cause::Memory, 1)]);
+        // A small folio and its table.
+        mm.policy.set_spare(free - 1024 - 5);
+        assert_eq!(fault(mm, space, start.add(1536)), order(9));
+    });
+}
+
+#[test]
 fn e5_a_fault_that_gets_what_it_wants_counts_no_fallback() {
     in_space(|mm, space, start| {
         mm.policy.set_size(order(9), SizePolicy::Always).unwrap();

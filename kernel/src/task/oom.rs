@@ -1,4 +1,4 @@
-//! Out of memory: who ends, so that the others go on.
+//! Out of memory, everywhere or in a group: who ends, so that the others go on.
 //!
 //! It is the largest process, by what its tables have: the end of one is then enough. What was set
 //! by `oom_score_adj` counts as so many thousandths of all memory more, or less; -1000 exempts. The
@@ -16,7 +16,7 @@ use super::process::processes;
 use super::{Process, cgroup, exit, reclaim};
 use crate::disk::swap;
 use crate::isa;
-use crate::memory::{self, Memory, mm};
+use crate::memory::{self, Memory, PAGE, mm};
 
 /// How long nobody else ends after one was told to, if it is still there: in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -91,7 +91,10 @@ fn is_meant(memory: &Memory, group: Option<GroupId>) -> bool {
 
 /// Ends a process, and those that have its memory as well.
 fn kill(chosen: &Arc<Process>) {
-    log!("out of memory: process {} is killed", chosen.pid);
+    let free = mm().phys().free_frames() * PAGE >> 10;
+    let (slots, used) = swap::slots();
+    let left = (slots - used) * PAGE >> 10;
+    log!("out of memory: {free} KiB and {left} KiB of swap free: process {} is killed", chosen.pid);
     cgroup::note_kill(chosen);
     let memory = chosen.memory();
     exit::doom(chosen, KILLED);

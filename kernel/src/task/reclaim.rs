@@ -28,8 +28,8 @@ const BATCH: u64 = 256;
 /// How long nobody looks again where nothing was found, in nanoseconds.
 const REST_NS: u64 = 100_000_000;
 
-/// Frames that are not for programs: paging out needs some, for the index of its device. More than
-/// the reserve of the heap.
+/// Frames that are not for programs: paging out needs some, for the index of its device, and a
+/// device in memory for what it is to keep. More than the reserve of the heap.
 const LAST: u64 = 256;
 
 /// How often memory is asked for before there is none, if others take what becomes free.
@@ -55,6 +55,7 @@ pub(crate) fn init() {
     let frames = mm().phys().free_frames() + memory::taken_bytes() / PAGE;
     FRAMES.call_once(|| frames);
     MARKS.call_once(|| mm().watermarks(frames));
+    mm().policy.set_spare(LAST);
     memory::set_shrink(|| disk::shrink() || relieve());
     memory::set_ease(ease);
     super::cgroup::init();
@@ -132,12 +133,17 @@ fn relieve() -> bool {
         // Then pages of files, though somebody maps them.
         return mm().reclaim(BATCH, &Everyone).pages() > 0;
     }
-    let Some(at_it) = AT_IT.try_lock() else {
-        // Whoever has it is at it: what he finds will do. Nothing is touched that he needs.
+    let at_it = loop {
+        if let Some(at_it) = AT_IT.try_lock() {
+            break at_it;
+        }
+        // Whoever has it is at it: what he finds may do. Nothing is touched that he needs.
         while AT_IT.is_locked() {
             core::hint::spin_loop();
         }
-        return mm().phys().has_free(LAST) || !swap::is_quiet();
+        if mm().phys().has_free(LAST) {
+            return true;
+        }
     };
     let before = mm().phys().free_frames();
     let was_quiet = swap::is_quiet();

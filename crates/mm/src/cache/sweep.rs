@@ -6,7 +6,7 @@ use quire_units::Pfn;
 
 use super::FilePages;
 use super::index::Index;
-use super::word::Entry;
+use super::word::{Entry, Note};
 use crate::folio::Folio;
 use crate::sync::Ordering;
 
@@ -77,6 +77,11 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
     }
 
+    /// Whether there may be something: folios, notes, or nodes that hold nothing any more.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.root() != Entry::Empty
+    }
+
     /// Takes the mark off the word above the node of `level` at `page`, if nothing in it is marked.
     fn unmark_above(&self, page: u64, level: u8) {
         let Some(place) = self.walk(page, level + 1) else { return };
@@ -95,14 +100,27 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
 
     /// Forgets all notes of `pages`, and calls `free` with the frames of nodes that hold nothing.
     pub(crate) fn prune(&self, pages: FilePages, free: &mut impl FnMut(FrameRun)) {
+        self.prune_such(pages, &|_| true, free);
+    }
+
+    /// The same, but forgets only `such` notes.
+    pub(crate) fn prune_such(
+        &self,
+        pages: FilePages,
+        such: &impl Fn(Note) -> bool,
+        free: &mut impl FnMut(FrameRun),
+    ) {
         let Entry::Node { frame, level, .. } = self.root() else {
             let _changing = self.file.changing.lock();
-            if matches!(self.root(), Entry::Note { .. }) && pages.contains(0) {
+            if let Entry::Note { note, .. } = self.root()
+                && pages.contains(0)
+                && such(note)
+            {
                 self.file.root.store(0, Ordering::Release);
             }
             return;
         };
-        self.prune_node(frame, level, 0, pages, free);
+        self.prune_node(frame, level, 0, (pages, such), free);
         let _changing = self.file.changing.lock();
         let Entry::Node { frame, level, .. } = self.root() else { return };
         let Some(node) = self.lock(frame, level, 0) else { return };
@@ -118,7 +136,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         frame: Pfn,
         level: u8,
         base: u64,
-        pages: FilePages,
+        (pages, such): (FilePages, &impl Fn(Note) -> bool),
         free: &mut impl FnMut(FrameRun),
     ) {
         let shift = Self::BITS * level as u32;
@@ -130,12 +148,14 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             }
             match Entry::of(self.hw.load(frame, at)) {
                 Entry::Node { frame: lower, .. } if level > 0 => {
-                    self.prune_node(lower, level - 1, start, pages, free);
+                    self.prune_node(lower, level - 1, start, (pages, such), free);
                     if let Some(run) = self.unlink(frame, level, at, start) {
                         free(run);
                     }
                 }
-                Entry::Note { .. } if pages.contains(start) => self.erase(frame, level, at, start),
+                Entry::Note { note, .. } if pages.contains(start) && such(note) => {
+                    self.erase(frame, level, at, start);
+                }
                 _ => {}
             }
         }

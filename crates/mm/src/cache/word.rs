@@ -38,6 +38,8 @@ pub(crate) enum Note {
     Small,
     /// The page could not be read, and whoever wanted it has not been told yet.
     Failed,
+    /// They were in one folio, which left when the clock of reclaiming said so.
+    Left(u64),
 }
 
 const NODE: u64 = 1;
@@ -104,10 +106,16 @@ impl Note {
         match self {
             Note::Small => 0,
             Note::Failed => 1,
+            // As many bits as there are; the clock counts pages, and does not come that far.
+            Note::Left(at) => (at & (u64::MAX >> (REST_AT + 1))) + 2,
         }
     }
 
     const fn of(number: u64) -> Self {
-        if number == 1 { Note::Failed } else { Note::Small }
+        match number {
+            0 => Note::Small,
+            1 => Note::Failed,
+            at => Note::Left(at - 2),
+        }
     }
 }

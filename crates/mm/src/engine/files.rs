@@ -4,6 +4,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order};
 
+use super::balance::Kind;
 use super::error::Error;
 use super::mm::Mm;
 use crate::cache::{
@@ -154,10 +155,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         if cached.folio != folio || !cached.hold() {
             return Ok(None);
         }
-        let marked = known.contains(Known::MARK);
-        if marked {
-            cached.learn(known - Known::MARK);
+        // Who reads it has touched it.
+        let read = known - (Known::MARK | Known::IDLE_LOW | Known::IDLE_HIGH);
+        if read != known {
+            cached.learn(read);
         }
+        let marked = known.contains(Known::MARK);
         let count = pages.end.min(index.file.pages()).saturating_sub(at).max(1);
         Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
     }
@@ -175,8 +178,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
                 reads.at = pages.end;
                 continue;
             }
-            let is_small = matches!(entry, Entry::Note { note: Note::Small, .. });
-            match self.begin_read(&index, reads, is_small) {
+            match self.begin_read(&index, reads, entry) {
                 Ok(Some(read)) => return Ok(Some(read)),
                 Ok(None) => {}
                 Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
@@ -190,15 +192,17 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         Ok(None)
     }
 
-    /// Begins to read a folio at `reads.at`, where there is none; `None` if there is one by now.
+    /// Begins to read a folio at `reads.at`, where there was none, but `before`; `None` if there is
+    /// one by now.
     fn begin_read(
         &self,
         index: &Index<'_, A, H>,
         reads: &mut Reads,
-        is_small: bool,
+        before: Entry,
     ) -> Result<Option<Read>, Error> {
         let (at, window) = (reads.at, reads.window);
         let most = index.empty_order(at, window.preferred());
+        let is_small = matches!(before, Entry::Note { note: Note::Small, .. });
         let mut order = window.order_at(at, if is_small { Order::ZERO } else { most });
         let run = loop {
             let last = window.below(order);
@@ -224,7 +228,24 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.count(Event::FilePagesRead, order.pages());
         let run = Folios::new(self.phys.meta()).right_to(folio);
         let wanted = is_in(reads.wanted);
+        self.came_back(index, before, order.pages(), wanted);
         Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
+    }
+
+    /// Counts what it costs that `pages` pages are read where `before` was.
+    fn came_back(&self, index: &Index<'_, A, H>, before: Entry, pages: u64, wanted: bool) {
+        let frames = self.all_frames();
+        if index.file.store() == Some(Store::Swap) {
+            if wanted {
+                self.balance.cost(Kind::Anon, pages, frames);
+                self.count(Event::RefaultAnon, pages);
+            }
+        } else if let Entry::Note { note, .. } = before
+            && self.balance.is_recent(note, frames)
+        {
+            self.balance.cost(Kind::File, pages, frames);
+            self.count(Event::RefaultFile, pages);
+        }
     }
 
     /// Ends a read: the frames hold what the file does, or `failed`.

@@ -70,7 +70,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn take_frames(&self, order: Order) -> Result<FrameRun, Error> {
-        self.frames(order, true)
+        self.phys.alloc(self.hw.cpu(), order).ok_or(Error::NoMemory(order))
     }
 
     /// Frees what [`take_frames`](Self::take_frames) gave. Nothing may use it any more.

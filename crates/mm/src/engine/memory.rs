@@ -7,19 +7,35 @@ use quire_units::Order;
 use super::error::Error;
 use super::mm::Mm;
 use crate::folio::clear;
+use crate::limits::CACHED_ORDER_MAX;
 use crate::space::{Need, Section, Space};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// A block of `order`: what is at hand, or with `hard` what can be got at all.
+    /// A block of `order`: what is at hand, or with `hard` what can be got at all. One that no
+    /// CPU's cache keeps leaves others the frames that are to spare.
     #[inline(always)]
     pub(super) fn frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
+        if order > CACHED_ORDER_MAX && !self.has_spare(order) {
+            return Err(Error::NoMemory(order));
+        }
         let cpu = self.hw.cpu();
         let run = match hard {
             true => self.phys.alloc(cpu, order),
             false => self.phys.try_alloc(cpu, order),
         };
         run.ok_or(Error::NoMemory(order))
+    }
+
+    /// How many frames there are, taken or free, with those that lie between zones.
+    pub(super) fn all_frames(&self) -> u64 {
+        self.phys.meta().span().count
+    }
+
+    /// Whether a block of `order` leaves the frames free that are to be.
+    fn has_spare(&self, order: Order) -> bool {
+        let spare = self.policy.spare();
+        spare == 0 || self.phys.has_free(spare.saturating_add(order.pages()))
     }
 
     /// Gives frames back that nothing maps.

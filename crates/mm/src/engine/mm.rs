@@ -6,6 +6,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
+use super::balance::Balance;
 use super::error::Error;
 use super::group::Group;
 use crate::cache::{File, FilePolicy};
@@ -53,6 +54,7 @@ pub struct Mm<'m, A, H> {
     pub(super) hand: Hand,
     /// The same among files: a file's number, and a page in it.
     pub(super) file_hand: Hand,
+    pub(super) balance: Balance,
     pub(super) groups: [Group; GROUPS_MAX],
     /// Which folio sizes are wanted where. May be changed at any time.
     pub policy: Policy,
@@ -98,6 +100,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             files: parts.files,
             hand: Hand::new(),
             file_hand: Hand::new(),
+            balance: Balance::new(),
             groups: core::array::from_fn(|_| Group::new()),
             swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
             policy,

@@ -6,6 +6,7 @@
 //!
 //! **Never** holds policy or data of its own. **Next room**: `check`.
 
+mod balance;
 mod change;
 mod collapse;
 mod divide;

@@ -5,7 +5,8 @@
 //! hand that goes around all spaces, ages a window of pages, and takes what is old enough there. So
 //! what leaves was not touched since the hand came by last, or the time before. The more it has to
 //! look at for what it gets, the younger may be what it takes: a call ends after a bounded number
-//! of looks.
+//! of looks. Another hand goes around files, mapped or not; how much each is to find, `balance`
+//! says.
 //!
 //! ```text
 //!   spaces   [.....|window|.....]  [..........]  [....]      one round of the hand
@@ -21,6 +22,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Vpn};
 
+use super::balance::Kind;
 use super::error::Error;
 use super::mm::{Hand, Mm};
 use super::page_out::{Demand, Whose};
@@ -54,6 +56,8 @@ const LOOKS_MOST: u64 = 64;
 /// How far a call of [`Mm::reclaim`] has come.
 pub(super) struct Quest {
     pages: u64,
+    /// How many pages are to be free before it is over, or it is for the other hand to go on.
+    goal: u64,
     /// Whose spaces are looked at, if not all.
     group: Option<GroupId>,
     pub(super) done: Reclaimed,
@@ -67,11 +71,12 @@ pub(super) struct Quest {
 
 impl Quest {
     fn new(pages: u64, group: Option<GroupId>) -> Self {
-        Self { pages, group, done: Reclaimed::default(), looked: 0, round: 0, starved: false }
+        let (done, looked, round, starved) = Default::default();
+        Self { pages, goal: pages, group, done, looked, round, starved }
     }
 
     fn left(&self) -> u64 {
-        self.pages.saturating_sub(self.done.pages())
+        self.goal.saturating_sub(self.done.pages())
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -143,22 +148,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         looked
     }
 
-    /// Makes about `pages` pages free: clean pages of files that nobody maps, and then those that
-    /// are mapped and anonymous folios, those first that were not touched for longest. What is
-    /// paged out must be written before it is free.
+    /// Makes about `pages` pages free: clean pages of files, mapped or not, and anonymous folios,
+    /// those first that were not touched for longest, and more of the kind that cost less of late.
+    /// What is paged out must be written before it is free.
     ///
     /// Less is made free when there is nothing left that could be, or no room on swap devices. How
     /// many pages are looked at has a bound: four times all there are; and after 64 for each that
     /// is wanted, age does not count any more.
     pub fn reclaim<S: Spaces<A> + ?Sized>(&self, pages: u64, spaces: &S) -> Reclaimed {
-        let is_swap = |file: &File| file.store() == Some(Store::Swap);
         let mut quest = Quest::new(pages, None);
-        quest.done.dropped = self.drop_files(pages, |file| !is_swap(file));
         self.go_rounds(&mut quest, spaces);
         let mut done = quest.done;
         // What was just read from a device is about to be mapped.
         if done.pages() < pages {
-            done.dropped += self.drop_files(pages - done.pages(), is_swap);
+            done.dropped += self.drop_from_swap(pages - done.pages());
         }
         done
     }
@@ -176,20 +179,28 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     fn go_rounds<S: Spaces<A> + ?Sized>(&self, quest: &mut Quest, spaces: &S) {
+        let mut gives = self.has_slots();
         for round in 0..ROUNDS.len() {
             quest.round = round;
-            let before = quest.looked;
+            let (before, out) = (quest.looked, quest.done.paged_out);
             if quest.group.is_none() {
+                let all = quest.left();
+                let swappiness = self.policy.swappiness();
+                let files = if gives { self.balance.share_of_files(all, swappiness) } else { all };
+                quest.goal = quest.done.pages() + files;
                 self.shed_files(quest, spaces);
+                quest.goal = quest.pages;
             }
             // What was freed lazily needs no slot; the hand finds it in its first round.
             let finds = self.has_slots() || round == 0 && self.may_have_lazy();
             if !quest.is_over() && finds {
                 self.go_round(quest, spaces);
             }
-            if quest.is_over() || quest.looked == before {
+            if quest.is_over() || quest.looked == before && !gives {
                 break;
             }
+            // Where one kind has nothing so old, the other is asked for all.
+            gives = quest.done.paged_out > out;
         }
     }
 
@@ -199,11 +210,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         group.map_or(&self.hand, |group| &group.hand)
     }
 
-    /// Drops clean pages of `such` files that nobody maps, `pages` or a few more; how many.
-    fn drop_files(&self, pages: u64, such: impl Fn(&File) -> bool) -> u64 {
+    /// Drops clean pages of swap devices that nobody maps, `pages` or a few more; how many.
+    fn drop_from_swap(&self, pages: u64) -> u64 {
+        let is_swap = |file: &&File| file.store() == Some(Store::Swap);
         let mut dropped = 0;
         for id in self.file_ids() {
-            let Some(file) = self.file(id).filter(|file| such(file)) else { continue };
+            let Some(file) = self.file(id).filter(is_swap) else { continue };
             if dropped >= pages {
                 break;
             }
@@ -289,6 +301,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let done: Result<_, Error> = self.page_out_if(space, window, demand, spaces);
         let Ok((out, upto)) = done else { return window.end };
         quest.done.paged_out += out.pages;
+        self.balance.left(out.pages);
+        self.balance.cost(Kind::Anon, out.pages, self.all_frames());
         quest.starved |= out.starved;
         upto
     }

@@ -16,7 +16,7 @@ use quire_units::{PageSpan, Vpn};
 use super::mm::Mm;
 use super::reclaim::Quest;
 use super::truncate::Spaces;
-use crate::cache::{Entry, FileId, FilePages, Index, Store};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
@@ -37,7 +37,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 }
                 let Ok(index) = self.index(id) else { continue };
                 let stored = matches!(index.file.store(), Some(Store::ReadOnly | Store::ReadWrite));
-                if stored && index.file.cached() > 0 {
+                if stored && index.has_entries() {
                     let from = if number(id) == first { page } else { 0 };
                     self.shed_file(&index, from, quest, spaces);
                 }
@@ -54,6 +54,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         quest: &mut Quest,
         spaces: &S,
     ) {
+        if from == 0 {
+            self.forget_old_notes(index);
+        }
         let mut left = FilePages::new(from, index.file.pages());
         while let Some((_, at)) = index.next(left) {
             if quest.is_over() {
@@ -68,6 +71,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             quest.done.dropped += self.drop_old(index, window, idle);
             self.file_hand.store(index.id.0.into(), window.end);
         }
+    }
+
+    /// Forgets what left so long ago that it is not missed, and frees what of the index that kept.
+    fn forget_old_notes(&self, index: &Index<'_, A, H>) {
+        let frames = self.all_frames();
+        let old = |note| matches!(note, Note::Left(_)) && !self.balance.is_recent(note, frames);
+        index.prune_such(FilePages::new(0, FILE_PAGES_MAX), &old, &mut |run| self.free(run));
     }
 
     /// A round of aging for a window; how many pages are in it.
@@ -158,11 +168,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let (mut left, mut dropped) = (window, 0);
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
-            if self.is_old(index, window, folio, idle) && self.drop_idle(index, folio, at) {
+            let note = Some(self.balance.note());
+            if self.is_old(index, window, folio, idle) && self.drop_idle(index, folio, at, note) {
+                self.balance.left(at.count());
                 dropped += at.count();
             }
         }
-        index.prune(FilePages::new(0, 0), &mut |run| self.free(run));
         dropped
     }
 }

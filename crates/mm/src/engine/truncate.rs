@@ -7,7 +7,7 @@ use quire_units::{PageSpan, Vpn};
 use super::error::Error;
 use super::mm::Mm;
 use super::swap::Keep;
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Store, identity};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{Area, Section, Space};
 use crate::sync::{Ordering, fence};
@@ -104,16 +104,23 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut dropped = 0;
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
-            if pages.covers(at) && self.drop_idle(&index, folio, at) {
+            if pages.covers(at) && self.drop_idle(&index, folio, at, None) {
                 dropped += at.count();
             }
         }
-        index.prune(FilePages::new(0, 0), &mut |run| self.free(run));
+        index.prune_such(pages, &|_| false, &mut |run| self.free(run));
         Ok(dropped)
     }
 
-    /// Takes a folio out of its file if it is clean and nobody has a hold on it.
-    pub(super) fn drop_idle(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+    /// Takes a folio out of its file if it is clean and nobody has a hold on it, and leaves `note`
+    /// there, unless that is a swap device's.
+    pub(super) fn drop_idle(
+        &self,
+        index: &Index<'_, A, H>,
+        folio: Folio,
+        at: FilePages,
+        note: Option<Note>,
+    ) -> bool {
         if let Ok(device) = self.device_of(index.id) {
             return self.try_drop(&device, folio, at, Keep::IfHeld);
         }
@@ -129,7 +136,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         // Asked and done under one lock: nobody can map it in between, and write to it. Who still
         // finds it in the index waits until it is out.
         cached.disclaim();
-        let removed = index.remove(at.start, folio, None);
+        let removed = index.remove(at.start, folio, note);
         if removed {
             index.file.count_cached(-(at.count() as i64));
         }

@@ -30,6 +30,6 @@ mod tests;
 
 pub use install::{Installed, Stale};
 pub use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
-pub use policy::{Defrag, Enabled, Policy, SizePolicy};
+pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
 pub use size::{Cause, Choice};
 pub use unshare::{Claim, Source, Unshare};

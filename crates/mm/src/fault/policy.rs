@@ -13,7 +13,7 @@ use quire_units::Order;
 
 use crate::limits::ORDERS;
 use crate::space::{Advice, OptOut};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A word that is none of a choice's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,12 @@ pub struct Policy {
     madvise: AtomicU32,
     copy_most: AtomicU32,
     evict_most: AtomicU32,
+    spare: AtomicU64,
+    swappiness: AtomicU32,
 }
+
+/// The most that [`Policy::swappiness`] can be.
+pub const SWAPPINESS_MOST: u32 = 200;
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
 /// its folios of order 1 lack a list head.)
@@ -143,6 +148,8 @@ impl Policy {
             madvise: AtomicU32::new(0),
             copy_most: AtomicU32::new(0),
             evict_most: AtomicU32::new(block.get().into()),
+            spare: AtomicU64::new(0),
+            swappiness: AtomicU32::new(60),
         }
     }
 
@@ -167,6 +174,37 @@ impl Policy {
     /// time, to find out what runs are worth. Entries for more pages than that are still one step.
     pub fn set_evict_most(&self, order: Order) {
         self.evict_most.store(order.get().into(), Ordering::Relaxed);
+    }
+
+    /// How much of what is reclaimed is anonymous memory rather than pages of files, as long as
+    /// neither costs more than the other: so many parts of [`SWAPPINESS_MOST`].
+    pub fn swappiness(&self) -> u32 {
+        self.swappiness.load(Ordering::Relaxed)
+    }
+
+    /// Sets that; at first 60, as on Linux. At 0 anonymous memory is only taken when files give
+    /// nothing, and at [`SWAPPINESS_MOST`] the other way round.
+    ///
+    /// # Errors
+    /// The number, when it is larger than that. Nothing has changed then.
+    pub fn set_swappiness(&self, swappiness: u32) -> Result<(), u32> {
+        if swappiness > SWAPPINESS_MOST {
+            return Err(swappiness);
+        }
+        self.swappiness.store(swappiness, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many frames large folios leave free.
+    pub fn spare(&self) -> u64 {
+        self.spare.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many frames large folios leave free; at first none. One folio can be larger than
+    /// all that is free below a watermark, and to make memory free takes some: tables for what a
+    /// swap device has, the requests of a disk, what compressed pages are put into.
+    pub fn set_spare(&self, frames: u64) {
+        self.spare.store(frames, Ordering::Relaxed);
     }
 
     /// The top-level choice.
