@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering;
 
 use quire::engine::Spaces;
 use quire::space::GroupId;
+use quire_linux::files::Text;
 use quire_linux::groups::{Control, Groups};
 use quire_linux::{Errno, Result};
 use spin::Once;
@@ -237,6 +238,13 @@ fn note_in(id: GroupId, change: impl Fn(&mut Events)) {
 /// Notes that a group has no room, and can make none.
 pub(super) fn note_oom(id: GroupId) {
     note_in(id, |events| events.oom += 1);
+    let mut path = Text::new();
+    let groups = groups();
+    let number = groups.find_of(|kept| kept.id == Some(id));
+    // Without memory for it, its name is not told.
+    let _ = number.map(|number| groups.path(number, &mut path));
+    drop(groups);
+    log!("group {} has all the memory it may have", path.bytes().escape_ascii());
 }
 
 /// Notes that a process is to end since memory ran out.
