@@ -34,6 +34,16 @@ static void mount_at(const char *what, const char *where)
         printf("[init] %s is not mounted: %s.\n", where, strerror(errno));
 }
 
+/* Control groups, with limits on memory for those that are made. */
+static void mount_groups(void)
+{
+    mount_at("cgroup2", "/sys/fs/cgroup");
+    int fd = open("/sys/fs/cgroup/cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "+memory", 7) != 7)
+        printf("[init] groups have no limits: %s.\n", strerror(errno));
+    close(fd);
+}
+
 /* A console for who is started without one: descriptors 0 to 2. */
 static void open_console(void)
 {
@@ -198,6 +208,7 @@ int main(int argc, char **argv)
     open_console();
     mount_at("proc", "/proc");
     mount_at("sysfs", "/sys");
+    mount_groups();
     load_modules();
     const char *device = getenv("disk");
     if (device)

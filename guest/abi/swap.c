@@ -1,6 +1,6 @@
 /* Swap devices: taking them into use and out of it, and memory that was sent there. They need a
  * disk with nothing on it; without one, and for whoever may not swap, they have nothing to say. */
-#include "abi.h"
+#include "groups.h"
 
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -8,7 +8,7 @@
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
 
-enum { SMALL = 64, REGION = 512, HEADER = 1024 };
+enum { SMALL = 64, HEADER = 1024 };
 
 static const char *const candidates[] = {"/dev/vdb", "/dev/vda", "/dev/ram0", "/dev/zram0"};
 
@@ -95,20 +95,6 @@ static size_t resident(char *at, size_t count)
     for (size_t page = 0; page < count; page++)
         sum += there[page] & 1;
     return sum;
-}
-
-/* The number behind `name` in a file of lines; -1 if there is none. */
-static long number_in(const char *path, const char *name)
-{
-    char line[256];
-    long number = -1;
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, name, strlen(name)))
-            number = strtol(line + strlen(name), NULL, 10);
-    if (file)
-        fclose(file);
-    return number;
 }
 
 static const char *refuses(void)
@@ -365,6 +351,79 @@ static const char *swap_is_memory(void)
     return NULL;
 }
 
+static const char *a_group_pages_out_its_own(void)
+{
+    enum { ALL = 4 * LIMIT_PAGES };
+    DISK(path);
+    GROUP(one);
+    CHECK(swap_on(path) && group_write(one, "memory.max", LIMIT_WORD));
+    char *beside = pages(ALL);
+    fill(beside, ALL, 8);
+    pid_t child = fork();
+    if (!child) {
+        munmap(beside, ALL * PAGE);
+        bool good = group_write(one, "cgroup.procs", "0");
+        char *all = pages(ALL);
+        fill(all, ALL, 9);
+        good = good && holds(all, ALL, 9) && holds(all, ALL, 9);
+        long out = group_number(one, "memory.swap.current", "");
+        long there = group_number(one, "memory.current", "");
+        good = good && out >= (long)((ALL - LIMIT_PAGES) * PAGE);
+        good = good && there <= (long)((LIMIT_PAGES + SMALL) * PAGE);
+        /* As much again, brought in by a call. */
+        char *more = mmap(NULL, ALL * PAGE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        good = good && more != MAP_FAILED && resident(more + (ALL - SMALL) * PAGE, SMALL) > 0;
+        good = good && !munmap(more, ALL * PAGE) && holds(all, ALL, 9);
+        _exit(!good);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    CHECK(number_in("/proc/self/status", "VmSwap:") == 0 && holds(beside, ALL, 8));
+    CHECK(group_number(one, "memory.events", "max ") > 0);
+    CHECK(group_number(one, "memory.events", "oom_kill ") == 0);
+    CHECK(group_number(one, "memory.swap.current", "") == 0);
+    CHECK(!rmdir(one) && !swapoff(path));
+    return NULL;
+}
+
+static const char *a_group_is_told_to_reclaim(void)
+{
+    DISK(path);
+    GROUP(one);
+    CHECK(!group_write(one, "memory.reclaim", "64K") && errno == EAGAIN);
+    CHECK(!group_write(one, "memory.reclaim", "x") && errno == EINVAL);
+    CHECK(swap_on(path));
+    int done[2], go[2];
+    CHECK(!pipe(done) && !pipe(go));
+    pid_t child = fork();
+    if (!child) {
+        char byte;
+        bool good = group_write(one, "cgroup.procs", "0");
+        char *all = pages(REGION);
+        fill(all, REGION, 10);
+        good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
+        /* Not all that left is of this region. */
+        good = good && resident(all, REGION) <= REGION * 3 / 4 && holds(all, REGION, 10);
+        good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
+        /* Less room than there is in use: the rest goes out, and nobody ends. */
+        _exit(!good || !holds(all, REGION, 10));
+    }
+    char byte;
+    CHECK(!close(done[1]));
+    CHECK(read(done[0], &byte, 1) == 1 && group_write(one, "memory.reclaim", "1M"));
+    CHECK(group_number(one, "memory.swap.current", "") >= 1 << 20);
+    CHECK(write(go[1], "", 1) == 1 && read(done[0], &byte, 1) == 1);
+    CHECK(group_write(one, "memory.max", "1M"));
+    CHECK(group_number(one, "memory.current", "") <= 1 << 20 && write(go[1], "", 1) == 1);
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    CHECK(group_number(one, "memory.events", "oom_kill ") == 0);
+    CHECK(!group_write(one, "memory.reclaim", "1G") && errno == EAGAIN);
+    CHECK(!rmdir(one) && !swapoff(path));
+    return NULL;
+}
+
 const struct abi_case swap_cases[] = {
     {"swap_refuses_what_is_no_disk", refuses},
     {"swap_looks_at_the_header", looks_at_the_header},
@@ -376,6 +435,8 @@ const struct abi_case swap_cases[] = {
     {"swap_memory_without_rights_comes_back", memory_without_rights_comes_back},
     {"swap_others_are_told_of", others_are_told_of},
     {"swap_a_process_is_paged_out_by_another", a_process_is_paged_out_by_another},
+    {"swap_a_group_pages_out_its_own", a_group_pages_out_its_own},
+    {"swap_a_group_is_told_to_reclaim", a_group_is_told_to_reclaim},
     {"swap_swappiness_is_a_number", swappiness_is_a_number},
     {"swap_is_memory", swap_is_memory},
     {NULL, NULL},

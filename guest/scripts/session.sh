@@ -109,6 +109,19 @@ if [ -r /proc/self/stat ]; then
     check "stat" 0 $?
 fi
 
+group=/sys/fs/cgroup/session.$$
+if mkdir $group 2> errors && [ -w $group/memory.max ]; then
+    echo 8M > $group/memory.max
+    eat="dd if=/dev/zero of=/dev/null bs=32M count=1"
+    sh -c "echo 0 > $group/cgroup.procs; $eat" 2> errors
+    check "who is over the limit of his group ends" 137 $?
+    $eat 2> errors
+    check "others do not" 0 $?
+    check "the group has counted it" 1 "$(sed -n 's/^oom_kill //p' $group/memory.events)"
+    rmdir $group
+    check "an empty group goes" 0 $?
+fi
+
 children=0
 while [ $children -lt 20 ]; do
     (seq 200 | sort -n > job.$children) &

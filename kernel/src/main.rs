@@ -75,7 +75,7 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     let words = Words::of(boot.command_line);
     disk::patiently(|| calls::first(&mut thread, words.init, &words.args, &words.envs))?;
     thread.context.save_vectors();
-    task::start(&process, None, thread);
+    task::start(&process, None, None, thread);
     Ok(())
 }
 

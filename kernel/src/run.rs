@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use quire::engine::Error;
+use quire::space::GroupId;
 use quire::units::{Access, CpuId, Order, Vpn};
 use quire_linux::Errno;
 use quire_linux::signal::status::Status;
@@ -172,10 +173,18 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
             signal::force(thread, info);
             None
         }
-        None => Some(match oom::decide(thread.process()) {
+        None => Some(match oom::decide(thread.process(), group_of(error)) {
             oom::Fate::Ends(status) => Leave::End(status),
             oom::Fate::TriesAgain => Leave::Yield,
         }),
+    }
+}
+
+/// The group that has all it may have, if that is what is wrong.
+fn group_of(error: Error) -> Option<GroupId> {
+    match error {
+        Error::OverLimit(group) => Some(group),
+        _ => None,
     }
 }
 

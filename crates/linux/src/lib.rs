@@ -13,6 +13,7 @@ mod errno;
 pub mod exec;
 pub mod ext4;
 pub mod files;
+pub mod groups;
 pub mod signal;
 pub mod text;
 mod wait;

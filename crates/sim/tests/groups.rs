@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use quire::cache::{FileId, FilePages};
+use quire::cache::{FileId, FilePages, Store};
 use quire::check;
-use quire::engine::{Error, Resolved};
+use quire::engine::{Error, Holdings, Resolved};
 use quire::fault::{Cause, SizePolicy};
 use quire::folio::Folios;
-use quire::space::{At, GroupId, Request, Space};
+use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Machine};
@@ -232,6 +232,59 @@ fn d6_what_others_map_as_well_counts_by_shares() {
         children.into_iter().for_each(|child| mm.destroy(child));
         assert_eq!(mm.usage(group, &[&parent][..]), 64);
         mm.destroy(parent);
+    })
+    .unwrap();
+}
+
+#[test]
+fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
+    let mut ram = system::ram(2048 << 12).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
+        let device = Device { disk: Disk::new(), swap: mm.swap_on(1024).unwrap() };
+        let group = mm.new_group(None).unwrap();
+        let (one, other) = (space(mm, 1, 64), space(mm, 2, 64));
+        mm.join(&one, Some(group)).unwrap();
+        mm.relieve(group, &[&one][..]).unwrap();
+        let file = mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        let backing = Backing::Object { id: file.0, page: 0 };
+        let shared = Request { prot: Prot::RW, backing, ..Request::anon(16) };
+        let shared = Request { flags: AreaFlags::SHARED, ..shared }.at(At::Fixed(BASE.add(64)));
+        for space in [&one, &other] {
+            mm.map(space, &shared).unwrap();
+            mm.populate(space, PageSpan::new(BASE, BASE.add(80))).unwrap();
+        }
+        let all = [&one, &other];
+        let told = |id| mm.holdings(id, &all[..]);
+        let before = Holdings { anon: 64, shared: 8, file: 0, swapped: 0 };
+        assert_eq!((told(Some(group)), mm.usage(group, &all[..])), (before, 72));
+        assert_eq!(told(None), Holdings { anon: 128, shared: 16, ..before });
+        assert_eq!(mm.page_out_group(group, 40, &all[..]), Ok(40));
+        device.write(machine, mm, &all);
+        let after = Holdings { anon: 24, swapped: 40, ..before };
+        assert_eq!(told(Some(group)), after);
+        assert_eq!(mm.swapped(&other), 0, "the other one is in no group");
+        // Half of what is on the device is each one's, when there are two.
+        let child = mm.fork(&one, Asid(3)).unwrap();
+        mm.join(&child, None).unwrap();
+        let three = [&one, &other, &child];
+        let half = Holdings { anon: 12, shared: 5, file: 0, swapped: 20 };
+        assert_eq!(mm.holdings(Some(group), &three[..]), half);
+        // What is lent may be had whatever the limit is.
+        mm.set_limit(group, 1).unwrap();
+        let page = BASE.add(200);
+        mm.map(&one, &Request { prot: Prot::RW, ..Request::anon(2) }.at(At::Fixed(page))).unwrap();
+        let over = Err(Error::OverLimit(group));
+        assert_eq!(mm.fault(&one, page, Access::Write), over);
+        mm.lend(group, 1);
+        assert!(mm.fault(&one, page, Access::Write).is_ok());
+        assert_eq!(mm.fault(&one, page.add(1), Access::Write), over);
+        mm.end_group(group).unwrap();
+        assert_eq!(mm.page_out_group(group, 1, &three[..]), Err(Error::NoGroup));
+        for space in [one, other, child] {
+            mm.destroy(space);
+        }
+        mm.truncate::<[&Space<X86_64>]>(file, 0, &[]).unwrap();
+        mm.close_file(file).unwrap();
     })
     .unwrap();
 }

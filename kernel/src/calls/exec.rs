@@ -15,7 +15,7 @@ use quire_linux::{Errno, Result};
 
 use super::load::{self, Image, Ready, Wanted};
 use crate::memory::{self, user};
-use crate::task::{Answer, Stop, Thread, tree};
+use crate::task::{Answer, Stop, Thread, cgroup, tree};
 
 /// How deep scripts may name scripts as their interpreters.
 const SCRIPTS_MAX: usize = 4;
@@ -209,6 +209,8 @@ fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
         super::guard::inherit(&old, &ready.memory);
     }
     *process.memory.lock() = Some(ready.memory.clone());
+    // It may have been put into another group since the memory was made.
+    cgroup::settle(&process, &ready.memory);
     memory::switch(Some(&ready.memory));
     thread.context = ready.context;
     thread.context.load_vectors();

@@ -16,7 +16,7 @@ use quire_linux::{Errno, Result};
 
 use crate::isa::{self, Context};
 use crate::memory::{self, Break, Memory, PAGE, errno, mm, user};
-use crate::task::{Program, Thread, tree};
+use crate::task::{Program, Thread, cgroup, tree};
 
 /// Where programs may be: not in the first 64 KiB, so that stray small pointers fault.
 pub(super) fn space() -> Space {
@@ -62,6 +62,7 @@ pub(super) fn prepare(
     let images = || [Some(&program), loader.as_ref()].into_iter().flatten();
     tree::with_calls(thread, |calls| want(calls.who, images()))?;
     let memory = Memory::new()?;
+    cgroup::settle(thread.process(), &memory);
     let brk = program.plan.brk;
     *memory.heap.lock() = Break { start: brk, end: brk };
     let before = memory::current();

@@ -6,7 +6,7 @@ use linux_raw_sys::general as abi;
 use quire::engine::Move;
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
-use quire::units::{PageSpan, Prot, Vpn};
+use quire::units::{Access, PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
 use super::{guard, map_file, swap};
@@ -77,10 +77,8 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
         // As on Linux, that it could not all be brought in is no error.
-        let _ = match own && request.prot.contains(Prot::WRITE) {
-            true => mm().populate_written(memory.space(), placed),
-            false => mm().populate(memory.space(), placed),
-        };
+        let writes = own && request.prot.contains(Prot::WRITE);
+        let _ = memory.populate(placed, if writes { Access::Write } else { Access::Read });
     }
     Ok((placed.start.get() * PAGE) as usize)
 }
@@ -430,11 +428,9 @@ fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Ans
         if !allowed || !area.prot.contains(prot) {
             return Err(Errno::EINVAL);
         }
-        let brought = swap::with_pages(thread, || match prot.contains(Prot::WRITE) {
-            true => mm().populate_written(memory.space(), part),
-            false => mm().populate(memory.space(), part),
-        });
-        brought.map(drop).map_err(|stop| {
+        let access = if prot.contains(Prot::WRITE) { Access::Write } else { Access::Read };
+        let brought = swap::with_pages(thread, || memory.populate(part, access));
+        brought.map_err(|stop| {
             waits = matches!(stop, Stop::Read);
             if matches!(stop, Stop::Fail(Errno::EFAULT)) { Errno::EFAULT } else { Errno::ENOMEM }
         })

@@ -170,7 +170,7 @@ fn make_process(thread: &mut Thread, wanted: &Wanted) -> Answer {
     let borrows = wanted.has(abi::CLONE_VFORK);
     child.borrows.store(borrows, Ordering::SeqCst);
     let elder = parent.family.lock().parent.upgrade().filter(|_| wanted.has(abi::CLONE_PARENT));
-    start(&child, Some(elder.as_ref().unwrap_or(&parent)), copy);
+    start(&child, Some(elder.as_ref().unwrap_or(&parent)), Some(&parent), copy);
     if borrows {
         return wait_for_return(thread, child);
     }

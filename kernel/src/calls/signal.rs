@@ -385,7 +385,7 @@ pub(crate) fn of_fault(address: u64, error: quire::engine::Error) -> Option<Info
         Error::Missing(_) | Error::Failed(..) => {
             Info::fault(Signal::BUS, signal::code::BUS_ADDRESS, address)
         }
-        Error::NoMemory(_) => return None,
+        Error::NoMemory(_) | Error::OverLimit(_) => return None,
         _ => Info::fault(Signal::SEGV, abi::SEGV_MAPERR as i32, address),
     })
 }

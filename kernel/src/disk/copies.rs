@@ -88,6 +88,7 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
                 return true;
             }
             Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
+            Err(Error::OverLimit(group)) if memory::lend(group) => continue,
             Err(_) => {
                 // The copy is over, and does not leave at what it touches next: a copy that tries
                 // byte by byte once more would have the same page asked for again, without end.

@@ -16,6 +16,7 @@ mod canary;
 mod early;
 mod files;
 mod heap;
+mod limits;
 mod map;
 mod shared;
 mod space;
@@ -34,6 +35,7 @@ pub(crate) use board::Board;
 pub(crate) use files::{make_pages, set_close_idle};
 pub(crate) use heap::{admit, has_reserve, set_ease, set_shrink, taken_bytes};
 use heap::{ease, shrink};
+pub(crate) use limits::{Limits, lend, relieve, set_limits};
 pub(crate) use shared::{Everyone, is_there};
 pub(crate) use space::{
     Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::engine::{Error, Pinned, Resolved};
+use quire::engine::{Error, Pinned, Populated, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
@@ -35,6 +35,9 @@ const STACK_ROOM: u64 = 16 << 30;
 /// How often a fault is tried again after others have given up memory, which somebody else had
 /// each time: then there is none.
 const TRIES: usize = 16;
+
+/// How many pages are brought in at a time where a group has no room for all.
+const PIECE: u64 = 16;
 
 /// The page where each program finds [`isa::TRAMPOLINE`].
 const TRAMPOLINE: u64 = isa::USER_END - STACK_ROOM;
@@ -173,6 +176,44 @@ impl Memory {
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
+    /// Brings in what is lacking of `span`, and makes it ready for `access`. Where its group has no room, that is made bit by bit:
+    /// what was brought in first may leave again for it.
+    ///
+    /// # Errors
+    /// See [`Mm::populate`](quire::engine::Mm::populate).
+    pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Error> {
+        match self.bring(span, access) {
+            Err(Error::OverLimit(_)) => {}
+            other => return other.map(drop),
+        }
+        let mut at = span.start;
+        while at < span.end {
+            let piece = PageSpan::new(at, at.add(PIECE).min(span.end));
+            self.populate_piece(piece, access)?;
+            at = piece.end;
+        }
+        Ok(())
+    }
+
+    fn populate_piece(&self, piece: PageSpan, access: Access) -> Result<(), Error> {
+        let mut done = self.bring(piece, access);
+        for _ in 0..TRIES {
+            let Err(Error::OverLimit(group)) = done else { break };
+            if !super::relieve(group) {
+                break;
+            }
+            done = self.bring(piece, access);
+        }
+        done.map(drop)
+    }
+
+    fn bring(&self, span: PageSpan, access: Access) -> Result<Populated, Error> {
+        match access {
+            Access::Write => mm().populate_written(&self.space, span),
+            _ => mm().populate(&self.space, span),
+        }
+    }
+
     /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
     /// for copies.
     fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Error> {
@@ -189,6 +230,7 @@ impl Memory {
                     }
                 }
                 Err(Error::NoMemory(_)) if super::shrink() => {}
+                Err(Error::OverLimit(group)) if super::lend(group) => {}
                 other => return other,
             }
             core::hint::spin_loop();
@@ -355,7 +397,12 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error
     }
     let mut done = mm().fault(&memory.space, page, access);
     for _ in 0..TRIES {
-        if !matches!(done, Err(Error::NoMemory(_))) || !super::shrink() {
+        let is_eased = match done {
+            Err(Error::NoMemory(_)) => super::shrink(),
+            Err(Error::OverLimit(group)) => super::relieve(group),
+            _ => false,
+        };
+        if !is_eased {
             break;
         }
         done = mm().fault(&memory.space, page, access);

@@ -24,9 +24,11 @@
 //! | `maps`, `smaps`, `pagemap`, `folios` | its areas, from four sides |
 //! | `thp` | `/sys/kernel/mm/transparent_hugepage` |
 //! | `split` | `/sys/kernel/debug/split_huge_pages` |
+//! | `cgroup` | `/sys/fs/cgroup` |
 //! | `sys` | the rest of `/sys` |
 
 mod about;
+mod cgroup;
 mod contents;
 mod cpuinfo;
 mod folios;
@@ -57,5 +59,7 @@ pub(crate) use system::{HOST_NAME, RELEASE, VERSION, total_bytes};
 pub(crate) fn mount(tree: &Tree, who: &Caller<'_>, command_line: &'static str) -> Result<()> {
     system::init(command_line);
     tree.mount(who, b"/proc", "proc", abi::PROC_SUPER_MAGIC, Arc::new(process::root()))?;
-    tree.mount(who, b"/sys", "sysfs", abi::SYSFS_MAGIC, Arc::new(sys::root()))
+    tree.mount(who, b"/sys", "sysfs", abi::SYSFS_MAGIC, Arc::new(sys::root()))?;
+    let groups = Arc::new(cgroup::root());
+    tree.mount(who, b"/sys/fs/cgroup", "cgroup2", abi::CGROUP2_SUPER_MAGIC, groups)
 }

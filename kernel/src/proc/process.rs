@@ -9,7 +9,7 @@ use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 
 use super::table::{Fixed, Is, Many, Numbers, Row, link};
-use super::{about, contents, folios, links, maps, pagemap, smaps, system};
+use super::{about, cgroup, contents, folios, links, maps, pagemap, smaps, system};
 use crate::memory::Memory;
 use crate::task::{Process, Task, find, find_task, processes};
 
@@ -111,6 +111,7 @@ impl Numbers for Tasks {
 /// What there is about a process: first what there is not about a thread.
 const ROWS: &[Row<Subject>] = &[
     Row { name: "task", is: Is::Directory(|of, _, _| directory(Tasks(of.process.clone()))) },
+    Row { name: "cgroup", is: Is::Text(cgroup::show) },
     Row { name: "clear_refs", is: Is::Action(contents::clear_refs) },
     Row { name: "cmdline", is: Is::Bytes(contents::cmdline) },
     Row { name: "comm", is: Is::Setting(about::comm, about::set_comm) },

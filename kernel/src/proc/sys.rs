@@ -25,6 +25,8 @@ pub(super) fn root() -> Fixed<()> {
 const ROWS: &[Row<()>] = &[
     Row { name: "kernel", is: Is::Table(KERNEL) },
     Row { name: "devices", is: Is::Table(DEVICES) },
+    // Control groups are mounted there.
+    Row { name: "fs", is: Is::Table(&[Row { name: "cgroup", is: Is::Table(&[]) }]) },
 ];
 
 const KERNEL: &[Row<()>] =

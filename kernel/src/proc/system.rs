@@ -63,7 +63,8 @@ pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "vmstat", is: Is::Text(events) },
 ];
 
-const FILE_SYSTEMS: &[u8] = b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tpipefs\n";
+const FILE_SYSTEMS: &[u8] =
+    b"nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tpipefs\n";
 const SWAPS: &[u8] = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
 const SETTINGS: &[Row<()>] = &[

@@ -242,6 +242,15 @@ static VALUES: [&Value; 9] = [
     &SETTINGS.defrag,
 ];
 
+/// Has reclaiming look for zeroes, or not, as the values say. With Linux's defaults it does not: it
+/// takes more pages of zeroes than a block has.
+fn look_for_zeroes() {
+    let most = SETTINGS.max_ptes_none.value.load(Ordering::Relaxed) as u32;
+    let looks = UNDERUSED.value.load(Ordering::Relaxed) != 0;
+    let can_be_more = u64::from(most) + 1 < BLOCK.pages();
+    mm().policy.set_zeroes_most((looks && can_be_more).then_some(most));
+}
+
 /// A row for number `AT`.
 const fn value<const AT: usize>(name: &'static str) -> Row<()> {
     Row { name, is: Is::Setting(value_of::<AT>, set_value::<AT>) }
@@ -260,5 +269,6 @@ fn set_value<const AT: usize>(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()
     if AT >= SCAN {
         collapse::hasten();
     }
+    look_for_zeroes();
     Ok(())
 }

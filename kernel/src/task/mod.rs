@@ -24,6 +24,7 @@
 //! | `Process::signals`, then `Task::signals` | pending signals, actions, masks | queues |
 //! | queues | ready and parked threads | nothing |
 
+pub(crate) mod cgroup;
 pub(crate) mod collapse;
 pub(crate) mod exit;
 pub(crate) mod futex;

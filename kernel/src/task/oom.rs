@@ -1,4 +1,4 @@
-//! Out of memory: who ends, so that the others go on.
+//! Out of memory, everywhere or in a group: who ends, so that the others go on.
 //!
 //! It is the largest process, by what its tables have: the end of one is then enough. What was set
 //! by `oom_score_adj` counts as so many thousandths of all memory more, or less; -1000 exempts. The
@@ -7,12 +7,13 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use quire::space::GroupId;
 use quire_linux::signal::Signal;
 use quire_linux::signal::status::Status;
 use spin::mutex::SpinMutex;
 
 use super::process::processes;
-use super::{Process, exit, reclaim};
+use super::{Process, cgroup, exit, reclaim};
 use crate::disk::swap;
 use crate::isa;
 use crate::memory::{self, Memory, PAGE, mm};
@@ -38,37 +39,69 @@ struct Last {
 
 static LAST: SpinMutex<Last> = SpinMutex::new(Last { memory: None, until: 0 });
 
-/// Decides who ends since `own` has found no memory, and tells it so.
-pub(crate) fn decide(own: &Arc<Process>) -> Fate {
-    let status = Status::Killed { signal: Signal::KILL, core: false };
+/// How those end.
+const KILLED: Status = Status::Killed { signal: Signal::KILL, core: false };
+
+/// Decides who ends since `own` has found no memory, or its `group` has all it may have, and tells
+/// it so.
+pub(crate) fn decide(own: &Arc<Process>, group: Option<GroupId>) -> Fate {
     if own.family.lock().fate.is_some() {
-        return Fate::Ends(status);
+        return Fate::Ends(KILLED);
     }
-    let mut last = LAST.lock();
-    let is_ending = last.memory.is_some_and(memory::is_there);
-    if is_ending && isa::now() < last.until {
+    // Others of the group may have left room since.
+    if group.is_some_and(memory::relieve) {
         return Fate::TriesAgain;
     }
-    let chosen = largest(|_| true).unwrap_or_else(|| own.clone());
+    end_one(group, Some(own));
+    if own.family.lock().fate.is_some() { Fate::Ends(KILLED) } else { Fate::TriesAgain }
+}
+
+/// Tells one to end, of `group` or of all; `otherwise`, if nobody else may. If one is about to end
+/// already, that will do. The number of its memory.
+pub(super) fn end_one(group: Option<GroupId>, otherwise: Option<&Arc<Process>>) -> Option<u64> {
+    let mut last = LAST.lock();
+    let ending = last.memory.filter(|number| memory::is_there(*number));
+    if ending.is_some() && isa::now() < last.until {
+        return ending;
+    }
+    let chosen = largest(|memory| is_meant(memory, group)).or_else(|| otherwise.cloned())?;
     let memory = chosen.memory().map(|memory| memory.number());
     *last = Last { memory, until: isa::now() + PATIENCE_NS };
     drop(last);
-    kill(&chosen, status);
-    if own.family.lock().fate.is_some() { Fate::Ends(status) } else { Fate::TriesAgain }
+    group.into_iter().for_each(cgroup::note_oom);
+    kill(&chosen);
+    memory
+}
+
+/// Tells the largest of a group to end until they have `pages` together, or there is nobody left.
+pub(super) fn end_some(group: GroupId, pages: u64) {
+    let mut left = pages;
+    cgroup::note_oom(group);
+    while let Some(chosen) = largest(|memory| is_meant(memory, Some(group))).filter(|_| left > 0) {
+        let size = chosen.memory().map_or(0, |memory| mm().footprint(memory.space()));
+        left = left.saturating_sub(size);
+        kill(&chosen);
+    }
+}
+
+/// Whether memory counts for a group; all does, if it is none.
+fn is_meant(memory: &Memory, group: Option<GroupId>) -> bool {
+    group.is_none_or(|group| mm().is_member(memory.space(), group))
 }
 
 /// Ends a process, and those that have its memory as well.
-fn kill(chosen: &Arc<Process>, status: Status) {
+fn kill(chosen: &Arc<Process>) {
     let free = mm().phys().free_frames() * PAGE >> 10;
     let (slots, used) = swap::slots();
     let left = (slots - used) * PAGE >> 10;
     log!("out of memory: {free} KiB and {left} KiB of swap free: process {} is killed", chosen.pid);
+    cgroup::note_kill(chosen);
     let memory = chosen.memory();
-    exit::doom(chosen, status);
+    exit::doom(chosen, KILLED);
     let is_same = |other: &Memory| memory.as_deref().is_some_and(|own| core::ptr::eq(own, other));
     each(|process, memory| {
         if is_same(memory) && process.pid != 1 {
-            exit::doom(process, status);
+            exit::doom(process, KILLED);
         }
     });
 }

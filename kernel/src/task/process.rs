@@ -53,6 +53,8 @@ pub(crate) struct Process {
     pub(crate) space_limit: AtomicU64,
     /// What `oom_score_adj` was set to, -1000 to 1000.
     pub(crate) oom_adjust: AtomicI32,
+    /// The control group that it is in. Changes with all groups locked.
+    pub(crate) cgroup: AtomicU32,
 }
 
 /// A process's signals.
@@ -160,6 +162,7 @@ impl Process {
             oom_adjust: AtomicI32::new(
                 from.map_or(0, |from| from.oom_adjust.load(Ordering::Relaxed)),
             ),
+            cgroup: AtomicU32::new(super::cgroup::ROOT),
         })
     }
 
@@ -191,17 +194,21 @@ impl Process {
     }
 }
 
-/// Makes a process with its first thread known, as a child of `parent`, and ready to run.
+/// Makes a process with its first thread known, as a child of `parent`, and ready to run. It is in
+/// the control group of its `maker`.
 pub(crate) fn start(
     process: &Arc<Process>,
     parent: Option<&Arc<Process>>,
+    maker: Option<&Process>,
     thread: alloc::boxed::Box<Thread>,
 ) {
     if let Some(parent) = parent {
         process.family.lock().parent = Arc::downgrade(parent);
         parent.family.lock().children.push(process.clone());
     }
-    PROCESSES.lock().insert(process.pid, process.clone());
+    super::cgroup::enter(process, maker, || {
+        PROCESSES.lock().insert(process.pid, process.clone());
+    });
     enlist(thread);
 }
 

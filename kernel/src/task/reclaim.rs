@@ -58,6 +58,7 @@ pub(crate) fn init() {
     mm().policy.set_spare(LAST);
     memory::set_shrink(|| disk::shrink() || relieve());
     memory::set_ease(ease);
+    super::cgroup::init();
 }
 
 /// How many frames programs and the heap can have.

@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 
-use super::call::Time;
+use super::call::{Caller, Time};
 use super::node::Node;
 use super::path::{Last, Spot};
 use super::tree::Tree;
@@ -50,22 +50,30 @@ impl Tree {
     ///
     /// # Errors
     /// [`Errno::ENOENT`], [`Errno::ENOTDIR`], [`Errno::ENOTEMPTY`], [`Errno::EBUSY`] for the root
-    /// and where a tree begins, [`Errno::EINVAL`] for `.`, [`Errno::EPERM`] in a generated one.
-    pub fn remove_directory(&self, spot: &Spot, now: Time) -> Result<()> {
+    /// and where a tree begins, [`Errno::EINVAL`] for `.`; in a generated one what
+    /// [it says](super::Directory::remove_directory).
+    pub fn remove_directory(&self, who: &Caller<'_>, spot: &Spot) -> Result<()> {
         let name = match &spot.last {
             Last::Name(name) => name,
             Last::Dot => return Err(Errno::EINVAL),
             Last::DotDot => return Err(Errno::ENOTEMPTY),
             Last::Root => return Err(Errno::EBUSY),
         };
-        spot.existing()?;
+        let node = spot.existing()?;
+        if let Some(tree) = spot.dir.generated() {
+            return match (node.is_directory(), node.is_mounted()) {
+                (false, _) => Err(Errno::ENOTDIR),
+                (true, true) => Err(Errno::EBUSY),
+                (true, false) => tree.remove_directory(who, name),
+            };
+        }
         let entries = spot.dir.own_entries()?;
         let _changes = self.changes.lock();
         let node = entries.lock().get(name).ok_or(Errno::ENOENT)?;
         retire(&node)?;
         entries.lock().remove(name);
-        drop_directory(&node, &spot.dir, now);
-        spot.dir.touch(now);
+        drop_directory(&node, &spot.dir, who.now);
+        spot.dir.touch(who.now);
         Ok(())
     }
 

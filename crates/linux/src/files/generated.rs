@@ -54,7 +54,8 @@ impl fmt::Write for Text {
 /// number and what it is. Says whether to go on; if not, this entry was not taken.
 pub type Tell<'a> = dyn FnMut(u64, &[u8], u64, Kind) -> bool + 'a;
 
-/// A directory whose entries are computed. Nothing can be made or removed in it.
+/// A directory whose entries are computed. Nothing can be made or removed in it but directories,
+/// where it says so.
 pub trait Directory: Send + Sync {
     /// The entry `name`, for this caller.
     ///
@@ -68,6 +69,24 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// What keeps it from being read.
     fn list(&self, who: &Caller<'_>, from: u64, tell: &mut Tell<'_>) -> Result<()>;
+
+    /// Makes a directory `name`, which was not there a moment ago (`mkdir`).
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] where there cannot be others; [`Errno::EEXIST`], and what else it says.
+    fn make_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
+        let _ = (who, name);
+        Err(Errno::EPERM)
+    }
+
+    /// Removes the directory `name`, which was there a moment ago (`rmdir`).
+    ///
+    /// # Errors
+    /// [`Errno::EPERM`] where all must stay; [`Errno::EBUSY`], and what else it says.
+    fn remove_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
+        let _ = (who, name);
+        Err(Errno::EPERM)
+    }
 }
 
 /// A file whose contents are computed. It is text unless [`is_binary`](Self::is_binary).

@@ -21,8 +21,8 @@
 //! **Locks**, all of them spin locks, from left to right; nobody takes one that is further left:
 //!
 //! ```text
-//!   Table, Here │ Description's offset │ Tree's mounts │ Tree's changes │ Entries │
-//!   Node's notes, Data, Pipe │ Console │ Waiters │ Screen
+//!   Table, Here │ Description's offset │ Tree's mounts │ Tree's covers │ Tree's changes │
+//!   Entries │ Node's notes, Data, Pipe │ Console │ Waiters │ Screen
 //! ```
 //!
 //! A table's lock is held for nothing else. Of the others, a program's memory is touched under the

@@ -195,11 +195,16 @@ impl Node {
     ) -> Arc<Self> {
         let node = Self::of_found(who.now, entry, above.volume);
         if node.is_directory() {
-            let mut up = node.up.lock();
-            up.above = Above::Strong(above.clone());
-            up.name = Arc::from(name);
+            node.set_below(above, &Arc::from(name));
         }
         node
+    }
+
+    /// Notes that this directory is called `name` in a generated one, which nobody else keeps.
+    pub(super) fn set_below(&self, above: &Arc<Self>, name: &Arc<[u8]>) {
+        let mut up = self.up.lock();
+        up.above = Above::Strong(above.clone());
+        up.name = name.clone();
     }
 
     /// Its inode number.
@@ -328,6 +333,14 @@ impl Node {
     pub(super) fn entries(&self) -> Option<&SpinMutex<Entries>> {
         match &self.body {
             Body::Directory(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// What makes its entries, if it is a generated directory.
+    pub(super) fn generated(&self) -> Option<&dyn Directory> {
+        match (&self.body, self.fixed) {
+            (Body::Tree(tree), Fixed::Generated) => Some(&**tree),
             _ => None,
         }
     }

@@ -118,7 +118,7 @@ impl Tree {
         let mut walk =
             Walk { at: at.clone(), path: Cow::Borrowed(path), from: 0, links: 0, follow };
         loop {
-            if let Some(spot) = walk.step(who, self.root())? {
+            if let Some(spot) = walk.step(who, self)? {
                 return Ok(spot);
             }
         }
@@ -127,7 +127,7 @@ impl Tree {
 
 impl Walk<'_> {
     /// Goes one part further; gives the spot if that was the last.
-    fn step(&mut self, who: &Caller<'_>, root: &Arc<Node>) -> Result<Option<Spot>> {
+    fn step(&mut self, who: &Caller<'_>, tree: &Tree) -> Result<Option<Spot>> {
         let slashes = self.path[self.from..].iter().take_while(|&&byte| byte == b'/').count();
         self.from += slashes;
         let rest = &self.path[self.from..];
@@ -154,12 +154,12 @@ impl Walk<'_> {
         }
         let node = match lookup(who, &self.at, name) {
             Err(Errno::ENOENT) if is_last => None,
-            other => Some(other?),
+            other => Some(tree.uppermost(other?)),
         };
         if let Some(link) = node.as_ref().filter(|_| !is_last || slash || self.follow) {
             match link.body() {
                 Body::Link(target) => {
-                    self.splice(target, end, root)?;
+                    self.splice(target, end, tree.root())?;
                     return Ok(None);
                 }
                 Body::Jump(jump) => return self.jump(jump, end, is_last, slash),

@@ -40,6 +40,14 @@ pub struct Mount {
     pub magic: u32,
 }
 
+/// A generated tree that begins at a directory of another one, which it hides. Nodes of generated
+/// directories come and go: what is hidden is named by its numbers.
+struct Cover {
+    volume: u32,
+    inode: u64,
+    root: Arc<Node>,
+}
+
 /// All names.
 pub struct Tree {
     root: Arc<Node>,
@@ -49,6 +57,7 @@ pub struct Tree {
     /// Held while names change; left of the locks of directories.
     pub(super) changes: SpinMutex<()>,
     mounts: SpinMutex<Vec<Mount>>,
+    covers: SpinMutex<Vec<Cover>>,
 }
 
 impl Tree {
@@ -64,6 +73,7 @@ impl Tree {
             inodes: AtomicU64::new(2),
             changes: SpinMutex::new(()),
             mounts: SpinMutex::new(Vec::new()),
+            covers: SpinMutex::new(Vec::new()),
         }
     }
 
@@ -146,11 +156,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Lets a generated tree begin at `path`, an existing directory in memory or a new one.
+    /// Lets a generated tree begin at `path`: an existing directory, in memory or in another
+    /// generated tree, or a new one in memory.
     ///
     /// # Errors
     /// [`Errno::EBUSY`] if one begins there already, [`Errno::ENOTDIR`], [`Errno::ENOENT`] if the
-    /// directory above does not exist, [`Errno::EPERM`] below a generated tree,
+    /// directory above does not exist, [`Errno::EPERM`] for a new one in a generated tree,
     /// [`Errno::ENOMEM`].
     pub fn mount(
         &self,
@@ -177,6 +188,8 @@ impl Tree {
         node.set_mounted();
         if is_new {
             self.link_new(&spot, &node, who.now)?;
+        } else if spot.dir.generated().is_some() {
+            self.cover(&spot, node)?;
         } else {
             let _changes = self.changes.lock();
             node.set_parent(Some((&spot.dir, name)));
@@ -185,6 +198,27 @@ impl Tree {
         }
         mounts.push(Mount { volume, path, kind, magic });
         Ok(())
+    }
+
+    /// Lets `root` hide the generated directory at `spot`.
+    fn cover(&self, spot: &Spot, root: Arc<Node>) -> Result<()> {
+        let hidden = spot.existing()?;
+        root.set_below(&spot.dir, spot.name(Errno::EBUSY)?);
+        let mut covers = self.covers.lock();
+        covers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        covers.push(Cover { volume: hidden.volume(), inode: hidden.inode(), root });
+        Ok(())
+    }
+
+    /// The root of the tree that hides `node`, if one does; else `node` itself.
+    pub(super) fn uppermost(&self, node: Arc<Node>) -> Arc<Node> {
+        if node.generated().is_none() {
+            return node;
+        }
+        let covers = self.covers.lock();
+        let own = (node.volume(), node.inode());
+        let found = covers.iter().find(|cover| (cover.volume, cover.inode) == own);
+        found.map_or(node, |cover| cover.root.clone())
     }
 
     /// Shows in the root directory what a disk's root directory has, but for names that are there

@@ -20,22 +20,17 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Vpn};
+use quire_units::Order;
 
 use super::error::Error;
 use super::mm::{Hand, Mm};
 use super::truncate::Spaces;
-use crate::folio::Folios;
 use crate::limits::GROUPS_MAX;
 use crate::space::{GroupId, Space};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::table::Sight;
 
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
-
-/// A part of a page is counted as so many of it.
-const PARTS: u64 = 1 << 20;
 
 /// A group is relieved until this part of its limit is free, so that it is not counted again soon.
 const MARGIN: u64 = 16;
@@ -145,28 +140,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(())
     }
 
-    /// How many frames a group has: each folio's, by how much of it the group's spaces map among
-    /// all that do. Looks at all their tables.
-    pub fn usage<S: Spaces<A> + ?Sized>(&self, id: GroupId, spaces: &S) -> u64 {
-        let folios = Folios::new(self.phys.meta());
-        let mut parts = 0;
-        spaces.visit(&mut |space| {
-            if !self.is_member(space, id) {
-                return;
-            }
-            let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-            for seen in self.view(space).tables().pieces(all) {
-                let Sight::Leaf { frame, .. } = seen.what else { continue };
-                folios.each(FrameSpan::new(frame, seen.pages.count()), |folio, piece| {
-                    let mapped = u64::from(folios.counts(folio).mapped).max(piece.count);
-                    parts += folio.order.pages() * PARTS / mapped * piece.count;
-                    true
-                });
-            }
-        });
-        (parts + PARTS / 2) / PARTS
-    }
-
     /// Counts what a group has and, if that is its limit or little less, pages out what its spaces
     /// have not used for longest. Then they may have as much more as there is [room](Relieved).
     /// What was paged out is to be written, as after [`page_out`](Self::page_out).
@@ -197,8 +170,32 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(Relieved { usage, room, paged_out })
     }
 
-    /// Whether a space counts for a group.
-    pub(super) fn is_member(&self, space: &Space<A>, id: GroupId) -> bool {
+    /// Pages out about `pages` pages of what a group's spaces have not used for longest, whatever
+    /// its limit; how many. What was paged out is to be written, as after
+    /// [`page_out`](Self::page_out).
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`] when it is none.
+    pub fn page_out_group<S: Spaces<A> + ?Sized>(
+        &self,
+        id: GroupId,
+        pages: u64,
+        spaces: &S,
+    ) -> Result<u64, Error> {
+        self.group(id)?;
+        Ok(self.reclaim_in(id, pages, spaces))
+    }
+
+    /// Lets a group map so many pages before it is counted again, whatever its limit: for who
+    /// cannot wait until one of its spaces has ended.
+    pub fn lend(&self, id: GroupId, pages: u64) {
+        if let Ok(group) = self.group(id) {
+            group.credit.store(pages.min(i64::MAX as u64), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a space counts for a group: it is in it, or in one that is a part of it.
+    pub fn is_member(&self, space: &Space<A>, id: GroupId) -> bool {
         self.chain(space.group()).any(|(own, _)| own == id)
     }
 

@@ -40,7 +40,7 @@ mod request {
 }
 
 /// File systems that `mount` finds where they are already.
-const MOUNTED: [&[u8]; 5] = [b"proc", b"sysfs", b"devtmpfs", b"tmpfs", b"ramfs"];
+const MOUNTED: [&[u8]; 6] = [b"proc", b"sysfs", b"devtmpfs", b"tmpfs", b"ramfs", b"cgroup2"];
 
 impl Calls<'_> {
     /// `close`.

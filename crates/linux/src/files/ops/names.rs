@@ -150,9 +150,17 @@ impl Calls<'_> {
     /// `mkdirat`.
     ///
     /// # Errors
-    /// [`Errno::EEXIST`], [`Errno::EPERM`] in a generated directory, and those of paths.
+    /// [`Errno::EEXIST`], those of paths, and of a generated directory:
+    /// [`make_directory`](crate::files::Directory::make_directory).
     pub fn mkdirat(&self, dir: i32, path: &[u8], mode: u32) -> Result<()> {
         let spot = self.spot(dir, path, false)?;
+        if let Some(tree) = spot.dir.generated() {
+            let name = spot.name(Errno::EEXIST)?;
+            return match &spot.node {
+                Some(_) => Err(Errno::EEXIST),
+                None => tree.make_directory(self.who, name),
+            };
+        }
         let node = self.tree.make_directory(self.masked(mode) & !0o6000, self.who.now);
         self.tree.link_new(&spot, &node, self.who.now)
     }
@@ -251,7 +259,7 @@ impl Calls<'_> {
         only(flags, raw::AT_REMOVEDIR)?;
         let spot = self.spot(dir, path, false)?;
         if flags & raw::AT_REMOVEDIR != 0 {
-            return self.tree.remove_directory(&spot, self.who.now);
+            return self.tree.remove_directory(self.who, &spot);
         }
         self.tree.unlink(&spot, self.who.now)
     }

@@ -208,3 +208,85 @@ fn a_generated_directory_is_listed_from_its_cookies_on() {
     assert_eq!(world.list("/proc", 32).unwrap(), ["count", "self"]);
     assert_eq!(world.list("/proc", 999).unwrap(), ["count", "self"]);
 }
+
+/// A directory whose directories are made and removed, like that of groups. It has a file `about`.
+#[derive(Default)]
+struct Maker {
+    made: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Directory for Maker {
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<Entry> {
+        if name == b"about" {
+            let what = What::File(Arc::new(Count(Arc::default())));
+            return Ok(Entry { inode: 2, mode: 0o444, what });
+        }
+        let made = self.made.lock().unwrap();
+        let at = made.iter().position(|own| own == name).ok_or(Errno::ENOENT)?;
+        let what = What::Directory(Arc::new(Self::default()));
+        Ok(Entry { inode: at as u64 + 3, mode: 0o755, what })
+    }
+
+    fn list(&self, _: &Caller<'_>, from: u64, tell: &mut Tell<'_>) -> Result<()> {
+        for (at, name) in (0..).zip(&*self.made.lock().unwrap()).skip(from as usize) {
+            if !tell(at + 1, name, at + 3, Kind::Directory) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
+        assert_eq!(who.pid, 10);
+        self.made.lock().unwrap().push(name.to_vec());
+        Ok(())
+    }
+
+    fn remove_directory(&self, _: &Caller<'_>, name: &[u8]) -> Result<()> {
+        if name == b"busy" {
+            return Err(Errno::EBUSY);
+        }
+        self.made.lock().unwrap().retain(|own| own != name);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_generated_directory_makes_and_removes_directories_itself() {
+    let world = World::new();
+    let maker = Arc::new(Maker::default());
+    world.tree.mount(&world.who(), b"/groups", "cgroup2", 1, maker).unwrap();
+    assert_eq!(world.mkdir("/groups/one"), Ok(()));
+    assert_eq!(world.mkdir("/groups/one"), Err(Errno::EEXIST));
+    assert_eq!(world.mkdir("/groups/about"), Err(Errno::EEXIST));
+    assert_eq!(world.mkdir("/groups/two/"), Ok(()));
+    assert_eq!(world.list("/groups", 99).unwrap(), ["one", "two"]);
+    assert_eq!(world.rmdir("/groups/about"), Err(Errno::ENOTDIR));
+    assert_eq!(world.rmdir("/groups/none"), Err(Errno::ENOENT));
+    assert_eq!(world.unlink("/groups/one"), Err(Errno::EPERM));
+    assert_eq!(world.rmdir("/groups/one/"), Ok(()));
+    assert_eq!(world.mkdir("/groups/busy"), Ok(()));
+    assert_eq!(world.rmdir("/groups/busy"), Err(Errno::EBUSY));
+    assert_eq!(world.list("/groups", 99).unwrap(), ["busy", "two"]);
+}
+
+#[test]
+fn a_generated_tree_may_begin_in_another_one() {
+    let world = world();
+    let maker = Arc::new(Maker::default());
+    let below = |path: &[u8]| world.tree.mount(&world.who(), path, "cgroup2", 77, maker.clone());
+    assert_eq!(below(b"/proc/10"), Ok(()));
+    assert_eq!(below(b"/proc/10"), Err(Errno::EBUSY));
+    assert_eq!(below(b"/proc/count"), Err(Errno::ENOTDIR));
+    assert_eq!(below(b"/proc/11"), Err(Errno::EPERM));
+    assert_eq!(world.mkdir("/proc/10/one"), Ok(()));
+    assert_eq!(world.list("/proc/10", 99).unwrap(), ["one"]);
+    assert_eq!(world.rmdir("/proc/10"), Err(Errno::EBUSY));
+    let about = world.about("/proc/10/about").unwrap();
+    assert_eq!(world.tree.magic(about.volume), 77);
+    assert_ne!(about.volume, world.about("/proc/count").unwrap().volume);
+    let fd = world.open("/proc/self/one", raw::O_DIRECTORY).unwrap();
+    assert_eq!(world.table.get(fd).unwrap().path().unwrap(), b"/proc/10/one");
+    world.run(|calls| calls.fchdir(fd)).unwrap();
+    assert_eq!(world.read_file("../../count").unwrap(), "render 1 for 10\n");
+}

@@ -1,0 +1,23 @@
+//! Control groups (cgroup v2): the tree of their names, and what is written to their files.
+//!
+//! **Owns** which groups there are, and who hands the controller of memory down. **Key types**:
+//! [`Groups`] (all of them), [`Group`] (one, with what the kernel keeps for it), [`Control`] (what
+//! was written to `cgroup.subtree_control`).
+//!
+//! ```text
+//!   0  ""        gives memory ─► 1 "shop" has memory.max; gives ─► 2 "till"  has memory.max
+//!                                                                  3 "cellar"
+//! ```
+//!
+//! A group is named by its number, which no other group ever has: so whoever has the number of one
+//! that was removed finds none. There are few groups, and nobody is in a hurry: each question is a
+//! walk over all. **Never** knows processes: who asks says whether any is in a group.
+
+mod tree;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use tree::{Group, Groups};
+pub use words::{Control, amount, limit, pid};

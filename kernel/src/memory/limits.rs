@@ -1,0 +1,30 @@
+//! What is done when a group of spaces has all that it may have. The rooms to the right know.
+
+use quire::space::GroupId;
+use spin::Once;
+
+/// How a group gets room.
+pub(crate) struct Limits {
+    /// Lets what the group has not used for longest leave; whether it has room now.
+    pub(crate) relieve: fn(GroupId) -> bool,
+    /// The same for who cannot wait until one of the group has ended: whether it may go on.
+    pub(crate) lend: fn(GroupId) -> bool,
+}
+
+static LIMITS: Once<Limits> = Once::new();
+
+/// Says how a group gets room.
+pub(crate) fn set_limits(limits: Limits) {
+    LIMITS.call_once(|| limits);
+}
+
+/// Lets what a group has not used for longest leave; whether it has room now.
+pub(crate) fn relieve(group: GroupId) -> bool {
+    LIMITS.get().is_some_and(|limits| (limits.relieve)(group))
+}
+
+/// The same for the kernel's own copies, which cannot wait until one of the group has ended:
+/// whether they may go on.
+pub(crate) fn lend(group: GroupId) -> bool {
+    LIMITS.get().is_some_and(|limits| (limits.lend)(group))
+}
