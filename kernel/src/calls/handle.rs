@@ -85,7 +85,8 @@ pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6])
     if is_doomed || is_killed { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
-/// What may be advised for another process, as opposed to oneself: nothing that changes what its memory holds.
+/// What may be advised for another process, as opposed to oneself: nothing that changes what its
+/// memory holds.
 fn is_gentle(advice: u32) -> bool {
     matches!(advice, abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE)
 }
