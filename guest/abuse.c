@@ -643,19 +643,29 @@ __attribute__((noreturn)) static void work(int index, uint64_t deadline)
     _exit(rounds || finding->kind ? 0 : 1);
 }
 
-/* KiB that are free or the kernel's heap; with pages of programs, that is all there is. */
-static long unused_kib(void)
+/* The sum of what a file of /proc tells as `NAME: ... kB` for these two names. */
+static long told_kib(const char *path, const char *one, const char *other)
 {
-    char line[128];
+    char line[128], name[64];
     long sum = 0, value;
-    FILE *file = fopen("/proc/meminfo", "r");
+    FILE *file = fopen(path, "r");
     if (!file)
-        failed("/proc/meminfo");
+        failed(path);
     while (fgets(line, sizeof line, file))
-        if (sscanf(line, "MemFree: %ld", &value) == 1 || sscanf(line, "Slab: %ld", &value) == 1)
+        if (sscanf(line, "%63[^:]: %ld", name, &value) == 2 &&
+            (!strcmp(name, one) || !strcmp(name, other)))
             sum += value;
     fclose(file);
     return sum;
+}
+
+/* KiB that are free, the kernel's heap, or what this process has written itself (after each fork it
+ * has some more: a page that a child has as well is copied together with its neighbours). With
+ * other processes' pages, that is all there is. */
+static long unused_kib(void)
+{
+    long own = told_kib("/proc/self/status", "RssAnon", "VmPTE");
+    return told_kib("/proc/meminfo", "MemFree", "Slab") + own;
 }
 
 /* Starts all, and waits until they are done. A kernel may kill whoever needs memory last. */

@@ -234,6 +234,13 @@ static const char *for_process(void)
     FAILS(EINVAL, syscall(SYS_process_madvise, self, &span, 1, MADV_COLD, 1));
     FAILS(EINVAL, syscall(SYS_process_madvise, self, &span, 1, 9999, 0));
     CHECK(p[0] == 7);
+    /* Others' memory is not changed. */
+    pid_t child = fork();
+    if (!child)
+        _exit((pause(), 0));
+    int other = (int)syscall(SYS_pidfd_open, child, 0);
+    FAILS(EINVAL, syscall(SYS_process_madvise, other, &span, 1, MADV_DONTNEED, 0));
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && p[0] == 7);
     return NULL;
 }
 

@@ -82,11 +82,28 @@ static const char *selects(void)
     return NULL;
 }
 
+static const char *poll_of_a_process(void)
+{
+    int ends[2], status;
+    char byte;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (!child)
+        _exit(close(ends[1]) || read(ends[0], &byte, 1) != 1);
+    struct pollfd p = {(int)syscall(SYS_pidfd_open, child, 0), POLLIN, 0};
+    CHECK(p.fd >= 0 && poll(&p, 1, 20) == 0);
+    CHECK(write(ends[1], "x", 1) == 1 && poll(&p, 1, -1) == 1 && p.revents == POLLIN);
+    CHECK(waitpid(child, &status, WNOHANG) == child && status == 0);
+    CHECK(poll(&p, 1, 0) == 1 && (p.revents & POLLIN));
+    return NULL;
+}
+
 const struct abi_case poll_cases[] = {
     {"poll", poll_states},
     {"poll of a file", poll_of_a_file},
     {"poll with a timeout", poll_timeout},
     {"poll that is woken", poll_wakes},
+    {"poll of a process", poll_of_a_process},
     {"select", selects},
     {NULL, NULL},
 };

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
-use quire_linux::files::{Body, Description, Generated};
+use quire_linux::files::{Body, Description, Generated, PollEvents};
 use quire_linux::signal::Signal;
-use quire_linux::{Errno, Result};
+use quire_linux::{Errno, Result, Wake};
 
 use super::memory::{self, Advised};
 use super::swap;
@@ -20,6 +20,17 @@ struct Handle(u32);
 impl Generated for Handle {
     fn process(&self) -> Option<u32> {
         Some(self.0)
+    }
+
+    fn readiness(&self) -> PollEvents {
+        match find(self.0).is_none_or(|process| process.is_zombie()) {
+            true => PollEvents::IN | PollEvents::RDNORM,
+            false => PollEvents::empty(),
+        }
+    }
+
+    fn wait_on(&self, who: &Arc<dyn Wake>) -> Result<()> {
+        find(self.0).map_or(Ok(()), |process| process.returned.add(who))
     }
 }
 
@@ -36,11 +47,18 @@ pub(super) fn pidfd_open(thread: &mut Thread, [pid, flags, ..]: [usize; 6]) -> A
     Ok(with_calls(thread, |calls| calls.table.add(open, true, 0))? as usize)
 }
 
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`: whoever calls (Linux 6.14; newer than the
+/// constants at hand).
+const SELF: [i32; 2] = [-10000, -10001];
+
 /// The process that a descriptor is a handle of.
 ///
 /// # Errors
 /// `EBADF` when it is none; `ESRCH` when the process is gone.
 fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
+    if SELF.contains(&(fd as i32)) {
+        return Ok(thread.process().clone());
+    }
     let open = with_calls(thread, |calls| calls.open_file(fd as u32))?;
     let pid = match open.node().body() {
         Body::Generated(generated) => generated.process(),
@@ -67,7 +85,8 @@ pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6])
     if is_doomed || is_killed { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
-/// What may be advised for another process: nothing that changes what its memory holds.
+/// What may be advised for another process, as opposed to oneself: nothing that changes what its
+/// memory holds.
 fn is_gentle(advice: u32) -> bool {
     matches!(advice, abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE)
 }
@@ -84,7 +103,13 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
         return swap::written_again(thread, done);
     }
     let process = process_of(thread, fd)?;
-    let advised = Advised::of(advice as u32).filter(|_| is_gentle(advice as u32));
+    let is_own = process.pid == thread.process().pid;
+    let may = |advised: &Advised| match advised {
+        // Whoever wants its own pages at once has `madvise` for that.
+        Advised::Populate(_) => false,
+        _ => is_own || is_gentle(advice as u32),
+    };
+    let advised = Advised::of(advice as u32).filter(may);
     let advised = advised.ok_or(Errno::EINVAL)?;
     let target = process.memory().ok_or(Errno::ESRCH)?;
     let mut done = 0;

@@ -56,6 +56,8 @@ fn bury(process: &Arc<Process>, status: Status) {
         family.ended = Some(status);
         family.parent.upgrade()
     };
+    // Whoever has a handle of it and waits for its end.
+    process.returned.wake();
     if process.pid == 1 {
         finish(process);
     }

@@ -37,7 +37,7 @@ pub(crate) struct Process {
     pub(crate) child_news: Waiters,
     /// Its parent waits until it runs another program or ends (`vfork`).
     pub(crate) borrows: AtomicBool,
-    /// Those who wait for that.
+    /// Those who wait for that, or through a handle for its end.
     pub(crate) returned: Waiters,
     /// The program, and where on the stack its arguments are, for `/proc`.
     pub(crate) program: SpinMutex<Program>,

@@ -32,8 +32,8 @@ const SWAP: [Driver; 5] = [
     ("zram", ""),
 ];
 
-/// The programs of `guest/` that need a device to swap to.
-const SWAPPING: [&str; 1] = ["pageout"];
+/// What needs a device to swap to: programs of `guest/`, and the root directory of Linux's tests.
+const SWAPPING: [&str; 2] = ["pageout", "selftests-root"];
 
 /// What Quire's kernel is told to have such devices, which take memory as they are written, too.
 const SWAP_WORDS: [&str; 2] = ["ram0=1G", "zram0=1G"];
@@ -46,7 +46,8 @@ pub(super) fn words(kernel: &Kernel, program: Option<&str>) -> impl Iterator<Ite
 
 /// Whether a program needs a device to swap to.
 pub(super) fn swaps(program: Option<&str>) -> bool {
-    program.is_some_and(|program| SWAPPING.contains(&program))
+    let name = program.and_then(|program| Path::new(program).file_name()?.to_str());
+    name.is_some_and(|name| SWAPPING.contains(&name))
 }
 
 /// A driver to load.

@@ -13,11 +13,15 @@ use crate::steps::{Missing, build_dir};
 /// Where the tests are within Linux's sources.
 const PLACE: &str = "tools/testing/selftests/mm";
 
-/// What runs a test in the machine: it mounts what tests look for, as a distribution would.
+/// What runs a test in the machine: it mounts what tests look for, as a distribution would, and
+/// swaps to a disk in RAM where tests page something out.
 const START: &str = "#!/bin/sh
 /bin/busybox mkdir -p /tmp /dev/shm
 /bin/busybox mount -t tmpfs tmpfs /tmp 2>/dev/null
 /bin/busybox mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+case \"$1\" in cow|khugepaged|process_madv|guard-regions)
+/bin/busybox mkswap /dev/ram0 >/dev/null && /bin/busybox swapon /dev/ram0 ;;
+esac
 cd /tests
 exec \"./$@\"
 ";
@@ -87,12 +91,13 @@ impl Tests {
         command.args(["-static", "-no-pie", "-O2", "-w", "-U_FORTIFY_SOURCE", "-D_GNU_SOURCE="]);
         // Some rely on another header for this one, and not every version of that has it.
         command.args(["-include", "../kselftest.h"]);
-        command.arg("-I").arg(&self.tree).arg("-I").arg(&self.built);
+        command.args(["-I", ".."]).arg("-I").arg(&self.tree).arg("-I").arg(&self.built);
         for place in [&self.tree.join("tools/include/uapi"), &headers, &asm] {
             command.arg("-isystem").arg(place);
         }
         command.arg("-o").arg(self.built.join(name)).arg(format!("{name}.c"));
-        command.args(program.parts).args(COMMON).args(["-lrt", "-lpthread", "-lm"]);
+        let common = COMMON.iter().filter(|name| dir.join(name).is_file());
+        command.args(program.parts).args(common).args(["-lrt", "-lpthread", "-lm"]);
         command
     }
 

@@ -1,5 +1,5 @@
 //! Which of Linux's tests are run: those that can say something about memory management in a small
-//! machine without swap, huge pages of their own kind, devices, or modules.
+//! machine without huge pages of their own kind, devices, or modules.
 
 /// A test program of `tools/testing/selftests/mm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ const fn program(name: &'static str, seconds: u64) -> Program {
 }
 
 /// All, from the least demanding on.
-pub(super) const PROGRAMS: [Program; 18] = [
+pub(super) const PROGRAMS: [Program; 22] = [
     program("map_fixed_noreplace", 60),
     program("madv_populate", 60),
     program("map_populate", 60),
@@ -33,6 +33,10 @@ pub(super) const PROGRAMS: [Program; 18] = [
     program("mdwe_test", 120),
     program("mseal_test", 60),
     program("mrelease_test", 60),
+    program("prctl_thp_disable", 60),
+    program("process_madv", 60),
+    program("merge", 60),
+    program("guard-regions", 120),
     program("split_huge_page_test", 300),
     Program { args: &["-d", "10"], ..program("transhuge-stress", 240) },
     program("pagemap_ioctl", 240),
@@ -40,8 +44,9 @@ pub(super) const PROGRAMS: [Program; 18] = [
     program("cow", 600),
 ];
 
-/// The files that all are linked with.
-pub(super) const COMMON: [&str; 2] = ["vm_util.c", "thp_settings.c"];
+/// The files that all are linked with, as far as there are such: the last two are one, before and
+/// after it got another name.
+pub(super) const COMMON: [&str; 3] = ["vm_util.c", "thp_settings.c", "hugepage_settings.c"];
 
 #[cfg(test)]
 mod tests {

@@ -104,8 +104,9 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
 }
 
 /// What is needed of Linux's sources to build its tests of memory management.
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 6] = [
     "tools/testing/selftests/mm/*",
+    "tools/testing/selftests/*/pidfd.h",
     "tools/testing/selftests/*.h",
     "tools/include/*",
     "tools/arch/*",
@@ -113,11 +114,15 @@ const TESTS: [&str; 5] = [
 ];
 
 /// Linux's own tests of memory management from the newest sources that Debian has, in `linux/`, and
-/// the headers of the same version, in `usr/`; what was unpacked before, or now.
+/// the headers of the same version, in `usr/`; what was unpacked before, or now. A directory that
+/// `QUIRE_LINUX_TESTS` names takes their place, where somebody has newer ones.
 ///
 /// # Errors
 /// Why there are none.
 pub fn linux_tests(root: &Path) -> Result<PathBuf, Missing> {
+    if let Some(other) = std::env::var_os("QUIRE_LINUX_TESTS") {
+        return Ok(PathBuf::from(other));
+    }
     // The packages are the same for each ISA.
     let isa = Isa::X86_64;
     let dir = build_dir(root).join("guest").join(isa.name());

@@ -7,7 +7,8 @@ use core::fmt;
 
 use super::call::{Caller, Sink};
 use super::node::{Body, Kind, Meta, Node};
-use crate::{Errno, Result};
+use super::poll::PollEvents;
+use crate::{Errno, Result, Wake};
 
 /// A growing buffer of text, into which one can `write!`. It fails, rather than ends the kernel,
 /// when there is no memory.
@@ -124,6 +125,20 @@ pub trait Generated: Send + Sync {
     /// The process that this is a handle of (`pidfd_open`), if it is one.
     fn process(&self) -> Option<u32> {
         None
+    }
+
+    /// What can be done with it now; of a handle of a process, reading means that this has ended.
+    fn readiness(&self) -> PollEvents {
+        PollEvents::ALWAYS
+    }
+
+    /// Leaves word: `who` is woken when [`readiness`](Self::readiness) may have changed.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    fn wait_on(&self, who: &Arc<dyn Wake>) -> Result<()> {
+        let _ = who;
+        Ok(())
     }
 
     /// Takes `bytes`, at most 4096 of them, written at `offset`, and says how many it took.
