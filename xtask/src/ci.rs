@@ -16,6 +16,11 @@ const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire"];
 /// judged by the same scripts as the one before; set another, or run `cargo test`, to look further.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// The models of the whole library, and what they are compiled with: in a directory of its own.
+pub(crate) const SCHEDULES: [&str; 7] =
+    ["test", "--profile", "sim", "--package", "quire-sim", "--test", "shuttle"];
+pub(crate) const SCHEDULES_FLAGS: &str = "--cfg=shuttle -Cdebug-assertions";
+
 /// Runs every check in the workspace at `root`; returns whether all that ran passed.
 pub fn run(root: &Path) -> bool {
     let mut steps = Steps::new(root);
@@ -69,7 +74,8 @@ fn host(root: &Path, steps: &mut Steps) {
     steps.run("documentation", doc);
 }
 
-/// The tests that run under a model checker, in every order of the threads' steps.
+/// The tests that run under a model checker: small models in every order of the threads' steps, the
+/// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
     let mut test = cargo(&["test", "--release", "--package", "quire", "--lib", "loom"]);
     test.env("RUSTFLAGS", "--cfg loom");
@@ -78,6 +84,10 @@ fn models(root: &Path, steps: &mut Steps) {
     // longer models would take hours.
     test.env("LOOM_MAX_PREEMPTIONS", "3");
     steps.run("models", test);
+    let mut test = cargo(&SCHEDULES);
+    test.env("RUSTFLAGS", SCHEDULES_FLAGS);
+    test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("shuttle"));
+    steps.run("schedules", test);
 }
 
 fn bare(root: &Path, steps: &mut Steps) {

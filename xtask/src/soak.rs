@@ -3,7 +3,7 @@
 //! ```text
 //!   first           the simulator finds what is broken on purpose
 //!   round 1, 2, …   scripts of a seed of its own ──► the stress tests, some times over
-//!                   ──► the simulator, from seeds of its own
+//!                   ──► the simulator ──► orders of threads, both from seeds of their own
 //!   then            on each ISA: abuse, stress, Linux's own tests
 //! ```
 //!
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::ci::{SCHEDULES, SCHEDULES_FLAGS};
 use crate::guest::Isa;
 use crate::steps::{Steps, build_dir};
 
@@ -29,6 +30,9 @@ const STRESS: [&str; 4] = ["stress", "file_stress", "fork_stress", "swap_stress"
 /// gets through fewer in that time.
 const SIM_MINUTES: u32 = 10;
 const SIM_SEEDS: u64 = 1_000_000;
+
+/// How many orders of its threads each model of the whole library is played in.
+const SCHEDULES_EACH: u32 = 10_000;
 
 /// How long `abuse` and `stress` run on each ISA.
 const ABUSE_SECONDS: u64 = 120;
@@ -58,7 +62,7 @@ struct Step {
 pub fn run(root: &Path, what: &What) -> bool {
     let seed = what.seed.unwrap_or_else(seed_of_now);
     let mut all = vec![canary(&build_dir(root))];
-    all.extend(steps(what.rounds, seed));
+    all.extend(steps(what.rounds, seed, &build_dir(root)));
     println!("Seeds from {seed} on. What is run, until something fails:");
     all.iter().for_each(|step| println!("  {:<28} {}", step.name, step.line()));
     println!();
@@ -79,7 +83,7 @@ fn seed_of_now() -> u64 {
     time.map_or(1, |time| time.as_micros() as u64 % 1_000_000_000)
 }
 
-fn steps(rounds: u32, seed: u64) -> Vec<Step> {
+fn steps(rounds: u32, seed: u64, build_dir: &Path) -> Vec<Step> {
     let mut all = Vec::new();
     for round in 0..u64::from(rounds) {
         let seed = seed.wrapping_add(round);
@@ -87,6 +91,7 @@ fn steps(rounds: u32, seed: u64) -> Vec<Step> {
         let again = |time| Step::new(format!("round {}: stress {time}", round + 1), &stress());
         all.extend((1..=STRESS_TIMES).map(again));
         all.push(simulator(round + 1, seed));
+        all.push(schedules(round + 1, seed, build_dir));
     }
     for isa in Isa::ALL {
         all.extend(on_kernel(isa, seed));
@@ -115,6 +120,16 @@ fn simulator(round: u64, seed: u64) -> Step {
     let mut words = vec!["run", "--profile", "sim", "--package", "quire-cli", "--"];
     words.extend(["sim", "--swarm", &minutes, "--seed", &first]);
     Step::new(format!("round {round}: simulator"), &words)
+}
+
+/// The models of the whole library, in other orders than `ci` looks at.
+fn schedules(round: u64, seed: u64, build_dir: &Path) -> Step {
+    let dir = build_dir.join("shuttle").display().to_string();
+    let words = [&SCHEDULES[..], &["--target-dir", &dir]].concat();
+    Step::new(format!("round {round}: schedules"), &words)
+        .with("RUSTFLAGS", SCHEDULES_FLAGS)
+        .with("SHUTTLE_RANDOM_SEED", seed)
+        .with("QUIRE_SCHEDULES", SCHEDULES_EACH)
 }
 
 /// The stress tests as one run of cargo.
@@ -157,7 +172,10 @@ impl Step {
 
     /// What one types to run it.
     fn line(&self) -> String {
-        let settings = self.settings.iter().map(|(name, value)| format!("{name}={value} "));
+        let quoted =
+            |value: &String| if value.contains(' ') { format!("'{value}'") } else { value.clone() };
+        let settings =
+            self.settings.iter().map(|(name, value)| format!("{name}={} ", quoted(value)));
         settings.chain([format!("cargo {}", self.words.join(" "))]).collect()
     }
 }
@@ -168,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_round_has_a_seed_of_its_own() {
-        let all = steps(2, 7);
+        let all = steps(2, 7, "/b".as_ref());
         let lines: Vec<String> = all.iter().map(super::Step::line).collect();
         let of = |seed: &str| {
             let words = format!("PROPTEST_RNG_SEED={seed} PROPTEST_CASES=");
@@ -181,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_typed_to_see_a_failure_again_has_its_seed() {
-        let all = steps(0, 5);
+        let all = steps(0, 5, "/b".as_ref());
         let abuse = all.iter().find(|step| step.name.starts_with("abuse on x86")).unwrap();
         let line = "QUIRE_ABUSE_SECONDS=120 QUIRE_ABUSE_SEED=5 \
                     cargo xtask kernel-tests --arch x86_64 abuse";
@@ -192,12 +210,22 @@ mod tests {
 
     #[test]
     fn the_simulator_looks_in_each_round_at_seeds_of_its_own() {
-        let all = steps(2, 3);
+        let all = steps(2, 3, "/b".as_ref());
         let lines =
             all.iter().filter(|step| step.name.ends_with("simulator")).map(super::Step::line);
         let lines: Vec<String> = lines.collect();
         let line = "cargo run --profile sim --package quire-cli -- sim --swarm 10 --seed ";
         assert_eq!(lines, [format!("{line}3000000"), format!("{line}4000000")]);
+    }
+
+    #[test]
+    fn the_schedules_of_each_round_are_others_and_are_built_apart() {
+        let all = steps(1, 3, "/b".as_ref());
+        let step = all.iter().find(|step| step.name.ends_with("schedules")).unwrap();
+        let settings = "RUSTFLAGS='--cfg=shuttle -Cdebug-assertions' SHUTTLE_RANDOM_SEED=3 ";
+        let line = step.line();
+        assert!(line.starts_with(settings), "{line}");
+        assert!(line.ends_with("--test shuttle --target-dir /b/shuttle"), "{line}");
     }
 
     #[test]
@@ -209,7 +237,8 @@ mod tests {
 
     #[test]
     fn each_isa_has_its_turn_after_the_rounds() {
-        let names: Vec<String> = steps(1, 1).into_iter().map(|step| step.name).collect();
+        let names: Vec<String> =
+            steps(1, 1, "/b".as_ref()).into_iter().map(|step| step.name).collect();
         assert!(names[0].starts_with("round 1"));
         for isa in ["x86_64", "aarch64"] {
             for program in ["abuse", "stress", "selftests"] {

@@ -28,6 +28,11 @@ pub(crate) fn current() -> usize {
     CURRENT.get() as usize
 }
 
+/// The calling thread runs as CPU `number` from now on.
+pub(crate) fn bind(number: CpuId) {
+    CURRENT.set(number.index() as u16);
+}
+
 /// What a CPU has to itself: registers, TLB, walk cache.
 pub(crate) struct Core {
     pub(crate) root: Option<Pfn>,
@@ -96,7 +101,7 @@ impl<'m, 'r> Cpu<'m, 'r> {
 
     /// Makes this the CPU that the thread runs as.
     pub fn bind(&self) {
-        CURRENT.set(self.number.index() as u16);
+        bind(self.number);
     }
 
     /// Binds, and announces an operation of the library; see [`Machine::operation`].

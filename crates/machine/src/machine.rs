@@ -9,7 +9,7 @@ use quire_units::{CpuId, FrameSpan, Pfn, PhysAddr};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Examine};
 use crate::counters::Counts;
-use crate::cpu::{Bank, Cpu};
+use crate::cpu::{Bank, Cpu, bind};
 use crate::examiner::{Ledger, Violation, audit};
 use crate::faults::Faults;
 use crate::lock;
@@ -69,6 +69,12 @@ impl<'r> Machine<'r> {
     /// When there is no such CPU, or another handle for it exists.
     pub fn cpu(&self, number: usize) -> Cpu<'_, 'r> {
         Cpu::new(self, number)
+    }
+
+    /// Makes the calling host thread run as CPU `number`, without a handle: for hardware in front
+    /// of this machine that plays several CPUs by turns on one host thread.
+    pub fn bind(&self, number: CpuId) {
+        bind(number);
     }
 
     /// What it was built as.

@@ -4,7 +4,7 @@
 //! shared cache line. A sum over CPUs is exact once they are quiet.
 
 use crate::limits::ORDERS;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, Tally};
 
 /// What is counted once for the whole system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,21 +211,21 @@ pub const CAUSES: usize = 5;
 /// One CPU's counters.
 #[repr(align(128))]
 pub struct Counters {
-    events: [AtomicU64; Event::ALL.len()],
+    events: [Tally; Event::ALL.len()],
     /// `anon_fault_alloc` of each order: folios that faults mapped.
-    alloc: [AtomicU64; ORDERS],
+    alloc: [Tally; ORDERS],
     /// `anon_fault_fallback` of each order, by cause.
-    fallback: [[AtomicU64; CAUSES]; ORDERS],
+    fallback: [[Tally; CAUSES]; ORDERS],
     /// Folios that writes to shared pages copied into, by order.
-    copy: [AtomicU64; ORDERS],
+    copy: [Tally; ORDERS],
     /// `swpout`, `swpout_fallback` and `swpin` of each order.
-    swap: [[AtomicU64; ORDERS]; 3],
+    swap: [[Tally; ORDERS]; 3],
 }
 
 impl Counters {
     /// All zero.
     pub fn new() -> Self {
-        let zero = |_| AtomicU64::new(0);
+        let zero = |_| Tally::new(0);
         Self {
             events: core::array::from_fn(zero),
             alloc: core::array::from_fn(zero),
@@ -286,7 +286,7 @@ impl Default for Counters {
 
 /// An addition by the only writer: no need for an atomic one.
 #[inline]
-fn bump(cell: &AtomicU64, count: u64) {
+fn bump(cell: &Tally, count: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
@@ -312,7 +312,7 @@ pub struct Totals {
 impl Totals {
     /// The sum over `cpus`.
     pub fn of(cpus: &[Counters]) -> Self {
-        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let read = |cell: &Tally| cell.load(Ordering::Relaxed);
         let sum = |pick: &dyn Fn(&Counters) -> u64| cpus.iter().map(pick).sum();
         Self {
             events: core::array::from_fn(|at| sum(&|c| read(&c.events[at]))),
@@ -342,13 +342,13 @@ pub struct SpaceCounters([Shard; SHARDS]);
 
 #[repr(align(128))]
 struct Shard {
-    alloc: [AtomicU64; ORDERS],
-    fallback: [AtomicU64; ORDERS],
+    alloc: [Tally; ORDERS],
+    fallback: [Tally; ORDERS],
 }
 
 impl Default for Shard {
     fn default() -> Self {
-        let zero = |_| AtomicU64::new(0);
+        let zero = |_| Tally::new(0);
         Self { alloc: core::array::from_fn(zero), fallback: core::array::from_fn(zero) }
     }
 }

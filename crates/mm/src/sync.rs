@@ -1,46 +1,58 @@
 //! The locks and atomics of the library, named here and nowhere else, so that a model checker can
-//! take their place (`--cfg loom`).
+//! take their place: loom (`--cfg loom`) for small models in every order of their steps, shuttle
+//! (`--cfg shuttle`) for the whole library in many orders.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use core::hint::spin_loop;
 #[cfg(loom)]
 pub(crate) use loom::hint::spin_loop;
+#[cfg(shuttle)]
+pub(crate) use shuttle::hint::spin_loop;
+
+/// A number that is only told, and decides nothing: no model has to look at it.
+pub(crate) use core::sync::atomic::AtomicU64 as Tally;
+
+#[cfg(loom)]
+use loom::sync::Mutex as Inner;
+#[cfg(shuttle)]
+use shuttle::sync::Mutex as Inner;
+#[cfg(not(any(loom, shuttle)))]
+use spin::mutex::SpinMutex as Inner;
 
 /// A spin lock around a value.
 pub(crate) struct Lock<T> {
-    #[cfg(not(loom))]
-    inner: spin::mutex::SpinMutex<T>,
-    #[cfg(loom)]
-    inner: loom::sync::Mutex<T>,
+    inner: Inner<T>,
 }
 
 impl<T> Lock<T> {
     /// An open lock around `value`.
     #[cfg(not(loom))]
     pub(crate) const fn new(value: T) -> Self {
-        Self { inner: spin::mutex::SpinMutex::new(value) }
+        Self { inner: Inner::new(value) }
     }
 
     /// An open lock around `value`.
     #[cfg(loom)]
     pub(crate) fn new(value: T) -> Self {
-        Self { inner: loom::sync::Mutex::new(value) }
+        Self { inner: Inner::new(value) }
     }
 
     /// Waits for the lock and holds it until the guard is dropped.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) fn lock(&self) -> impl core::ops::DerefMut<Target = T> + '_ {
         self.inner.lock()
     }
 
     /// Waits for the lock and holds it until the guard is dropped.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub(crate) fn lock(&self) -> impl core::ops::DerefMut<Target = T> + '_ {
         self.inner.lock().expect("a model never panics while it holds a lock")
     }

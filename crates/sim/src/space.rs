@@ -188,8 +188,8 @@ impl NaiveSpace {
     pub fn lock(&mut self, span: PageSpan, locked: bool) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         self.alter(span, |area| {
-            let flags = if locked { area.flags | AreaFlags::LOCKED } else { area.flags - locks };
-            Ok(Area { flags, ..area })
+            let now = if locked { AreaFlags::LOCKED } else { AreaFlags::empty() };
+            Ok(Area { flags: (area.flags - locks) | now, ..area })
         })
     }
 

@@ -143,7 +143,7 @@ pub(crate) fn is_test_only(attribute: &Group) -> bool {
 
 fn requires_test(condition: &[TokenTree]) -> bool {
     if condition.len() == 1 {
-        return is_ident(condition, 0, "test") || is_ident(condition, 0, "loom");
+        return ["test", "loom", "shuttle"].iter().any(|name| is_ident(condition, 0, name));
     }
     let Some(list) = group(condition, 1, Delimiter::Parenthesis) else { return false };
     let list = inside(list);

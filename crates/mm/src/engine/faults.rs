@@ -10,8 +10,9 @@ use crate::cache::Reads;
 use crate::fault::plan::{Leaf, Reach};
 use crate::fault::{Cause, Choice, Decision, Installed, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
-use crate::space::{Space, View};
+use crate::space::{Seq, Space, View};
 use crate::stats::Event;
+use crate::sync::spin_loop;
 use crate::table::Place;
 
 /// How a fault ended.
@@ -186,7 +187,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         for _ in 0..FAULT_TRIES {
             let step = match decide(&view, &self.policy, page, access, reach) {
                 Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
-                Decision::Below(place) => self.deepen(&view, place, page),
+                Decision::Below(place, seq) => {
+                    self.deepen(&view, place, page, Some(seq)).map(|()| None)
+                }
                 Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
                 Decision::Marked(marked) => self.swap_in(&view, &marked, access),
@@ -234,7 +237,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         };
         let made = match plan.is_at(A::leaf_level(order)) {
             true => Ok(()),
-            false => self.deepen_to(view, plan.start(order), order),
+            false => self.deepen_to(view, plan.start(order), order, Some(plan.seq)),
         };
         if let Err(error) = made {
             *taken = Some((run, order));
@@ -248,7 +251,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Err(Stale(run)) => {
                 self.count(Event::Stale, 1);
                 while view.space.areas.is_held(plan.wanted) {
-                    core::hint::spin_loop();
+                    spin_loop();
                 }
                 *taken = Some((run, order));
                 Ok(None)
@@ -305,37 +308,43 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Makes the tables that are missing for folios of `order` at `page`: those of a smaller folio
-    /// than was planned for may be lower.
+    /// than was planned for may be lower. Where the areas are not those of `seq` any more some may
+    /// be missing still: what they were made for will not be done, either.
     pub(super) fn deepen_to(
         &self,
         view: &View<'_, A, H>,
         page: Vpn,
         order: Order,
+        seq: Option<Seq>,
     ) -> Result<(), Error> {
         let level = A::leaf_level(order);
         loop {
             let place = view.tables().walk(page, level);
             let absent = matches!(A::decode(place.word, place.level), Entry::Absent);
-            if place.level == level || !absent {
+            if place.level == level || !absent || !is_still(view, page, seq) {
                 return Ok(());
             }
-            self.deepen(view, place, page)?;
+            self.deepen(view, place, page, seq)?;
         }
     }
 
-    /// Makes the lower table that is missing at `place`.
+    /// Makes the lower table that is missing at `place`, unless the areas have changed.
     fn deepen(
         &self,
         view: &View<'_, A, H>,
         place: Place,
         page: Vpn,
-    ) -> Result<Option<Resolved>, Error> {
+        seq: Option<Seq>,
+    ) -> Result<(), Error> {
         let run = self.table_frame()?;
-        match view.tables().link(place, page, run) {
+        match view.tables().link_if(place, page, run, || is_still(view, page, seq)) {
             Ok(()) => self.count(Event::TableMade, 1),
-            Err(run) => self.free(run),
+            Err(run) => {
+                self.free(run);
+                self.wait(view, page);
+            }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Notes an access in a leaf that is there. The leaf only ever grants more by that, so other
@@ -405,6 +414,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             space.counters.fallback(cpu, order.index());
         }
     }
+}
+
+/// Whether the areas are those of `seq`, and nobody is about to change them around `page`.
+fn is_still<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn, seq: Option<Seq>) -> bool {
+    let one = PageSpan::block(page, Order::ZERO);
+    seq.is_none_or(|seq| view.space.areas.is_current(seq, one))
 }
 
 fn refused(why: Refusal, page: Vpn, access: Access) -> Error {

@@ -153,7 +153,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 self.free(run);
                 return Err(poisoned.into());
             }
-            if let Err(error) = self.deepen_to(child, at, order) {
+            if let Err(error) = self.deepen_to(child, at, order, None) {
                 self.free(run);
                 return Err(error);
             }

@@ -522,8 +522,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if let Some((cached, _)) = folios.identified(folio) {
             cached.learn(cached.known() - Known::LEAVING);
         }
-        let last = folios.put(folio);
-        debug_assert!(last.is_none(), "its file refers to it");
+        // It is not leaving any more, and others may have taken it out of its file by now.
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
+        }
         self.try_drop(&device, folio, slots, Keep::IfHeld);
     }
 }

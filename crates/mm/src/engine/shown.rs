@@ -40,7 +40,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let Some(leaf) = leaf_order(&index, fault) else {
             return self.lacking(view, &index, fault, resched).map(|()| None);
         };
-        self.deepen_to(view, fault.page, leaf)?;
+        self.deepen_to(view, fault.page, leaf, Some(fault.seq))?;
         let around = self.around(fault, reach);
         let Some(shown) = map_around(view, &index, fault, leaf, around) else {
             self.wait(view, fault.page);

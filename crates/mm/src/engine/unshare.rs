@@ -13,6 +13,7 @@ use crate::folio::{Folio, Folios};
 use crate::limits::FAULT_TRIES;
 use crate::space::{AreaFlags, Space, View};
 use crate::stats::Event;
+use crate::sync::spin_loop;
 use crate::table::{Gather, What};
 
 /// A page that stays where it is and what it is until [`Mm::unpin`].
@@ -78,7 +79,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub(super) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
         self.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
-            core::hint::spin_loop();
+            spin_loop();
         }
     }
 

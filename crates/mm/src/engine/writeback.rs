@@ -23,6 +23,7 @@ use crate::folio::{Folio, Folios, Known};
 use crate::limits::CANARY;
 use crate::space::Section;
 use crate::stats::Event;
+use crate::sync::spin_loop;
 
 /// The store did not take the pages of a [`Write`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +88,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let index = self.index(id)?;
         while let Some((folio, at)) = index.next_dirty(*pages) {
             let cached = Folios::new(self.phys.meta()).cached(folio.head, identity(id, at.start));
-            let Some(cached) = cached.filter(|cached| cached.folio == folio) else { continue };
+            let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
+                // Somebody has ended its identity, and is about to take it out of the index.
+                spin_loop();
+                continue;
+            };
             if cached.known().contains(Known::WRITING) {
                 return Err(Error::Busy(id));
             }

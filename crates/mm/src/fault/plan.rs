@@ -16,8 +16,8 @@ use crate::table::Place;
 pub enum Decision {
     /// Frames are needed: take them, clear them, install them.
     Fill(Plan),
-    /// A lower table is needed below this place first.
-    Below(Place),
+    /// A lower table is needed below this place first, if the areas are still the same.
+    Below(Place, Seq),
     /// A leaf is there: note the access in it.
     Touch(Leaf),
     /// A leaf is there that others may map, too, and is to be written.
@@ -60,7 +60,7 @@ pub struct Plan {
     pub(super) place: Place,
     pub(super) attrs: Attrs,
     pub(super) area: Area,
-    pub(super) seq: Seq,
+    pub(crate) seq: Seq,
 }
 
 /// A leaf that should have allowed the access.
@@ -181,7 +181,7 @@ pub fn decide<A: Arch, H: Hardware>(
     let largest = choice.largest();
     let level = A::leaf_level(largest);
     if place.level.is_above(level) {
-        return Decision::Below(place);
+        return Decision::Below(place, seq);
     }
     let block = PageSpan::block(page, largest);
     let wanted = match reach {

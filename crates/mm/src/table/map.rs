@@ -25,10 +25,25 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// # Errors
     /// The run, when something else is at that place by now; walk again.
     pub fn link(&self, place: Place, page: Vpn, run: FrameRun) -> Result<(), FrameRun> {
+        self.link_if(place, page, run, || true)
+    }
+
+    /// The same, if `still` says so with the upper table locked. A table that is made where no area
+    /// is any more could stand in the place of one that is not flushed yet.
+    ///
+    /// # Errors
+    /// The run, as for [`link`](Self::link), or when `still` says no.
+    pub fn link_if(
+        &self,
+        place: Place,
+        page: Vpn,
+        run: FrameRun,
+        still: impl FnOnce() -> bool,
+    ) -> Result<(), FrameRun> {
         let Some(lower) = place.level.child() else { return Err(run) };
         let Some(locked) = self.lock(place.frame, place.level, page) else { return Err(run) };
         let index = locked.index(page);
-        if locked.word(index) != 0 {
+        if locked.word(index) != 0 || !still() {
             return Err(run);
         }
         let frame = self.adopt(run, lower, Self::base(page, lower));

@@ -1,0 +1,142 @@
+//! Folios that leave memory and come back, while others use them, share them or end.
+
+use quire::engine::Whose;
+use quire_arch::{Arch, Arm4k, X86_64};
+use quire_machine::Config;
+use quire_units::PageSpan;
+use shuttle::thread;
+
+use crate::explore;
+use crate::scene::{FOLIO, Runner, Scene, play};
+
+/// Writes numbers to `pages` and finds them again.
+fn keeps<A: Arch>(runner: &Runner<'_, '_, '_, A>, pages: [u64; 2]) {
+    let scene = runner.scene;
+    for value in 1..=2 {
+        pages.iter().for_each(|&at| runner.write(&scene.space, scene.page(at), value));
+        let kept = pages.map(|at| runner.read(&scene.space, scene.page(at)));
+        assert_eq!(kept, [value; 2], "a store was lost");
+    }
+}
+
+/// Two CPUs write pages of the same folios, while CPU 0 pages them out, twice.
+fn in_use<A: Arch>(config: Config) {
+    play::<A>(config, |scene| {
+        thread::scope(|scope| {
+            scope.spawn(|| scene.on(1, |runner| keeps(runner, [0, FOLIO])));
+            scope.spawn(|| scene.on(2, |runner| keeps(runner, [1, FOLIO + 1])));
+            scene.on(0, |runner| {
+                runner.page_out(&scene.space, scene.span());
+                runner.page_out(&scene.space, PageSpan::new(scene.page(2), scene.page(6)));
+            });
+        });
+    });
+}
+
+#[test]
+fn d3_a_writer_keeps_what_it_wrote_while_pages_leave() {
+    explore(|| in_use::<X86_64>(Config::x86_64()));
+}
+
+#[test]
+fn d3_a_writer_keeps_what_it_wrote_while_folded_blocks_leave() {
+    explore(|| in_use::<Arm4k>(Config::arm64_4k()));
+}
+
+/// All that is there is on the device; two CPUs bring the same folios back.
+fn back<A: Arch>(config: Config) {
+    play::<A>(config, |scene| {
+        scene.on(0, |runner| {
+            for at in 0..scene.span().count() {
+                runner.write(&scene.space, scene.page(at), at + 1);
+            }
+            runner.page_out(&scene.space, scene.span());
+            scene.mm.reclaim(u64::MAX, &scene.known);
+        });
+        let reads = |runner: &Runner<'_, '_, '_, A>, from| {
+            for at in [from, FOLIO + from] {
+                assert_eq!(runner.read(&scene.space, scene.page(at)), at + 1, "it came back");
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| scene.on(1, |runner| reads(runner, 0)));
+            scope.spawn(|| scene.on(2, |runner| keeps(runner, [1, FOLIO + 1])));
+            scene.on(0, |runner| {
+                runner
+                    .operation("discard", || {
+                        scene.mm.discard(&scene.space, PageSpan::new(scene.page(2), scene.page(3)))
+                    })
+                    .expect("sound pages");
+                assert_eq!(runner.read(&scene.space, scene.page(2)), 0, "it was thrown away");
+            });
+        });
+    });
+}
+
+#[test]
+fn d3_folios_come_back_once_for_all() {
+    explore(|| back::<X86_64>(Config::x86_64()));
+}
+
+/// A child writes and ends, the parent writes, and CPU 0 takes from both what it can get.
+fn at_the_end<A: Arch>(
+    config: Config,
+    reclaims: fn(&Scene<'_, '_, '_, A>, &Runner<'_, '_, '_, A>),
+) {
+    play::<A>(config, |scene| {
+        let mut child = None;
+        scene.on(1, |runner| {
+            for at in 0..scene.span().count() {
+                runner.write(&scene.space, scene.page(at), 7);
+            }
+            child = Some(runner.fork(2));
+        });
+        let child = child.expect("it was forked");
+        thread::scope(|scope| {
+            scope.spawn(|| scene.on(1, |runner| keeps(runner, [0, FOLIO])));
+            scope.spawn(|| {
+                scene.on(2, |runner| {
+                    runner.enter(&child);
+                    runner.write(&child, scene.page(1), 8);
+                    let seen = [0, 1, FOLIO].map(|at| runner.read(&child, scene.page(at)));
+                    assert_eq!(seen, [7, 8, 7], "what the child has is its own");
+                });
+                scene.known.end(child);
+            });
+            scene.on(0, |runner| reclaims(scene, runner));
+        });
+    });
+}
+
+#[test]
+fn d6_a_space_ends_while_its_folios_leave() {
+    explore(|| {
+        at_the_end::<X86_64>(Config::x86_64(), |scene, runner| {
+            runner.page_out(&scene.space, scene.span());
+        });
+    });
+}
+
+#[test]
+fn d6_a_space_ends_while_the_reclaimer_goes_round() {
+    explore(|| {
+        at_the_end::<X86_64>(Config::x86_64(), |scene, runner| {
+            runner.operation("age", || scene.mm.age_all(&scene.known));
+            runner.operation("reclaim", || scene.mm.reclaim(u64::MAX, &scene.known));
+            runner.write_back(scene.swap);
+        });
+    });
+}
+
+#[test]
+fn d6_a_space_ends_while_single_pages_leave() {
+    explore(|| {
+        at_the_end::<Arm4k>(Config::arm64_4k(), |scene, runner| {
+            let one = PageSpan::new(scene.page(1), scene.page(2));
+            runner.operation("page out", || {
+                scene.mm.page_out(&scene.space, one, Whose::Own, &scene.known).expect("sound pages")
+            });
+            runner.write_back(scene.swap);
+        });
+    });
+}

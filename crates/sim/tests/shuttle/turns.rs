@@ -1,0 +1,102 @@
+//! The hosted machine, in front of whose every call another thread may have its turn.
+//!
+//! The scheduler of the models plays all threads by turns on one host thread, and changes between
+//! them where it is asked: at the library's own locks and atomics, and here. The machine behind
+//! knows nothing of it. What takes it several steps is several calls: words of a table, pages of a
+//! copy, the CPUs that obey a flush.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame};
+use quire_machine::{Cpu, Machine};
+use quire_units::{CpuId, CpuSet, FrameSpan, Pfn};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+
+shuttle::thread_local! {
+    /// The CPU that the thread runs as.
+    static CPU: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A machine, and what is asked for a turn.
+pub(crate) struct Turns<'m, 'r> {
+    machine: &'m Machine<'r>,
+    turn: AtomicU64,
+}
+
+impl<'m, 'r> Turns<'m, 'r> {
+    pub(crate) fn new(machine: &'m Machine<'r>) -> Self {
+        Self { machine, turn: AtomicU64::new(0) }
+    }
+
+    /// The machine, with the calling thread as one of its CPUs; the others have had their turns.
+    pub(crate) fn machine(&self) -> &'m Machine<'r> {
+        self.turn.load(Ordering::SeqCst);
+        self.machine.bind(CPU.with(|cpu| CpuId::new(cpu.get())));
+        self.machine
+    }
+
+    /// CPU `number`, as which the calling thread runs from now on.
+    pub(crate) fn run_as(&self, number: usize) -> Cpu<'m, 'r> {
+        CPU.with(|cpu| cpu.set(number));
+        self.machine.cpu(number)
+    }
+}
+
+impl Hardware for Turns<'_, '_> {
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.machine().load(frame, index)
+    }
+
+    fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
+        self.machine().count_run(frame, index, most, first, step)
+    }
+
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        for at in 0..count {
+            let word = first.wrapping_add(step.wrapping_mul(at as u64));
+            self.machine().fill(table, index + at, 1, word, 0);
+        }
+    }
+
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.machine().compare_exchange(table, index, current, new)
+    }
+
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        self.machine().clear(frames, pages, reuse);
+    }
+
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        (0..from.count).try_for_each(|page| {
+            let one = FrameSpan::new(from.start.add(page), 1);
+            self.machine().copy(to, at + page, one)
+        })
+    }
+
+    fn flush(&self, flush: &Flush<'_>) {
+        for cpu in flush.cpus.iter() {
+            let one = CpuSet::new();
+            one.insert(cpu);
+            self.machine().flush(&Flush { cpus: &one, ..*flush });
+        }
+    }
+
+    fn freed(&self, frames: FrameSpan) {
+        self.machine().freed(frames);
+    }
+
+    fn cpu(&self) -> CpuId {
+        CPU.with(|cpu| CpuId::new(cpu.get()))
+    }
+
+    fn profile(&self) -> Profile {
+        self.machine.profile()
+    }
+}
