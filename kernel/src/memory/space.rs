@@ -176,8 +176,8 @@ impl Memory {
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
-    /// Brings in what is lacking of `span`, and makes it ready for `access`. Where its group has no room, that is made bit by bit:
-    /// what was brought in first may leave again for it.
+    /// Brings in what is lacking of `span`, and makes it ready for `access`. Where its group has no
+    /// room, that is made bit by bit: what was brought in first may leave again for it.
     ///
     /// # Errors
     /// See [`Mm::populate`](quire::engine::Mm::populate).

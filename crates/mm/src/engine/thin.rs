@@ -6,7 +6,7 @@
 //!   divided into parts: those that are not mapped are free, and of the others the zeroes go
 //! ```
 //!
-//! Linux has a queue of such folios (`deferred_split_folio` in mm/huge_memory.c is the reference for
+//! Linux has a queue of such folios (`deferred_split_folio`, mm/huge_memory.c, is the reference for
 //! the behaviour); here the hand of `reclaim` comes by all of them, and says what is old enough.
 
 use quire_arch::{Arch, Attrs};
