@@ -1,7 +1,7 @@
 //! What nobody needs of large folios is given back when memory is short (D6): pages of zeroes, and
 //! pages that are not mapped any more. Programs see no difference, also those that write meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
@@ -214,28 +214,29 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
         let start = place::<A>();
         let space = mm.space(Asid(1), PageSpan::new(start, start.add(PAGES))).unwrap();
         mm.map(&space, &Request::anon(PAGES).at(At::Fixed(start))).unwrap();
-        let over = AtomicBool::new(false);
+        let (over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let other = scope.spawn(|| {
                 let cpu = machine.cpu(1);
                 while !over.load(Ordering::Relaxed) {
                     reclaim(mm, &cpu, &[&space]);
+                    rounds.fetch_add(1, Ordering::Relaxed);
                 }
             });
             let cpu = machine.cpu(0);
             let program = Program::on(&cpu, mm, &space);
             let mut dice = quire_sim::dice::Dice::new(3);
             let mut holds = vec![0_u64; PAGES as usize];
-            let gone = || mm.totals().event(Event::ZeroesDropped);
-            for step in 1..1_000_000_u64 {
+            for step in 1..20_000_u64 {
                 if step.is_multiple_of(500) {
-                    // New folios, to be divided anew.
+                    // As zeroes go at least once for each pair of new folios, they go in the end.
+                    let done = rounds.load(Ordering::Relaxed) + 2;
+                    while rounds.load(Ordering::Relaxed) < done && !other.is_finished() {
+                        thread::yield_now();
+                    }
                     let _operation = cpu.operation("discard");
                     mm.discard(&space, PageSpan::new(start, start.add(PAGES))).unwrap();
                     holds.fill(0);
-                }
-                if step > 60_000 && gone() > 1000 {
-                    break;
                 }
                 // A few pages, so that they are often looked at just when they are written.
                 let at = dice.roll(16) * (PAGES / 16);
@@ -250,7 +251,7 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
             cpu.leave();
         });
         machine.audit().unwrap();
-        assert!(mm.totals().event(Event::ZeroesDropped) > 1000, "nothing went");
+        assert!(mm.totals().event(Event::ZeroesDropped) > 0, "nothing went");
         check::system(mm, &[&space]).unwrap();
         mm.destroy(space);
         machine.audit().unwrap();

@@ -83,8 +83,8 @@ impl Quest {
     /// Begins the part of a round that one hand has, which is to find `pages` pages.
     fn begin(&mut self, round: usize, pages: u64) {
         self.round = round;
-        self.goal = self.done.pages() + pages;
-        let first = self.looked + pages.saturating_mul(LOOKS_FIRST);
+        self.goal = self.done.pages().saturating_add(pages);
+        let first = self.looked.saturating_add(pages.saturating_mul(LOOKS_FIRST));
         self.looks = if round == 0 { first } else { u64::MAX };
     }
 
