@@ -91,9 +91,9 @@ fn is_meant(memory: &Memory, group: Option<GroupId>) -> bool {
 
 /// Ends a process, and those that have its memory as well.
 fn kill(chosen: &Arc<Process>) {
-    let free = mm().phys().free_frames() * PAGE >> 10;
+    let free = mm().phys().free_frames() * (PAGE >> 10);
     let (slots, used) = swap::slots();
-    let left = (slots - used) * PAGE >> 10;
+    let left = (slots - used) * (PAGE >> 10);
     log!("out of memory: {free} KiB and {left} KiB of swap free: process {} is killed", chosen.pid);
     cgroup::note_kill(chosen);
     let memory = chosen.memory();

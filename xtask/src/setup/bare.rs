@@ -117,7 +117,7 @@ fn debian() -> Result<bool, String> {
     if !apt.update() || apt.candidate("rustc-web").is_none_or(|found| version(&found) < OLDEST) {
         return Ok(false);
     }
-    apt.install(&["rustc-web", "cargo-web", "rust-web-src", "lld"], None)
+    apt.install(&["rustc-web", "cargo-web", "rust-web-src", "rust-web-clippy", "lld"], None)
         .map_err(|error| format!("rustc-web could not be installed: {error}"))?;
     Ok(has_debian())
 }
