@@ -307,6 +307,10 @@ impl Device {
                     if let Err(Read { target: Target::Kept(write), .. }) = refused {
                         out.flying -= 1;
                         mm().write_done(write, Err(WriteFailed));
+                        // With no answer to come, nobody would go on: it is for who begins next.
+                        if out.flying == 0 {
+                            out.left = FilePages::default();
+                        }
                         return;
                     }
                 }
