@@ -69,7 +69,7 @@ fn total(pieces: usize, count: usize) -> Result<usize> {
 }
 
 fn piece(pieces: usize, at: usize) -> Result<[usize; 2]> {
-    user::read((pieces + 16 * at) as u64)
+    user::read(pieces.wrapping_add(16 * at) as u64)
 }
 
 /// How many bytes were moved, and why not more.
