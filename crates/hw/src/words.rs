@@ -13,11 +13,23 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[inline]
 pub fn count_words(words: &[AtomicU64], first: u64, step: u64) -> usize {
     let count = match step {
+        0 if first == 0 => zeroes(words),
         0 => agreeing(words, first, |word| word),
         _ => agreeing(words, first, |word| word.wrapping_add(step)),
     };
     fence(Ordering::Acquire);
     count
+}
+
+/// How many of `words` are zero: where a table is sparse, that is asked of most of it.
+fn zeroes(words: &[AtomicU64]) -> usize {
+    let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let (eights, _) = words.as_chunks::<8>();
+    let whole =
+        eights.iter().position(|eight| eight.iter().fold(0, |all, one| all | read(one)) != 0);
+    let from = 8 * whole.unwrap_or(eights.len());
+    let rest = &words[from..];
+    from + rest.iter().position(|word| read(word) != 0).unwrap_or(rest.len())
 }
 
 /// How many of `words` are `first`, and what `next` makes of it, and so on.
@@ -45,8 +57,26 @@ pub fn fill_words(words: &[AtomicU64], first: u64, step: u64) {
     // One release fence orders all of the stores, so that each can be a plain one: a release store
     // each would be a barrier each on arm64.
     fence(Ordering::Release);
-    // Eight sums side by side, so that no store waits for the addition before it: CPUs retire two
-    // stores a cycle, but a chain of additions only one.
+    match step {
+        0 => repeat(words, first),
+        _ => ascend(words, first, step),
+    }
+}
+
+fn repeat(words: &[AtomicU64], value: u64) {
+    let (eights, rest) = words.as_chunks::<8>();
+    for eight in eights {
+        eight.iter().for_each(|word| word.store(value, Ordering::Relaxed));
+    }
+    rest.iter().for_each(|word| word.store(value, Ordering::Relaxed));
+}
+
+/// Writes `first`, `first + step`, … in any order.
+///
+/// Eight sums side by side, so that no store waits for the addition before it: CPUs retire two
+/// stores a cycle, but a chain of additions only one.
+#[inline]
+fn ascend(words: &[AtomicU64], first: u64, step: u64) {
     let (eights, rest) = words.as_chunks::<8>();
     let mut next: [u64; 8] =
         core::array::from_fn(|at| first.wrapping_add(step.wrapping_mul(at as u64)));
@@ -75,10 +105,9 @@ mod tests {
 
     #[test]
     fn what_was_filled_is_counted_up_to_the_word_that_differs() {
-        for step in [0, 0x1000, u64::MAX - 4] {
+        for (first, step) in [(0, 0), (9, 0), (u64::MAX - 0x3000, 0x1000), (5, u64::MAX - 4)] {
             for count in 0..40 {
                 let words = words(count);
-                let first = u64::MAX - 0x3000;
                 fill_words(&words, first, step);
                 for (at, word) in words.iter().enumerate() {
                     let nth = first.wrapping_add(step.wrapping_mul(at as u64));

@@ -206,7 +206,9 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// at all. What the hardware noted in them meanwhile is lost with them.
     #[inline]
     pub(super) fn clear(&self, index: usize, count: usize) {
-        let folded = self.folded_in(index, count);
+        // With all that is there, all that is folded goes.
+        let all = count as u64 == self.present();
+        let folded = if all { self.folded() as usize } else { self.folded_in(index, count) };
         self.fill(index, count, 0, 0);
         self.add(-(count as i64), -(folded as i64));
     }

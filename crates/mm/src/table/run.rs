@@ -17,8 +17,8 @@ pub struct Run {
     pub what: What,
     /// Its first word, as it is.
     pub(super) raw: u64,
-    /// Whether that tells all others, as they are: none of them differs in what the hardware notes,
-    /// or in whether it is folded.
+    /// Whether that tells all others: none of them differs in whether it is folded, or in what the
+    /// hardware notes, unless the block that it is in is known to have all of that.
     pub(super) uniform: bool,
 }
 
@@ -171,10 +171,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
         let level = self.level();
         let folded = A::is_folded(raw, level);
-        let step = A::step(level);
-        let count = if folded && A::fold_step(level) != step {
+        let count = if folded {
             self.blocks(index, end, raw)
         } else {
+            let step = A::step(level);
             let (at, next) = (index + 1, raw.wrapping_add(step));
             // A look costs less than a count that comes to nothing.
             let goes_on = at < end && self.raw(at) == next;
@@ -203,18 +203,42 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.run(index, index + 1)
     }
 
-    /// How many entries from `index` on are in blocks in step, where all words of one are equal.
-    fn blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
+    /// How many entries from `index` on, whose word is `raw`, are in contiguous blocks in step.
+    fn blocks(&self, index: usize, end: usize, raw: u64) -> usize {
+        let (level, step) = (self.level(), A::step(self.level()));
+        match self.meaning(fold::plain::<A>(raw, level, index)) {
+            Entry::Leaf { attrs, .. } if attrs.contains(NOTED) => self.told_blocks(index, end, raw),
+            _ if A::fold_step(level) == step => self.count_run(index, end, raw, step),
+            _ => self.like_blocks(index, end, raw),
+        }
+    }
+
+    /// The same where `raw` notes all that the hardware can, or ever could. A block has one state,
+    /// so one word tells all but what is noted in the others: these are not read.
+    fn told_blocks(&self, index: usize, end: usize, raw: u64) -> usize {
+        let (level, width) = (self.level(), self.width());
+        let stride = A::step(level).wrapping_mul(width as u64);
+        let inner = index & (width - 1);
+        let first = raw.wrapping_sub(A::fold_step(level).wrapping_mul(inner as u64));
+        let (mut next, mut word) = (index - inner + width, first.wrapping_add(stride));
+        while next < end && self.raw(next) == word {
+            (next, word) = (next + width, word.wrapping_add(stride));
+        }
+        next.min(end) - index
+    }
+
+    /// The same where all words of a block are equal, but for what is noted.
+    fn like_blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
+        let (level, width) = (self.level(), self.width());
         let mut at = index;
         loop {
-            let limit = end.min((at | (self.width() - 1)) + 1);
-            let count = self.count_run(at, limit, raw, A::fold_step(self.level()));
-            let pages = (limit - self.block_at(at)) as u64;
+            let limit = end.min((at | (width - 1)) + 1);
+            let count = self.count_run(at, limit, raw, A::fold_step(level));
             at += count;
             if at < limit || at == end {
                 return at - index;
             }
-            raw = raw.wrapping_add(A::step(self.level()).wrapping_mul(pages));
+            raw = raw.wrapping_add(A::step(level).wrapping_mul(width as u64));
         }
     }
 

@@ -60,7 +60,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         took: &mut Took,
     ) -> Step<Vpn> {
         let mut at = part.start;
-        while at < part.end {
+        // What is left of an empty table need not be looked at.
+        while at < part.end && locked.present() > 0 {
             let (run, end) = locked.run_in(at, part.end);
             match run.what {
                 What::Absent => {}
@@ -101,7 +102,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             }
             at = end;
         }
-        Step::To(at)
+        Step::To(part.end)
     }
 
     /// Takes a run of leaves, folio by folio; how many pages until the gather was full.

@@ -44,7 +44,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// The frame of every page, as the page tables say.
-    fn frames(&self) -> Result<Vec<(Vpn, Pfn)>> {
+    pub(super) fn frames(&self) -> Result<Vec<(Vpn, Pfn)>> {
         let mut frames = Vec::new();
         check::leaves(self.mm, &self.space, |leaf| {
             let pages = 0..leaf.pages.count();
@@ -55,7 +55,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Ok(frames)
     }
 
-    fn words(frame: Pfn) -> impl Iterator<Item = (u64, PhysAddr)> {
+    /// The words of a frame: their places in it, and where they are.
+    pub(super) fn words(frame: Pfn) -> impl Iterator<Item = (u64, PhysAddr)> {
         let base = frame.addr(A::PAGE_SHIFT).get();
         (0..1 << (A::PAGE_SHIFT - 3)).map(move |index| (index, PhysAddr::new(base + 8 * index)))
     }

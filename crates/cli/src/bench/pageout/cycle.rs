@@ -1,8 +1,8 @@
 //! One circle: all of the memory goes out, is written, and comes back.
 
 use anyhow::{Context, Result, bail, ensure};
-use quire::cache::{FilePages, Reads};
-use quire::engine::{Error, PagedOut, Resolved, Whose};
+use quire::cache::{FilePages, Read, Reads};
+use quire::engine::{Error, PagedOut, Resolved, Whose, Write};
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order};
@@ -75,16 +75,17 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     /// # Errors
     /// A folio stayed; memory does not suffice.
     pub(super) fn cycle(&self, way: Way, device: Device) -> Result<Cycle> {
-        let pages = self.span.count() as f64;
-        let timed = |work: &dyn Fn() -> Result<()>| {
-            let start = thread_ns();
-            work()?;
-            anyhow::Ok((thread_ns() - start) / pages)
-        };
-        let out = timed(&|| self.out(way))?;
-        let write = timed(&|| self.write(device))?;
-        let back = timed(&|| self.back(device))?;
+        let out = self.timed(|| self.out(way))?;
+        let write = self.timed(|| self.write(device))?;
+        let back = self.timed(|| self.back(device))?;
         Ok(Cycle { out, write, back })
+    }
+
+    /// Nanoseconds of CPU time that `work` takes for each page of the memory.
+    pub(super) fn timed(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+        let start = thread_ns();
+        work()?;
+        Ok((thread_ns() - start) / self.span.count() as f64)
     }
 
     /// Pages all of the memory out.
@@ -109,14 +110,25 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     /// # Errors
     /// Those of the library; the machine's memory fails.
     pub(super) fn write(&self, device: Device) -> Result<()> {
-        let spaces = [&self.space];
-        let mut left = FilePages::new(0, self.span.count());
-        while let Some(write) = self.mm.next_write(self.device, &mut left, &spaces[..])? {
+        self.write_to(&mut |write| {
             if device == Device::Copies {
                 let (run, at) = self.stored(write.pages().start);
                 let copied = self.machine.copy(run, at, write.frames());
                 copied.ok().context("the machine's memory fails")?;
             }
+            Ok(())
+        })
+    }
+
+    /// The same over a device that `put` is.
+    ///
+    /// # Errors
+    /// Those of the library, and of `put`.
+    pub(super) fn write_to(&self, put: &mut dyn FnMut(&Write) -> Result<()>) -> Result<()> {
+        let spaces = [&self.space];
+        let mut left = FilePages::new(0, self.span.count());
+        while let Some(write) = self.mm.next_write(self.device, &mut left, &spaces[..])? {
+            put(&write)?;
             self.mm.write_done(write, Ok(()));
         }
         Ok(())
@@ -127,25 +139,36 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     /// # Errors
     /// Those of the library; the machine's memory fails.
     pub(super) fn back(&self, device: Device) -> Result<()> {
+        self.back_from(&mut |read| {
+            if device == Device::Copies {
+                let from = self.stored_frames(read.pages().start, read.frames().count());
+                let copied = self.machine.copy(read.frames(), 0, from);
+                copied.ok().context("the machine's memory fails")?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The same over a device that `get` is.
+    ///
+    /// # Errors
+    /// Those of the library, and of `get`.
+    pub(super) fn back_from(&self, get: &mut dyn FnMut(&Read) -> Result<()>) -> Result<()> {
         let mut at = self.span.start;
         while at < self.span.end {
             match self.mm.fault(&self.space, at, Access::Read) {
                 Ok(Resolved::Mapped(done)) => at = done.pages.end,
                 Ok(other) => bail!("a fault at {at} came to {other:?}"),
-                Err(Error::Unread(reads)) => self.carry_out(reads, device)?,
+                Err(Error::Unread(reads)) => self.carry_out(reads, get)?,
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
-    fn carry_out(&self, mut reads: Reads, device: Device) -> Result<()> {
+    fn carry_out(&self, mut reads: Reads, get: &mut dyn FnMut(&Read) -> Result<()>) -> Result<()> {
         while let Some(read) = self.mm.next_read(&mut reads)? {
-            if device == Device::Copies {
-                let from = self.stored_frames(read.pages().start, read.frames().count());
-                let copied = self.machine.copy(read.frames(), 0, from);
-                copied.ok().context("the machine's memory fails")?;
-            }
+            get(&read)?;
             self.mm.read_done(read, Ok(()));
         }
         Ok(())

@@ -49,7 +49,8 @@ fn sentence(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::host::{Counts, Data, Device};
+    use super::super::data::Data;
+    use super::super::host::{Counts, Device};
     use super::*;
     use crate::size::Size;
 

@@ -7,7 +7,7 @@ use super::args::{PageoutArgs, bytes};
 use super::count::{Did, Tally};
 use super::cycle::{Cycle, Device, Way};
 use super::scene::{Scene, Work, ram, with_scene};
-use super::{goals, linux, say};
+use super::{goals, linux, packed, say};
 use crate::bench::entries::Backing;
 use crate::bench::{empty_run, rounds};
 use crate::host::Host;
@@ -65,9 +65,13 @@ impl Found {
     }
 
     fn case(&self, part: &str) -> Case {
-        let case = Case::new(part, Some(self.backing.size)).with(&self.isa.name());
-        case.with(self.backing.note())
+        case(self.isa, self.backing, part)
     }
+}
+
+/// What a part of the circle is called, of memory in one format and backing.
+pub(super) fn case(isa: Isa, backing: Backing, part: &str) -> Case {
+    Case::new(part, Some(backing.size)).with(&isa.name()).with(backing.note())
 }
 
 /// Measures.
@@ -89,6 +93,7 @@ pub(crate) fn run(args: &PageoutArgs, host: &Host) -> Result<Run> {
         }
     }
     goals::judge(&mut run, &all);
+    packed::measure(&mut run, &mut ram, bytes, loops)?;
     say::say(&mut run, Size(bytes));
     if args.kernel {
         linux::tell(&mut run, host, bytes, loops)?;

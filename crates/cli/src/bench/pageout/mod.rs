@@ -10,13 +10,18 @@
 //! same flush at the end of each, and only the step is another ([`cycle`]). In a round of its own,
 //! which is not timed, every word that comes back is looked at ([`content`]), and what the library
 //! did is counted ([`count`]).
+//!
+//! Compressed memory as the device, whole folios against pages and by kind of data, is measured
+//! for itself ([`packed`]): it takes so long that of all else nothing would be seen.
 
 mod args;
+mod data;
 mod scene;
 mod content;
 mod cycle;
 mod count;
 mod measure;
+mod packed;
 mod goals;
 mod say;
 mod host;

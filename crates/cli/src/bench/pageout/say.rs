@@ -1,6 +1,7 @@
 //! How the figures are titled, and what a reader must know to judge them.
 
 use super::cycle::{BY_RUNS, Device};
+use super::packed;
 use crate::bench::clear::PAGES;
 use crate::record::{Record, Run};
 use crate::size::Size;
@@ -11,6 +12,7 @@ pub(crate) fn title(record: &Record) -> String {
     let format = case.notes.split(", ").next().unwrap_or("");
     let what = match (record.metric.as_str(), record.unit.as_str()) {
         ("per-page", _) => "ns of CPU time for each page, less is better (medians)",
+        (_, "times") => "compressed memory, how many times smaller than what it holds",
         (_, "ratio") => "by-runs against page-at-a-time, times as fast, more is better (medians)",
         _ => "what was done, counted in a round of its own",
     };
@@ -24,7 +26,8 @@ pub(crate) fn label(record: &Record) -> String {
         return format!("{}, {}: {}", case.form, record.variant, record.metric);
     }
     let notes = Device::ALL.map(Device::note);
-    let device = case.notes.split(", ").find(|note| notes.contains(note)).unwrap_or("");
+    let is_device = |note: &&str| notes.contains(note) || note.starts_with(packed::NOTE);
+    let device = case.notes.split(", ").find(is_device).unwrap_or("");
     match record.unit.as_str() {
         "ratio" => format!("{}, {device}", case.form),
         _ => format!("{}, {}, {device}", case.form, record.variant),

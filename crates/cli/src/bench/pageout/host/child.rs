@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::data::Data;
+use super::super::data::Data;
 use crate::size::Size;
 
 const SOURCE: &str = include_str!("child.c");

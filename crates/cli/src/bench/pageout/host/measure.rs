@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::super::data::Data;
 use super::child::{self, Job, Round};
-use super::data::Data;
 use super::group;
 use super::keeper::{Keeper, own_name, quoted};
 use super::swap::{Device, Swap};

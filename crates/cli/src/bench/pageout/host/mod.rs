@@ -16,11 +16,10 @@
 //! The area is given back when the run ends, fails, is interrupted or killed: `keeper` is a process
 //! that undoes all steps when the pipe from us is closed. The huge-page settings have their guard.
 //!
-//! * `data` makes what the pages hold; `child` starts the process; `swap` makes and ends the area;
-//!   `group` makes the memory group; `measure` puts it all together.
+//! * `child` starts the process; `swap` makes and ends the area; `group` makes the memory group;
+//!   `measure` puts it all together.
 
 mod child;
-mod data;
 mod group;
 mod keeper;
 mod measure;
@@ -30,4 +29,4 @@ mod tests;
 
 pub(crate) use measure::{Plan, Row, run};
 #[cfg(test)]
-pub(crate) use {data::Data, measure::Counts, swap::Device};
+pub(crate) use {measure::Counts, swap::Device};

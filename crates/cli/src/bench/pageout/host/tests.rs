@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Data, Device, Plan, Row, run};
+use super::super::data::Data;
+use super::{Device, Plan, Row, run};
 use crate::host::Host;
 use crate::host::thp::Guard;
 use crate::size::Size;

@@ -35,12 +35,12 @@ impl Data {
     }
 
     /// Whether each page begins with its number, so that none can be taken for another.
-    pub(super) fn is_stamped(self) -> bool {
+    pub(crate) fn is_stamped(self) -> bool {
         matches!(self, Data::Random | Data::Text)
     }
 
     /// Whole pages of such data, always the same.
-    pub(super) fn sample(self) -> Vec<u8> {
+    pub(crate) fn sample(self) -> Vec<u8> {
         let mut next = sequence();
         match self {
             Data::Random => (0..SAMPLE / 8).flat_map(|_| next().to_le_bytes()).collect(),
