@@ -7,7 +7,7 @@
 //! Rooms, left to right; each names only those to its left:
 //!
 //! ```text
-//!   isa ──► memory ──► disk ──► task ──► proc ──► calls ──► run, report ──► main
+//!   isa ──► memory ──► disk ──► task ──► proc ──► calls ──► run, report, scripts ──► main
 //! ```
 //!
 //! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
@@ -36,11 +36,14 @@ mod proc;
 mod calls;
 mod report;
 mod run;
+#[cfg(feature = "checks")]
+mod scripts;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use quire::units::CpuId;
 use quire_linux::Errno;
 use quire_linux::ext4;
 use quire_linux::files::{Caller, Here, Table};
@@ -54,12 +57,23 @@ fn start(boot: isa::Boot) -> ! {
     disk::init(boot.command_line);
     task::reclaim::init();
     tree::init();
-    isa::start_cpus(run::forever);
+    #[cfg(feature = "checks")]
+    scripts::init(boot.command_line);
+    isa::start_cpus(begin);
     log!("{} CPUs, {} ms", isa::cpu_count(), isa::now() / 1_000_000);
+    #[cfg(feature = "checks")]
+    scripts::run(boot.command_line);
     if let Err(error) = first_process(&boot) {
         panic!("the first program cannot be run: {error}");
     }
     run::forever(isa::cpu())
+}
+
+/// What the other CPUs do.
+fn begin(cpu: CpuId) -> ! {
+    #[cfg(feature = "checks")]
+    scripts::help(cpu);
+    run::forever(cpu)
 }
 
 /// The first process: `/init`, or what the command line names, with the words after `--`.

@@ -96,7 +96,7 @@ fn one(args: &SimArgs, seed: u64, trace: Option<&Path>) -> Result<Report> {
         None => None,
     };
     let setup = Setup::draw(seed, format);
-    let steps = Generator::new(seed, setup).take(args.ops as usize);
+    let steps = Generator::new(seed, setup.bounds()).take(args.ops as usize);
     let (begin, mut done) = (Instant::now(), Vec::new());
     match play(setup, steps, trace, &mut done)? {
         Ok(report) => {

@@ -14,6 +14,7 @@ pub mod exec;
 pub mod ext4;
 pub mod files;
 pub mod groups;
+pub mod query;
 pub mod signal;
 pub mod text;
 mod wait;

@@ -2,7 +2,6 @@
 pub mod areas;
 pub mod phys;
 pub mod beside;
-pub mod dice;
 pub mod disk;
 pub mod fork;
 pub mod program;
@@ -12,3 +11,5 @@ pub mod stage;
 pub mod system;
 pub mod tables;
 pub mod whole;
+
+pub use quire_script::Dice;

@@ -236,7 +236,7 @@ fn b1_a_read_is_counted_that_more_room_would_have_saved() {
     // One window of the hand, so that pages leave in the order of their numbers.
     const PAGES: u64 = 512;
     with(FRAMES, PAGES, 0, |scene| {
-        let mut dice = quire_sim::dice::Dice::new(7);
+        let mut dice = quire_sim::Dice::new(7);
         let is_cached = |page: u64| {
             scene.mm.next_cached(scene.file, FilePages::new(page, page + 1)).unwrap().is_some()
         };

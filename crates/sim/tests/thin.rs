@@ -225,7 +225,7 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
             });
             let cpu = machine.cpu(0);
             let program = Program::on(&cpu, mm, &space);
-            let mut dice = quire_sim::dice::Dice::new(3);
+            let mut dice = quire_sim::Dice::new(3);
             let mut holds = vec![0_u64; PAGES as usize];
             for step in 1..20_000_u64 {
                 if step.is_multiple_of(500) {

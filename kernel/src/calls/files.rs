@@ -18,7 +18,7 @@ use crate::task::tree::with_calls;
 use crate::task::{Answer, Resume, Stop, Thread, send};
 
 /// Bytes of the largest structure that an `ioctl` moves.
-const IOCTL_BYTES: usize = 64;
+const IOCTL_BYTES: usize = 4096;
 
 /// What a call that may have to wait comes to.
 pub(super) fn answer(outcome: Outcome<usize>) -> Answer {

@@ -398,7 +398,10 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
                 Err(Errno::EINVAL)
             }
             Advised::Free => mm().free_lazily(space, part).map_err(errno),
-            Advised::Guard(true) => mm().guard(space, part).map_err(errno),
+            Advised::Guard(true) => {
+                memory.set_has_guards();
+                mm().guard(space, part).map_err(errno)
+            }
             Advised::Guard(false) => mm().unguard(space, part).map_err(errno),
             Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
                 Err(Errno::EINVAL)

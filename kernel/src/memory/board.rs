@@ -86,7 +86,7 @@ impl Board {
     }
 
     /// All words of `frame`; none where there is no RAM.
-    pub(super) fn all_words(&self, frame: Pfn) -> &[AtomicU64] {
+    pub(crate) fn all_words(&self, frame: Pfn) -> &[AtomicU64] {
         match self.shows(frame) {
             // SAFETY: just looked at.
             true => unsafe { self.words(frame, 0, WORDS) },

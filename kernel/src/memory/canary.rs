@@ -36,7 +36,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 #[inline(always)]
 pub(super) fn is_on() -> bool {
     // Relaxed: it changes once, before there is a second CPU.
-    cfg!(feature = "check-frames") && IS_ON.load(Ordering::Relaxed)
+    cfg!(feature = "checks") && IS_ON.load(Ordering::Relaxed)
 }
 
 /// Looks from now on, if the command line says so.

@@ -36,6 +36,8 @@ pub(crate) use files::{make_pages, set_close_idle};
 pub(crate) use heap::{admit, has_reserve, set_ease, set_shrink, taken_bytes};
 use heap::{ease, shrink};
 pub(crate) use limits::{Limits, lend, relieve, set_limits};
+#[cfg(feature = "checks")]
+pub(crate) use shared::spaces;
 pub(crate) use shared::{Everyone, is_there};
 pub(crate) use space::{
     Break, Memory, Own, Reach, current, errno, fault, set_fetch, switch, trampoline,

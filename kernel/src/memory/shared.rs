@@ -166,6 +166,12 @@ fn next_space(from: u64) -> Option<(u64, Arc<Memory>)> {
     spaces.range(from..).find_map(|(&number, memory)| Some((number, memory.upgrade()?)))
 }
 
+/// All spaces that there are now.
+#[cfg(feature = "checks")]
+pub(crate) fn spaces() -> Vec<Arc<Memory>> {
+    SPACES.lock().values().filter_map(Weak::upgrade).collect()
+}
+
 /// All spaces, each once, and a child that is being made after its parent.
 pub(crate) struct Everyone;
 

@@ -63,6 +63,8 @@ pub(crate) struct Memory {
     locks_future: AtomicBool,
     /// What it may not do any more, as bits of `PR_SET_MDWE`.
     guards: AtomicU8,
+    /// It may have guards.
+    has_guards: AtomicBool,
     /// It has registered for expedited barriers.
     pub(crate) has_barriers: AtomicBool,
     /// What it may show of files.
@@ -91,10 +93,14 @@ impl Memory {
         let heap = *self.heap.lock();
         let fork = |root| mm().fork_over(&self.space, root, asid).map_err(errno);
         let (_until_known, shared) = self.shared.inherit();
-        match shared {
-            Ok(shared) => Self::wrap(asid, root().and_then(fork), heap, shared),
-            Err(error) => Self::wrap(asid, Err(error), heap, Objects::default()),
+        let child = match shared {
+            Ok(shared) => Self::wrap(asid, root().and_then(fork), heap, shared)?,
+            Err(error) => Self::wrap(asid, Err(error), heap, Objects::default())?,
+        };
+        if self.has_guards() {
+            child.set_has_guards();
         }
+        Ok(child)
     }
 
     fn wrap(
@@ -111,6 +117,7 @@ impl Memory {
                     heap: SpinMutex::new(heap),
                     locks_future: AtomicBool::new(false),
                     guards: AtomicU8::new(0),
+                    has_guards: AtomicBool::new(false),
                     has_barriers: AtomicBool::new(false),
                     shared: objects,
                     number,
@@ -143,6 +150,16 @@ impl Memory {
     /// Says what it may not do any more.
     pub(crate) fn set_guards(&self, guards: u8) {
         self.guards.store(guards, Ordering::Relaxed);
+    }
+
+    /// Whether it may have guards.
+    pub(crate) fn has_guards(&self) -> bool {
+        self.has_guards.load(Ordering::Relaxed)
+    }
+
+    /// Says that it may have guards, from now on, and its children as well.
+    pub(crate) fn set_has_guards(&self) {
+        self.has_guards.store(true, Ordering::Relaxed);
     }
 
     /// Its number among all spaces; no other has it later.

@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use quire::space::{Area, AreaFlags, Backing};
 use quire::units::{PageSpan, Prot, Vpn};
-use quire_linux::Result;
 use quire_linux::exec::Rights;
-use quire_linux::files::{Caller, Description, Text};
+use quire_linux::files::{Caller, Description, Sink, Source, Text};
+use quire_linux::query::AreaQuery;
 use quire_linux::text::AreaLine;
+use quire_linux::{Errno, Result};
 
 use super::process::Subject;
 use super::table::copied;
 use crate::isa;
-use crate::memory::{Break, Memory, PAGE, mm};
+use crate::memory::{Break, Memory, PAGE, mm, user};
 
 /// All pages that a program may map.
 pub(super) fn all() -> PageSpan {
@@ -65,11 +66,16 @@ impl Names {
         }
     }
 
-    /// Prints the line of an area.
+    /// Does something with the line of an area.
     ///
     /// # Errors
-    /// `ENOMEM`.
-    pub(super) fn print(&self, memory: &Memory, area: &Area, out: &mut Text) -> Result<()> {
+    /// `ENOMEM`, and what `action` says.
+    fn line<T>(
+        &self,
+        memory: &Memory,
+        area: &Area,
+        action: impl FnOnce(&AreaLine<'_>) -> Result<T>,
+    ) -> Result<T> {
         let (offset, file) = match area.backing {
             Backing::Anon => (0, None),
             Backing::Object { id, page } => (page * PAGE, open_file(memory, id)),
@@ -80,7 +86,7 @@ impl Names {
             (None, Backing::Object { id, .. }) => (0, u64::from(id)),
             (None, Backing::Anon) => (0, 0),
         };
-        let line = AreaLine {
+        action(&AreaLine {
             start: area.span.start.get() * PAGE,
             end: area.span.end.get() * PAGE,
             rights: rights(area.prot),
@@ -89,8 +95,15 @@ impl Names {
             device: (0, volume),
             inode,
             name: path.as_deref().unwrap_or_else(|| self.name(area)),
-        };
-        line.print(out)
+        })
+    }
+
+    /// Prints the line of an area.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn print(&self, memory: &Memory, area: &Area, out: &mut Text) -> Result<()> {
+        self.line(memory, area, |line| line.print(out))
     }
 }
 
@@ -123,4 +136,39 @@ pub(super) fn each(
 /// `ENOMEM`.
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     each(of, |memory, names, area| names.print(memory, area, out))
+}
+
+/// `PROCMAP_QUERY`: tells of one area.
+///
+/// # Errors
+/// `ENOENT` when there is none that is meant, `ESRCH` when the process has ended, `ENOTTY` for
+/// other requests, and those of [`AreaQuery`].
+pub(super) fn ask(
+    of: &Subject,
+    request: u32,
+    input: &mut dyn Source,
+    output: &mut dyn Sink,
+) -> Result<u32> {
+    if request != AreaQuery::REQUEST {
+        return Err(Errno::ENOTTY);
+    }
+    let mut query = AreaQuery::read(input)?;
+    let memory = of.memory().ok_or(Errno::ESRCH)?;
+    let names = Names::of(of, &memory)?;
+    let from = Vpn::new(query.address() / PAGE).min(all().end);
+    for area in mm().areas(memory.space(), PageSpan::new(from, all().end)) {
+        let is_it = names.line(&memory, &area, |line| {
+            let is_meant = query.is_meant(line)?;
+            if is_meant && let Some(address) = query.answer(line, PAGE)? {
+                user::write_bytes(address, line.name)?;
+                user::write_bytes(address + line.name.len() as u64, &[0])?;
+            }
+            Ok(is_meant)
+        })?;
+        if is_it {
+            output.put(query.bytes())?;
+            return Ok(0);
+        }
+    }
+    Err(Errno::ENOENT)
 }

@@ -36,6 +36,7 @@ mod frames;
 mod links;
 mod maps;
 mod pagemap;
+mod scan;
 mod process;
 mod smaps;
 mod split;

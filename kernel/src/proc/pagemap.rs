@@ -52,17 +52,20 @@ impl Piece {
 
 /// Tells all that is mapped in `span`, folio by folio.
 pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piece)) {
-    mm().runs(memory.space(), span, &mut |seen: &Seen| {
-        let Sight::Leaf { frame, attrs, folded } = seen.what else { return };
-        let (mut page, mut frame) = (seen.pages.start, frame);
-        while page < seen.pages.end {
-            let left = seen.pages.end.offset_from(page);
-            let At { count, folio, is_file } = folio_at(frame, left, attrs);
-            let pages = PageSpan::new(page, page.add(count));
-            tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, folio, is_file });
-            (page, frame) = (page.add(count), frame.add(count));
-        }
-    });
+    mm().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
+}
+
+/// Tells what is mapped in a run, folio by folio.
+pub(super) fn pieces_of(seen: &Seen, tell: &mut dyn FnMut(&Piece)) {
+    let Sight::Leaf { frame, attrs, folded } = seen.what else { return };
+    let (mut page, mut frame) = (seen.pages.start, frame);
+    while page < seen.pages.end {
+        let left = seen.pages.end.offset_from(page);
+        let At { count, folio, is_file } = folio_at(frame, left, attrs);
+        let pages = PageSpan::new(page, page.add(count));
+        tell(&Piece { pages, frame, attrs, leaf: seen.leaf, folded, folio, is_file });
+        (page, frame) = (page.add(count), frame.add(count));
+    }
 }
 
 /// What is at a frame.

@@ -9,7 +9,7 @@ use quire_linux::text::number;
 use quire_linux::{Errno, Result};
 
 use super::table::{Fixed, Is, Many, Numbers, Row, link};
-use super::{about, cgroup, contents, folios, links, maps, pagemap, smaps, system};
+use super::{about, cgroup, contents, folios, links, maps, pagemap, scan, smaps, system};
 use crate::memory::Memory;
 use crate::task::{Process, Task, find, find_task, processes};
 
@@ -122,13 +122,13 @@ const ROWS: &[Row<Subject>] = &[
     Row { name: "fdinfo", is: Is::Directory(|of, _, _| links::positions(of)) },
     Row { name: "folios", is: Is::Text(folios::show) },
     Row { name: "limits", is: Is::Text(about::limits) },
-    Row { name: "maps", is: Is::Text(maps::show) },
+    Row { name: "maps", is: Is::Asked(&Is::Text(maps::show), maps::ask) },
     Row { name: "mem", is: Is::Memory(contents::read, contents::write) },
     Row { name: "mountinfo", is: Is::Text(|_, _, out| system::mount_info(out)) },
     Row { name: "mounts", is: Is::Text(|_, _, out| system::mounts(out)) },
     Row { name: "oom_score", is: Is::Text(|_, _, out| out.push(b"0\n")) },
     Row { name: "oom_score_adj", is: Is::Setting(oom_score_adj, set_oom_score_adj) },
-    Row { name: "pagemap", is: Is::Bytes(pagemap::read) },
+    Row { name: "pagemap", is: Is::Asked(&Is::Bytes(pagemap::read), scan::ask) },
     Row { name: "personality", is: Is::Text(|_, _, out| out.push(b"00000000\n")) },
     Row { name: "root", is: Is::Link(links::root) },
     Row { name: "smaps", is: Is::Text(smaps::show) },

@@ -23,7 +23,7 @@ pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     maps::each(of, |memory, names, area| {
         names.print(memory, area, out)?;
         let bytes = area.span.count() * PAGE;
-        held(memory, area).print(out, bytes, PAGE, is_eligible(memory, area), flags(area))
+        held(memory, area).print(out, bytes, PAGE, is_eligible(memory, area), flags(memory, area))
     })
 }
 
@@ -114,7 +114,7 @@ fn is_eligible(memory: &Memory, area: &Area) -> bool {
 }
 
 /// The words of `VmFlags`, in Linux's order.
-fn flags(area: &Area) -> impl Iterator<Item = &'static str> {
+fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
     let has = |flag| area.flags.contains(flag);
     let (may, shared) = (area.most, has(AreaFlags::SHARED));
     // Counted against what may be committed: private memory that may be written.
@@ -141,6 +141,8 @@ fn flags(area: &Area) -> impl Iterator<Item = &'static str> {
         (!has(AreaFlags::TRACKED), "sd"),
         (has(AreaFlags::HUGE), "hg"),
         (has(AreaFlags::NOHUGE), "nh"),
+        // Nobody counts them: an area may have some where its process has ever made any.
+        (memory.has_guards(), "gu"),
     ]
     .into_iter()
     .filter(|(on, _)| *on)

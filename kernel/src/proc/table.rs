@@ -11,7 +11,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use quire_linux::files::{Caller, Directory, Entry, Generated, Kind, Sink, Tell, Text, What};
+use quire_linux::files::{
+    Caller, Directory, Entry, Generated, Kind, Sink, Source, Tell, Text, What,
+};
 use quire_linux::{Errno, Result};
 
 /// Writes the text of a file about `C`.
@@ -22,6 +24,8 @@ pub(super) type Store<C> = fn(&C, &Caller<'_>, &[u8]) -> Result<()>;
 pub(super) type Get<C> = fn(&C, u64, usize, &mut dyn Sink) -> Result<usize>;
 /// Takes bytes for an offset; how many it took.
 pub(super) type Put<C> = fn(&C, u64, &[u8]) -> Result<usize>;
+/// Does what an `ioctl` asks for.
+pub(super) type Ask<C> = fn(&C, u32, &mut dyn Source, &mut dyn Sink) -> Result<u32>;
 /// Makes what cannot be in a table; it is told its inode number.
 pub(super) type Make<C> = fn(&C, &Caller<'_>, u64) -> Result<What>;
 
@@ -43,6 +47,8 @@ pub(super) enum Is<C: 'static> {
     Bytes(Get<C>),
     /// Bytes to be read and written.
     Memory(Get<C>, Put<C>),
+    /// One of these that answers questions, too.
+    Asked(&'static Is<C>, Ask<C>),
     /// A directory about the same.
     Table(&'static [Row<C>]),
     /// A directory about something else.
@@ -52,8 +58,13 @@ pub(super) enum Is<C: 'static> {
 }
 
 impl<C> Is<C> {
+    /// What it is to those who do not ask.
+    fn plain(&self) -> &Self {
+        if let Is::Asked(plain, _) = self { plain } else { self }
+    }
+
     fn kind(&self) -> Kind {
-        match self {
+        match self.plain() {
             Is::Table(_) | Is::Directory(_) => Kind::Directory,
             Is::Link(_) => Kind::Link,
             _ => Kind::File,
@@ -61,8 +72,8 @@ impl<C> Is<C> {
     }
 
     fn mode(&self) -> u32 {
-        match self {
-            Is::Text(_) | Is::Bytes(_) => 0o444,
+        match self.plain() {
+            Is::Asked(..) | Is::Text(_) | Is::Bytes(_) => 0o444,
             Is::Setting(..) => 0o644,
             Is::Action(_) => 0o200,
             Is::Memory(..) => 0o600,
@@ -129,11 +140,11 @@ struct File<C: 'static> {
 
 impl<C: Send + Sync + 'static> Generated for File<C> {
     fn is_binary(&self) -> bool {
-        matches!(self.is, Is::Bytes(_) | Is::Memory(..))
+        matches!(self.is.plain(), Is::Bytes(_) | Is::Memory(..))
     }
 
     fn text(&self, who: &Caller<'_>, out: &mut Text) -> Result<()> {
-        match self.is {
+        match self.is.plain() {
             Is::Text(show) | Is::Setting(show, _) => show(&self.of, who, out),
             _ => Err(Errno::EINVAL),
         }
@@ -146,14 +157,27 @@ impl<C: Send + Sync + 'static> Generated for File<C> {
         count: usize,
         sink: &mut dyn Sink,
     ) -> Result<usize> {
-        match self.is {
+        match self.is.plain() {
             Is::Bytes(get) | Is::Memory(get, _) => get(&self.of, offset, count, sink),
             _ => Err(Errno::EINVAL),
         }
     }
 
-    fn write(&self, who: &Caller<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
+    fn control(
+        &self,
+        _: &Caller<'_>,
+        request: u32,
+        input: &mut dyn Source,
+        output: &mut dyn Sink,
+    ) -> Result<u32> {
         match self.is {
+            Is::Asked(_, ask) => ask(&self.of, request, input, output),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn write(&self, who: &Caller<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
+        match self.is.plain() {
             Is::Setting(_, store) | Is::Action(store) => {
                 store(&self.of, who, bytes).map(|()| bytes.len())
             }

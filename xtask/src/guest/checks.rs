@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::Isa;
 use super::console::Event;
 use super::disk_checks;
+use super::kernel::Kernel;
 use super::machine::{Accel, Ending};
 use super::run::{Order, boot_kernel, prepare};
 use crate::steps::Missing;
@@ -32,6 +33,12 @@ const CPUS: u32 = 4;
 
 /// How much memory it has; `oom` eats all of it.
 const MEMORY: &str = "512M";
+
+/// What the scripts are called that the kernel carries out before there are programs; the program
+/// that is run then; and how many seconds all of it may take.
+const SCRIPTS: &str = "selftest";
+const AFTER: &str = "badelf";
+const SCRIPTS_SECONDS: u64 = 300;
 
 /// How long `stress` runs, unless QUIRE_STRESS_SECONDS says otherwise.
 const STRESS_SECONDS: u64 = 60;
@@ -85,6 +92,11 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
         sum.passed += count.passed;
         sum.failed += count.failed;
     }
+    if only.is_empty() || only.iter().any(|name| name == SCRIPTS) {
+        let count = scripts(root, &kernel, &mut order)?;
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+    }
     if only.is_empty() || only.iter().any(|name| name == disk_checks::NAME) {
         order.looks_at_frames = true;
         let count = disk_checks::check(root, &kernel, &mut order)?;
@@ -99,6 +111,34 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
     let word = if sum.failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {word}. {} passed; {} failed", sum.passed, sum.failed);
     Ok(sum.failed == 0)
+}
+
+/// The library's scripts in the kernel, and a program after them, in a machine with little memory,
+/// since all of it is looked at again and again. QUIRE_SCRIPTS chooses: `SEED,SCRIPTS,STEPS`.
+fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
+    if kernel.linux.is_some() {
+        return Ok(Count::default());
+    }
+    let which = std::env::var("QUIRE_SCRIPTS").map_or(String::new(), |which| format!(",{which}"));
+    let memory = std::mem::replace(&mut order.memory, "128M".to_owned());
+    order.looks_at_frames = true;
+    order.settings.push(format!("check=scripts{which}"));
+    (order.words, order.timeout_seconds) = (vec![AFTER.to_owned()], SCRIPTS_SECONDS);
+    let start = Instant::now();
+    let booted = boot_kernel(root, kernel, order, false);
+    (order.memory, order.settings) = (memory, Vec::new());
+    let (ending, lines) = booted?;
+    // Else a kernel that knows nothing of them would pass.
+    let is_told = lines.iter().any(|line| line.contains("and all is as it should be"));
+    lines
+        .iter()
+        .filter(|line| line.contains("check=scripts: "))
+        .for_each(|line| println!("{line}"));
+    let count = judge(SCRIPTS, ending, &lines, start.elapsed());
+    if !is_told {
+        println!("    the kernel does not say that its scripts were good");
+    }
+    Ok(Count { failed: count.failed + u64::from(!is_told), ..count })
 }
 
 /// All checks: words, and seconds.

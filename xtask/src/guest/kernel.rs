@@ -88,7 +88,7 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     let mut cargo = compiler.cargo(root);
     cargo
         .args(["build", "--quiet", "--release", "--target", isa.target()])
-        .args(looks.then_some("--features=check-frames"))
+        .args(looks.then_some("--features=checks"))
         .current_dir(root.join("kernel"))
         .env("CARGO_TARGET_DIR", &place)
         .env("RUSTFLAGS", FLAGS);

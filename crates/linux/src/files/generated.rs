@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::call::{Caller, Sink};
+use super::call::{Caller, Sink, Source};
 use super::node::{Body, Kind, Meta, Node};
 use super::poll::PollEvents;
 use crate::{Errno, Result, Wake};
@@ -139,6 +139,22 @@ pub trait Generated: Send + Sync {
     fn wait_on(&self, who: &Arc<dyn Wake>) -> Result<()> {
         let _ = who;
         Ok(())
+    }
+
+    /// Does what `request` asks for (`ioctl`): `input` and `output` are both the memory at its
+    /// argument.
+    ///
+    /// # Errors
+    /// [`Errno::ENOTTY`] for what it does not know, and what else it says.
+    fn control(
+        &self,
+        who: &Caller<'_>,
+        request: u32,
+        input: &mut dyn Source,
+        output: &mut dyn Sink,
+    ) -> Result<u32> {
+        let _ = (who, request, input, output);
+        Err(Errno::ENOTTY)
     }
 
     /// Takes `bytes`, at most 4096 of them, written at `offset`, and says how many it took.

@@ -3,11 +3,9 @@
 use quire::engine::{Error, Move};
 use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request};
 use quire_arch::Arch;
+use quire_script::{Page, Source, Step, Verb};
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
-use super::naive::{Page, Source};
-use super::step::Step;
-use super::verb::Verb;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
 

@@ -5,9 +5,8 @@ use quire::space::AreaFlags;
 use quire_arch::Arch;
 
 use super::act::Outcome;
-use super::naive::Page;
-use super::verb::Verb;
 use super::world::World;
+use quire_script::{Page, Verb};
 
 impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn act_on_advice(

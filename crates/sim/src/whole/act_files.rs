@@ -3,14 +3,12 @@
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::engine::{Error, Held};
 use quire_arch::Arch;
+use quire_script::{Fault, Source, Step, Verb, tail};
 use quire_units::{Order, Vpn};
 
 use super::act::Outcome;
-use super::device::{Transfer, peek, poke, tail};
+use super::device::{Transfer, peek, poke};
 use super::judge::code;
-use super::naive::Source;
-use super::step::{Fault, Step};
-use super::verb::Verb;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
 

@@ -3,14 +3,12 @@
 use quire::cache::FilePages;
 use quire::engine::{Error, Whose};
 use quire_arch::Arch;
+use quire_script::{Fault, Step, Verb, Why, tail};
 use quire_units::{Access, Asid, Order, VirtAddr};
 
 use super::act::Outcome;
-use super::device::{LOOSE, Transfer, peek, poke, tail};
+use super::device::{LOOSE, Transfer, peek, poke};
 use super::judge::code;
-use super::naive::Why;
-use super::step::{Fault, Step};
-use super::verb::Verb;
 use super::violation::{Kind, Wrong};
 use super::world::{Pin, World};
 

@@ -4,19 +4,11 @@
 use quire::cache::Read;
 use quire::engine::{ReadFailed, Write, WriteFailed};
 use quire_hw::DirectMap;
+use quire_script::{Fault, tail};
 use quire_units::{Pfn, PhysAddr};
-
-use super::step::Fault;
 
 /// What tells a page from another: its first and its last word.
 pub(super) type Words = (u64, u64);
-
-/// The last word of a page whose first one is `first`.
-#[inline]
-pub(super) fn tail(first: u64) -> u64 {
-    // Of zeroes it is zero.
-    first.rotate_left(23) ^ first
-}
 
 /// A word that was stored without its tail: by a race, which has time for one word only.
 pub(super) const LOOSE: u64 = 1 << 62;

@@ -5,11 +5,10 @@ use quire::check;
 use quire::engine::Error;
 use quire::space::{AreaFlags, Backing};
 use quire_arch::Arch;
+use quire_script::{Fault, Page, Source, Why};
 use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
-use super::naive::{Page, Source, Why};
-use super::step::Fault;
 use super::violation::{Kind, Wrong};
 use super::world::{World, WorldMm};
 

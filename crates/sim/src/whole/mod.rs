@@ -30,12 +30,8 @@
 //! **Never** draws a random number that is not the script's. **Next room**: none.
 
 mod setup;
-mod verb;
-mod step;
 mod script;
-mod swarm;
 mod violation;
-mod naive;
 mod device;
 mod boundary;
 mod world;
@@ -47,11 +43,9 @@ mod act_files;
 mod run;
 mod shrink;
 
+pub use quire_script::{ARGS, Arg, Fault, Generator, Step, Verb};
 pub use run::{Failure, Options, Report, run, run_steps};
 pub use script::Script;
 pub use setup::{Format, Setup};
 pub use shrink::{Found, shrink};
-pub use step::{Fault, Step};
-pub use swarm::Generator;
-pub use verb::{ARGS, Arg, Verb};
 pub use violation::{Kind, Violation};

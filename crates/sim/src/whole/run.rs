@@ -9,10 +9,10 @@ use quire_machine::{Config, Machine};
 use super::boundary::Boundary;
 use super::script::Script;
 use super::setup::{Job, Setup};
-use super::step::Step;
 use super::violation::{Kind, Violation, Wrong};
 use super::world::World;
 use crate::system::{self, Stock, SystemError};
+use quire_script::Step;
 
 /// What a run without a violation came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

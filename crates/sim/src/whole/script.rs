@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::setup::Setup;
-use super::step::Step;
+use quire_script::Step;
 
 /// A script that can be run, printed, kept, and run again.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
 use quire_hw::Transitions;
 use quire_machine::{Config, TlbGeometry};
+use quire_script::{Bounds, Dice};
 
 /// A page-table format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -161,6 +162,33 @@ setup! {
 }
 
 impl Setup {
+    /// The world of a seed; of this format, if one is given.
+    #[must_use]
+    pub fn draw(seed: u64, format: Option<Format>) -> Self {
+        let dice = &mut Dice::new(seed);
+        let drawn = dice.pick(Format::ALL);
+        let format = format.unwrap_or(drawn);
+        let large = matches!(format, Format::Arm16k | Format::Arm64k);
+        let frames = dice.pick(if large { &[600, 900, 1500] } else { &[600, 1200, 2048, 4096] });
+        let sizes = [0, 1 << 4, 1 << 2 | 1 << 4, 1 << 9, 0x1e, 1 << 4 | 1 << 5 | 1 << 7];
+        let flag = |dice: &mut Dice| dice.roll(2) as u32;
+        Self {
+            format,
+            cpus: dice.pick(&[1, 2, 2, 3, 4]),
+            processes: dice.pick(&[1, 2, 3, 4, 6]),
+            frames,
+            window: dice.pick(&[64, 128, 256, 700, 1024]),
+            pages: dice.pick(&[3, 40, 150, 600]),
+            slots: dice.pick(&[0, 50, 700, 3000]),
+            sizes: dice.pick(&sizes),
+            every: dice.pick(&[128, 256, 512, 1024, 2048]),
+            soft: flag(dice),
+            resizes: flag(dice),
+            apart: flag(dice),
+            stubborn: flag(dice),
+        }
+    }
+
     /// A small world for `format`, with two of everything.
     #[must_use]
     pub fn new(format: Format) -> Self {
@@ -179,6 +207,13 @@ impl Setup {
             apart: 0,
             stubborn: 0,
         }
+    }
+
+    /// The bounds of its scripts.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let Self { cpus, processes, window, pages, .. } = *self;
+        Bounds { cpus, processes, window, pages }
     }
 
     /// The machine, made of the one that has the format.

@@ -7,9 +7,8 @@
 use super::run::{Failure, Options, run};
 use super::script::Script;
 use super::setup::Setup;
-use super::step::{Fault, Step};
-use super::verb::ARGS;
 use super::violation::{Kind, Violation};
+use quire_script::{ARGS, Fault, Step};
 
 /// A script that finds something, and what that is.
 #[derive(Clone, Debug)]

@@ -10,16 +10,13 @@ use quire::space::Space;
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
 use quire_machine::{Cpu, Machine, Operation};
+use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
 use quire_units::{Access, Asid, Order, PageSpan, VirtAddr, Vpn};
 
 use super::boundary::{Boundary, Race, Raced};
-use super::device::{Devices, LOOSE, Transfer, tail};
-use super::naive::{File, Process};
+use super::device::{Devices, LOOSE, Transfer};
 use super::setup::Setup;
-use super::step::{Fault, Step};
-use super::verb::Verb;
 use super::violation::{Kind, Wrong};
-use crate::dice::Dice;
 
 /// A memory manager on the machine with races.
 pub(super) type WorldMm<'m, 'r, A> = Mm<'m, A, Boundary<'m, 'r>>;

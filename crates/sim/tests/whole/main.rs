@@ -11,7 +11,7 @@ use quire_sim::whole::{
 
 fn draw(seed: u64, format: Format, steps: usize) -> Script {
     let setup = Setup::draw(seed, Some(format));
-    Script { setup, steps: Generator::new(seed, setup).take(steps).collect() }
+    Script { setup, steps: Generator::new(seed, setup.bounds()).take(steps).collect() }
 }
 
 fn traced(script: &Script) -> (Report, Vec<u8>) {
@@ -55,7 +55,7 @@ fn seeds_of_every_format_find_nothing() {
         for seed in 0..2 {
             let seed = 1000 + 10 * at as u64 + seed;
             let setup = Setup::draw(seed, Some(format));
-            let steps = Generator::new(seed, setup).take(3000);
+            let steps = Generator::new(seed, setup.bounds()).take(3000);
             let done = run_steps(setup, steps, Options::default(), |_| {});
             let report = done.unwrap_or_else(|failure| panic!("seed {seed}, {setup}: {failure}"));
             assert_eq!(report.steps, 3000);

@@ -9,10 +9,12 @@
 //!   └─ on which CPU
 //! ```
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
-use super::verb::{ARGS, Verb};
+use crate::verb::{ARGS, Verb};
 
 /// What goes wrong during a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -124,6 +126,8 @@ fn parse_fault(text: &str) -> Result<(Fault, u32), String> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]

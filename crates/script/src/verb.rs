@@ -1,7 +1,9 @@
 //! What a step of a script can do: the verbs, and what their arguments mean.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 /// How many arguments a verb has at most.
 pub const ARGS: usize = 6;

@@ -1,41 +1,27 @@
 //! Scripts out of a seed.
 //!
 //! *Swarm testing* (Groce and others, 2012): a run that may do everything does each thing so rarely
-//! in a row that many faults never show. So each seed first draws what this run is about: the
-//! machine, the sizes, which verbs there are at all and how often, and which faults strike.
+//! in a row that many faults never show. So each seed first draws what this run is about: which
+//! verbs there are at all and how often, and which faults strike; and, where there is a choice, the
+//! machine and its sizes.
 
-use super::setup::{Format, Setup};
-use super::step::{Fault, Step};
-use super::verb::{ARGS, Arg, Verb};
+use alloc::vec::Vec;
+
 use crate::dice::Dice;
+use crate::step::{Fault, Step};
+use crate::verb::{ARGS, Arg, Verb};
 
-impl Setup {
-    /// The world of a seed; of this format, if one is given.
-    #[must_use]
-    pub fn draw(seed: u64, format: Option<Format>) -> Self {
-        let dice = &mut Dice::new(seed);
-        let drawn = dice.pick(Format::ALL);
-        let format = format.unwrap_or(drawn);
-        let large = matches!(format, Format::Arm16k | Format::Arm64k);
-        let frames = dice.pick(if large { &[600, 900, 1500] } else { &[600, 1200, 2048, 4096] });
-        let sizes = [0, 1 << 4, 1 << 2 | 1 << 4, 1 << 9, 0x1e, 1 << 4 | 1 << 5 | 1 << 7];
-        let flag = |dice: &mut Dice| dice.roll(2) as u32;
-        Self {
-            format,
-            cpus: dice.pick(&[1, 2, 2, 3, 4]),
-            processes: dice.pick(&[1, 2, 3, 4, 6]),
-            frames,
-            window: dice.pick(&[64, 128, 256, 700, 1024]),
-            pages: dice.pick(&[3, 40, 150, 600]),
-            slots: dice.pick(&[0, 50, 700, 3000]),
-            sizes: dice.pick(&sizes),
-            every: dice.pick(&[128, 256, 512, 1024, 2048]),
-            soft: flag(dice),
-            resizes: flag(dice),
-            apart: flag(dice),
-            stubborn: flag(dice),
-        }
-    }
+/// How large the numbers of a script are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// CPUs.
+    pub cpus: u32,
+    /// Processes.
+    pub processes: u32,
+    /// Pages of each process's window.
+    pub window: u32,
+    /// Pages that files have at first.
+    pub pages: u32,
 }
 
 /// How often a verb is drawn where nothing is said about it, among all.
@@ -63,7 +49,7 @@ const fn usual(verb: Verb) -> u64 {
 /// An endless script.
 pub struct Generator {
     dice: Dice,
-    setup: Setup,
+    bounds: Bounds,
     /// Verbs with the sums of their weights up to and including them.
     verbs: Vec<(u64, Verb)>,
     faults: Vec<Fault>,
@@ -74,9 +60,9 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The script of a seed in the world `setup`.
+    /// The script of a seed within `bounds`.
     #[must_use]
-    pub fn new(seed: u64, setup: Setup) -> Self {
+    pub fn new(seed: u64, bounds: Bounds) -> Self {
         let mut dice = Dice::new(seed ^ 0x5743_11ce);
         let mut sum = 0;
         let mut verbs = Vec::new();
@@ -91,13 +77,13 @@ impl Generator {
         faults.retain(|_| dice.roll(3) != 0);
         let fault_every = dice.pick(&[0, 400, 100, 50, 20]);
         let fault_every = if faults.is_empty() { 0 } else { fault_every };
-        let hot = dice.pick(&[4, 16, 40, 96]).min(u64::from(setup.window));
-        Self { dice, setup, verbs, faults, fault_every, hot }
+        let hot = dice.pick(&[4, 16, 40, 96]).min(u64::from(bounds.window));
+        Self { dice, bounds, verbs, faults, fault_every, hot }
     }
 
     fn page(&mut self) -> u32 {
         let dice = &mut self.dice;
-        let window = u64::from(self.setup.window);
+        let window = u64::from(self.bounds.window);
         let page = match dice.roll(8) {
             0..=4 => dice.roll(self.hot),
             // Where one table of the last level ends and the next begins.
@@ -120,7 +106,7 @@ impl Generator {
 
     fn file_page(&mut self) -> u32 {
         let dice = &mut self.dice;
-        let pages = u64::from(self.setup.pages);
+        let pages = u64::from(self.bounds.pages);
         let page = match dice.roll(4) {
             0 | 1 => dice.roll(self.hot.min(pages)),
             _ => dice.roll(pages + 10),
@@ -136,7 +122,7 @@ impl Generator {
             Arg::Of(sides) => self.dice.roll(u64::from(sides)) as u32,
             Arg::File => self.dice.roll(3) as u32,
             Arg::FilePage => self.file_page(),
-            Arg::Process => self.dice.roll(u64::from(self.setup.processes)) as u32,
+            Arg::Process => self.dice.roll(u64::from(self.bounds.processes)) as u32,
             Arg::Order => self.dice.pick(&[0, 1, 2, 3, 4, 4, 4, 5, 7, 9]),
         }
     }
@@ -164,8 +150,8 @@ impl Iterator for Generator {
             };
         }
         Some(Step {
-            cpu: self.dice.roll(u64::from(self.setup.cpus)) as u32,
-            process: self.dice.roll(u64::from(self.setup.processes)) as u32,
+            cpu: self.dice.roll(u64::from(self.bounds.cpus)) as u32,
+            process: self.dice.roll(u64::from(self.bounds.processes)) as u32,
             verb,
             args,
             fault,

@@ -1,45 +1,67 @@
 //! What each page of each process must be, without tables, runs, folios or swap: a flat list.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use quire::space::AreaFlags;
 use quire_units::{Access, Prot};
 
 /// What stands behind a page that the process has not written for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Source {
+pub enum Source {
     /// No area.
     Nothing,
     /// Zeroes.
     Anon,
     /// A page of a file; written for everybody if it is shared.
-    File { file: u8, page: u32, shared: bool },
+    File {
+        /// Which file.
+        file: u8,
+        /// Which page of it.
+        page: u32,
+        /// Whether it is written for everybody.
+        shared: bool,
+    },
 }
 
 /// The content of a private page that was never written.
-pub(super) const UNOWNED: u64 = u64::MAX;
+pub const UNOWNED: u64 = u64::MAX;
+
+/// The last word of a page whose first one is `first`.
+#[inline]
+#[must_use]
+pub fn tail(first: u64) -> u64 {
+    // Of zeroes it is zero.
+    first.rotate_left(23) ^ first
+}
 
 /// One page of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Page {
-    pub(super) source: Source,
-    pub(super) prot: Prot,
-    pub(super) most: Prot,
-    pub(super) flags: AreaFlags,
+pub struct Page {
+    /// What stands behind it.
+    pub source: Source,
+    /// Its rights.
+    pub prot: Prot,
+    /// The rights it may ever have.
+    pub most: Prot,
+    /// Its area's flags.
+    pub flags: AreaFlags,
     /// Its first word, or [`UNOWNED`].
-    pub(super) own: u64,
+    pub own: u64,
     /// It may as well be something else. Where it was written: nothing, since a call failed half
     /// way. Where it is a private page of a file: any earlier content of that, since a store to
     /// another page nearby may have copied it, too. Where it was freed lazily: nothing.
-    pub(super) unsure: bool,
+    pub unsure: bool,
     /// Nobody may touch it.
-    pub(super) guard: bool,
+    pub guard: bool,
     /// It was written since its writes are tracked.
-    pub(super) written: bool,
+    pub written: bool,
 }
 
 impl Page {
-    pub(super) const FREE: Page = Page {
+    /// No area.
+    pub const FREE: Page = Page {
         source: Source::Nothing,
         prot: Prot::empty(),
         most: Prot::empty(),
@@ -50,25 +72,38 @@ impl Page {
         written: false,
     };
 
-    pub(super) fn is_mapped(&self) -> bool {
+    /// Whether an area holds it.
+    #[inline]
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
         self.source != Source::Nothing
     }
 
     /// Whether it is a file's, and no longer once it is written.
-    pub(super) fn is_private_file(&self) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn is_private_file(&self) -> bool {
         matches!(self.source, Source::File { shared: false, .. })
     }
 
-    pub(super) fn is_shared_file(&self) -> bool {
+    /// Whether it is a file's, written for everybody.
+    #[inline]
+    #[must_use]
+    pub fn is_shared_file(&self) -> bool {
         matches!(self.source, Source::File { shared: true, .. })
     }
 
-    pub(super) fn is_anon(&self) -> bool {
+    /// Whether it is memory without a file.
+    #[inline]
+    #[must_use]
+    pub fn is_anon(&self) -> bool {
         self.source == Source::Anon
     }
 
     /// The same attributes, `ahead` pages further on, never written.
-    pub(super) fn ahead(self, ahead: u32) -> Page {
+    #[inline]
+    #[must_use]
+    pub fn ahead(self, ahead: u32) -> Page {
         let source = match self.source {
             Source::File { file, page, shared } => {
                 Source::File { file, page: page + ahead, shared }
@@ -79,7 +114,9 @@ impl Page {
     }
 
     /// Whether `next`, the page behind, is of the same area.
-    pub(super) fn goes_on(&self, next: &Page) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn goes_on(&self, next: &Page) -> bool {
         self.is_mapped() && self.ahead(1) == next.plain()
     }
 
@@ -89,23 +126,23 @@ impl Page {
     }
 
     /// What was written is gone. A guard stays.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Page { guard: self.guard, ..self.plain() };
     }
 
     /// What was written may be gone.
-    pub(super) fn loosen(&mut self) {
+    pub fn loosen(&mut self) {
         self.unsure |= !self.guard;
         self.written = false;
     }
 
     /// Nobody may touch it any more, and what was in it is gone.
-    pub(super) fn fence(&mut self) {
+    pub fn fence(&mut self) {
         *self = Page { guard: true, ..self.plain() };
     }
 
     /// What is left where it was when it has moved away.
-    pub(super) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         *self = Page { flags: self.flags - locks, ..self.plain() };
     }
@@ -123,27 +160,30 @@ impl Page {
 
 /// A file: the first word of each of its pages.
 #[derive(Clone, Debug, Default)]
-pub(super) struct File {
-    pub(super) stamps: Vec<u64>,
+pub struct File {
+    /// Those words; there are as many as the file has pages.
+    pub stamps: Vec<u64>,
     /// What they were before.
     history: BTreeMap<u32, Vec<u64>>,
 }
 
 impl File {
-    pub(super) fn new(stamps: Vec<u64>) -> Self {
+    /// One whose pages begin with these words.
+    #[must_use]
+    pub fn new(stamps: Vec<u64>) -> Self {
         Self { stamps, history: BTreeMap::new() }
     }
 
     /// A page is written; nothing happens beyond the end.
-    pub(super) fn store(&mut self, page: u32, word: u64) {
+    pub fn store(&mut self, page: u32, word: u64) {
         if let Some(stamp) = self.stamps.get_mut(page as usize) {
-            let before = std::mem::replace(stamp, word);
+            let before = core::mem::replace(stamp, word);
             self.history.entry(page).or_default().push(before);
         }
     }
 
     /// Another length; what is beyond it is zero if it comes back.
-    pub(super) fn resize(&mut self, pages: u32) {
+    pub fn resize(&mut self, pages: u32) {
         self.history.split_off(&pages);
         self.stamps.resize(pages as usize, 0);
     }
@@ -156,7 +196,7 @@ impl File {
 
 /// Why a page cannot be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Why {
+pub enum Why {
     /// No area holds it.
     NoArea,
     /// Its rights do not allow it.
@@ -167,19 +207,26 @@ pub(super) enum Why {
     Missing,
 }
 
-/// A process.
+/// A process: each page of its window.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
-    pub(super) pages: Vec<Page>,
+pub struct Process {
+    /// From the first one of the window on.
+    pub pages: Vec<Page>,
 }
 
 impl Process {
-    pub(super) fn new(window: usize) -> Self {
+    /// One that has nothing.
+    #[must_use]
+    pub fn new(window: usize) -> Self {
         Self { pages: vec![Page::FREE; window] }
     }
 
     /// What an access to page `at` must find.
-    pub(super) fn access(&self, files: &[File], at: usize, access: Access) -> Result<u64, Why> {
+    ///
+    /// # Errors
+    /// Why the page cannot be had.
+    #[inline]
+    pub fn access(&self, files: &[File], at: usize, access: Access) -> Result<u64, Why> {
         let page = &self.pages[at];
         if !page.is_mapped() {
             Err(Why::NoArea)
@@ -191,7 +238,11 @@ impl Process {
     }
 
     /// What page `at` holds, whoever may see it.
-    pub(super) fn content(&self, files: &[File], at: usize) -> Result<u64, Why> {
+    ///
+    /// # Errors
+    /// As for [`access`](Self::access), but for rights.
+    #[inline]
+    pub fn content(&self, files: &[File], at: usize) -> Result<u64, Why> {
         let page = &self.pages[at];
         match page.source {
             Source::Nothing => Err(Why::NoArea),
@@ -207,7 +258,8 @@ impl Process {
     }
 
     /// Whether page `at` may hold `word`; if it does, that is what it holds from now on.
-    pub(super) fn settle(&mut self, files: &[File], at: usize, word: u64) -> bool {
+    #[inline]
+    pub fn settle(&mut self, files: &[File], at: usize, word: u64) -> bool {
         if self.content(files, at) == Ok(word) {
             return true;
         }
@@ -233,7 +285,8 @@ impl Process {
     }
 
     /// `word` was stored to page `at`, and up to `copied` pages around it may have been copied.
-    pub(super) fn store(&mut self, files: &mut [File], at: usize, word: u64, copied: usize) {
+    #[inline]
+    pub fn store(&mut self, files: &mut [File], at: usize, word: u64, copied: usize) {
         match self.pages[at].source {
             Source::File { file, page: number, shared: true } => {
                 files[usize::from(file)].store(number, word);
@@ -252,13 +305,15 @@ impl Process {
     }
 
     /// A child.
-    pub(super) fn fork(&self) -> Self {
+    #[must_use]
+    pub fn fork(&self) -> Self {
         Self { pages: self.pages.iter().map(|page| page.inherited()).collect() }
     }
 
     /// The first page from `at` on, of `count`, at which the area of `at` ends; none if it covers
     /// all of them.
-    pub(super) fn area_break(&self, at: usize, count: usize) -> Option<usize> {
+    #[must_use]
+    pub fn area_break(&self, at: usize, count: usize) -> Option<usize> {
         if !self.pages[at].is_mapped() {
             return Some(at);
         }
@@ -266,7 +321,8 @@ impl Process {
     }
 
     /// The longest stretch of free pages.
-    pub(super) fn longest_gap(&self) -> usize {
+    #[must_use]
+    pub fn longest_gap(&self) -> usize {
         let gaps = self.pages.split(Page::is_mapped);
         gaps.map(<[Page]>::len).max().unwrap_or(0)
     }

@@ -49,6 +49,8 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::Dice;
 
     #[test]

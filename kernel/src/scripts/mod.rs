@@ -1,0 +1,30 @@
+//! `check=scripts`: the library's scripts on this machine, before there are programs.
+//!
+//! **Owns** the world of a script: processes without programs, a file, a swap device. **Key
+//! types**: [`World`](world::World), [`Turns`](turns::Turns). **Never** is there in a kernel that
+//! was not built to look. **Next room**: `main`.
+//!
+//! The scripts and the naive model are those of the simulator (`quire-script`). Here the tables are
+//! walked by the machine's own MMU, accesses are a program's, what a CPU has in its TLB stays there
+//! until somebody flushes it, and fetching is leaving for user mode. What no test on the hosted
+//! machine can tell is whether the formats, the flushes and the traps are those of *this* machine:
+//! that each page shows what the model has, to each access whether it may, is what says so.
+//!
+//! ```text
+//!   seed ─► Generator ─► step ─► the CPU it names ─┬─► Mm, and the model: same answer?
+//!      ▲                                           └─► loads, stores, fetches: same words?
+//!      └── every so many steps, and at the end: all walkers of `quire::check`
+//! ```
+//!
+//! **CPUs take turns**: one at a time carries a step out, the others sleep in their spaces, and
+//! hear of flushes. So nothing races, the walkers may look, and a seed gives the same run again.
+//! Where anything is wrong the machine ends, with the seed and the step.
+//!
+//! `check=scripts,SEED,SCRIPTS,STEPS` chooses; each has a usual value.
+
+mod act;
+mod swap;
+mod turns;
+mod world;
+
+pub(crate) use turns::{help, init, run};

@@ -1,0 +1,411 @@
+//! The processes of a script, what each of their pages must be, and how a step is judged.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use quire::cache::{FileId, Reads, Store};
+use quire::check;
+use quire::engine::Error;
+use quire::fault::SizePolicy;
+use quire::space::{AreaFlags, Space};
+use quire::units::{Access, Order, PageSpan, Vpn};
+use quire_script::{Bounds, Dice, File, Generator, Process, Step, Why, tail};
+
+use super::swap::Swap;
+use crate::disk;
+use crate::isa::{self, Context, Format, Trap};
+use crate::memory::{self, Memory, PAGE, mm, user};
+
+/// How many processes there are.
+const PROCESSES: u32 = 4;
+
+/// Pages of a window: one whole table of leaves, and something before and behind.
+const WINDOW: u32 = 1200;
+
+/// The first page of all windows.
+const BASE: u64 = 4 * 512 - 300;
+
+/// Pages of the file.
+const FILE_PAGES: u32 = 200;
+
+/// All is looked at after so many steps.
+const EVERY: u64 = 250;
+
+/// How often an access is tried before it is said never to end.
+const TRIES: usize = 80;
+
+/// The orders that a folio may have.
+const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
+
+/// What a CPU makes of these 32 bits as an instruction is a trap, on all ISAs: `int3`, `udf`.
+const TRAPS: u64 = 0xcc;
+
+/// Everything that a script is about.
+pub(super) struct World {
+    seed: u64,
+    script: Generator,
+    step: Step,
+    /// How many steps were before it.
+    number: u64,
+    pub(super) processes: Vec<Option<Arc<Memory>>>,
+    pub(super) naive: Vec<Process>,
+    pub(super) file: FileId,
+    pub(super) files: [File; 1],
+    pub(super) swap: Swap,
+    /// How many words were stored.
+    stamps: u64,
+    /// Which page of which process each CPU has touched last.
+    last: Vec<Option<(usize, usize)>>,
+    /// Frames that were neither free nor the library's at first, but for the heap's.
+    held: u64,
+    /// The policy that there was.
+    sizes: Vec<(Order, SizePolicy)>,
+    copy_most: Order,
+}
+
+impl World {
+    /// A world in which nothing has happened; what is to happen there comes of the seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let bounds = Bounds {
+            cpus: isa::cpu_count() as u32,
+            processes: PROCESSES,
+            window: WINDOW,
+            pages: FILE_PAGES,
+        };
+        let held = held(&[]).unwrap_or_else(|violation| panic!("{violation}"));
+        let mut script = Generator::new(seed, bounds);
+        let step = script.next();
+        let file = mm().open_file(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
+        let policy = &mm().policy;
+        let orders = ORDERS.map(Order::new);
+        let world = Self {
+            seed,
+            script,
+            step: step.unwrap_or_else(|| panic!("a script without steps")),
+            number: 0,
+            processes: (0..PROCESSES).map(|_| None).collect(),
+            naive: vec![Process::new(WINDOW as usize); PROCESSES as usize],
+            file: file.unwrap_or_else(|error| panic!("open_file: {error}")),
+            files: [File::new(vec![0; FILE_PAGES as usize])],
+            swap: Swap::new(),
+            stamps: 0,
+            last: vec![None; isa::cpu_count()],
+            held,
+            sizes: orders.clone().map(|order| (order, policy.size(order))).collect(),
+            copy_most: policy.copy_most(),
+        };
+        let mut dice = Dice::new(seed);
+        for order in orders {
+            let wanted = [SizePolicy::Always, SizePolicy::Never, SizePolicy::Never];
+            // Not every format has every size.
+            let _ = policy.set_size(order, dice.pick(&wanted));
+        }
+        world
+    }
+
+    /// Its seed.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether so many steps were carried out.
+    pub(super) fn is_over(&self, steps: u64) -> bool {
+        self.number >= steps
+    }
+
+    /// Who carries the next step out.
+    pub(super) fn next_cpu(&self) -> usize {
+        self.step.cpu as usize % isa::cpu_count()
+    }
+
+    /// Carries the next step out, on this CPU.
+    pub(super) fn step(&mut self) {
+        let step = self.step;
+        let process = step.process as usize % self.processes.len();
+        self.touch_again();
+        self.spawn(process);
+        self.act(&step, process);
+        self.number += 1;
+        if self.number.is_multiple_of(EVERY) {
+            self.check();
+        }
+        if let Some(next) = self.script.next() {
+            self.step = next;
+        }
+    }
+
+    /// This CPU touches once more what it has touched last, before it leaves the space: what it
+    /// knows of the page may be what others have changed in between.
+    fn touch_again(&mut self) {
+        let Some((process, at)) = self.last[isa::cpu().index()] else { return };
+        match self.processes[process].is_some() {
+            true if self.number.is_multiple_of(3) => self.store(process, at),
+            true => self.load(process, at),
+            false => {}
+        }
+    }
+
+    /// Ends everything, once no CPU is in a space any more, and looks whether something is left;
+    /// how many steps there were.
+    pub(super) fn finish(&mut self) -> u64 {
+        for process in 0..self.processes.len() {
+            for at in 0..WINDOW as usize {
+                if self.processes[process].is_some() {
+                    self.load(process, at);
+                }
+            }
+        }
+        self.check();
+        memory::switch(None);
+        self.processes.iter_mut().for_each(|process| *process = None);
+        self.swap.off();
+        mm().close_file(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        for &(order, choice) in &self.sizes {
+            let _ = mm().policy.set_size(order, choice);
+        }
+        mm().policy.set_copy_most(self.copy_most);
+        match held(&[]) {
+            Ok(held) if held == self.held => {}
+            other => self.fail(format_args!("{other:?} frames are held, not {}", self.held)),
+        }
+        self.number
+    }
+
+    /// Ends the machine, with what led there.
+    pub(super) fn fail(&self, what: fmt::Arguments<'_>) -> ! {
+        panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
+    }
+
+    /// All walkers, and all that processes have written since somebody asked.
+    fn check(&self) {
+        let all = memory::spaces();
+        let spaces: Vec<&Space<Format>> = all.iter().map(|memory| memory.space()).collect();
+        if let Err(violation) = held(&spaces) {
+            self.fail(format_args!("{violation}"));
+        }
+        (0..self.processes.len()).for_each(|process| self.check_written(process));
+    }
+
+    /// Every page that was written since its writes are tracked is said to be.
+    fn check_written(&self, process: usize) {
+        let Some(memory) = &self.processes[process] else { return };
+        let pages = &self.naive[process].pages;
+        let mut told = vec![false; pages.len()];
+        for area in mm().areas(memory.space(), self.span(0, pages.len())) {
+            mm().runs(memory.space(), area.span, &mut |seen| {
+                if memory::System::is_written(&area, seen) {
+                    let all = seen.pages.start.get()..seen.pages.end.get();
+                    all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
+                }
+            });
+        }
+        for (at, page) in pages.iter().enumerate() {
+            // What is written back of a file is clean again.
+            let must =
+                page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file();
+            if must && !told[at] {
+                self.fail(format_args!("page {at} of {process} was written; nothing says so"));
+            }
+        }
+    }
+
+    /// Begins a process where there is none.
+    pub(super) fn spawn(&mut self, process: usize) {
+        if self.processes[process].is_none() {
+            let memory = Memory::new().unwrap_or_else(|error| panic!("no process: {error}"));
+            self.processes[process] = Some(memory);
+            self.naive[process] = Process::new(WINDOW as usize);
+        }
+    }
+
+    /// A page of a window and as many as there are behind it, up to `count`.
+    pub(super) fn part(&self, page: u32, count: u32) -> (usize, usize) {
+        let at = page % WINDOW;
+        (at as usize, count.clamp(1, WINDOW - at) as usize)
+    }
+
+    pub(super) fn vpn(&self, at: usize) -> Vpn {
+        Vpn::new(BASE + at as u64)
+    }
+
+    pub(super) fn span(&self, at: usize, count: usize) -> PageSpan {
+        PageSpan::new(self.vpn(at), self.vpn(at + count))
+    }
+
+    /// The place of a page in a window, if it is in it.
+    pub(super) fn at(&self, page: Vpn) -> Option<usize> {
+        let at = page.get().checked_sub(BASE)? as usize;
+        (at < WINDOW as usize).then_some(at)
+    }
+
+    /// What a call answers in the end; what it lacks of the device is read for it.
+    pub(super) fn call<R>(
+        &self,
+        process: usize,
+        work: impl Fn(&Space<Format>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let Some(memory) = &self.processes[process] else {
+            self.fail(format_args!("there is no process {process}"));
+        };
+        let mut done = work(memory.space());
+        for _ in 0..WINDOW {
+            match done {
+                Err(Error::Unread(reads)) => self.read(reads),
+                other => return other,
+            }
+            done = work(memory.space());
+        }
+        self.fail(format_args!("it never has what it lacks"))
+    }
+
+    fn read(&self, reads: Reads) {
+        if !self.swap.read(reads) {
+            self.fail(format_args!("{reads:?} is not to be read"));
+        }
+    }
+
+    /// A program's load, or its store.
+    fn access(&self, at: usize, store: Option<u64>) -> Result<u64, ()> {
+        let first = self.vpn(at).get() * PAGE;
+        let last = first + PAGE - 8;
+        let done = match store {
+            Some(word) => disk::leaving(|| {
+                user::write(first, &word).and_then(|()| user::write(last, &tail(word)))
+            })
+            .0
+            .map(|()| word),
+            None => disk::leaving(|| {
+                let word: u64 = user::read(first)?;
+                Ok((word, user::read::<u64>(last)?))
+            })
+            .0
+            .map(|(word, end)| match end == tail(word) {
+                true => word,
+                false => self.fail(format_args!("page {at} is {word:#x} and ends with {end:#x}")),
+            }),
+        };
+        done.map_err(|_| ())
+    }
+
+    /// Goes to user mode at a page; whether that could be fetched. What is there traps at once.
+    fn fetch(&self, at: usize) -> Result<u64, ()> {
+        let start = self.vpn(at).get() * PAGE;
+        loop {
+            match isa::run(&mut Context::start(start, 0)) {
+                Trap::Interrupt => {}
+                Trap::Fault { address, access: Access::Execute } if address == start => {
+                    return Err(());
+                }
+                Trap::Call => self.fail(format_args!("page {at} makes calls")),
+                Trap::Fault { .. } | Trap::Signal { .. } => return Ok(0),
+            }
+        }
+    }
+
+    /// Touches a page until it is there, or may not be touched.
+    fn touch(&self, process: usize, at: usize, access: Access, store: u64) -> Result<u64, Error> {
+        memory::switch(self.processes[process].as_ref());
+        for _ in 0..TRIES {
+            let done = match access {
+                Access::Execute => self.fetch(at),
+                Access::Write => self.access(at, Some(store)),
+                Access::Read => self.access(at, None),
+            };
+            if let Ok(word) = done {
+                return Ok(word);
+            }
+            match memory::fault(self.vpn(at).get() * PAGE, access) {
+                Ok(_) => {}
+                Err(Error::Unread(reads)) => self.read(reads),
+                Err(error) => return Err(error),
+            }
+        }
+        self.fail(format_args!("{access:?} of page {at} never ends"))
+    }
+
+    /// A load from a page.
+    pub(super) fn load(&mut self, process: usize, at: usize) {
+        self.last[isa::cpu().index()] = Some((process, at));
+        let got = self.touch(process, at, Access::Read, 0);
+        let expected = self.naive[process].access(&self.files, at, Access::Read);
+        match (expected, got) {
+            (Ok(_), Ok(word)) if self.naive[process].settle(&self.files, at, word) => {}
+            (expected, got) => self.judge_refusal(process, at, expected, got),
+        }
+    }
+
+    /// A fetch from a page.
+    pub(super) fn run(&mut self, process: usize, at: usize) {
+        let got = self.touch(process, at, Access::Execute, 0);
+        match (self.naive[process].access(&self.files, at, Access::Execute), got) {
+            (Ok(_), Ok(_)) => {}
+            (expected, got) => self.judge_refusal(process, at, expected, got),
+        }
+    }
+
+    /// A store to a page.
+    pub(super) fn store(&mut self, process: usize, at: usize) {
+        // None before it had this.
+        self.stamps += 1;
+        let word = self.stamps << 32 | TRAPS;
+        self.last[isa::cpu().index()] = Some((process, at));
+        let got = self.touch(process, at, Access::Write, word);
+        match (self.naive[process].access(&self.files, at, Access::Write), got) {
+            (Ok(_), Ok(_)) => {
+                let copied = mm().policy.copy_most().pages() as usize;
+                self.naive[process].store(&mut self.files, at, word, copied);
+            }
+            (expected, got) => self.judge_refusal(process, at, expected, got),
+        }
+    }
+
+    /// Judges an access that was refused, or should have been.
+    fn judge_refusal(
+        &self,
+        process: usize,
+        at: usize,
+        expected: Result<u64, Why>,
+        got: Result<u64, Error>,
+    ) {
+        let is_right = match (expected, got) {
+            (Err(why), Err(error)) => why_of(error) == Some((self.vpn(at), why)),
+            _ => false,
+        };
+        if !is_right {
+            let page = self.naive[process].pages[at];
+            self.fail(format_args!("page {at}: {got:x?}, expected {expected:x?} of {page:?}"));
+        }
+    }
+
+    /// Whether what an error says of a page is true for who reads it.
+    pub(super) fn is_true(&self, process: usize, error: Error) -> bool {
+        let Some((page, why)) = why_of(error) else { return false };
+        let found = self
+            .at(page)
+            .map(|at| self.naive[process].access(&self.files, at, Access::Read) == Err(why));
+        found.unwrap_or(false)
+    }
+}
+
+/// What an error says of which page.
+fn why_of(error: Error) -> Option<(Vpn, Why)> {
+    match error {
+        Error::NoArea(page) => Some((page, Why::NoArea)),
+        Error::Denied(page, ..) => Some((page, Why::Denied)),
+        Error::Guarded(page) => Some((page, Why::Guarded)),
+        Error::Missing(page) => Some((page, Why::Missing)),
+        _ => None,
+    }
+}
+
+/// Has all walkers look, where `spaces` are all there are; frames that are the kernel's, but for
+/// the heap's.
+///
+/// # Errors
+/// What they found.
+fn held(spaces: &[&Space<Format>]) -> Result<u64, check::Violation> {
+    let totals = check::system(mm(), spaces)?;
+    Ok(totals.held - memory::taken_bytes() / PAGE)
+}
