@@ -5,7 +5,7 @@ use quire::space::AreaFlags;
 use quire_arch::Arch;
 
 use super::act::Outcome;
-use super::naive::Page;
+use super::naive::{Lost, Page};
 use super::verb::Verb;
 use super::world::World;
 
@@ -69,6 +69,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         self.alter(process, part, |page| match done && tracked {
             true => page.forget(),
+            // What was lost already is lost no more.
+            false if done && page.lost == Lost::Yes => page.forget(),
             false => page.loosen(),
         });
         Ok(u64::from(done))

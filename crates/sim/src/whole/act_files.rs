@@ -84,7 +84,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_disk(&self, file: usize) -> Result<(), Wrong> {
         for (page, &stamp) in self.files[file].stamps.iter().enumerate() {
             let is = self.devices.page(self.ids[file].0, page as u64).0;
-            if is != stamp {
+            if is != stamp && !self.files[file].is_lost(page as u32) {
                 let what = format!("page {page} on the disk is {is:#x}, should be {stamp:#x}");
                 return Err(Wrong::new(Kind::Content, what));
             }
@@ -174,6 +174,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Err(Error::Invalid) if page >= self.files[file].stamps.len() as u64 => {
                     return Ok(Err(2));
                 }
+                Err(error @ Error::Poisoned(_)) if self.files[file].is_lost(page as u32) => {
+                    return Ok(Err(code(error)));
+                }
                 Err(error) if self.may_fail(error) => return Ok(Err(code(error))),
                 Err(error) => return Err(Wrong::unexpected(error)),
             }
@@ -242,6 +245,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut excused = false;
         for process in 0..self.spaces.len() {
             excused |= !self.swap_in_all(process, id)?;
+            self.unbind(process);
         }
         if !excused {
             self.complete(u64::MAX);

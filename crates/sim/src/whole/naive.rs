@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quire::space::AreaFlags;
+use quire::space::{AreaFlags, GroupId};
 use quire_units::{Access, Prot};
 
 /// What stands behind a page that the process has not written for itself.
@@ -18,6 +18,15 @@ pub(super) enum Source {
 
 /// The content of a private page that was never written.
 pub(super) const UNOWNED: u64 = u64::MAX;
+
+/// Whether the memory of a page has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lost {
+    No,
+    /// It may have: a call failed half way, or another page of its folio has.
+    Perhaps,
+    Yes,
+}
 
 /// One page of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +45,8 @@ pub(super) struct Page {
     pub(super) guard: bool,
     /// It was written since its writes are tracked.
     pub(super) written: bool,
+    /// Its content went with its memory.
+    pub(super) lost: Lost,
 }
 
 impl Page {
@@ -48,6 +59,7 @@ impl Page {
         unsure: false,
         guard: false,
         written: false,
+        lost: Lost::No,
     };
 
     pub(super) fn is_mapped(&self) -> bool {
@@ -85,7 +97,7 @@ impl Page {
 
     /// Its area's attributes, and nothing of its own.
     fn plain(self) -> Page {
-        Page { own: UNOWNED, unsure: false, guard: false, written: false, ..self }
+        Page { own: UNOWNED, unsure: false, guard: false, written: false, lost: Lost::No, ..self }
     }
 
     /// What was written is gone. A guard stays.
@@ -97,6 +109,14 @@ impl Page {
     pub(super) fn loosen(&mut self) {
         self.unsure |= !self.guard;
         self.written = false;
+        if self.lost == Lost::Yes {
+            self.lost = Lost::Perhaps;
+        }
+    }
+
+    /// What is in it is gone with its memory.
+    pub(super) fn lose(&mut self) {
+        *self = Page { lost: Lost::Yes, ..self.plain() };
     }
 
     /// Nobody may touch it any more, and what was in it is gone.
@@ -127,11 +147,13 @@ pub(super) struct File {
     pub(super) stamps: Vec<u64>,
     /// What they were before.
     history: BTreeMap<u32, Vec<u64>>,
+    /// Folios whose only memory has failed: their first pages, and how many.
+    lost: BTreeMap<u32, u32>,
 }
 
 impl File {
     pub(super) fn new(stamps: Vec<u64>) -> Self {
-        Self { stamps, history: BTreeMap::new() }
+        Self { stamps, ..Self::default() }
     }
 
     /// A page is written; nothing happens beyond the end.
@@ -145,7 +167,20 @@ impl File {
     /// Another length; what is beyond it is zero if it comes back.
     pub(super) fn resize(&mut self, pages: u32) {
         self.history.split_off(&pages);
+        // One across the end stays.
+        self.lost.split_off(&pages);
         self.stamps.resize(pages as usize, 0);
+    }
+
+    /// The memory of `count` pages has failed, which no store has.
+    pub(super) fn lose(&mut self, first: u64, count: u64) {
+        self.lost.insert(first as u32, count as u32);
+    }
+
+    /// Whether nobody can have a page.
+    pub(super) fn is_lost(&self, page: u32) -> bool {
+        let before = self.lost.range(..=page).next_back();
+        before.is_some_and(|(first, count)| page - first < *count)
     }
 
     /// Whether a page has held `word` before.
@@ -163,6 +198,8 @@ pub(super) enum Why {
     Denied,
     /// It is a guard.
     Guarded,
+    /// Its memory failed.
+    Lost,
     /// The file ends before it.
     Missing,
 }
@@ -171,11 +208,13 @@ pub(super) enum Why {
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) pages: Vec<Page>,
+    /// The group that it is in.
+    pub(super) group: Option<GroupId>,
 }
 
 impl Process {
     pub(super) fn new(window: usize) -> Self {
-        Self { pages: vec![Page::FREE; window] }
+        Self { pages: vec![Page::FREE; window], group: None }
     }
 
     /// What an access to page `at` must find.
@@ -196,12 +235,17 @@ impl Process {
         match page.source {
             Source::Nothing => Err(Why::NoArea),
             _ if page.guard => Err(Why::Guarded),
+            _ if page.lost == Lost::Yes => Err(Why::Lost),
             Source::Anon if page.own == UNOWNED => Ok(0),
             Source::Anon => Ok(page.own),
             Source::File { file, page: number, .. } => {
-                let under = files[usize::from(file)].stamps.get(number as usize);
-                let under = *under.ok_or(Why::Missing)?;
-                Ok(if page.own == UNOWNED { under } else { page.own })
+                let file = &files[usize::from(file)];
+                let under = *file.stamps.get(number as usize).ok_or(Why::Missing)?;
+                match page.own {
+                    UNOWNED if file.is_lost(number) => Err(Why::Lost),
+                    UNOWNED => Ok(under),
+                    own => Ok(own),
+                }
             }
         }
     }
@@ -209,6 +253,7 @@ impl Process {
     /// Whether page `at` may hold `word`; if it does, that is what it holds from now on.
     pub(super) fn settle(&mut self, files: &[File], at: usize, word: u64) -> bool {
         if self.content(files, at) == Ok(word) {
+            self.pages[at].lost = Lost::No;
             return true;
         }
         let page = &mut self.pages[at];
@@ -247,13 +292,15 @@ impl Process {
                 }
                 let page = &mut self.pages[at];
                 (page.own, page.unsure, page.written) = (word, false, true);
+                page.lost = Lost::No;
             }
         }
     }
 
     /// A child.
     pub(super) fn fork(&self) -> Self {
-        Self { pages: self.pages.iter().map(|page| page.inherited()).collect() }
+        let pages = self.pages.iter().map(|page| page.inherited()).collect();
+        Self { pages, group: self.group }
     }
 
     /// The first page from `at` on, of `count`, at which the area of `at` ends; none if it covers
