@@ -6,6 +6,7 @@ use quire_arch::Arch;
 use quire_units::{Order, Vpn};
 
 use super::act::Outcome;
+use super::act_lost::GARBAGE;
 use super::device::{Transfer, peek, poke, tail};
 use super::judge::code;
 use super::naive::Source;
@@ -84,7 +85,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_disk(&self, file: usize) -> Result<(), Wrong> {
         for (page, &stamp) in self.files[file].stamps.iter().enumerate() {
             let is = self.devices.page(self.ids[file].0, page as u64).0;
-            if is != stamp && !self.files[file].is_lost(page as u32) {
+            // What is lost is not written, whatever its memory holds now.
+            let is_lost = self.files[file].is_lost(page as u32);
+            if if is_lost { is == GARBAGE } else { is != stamp } {
                 let what = format!("page {page} on the disk is {is:#x}, should be {stamp:#x}");
                 return Err(Wrong::new(Kind::Content, what));
             }

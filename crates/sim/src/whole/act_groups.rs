@@ -201,15 +201,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
             return Ok(());
         }
         let all = self.folios_of(&mut self.spaces.iter().flatten())?;
-        // One folio that is in memory already is mapped whole.
-        let folio = A::block_order().pages().min(self.setup.window.into());
         for group in &self.groups {
             let own = self.folios_of(&mut self.members(group.id))?;
+            let pages = |head: &Pfn| self.mm.frame_info(*head).map_or(0, |it| it.order.pages());
             let share = |(head, mapped): (&Pfn, &u64)| {
-                let info = self.mm.frame_info(*head);
-                let pages = info.map_or(0, |info| info.order.pages());
-                pages as f64 * *mapped as f64 / all[head] as f64
+                pages(head) as f64 * *mapped as f64 / all[head] as f64
             };
+            // One folio that is in memory already is mapped whole.
+            let folio = own.keys().map(pages).max().unwrap_or(0);
             let should: f64 = own.iter().map(share).sum();
             let is = self.mm.usage(group.id, &self.all()[..]);
             let mapped = self.mapped_by(group.id);

@@ -10,9 +10,13 @@ use quire_arch::Arch;
 use quire_units::{Pfn, Vpn};
 
 use super::act::Outcome;
+use super::device::poke;
 use super::naive::Lost;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
+
+/// What memory that has failed holds.
+pub(super) const GARBAGE: u64 = 0xbad << 32;
 
 /// A page of a process.
 type Place = (usize, usize);
@@ -38,6 +42,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let had = self.who_has(frame)?;
         let loss = self.fail(frame)?;
         self.failed_ever.insert(frame);
+        if loss != Loss::Elsewhere && !self.devices.has_pending() {
+            poke(self.machine.ram(), A::PAGE_SHIFT, frame, (GARBAGE, 0));
+        }
         match (had.file, loss) {
             // What nobody maps is no loss, even where the swap device has it.
             (None, Loss::Elsewhere) if had.mapped.is_empty() => return Ok(1),

@@ -8,7 +8,7 @@ use quire_arch::Arch;
 use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
-use super::naive::{Lost, Page, Source, Why};
+use super::naive::{Page, Source, Why};
 use super::step::Fault;
 use super::violation::{Kind, Wrong};
 use super::world::{World, WorldMm};
@@ -104,8 +104,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             (Err(Why::Lost), Err(Error::Poisoned(_))) => true,
             // Of a page that is there, nothing else that failed is an excuse.
             (Ok(_), Err(Error::Poisoned(_))) => {
-                let here = &self.naive[process].pages[at];
-                self.poisons || here.lost == Lost::Perhaps
+                self.poisons || self.naive[process].may_be_lost(&self.files, at)
             }
             (_, Err(error)) => self.may_fail(error),
             (Err(_), Ok(_)) => false,

@@ -242,12 +242,21 @@ impl Process {
                 let file = &files[usize::from(file)];
                 let under = *file.stamps.get(number as usize).ok_or(Why::Missing)?;
                 match page.own {
-                    UNOWNED if file.is_lost(number) => Err(Why::Lost),
+                    // It may have been copied before.
+                    UNOWNED if file.is_lost(number) && !page.unsure => Err(Why::Lost),
                     UNOWNED => Ok(under),
                     own => Ok(own),
                 }
             }
         }
+    }
+
+    /// Whether the memory of page `at`, which may be accessed, may have failed all the same.
+    pub(super) fn may_be_lost(&self, files: &[File], at: usize) -> bool {
+        let page = &self.pages[at];
+        page.lost == Lost::Perhaps
+            || matches!(page.source, Source::File { file, page: number, .. }
+                if page.own == UNOWNED && files[usize::from(file)].is_lost(number))
     }
 
     /// Whether page `at` may hold `word`; if it does, that is what it holds from now on.
