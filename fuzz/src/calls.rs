@@ -22,7 +22,7 @@ pub fn settings(bytes: &[u8]) {
     amounts(bytes);
     let words = || bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let known = words().all(|word| matches!(word, b"+memory" | b"-memory"));
-    let wanted = words().last().map(|word| word[0] == b'+');
+    let wanted = words().next_back().map(|word| word[0] == b'+');
     let right = if known { Ok(Control { memory: wanted }) } else { Err(Errno::EINVAL) };
     assert_eq!(Control::of(bytes), right);
     if let Ok(pid) = pid(bytes) {

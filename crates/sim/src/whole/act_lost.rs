@@ -47,7 +47,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         match (had.file, loss) {
             // What nobody maps is no loss, even where the swap device has it.
-            (None, Loss::Elsewhere) if had.mapped.is_empty() => return Ok(1),
+            (None, Loss::Elsewhere) if had.mapped.is_empty() => Ok(1),
             (None, Loss::Content) if !had.mapped.is_empty() => {
                 self.bad.push(frame);
                 for (process, at) in had.mapped {

@@ -113,7 +113,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let left = self.cursor != Default::default();
         if grew > done.made * limits.none + came
             || done.collapsed < 2 * done.made
-            || !(is_done || !left)
+            || !is_done && left
         {
             let what = format!(
                 "a scan of {pages} pages with {limits:?} came to {done:?}; {grew} pages are new, \
