@@ -20,7 +20,10 @@ use super::violation::{Kind, Wrong};
 use super::world::World;
 
 /// How many groups there are at most.
-const MOST: usize = 6;
+const MOST: usize = 4;
+
+/// The least that a group may have: below that it is counted for each page, which takes all time.
+const LEAST: u64 = 128;
 
 /// A group.
 pub(super) struct Group {
@@ -42,7 +45,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             (_, None) => Ok(0),
             (Verb::EndGroup, Some(id)) => self.end_group(at, id),
             (Verb::Limit, Some(id)) => {
-                let limit = if count >= 1600 { u64::MAX } else { u64::from(count) };
+                let limit = if count >= 1600 { u64::MAX } else { u64::from(count).max(LEAST) };
                 let done = self.mm.set_limit(id, limit);
                 self.judge("set_limit", Ok(()), done)?;
                 self.groups[at].limit = limit;
@@ -55,7 +58,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             (Verb::GroupOut, Some(id)) => {
                 let out = {
-                    let _operation = self.machine.operation("page out");
+                    let _operation = self.reclaiming("page out");
                     self.mm.page_out_group(id, count.into(), &self.all()[..])
                 };
                 self.settle_races()?;
@@ -140,7 +143,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         };
         let limit = self.groups[at].limit;
         let got = {
-            let _operation = self.machine.operation("relieve");
+            let _operation = self.reclaiming("relieve");
             self.mm.relieve(id, &self.all()[..])
         };
         self.settle_races()?;
@@ -233,9 +236,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut folios = BTreeMap::new();
         for space in spaces {
             let walked = check::leaves(self.mm, space, |leaf| {
-                for ahead in 0..leaf.pages.count() {
-                    let head = self.mm.frame_info(leaf.frame.add(ahead)).map(|info| info.head);
-                    head.into_iter().for_each(|head| *folios.entry(head).or_default() += 1);
+                let (mut at, end) = (leaf.frame, leaf.frame.add(leaf.pages.count()));
+                while let Some(info) = self.mm.frame_info(at).filter(|_| at < end) {
+                    let upto = info.head.add(info.order.pages()).min(end);
+                    *folios.entry(info.head).or_default() += upto.offset_from(at);
+                    at = upto;
                 }
             });
             walked.map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;

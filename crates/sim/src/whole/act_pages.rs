@@ -114,7 +114,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             _ => {
                 let out = {
-                    let _operation = self.machine.operation("reclaim");
+                    let _operation = self.reclaiming("reclaim");
                     self.mm.reclaim(u64::from(step.args[0]), &self.all()[..])
                 };
                 self.settle_races()?;
@@ -307,7 +307,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.disarm();
         self.complete(u64::MAX);
         {
-            let _operation = self.machine.operation("reclaim");
+            let _operation = self.reclaiming("reclaim");
             self.mm.reclaim(96, &self.all()[..]);
         }
         self.write_swap()?;

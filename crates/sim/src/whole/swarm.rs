@@ -55,8 +55,9 @@ const fn usual(verb: Verb) -> u64 {
         Verb::Lock | Verb::Populate | Verb::Resize | Verb::Size | Verb::Hoard | Verb::Return => 8,
         Verb::Guard | Verb::Unguard | Verb::Free | Verb::Track | Verb::DropZeroes => 8,
         Verb::Collapse | Verb::Reclaim | Verb::CopyMost | Verb::OptOut | Verb::Scan => 4,
-        Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit | Verb::Relieve | Verb::GroupOut => 6,
+        Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit => 4,
         Verb::ZeroesMost | Verb::Swappiness | Verb::Enabled | Verb::Defrag => 2,
+        Verb::Relieve | Verb::GroupOut => 2,
         Verb::EvictMost | Verb::SwapOn | Verb::SwapOff | Verb::Group | Verb::Lend => 2,
         Verb::EndGroup | Verb::Replace => 1,
     }

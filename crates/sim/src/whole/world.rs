@@ -286,6 +286,15 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
 
+    /// Reclaiming, as one operation: it makes pages clean on purpose where it looks for zeroes.
+    pub(super) fn reclaiming(&self, name: &'static str) -> Operation<'m, 'r> {
+        let operation = self.machine.operation(name);
+        match self.mm.policy.zeroes_most() {
+            Some(_) => operation.cleans(),
+            None => operation,
+        }
+    }
+
     fn operate<R>(
         &mut self,
         process: usize,
