@@ -30,8 +30,8 @@ impl Draw {
         Self(seed)
     }
 
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
+    /// The next number, of 64 bits.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -40,7 +40,7 @@ impl Draw {
 
     /// A number below `end`; 0 when there is none.
     pub fn below(&mut self, end: usize) -> usize {
-        if end == 0 { 0 } else { (self.next() % end as u64) as usize }
+        if end == 0 { 0 } else { (self.word() % end as u64) as usize }
     }
 
     /// Bytes for a target: one of `seeds`, changed a little, or others.
@@ -49,7 +49,7 @@ impl Draw {
             let most = LONGEST >> self.below(10);
             let small = self.below(2) == 0;
             let length = self.below(most + 1);
-            let byte = |draw: &mut Self| (draw.next() >> if small { 60 } else { 56 }) as u8;
+            let byte = |draw: &mut Self| (draw.word() >> if small { 60 } else { 56 }) as u8;
             return (0..length).map(|_| byte(self)).collect();
         }
         let mut bytes = seeds[self.below(seeds.len())].clone();
@@ -65,7 +65,7 @@ impl Draw {
         let at = self.below(reach);
         match self.below(6) {
             0 => bytes.truncate(at),
-            1 => bytes.insert(at, self.next() as u8),
+            1 => bytes.insert(at, self.word() as u8),
             2 => {
                 let from = self.below(bytes.len());
                 let count = self.below(64).min(bytes.len() - from);

@@ -5,12 +5,16 @@
 //! * [`formats`]: bytes are words of page tables, and two decoders say what they mean.
 //! * [`programs`]: bytes are what programs and disks bring: executables, archives, file systems,
 //!   settings.
+//! * [`calls`]: bytes are what programs write to settings and groups, and what calls are given.
+//! * [`system`]: each few bytes are a step of the simulator of a whole system.
 //! * [`driver`]: random and mutated bytes for all of them, where there is no cargo-fuzz.
 
+pub mod calls;
 pub mod driver;
 pub mod formats;
 pub mod programs;
 pub mod rooms;
+pub mod system;
 
 // The scripts and the model of `quire-sim`'s own swap test.
 #[path = "../../crates/sim/tests/swap/apply.rs"]
@@ -41,6 +45,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "elf", run: programs::elf, seeds: programs::executables },
     Target { name: "cpio", run: programs::cpio, seeds: programs::archives },
     Target { name: "words", run: programs::words, seeds: programs::settings },
+    Target { name: "settings", run: calls::settings, seeds: calls::texts },
+    Target { name: "structures", run: calls::structures, seeds: Vec::new },
+    Target { name: "files", run: system::files, seeds: system::stories },
+    Target { name: "whole", run: system::whole, seeds: Vec::new },
     Target { name: "ext4", run: programs::ext4, seeds: programs::volumes },
 ];
 

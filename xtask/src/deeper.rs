@@ -7,7 +7,8 @@
 //!   miri                the crates without an operating system, interpreted
 //! ```
 //!
-//! None of it is part of `ci`: a sanitizer needs a compiler that takes `-Z`, and all need time.
+//! None of it is part of `ci`: a sanitizer needs a compiler that takes `-Z`, and all need time. But
+//! the tests of `fuzz/` are, which give each target a few inputs of a fixed seed.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,10 +52,9 @@ impl Sanitizer {
 /// whether all survived.
 pub fn fuzz(root: &Path, seconds: u64, seed: u64, targets: &[String]) -> bool {
     let mut cargo = Command::new("cargo");
-    cargo.args(["run", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    cargo.args(["run", "--quiet", "--profile", "fuzz", "--package", "quire-fuzz"]);
     cargo.args(["--bin", "quire-fuzz", "--"]).arg(seconds.to_string()).arg(seed.to_string());
     cargo.args(targets).current_dir(root);
-    cargo.env("CARGO_TARGET_DIR", build_dir(root).join("fuzz"));
     match cargo.status() {
         Ok(status) => status.success(),
         Err(error) => {

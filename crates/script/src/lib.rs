@@ -24,7 +24,7 @@ mod swarm;
 mod verb;
 
 pub use dice::Dice;
-pub use naive::{File, Page, Process, Source, UNOWNED, Why, tail};
+pub use naive::{File, Lost, Page, Process, Source, UNOWNED, Why, tail};
 pub use step::{Fault, Step};
 pub use swarm::{Bounds, Generator};
 pub use verb::{ARGS, Arg, Verb};

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use quire::space::AreaFlags;
+use quire::space::{AreaFlags, GroupId};
 use quire_units::{Access, Prot};
 
 /// What stands behind a page that the process has not written for itself.
@@ -36,6 +36,17 @@ pub fn tail(first: u64) -> u64 {
     first.rotate_left(23) ^ first
 }
 
+/// Whether the memory of a page has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// It has not.
+    No,
+    /// It may have: a call failed half way, or another page of its folio has.
+    Perhaps,
+    /// It has.
+    Yes,
+}
+
 /// One page of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
@@ -57,6 +68,8 @@ pub struct Page {
     pub guard: bool,
     /// It was written since its writes are tracked.
     pub written: bool,
+    /// Its content went with its memory.
+    pub lost: Lost,
 }
 
 impl Page {
@@ -70,6 +83,7 @@ impl Page {
         unsure: false,
         guard: false,
         written: false,
+        lost: Lost::No,
     };
 
     /// Whether an area holds it.
@@ -122,7 +136,7 @@ impl Page {
 
     /// Its area's attributes, and nothing of its own.
     fn plain(self) -> Page {
-        Page { own: UNOWNED, unsure: false, guard: false, written: false, ..self }
+        Page { own: UNOWNED, unsure: false, guard: false, written: false, lost: Lost::No, ..self }
     }
 
     /// What was written is gone. A guard stays.
@@ -134,6 +148,14 @@ impl Page {
     pub fn loosen(&mut self) {
         self.unsure |= !self.guard;
         self.written = false;
+        if self.lost == Lost::Yes {
+            self.lost = Lost::Perhaps;
+        }
+    }
+
+    /// What is in it is gone with its memory.
+    pub fn lose(&mut self) {
+        *self = Page { lost: Lost::Yes, ..self.plain() };
     }
 
     /// Nobody may touch it any more, and what was in it is gone.
@@ -165,13 +187,15 @@ pub struct File {
     pub stamps: Vec<u64>,
     /// What they were before.
     history: BTreeMap<u32, Vec<u64>>,
+    /// Folios whose only memory has failed: their first pages, and how many.
+    lost: BTreeMap<u32, u32>,
 }
 
 impl File {
     /// One whose pages begin with these words.
     #[must_use]
     pub fn new(stamps: Vec<u64>) -> Self {
-        Self { stamps, history: BTreeMap::new() }
+        Self { stamps, ..Self::default() }
     }
 
     /// A page is written; nothing happens beyond the end.
@@ -185,7 +209,20 @@ impl File {
     /// Another length; what is beyond it is zero if it comes back.
     pub fn resize(&mut self, pages: u32) {
         self.history.split_off(&pages);
+        // One across the end stays.
+        self.lost.split_off(&pages);
         self.stamps.resize(pages as usize, 0);
+    }
+
+    /// The memory of `count` pages has failed, which no store has.
+    pub fn lose(&mut self, first: u64, count: u64) {
+        self.lost.insert(first as u32, count as u32);
+    }
+
+    /// Whether nobody can have a page.
+    pub fn is_lost(&self, page: u32) -> bool {
+        let before = self.lost.range(..=page).next_back();
+        before.is_some_and(|(first, count)| page - first < *count)
     }
 
     /// Whether a page has held `word` before.
@@ -203,6 +240,8 @@ pub enum Why {
     Denied,
     /// It is a guard.
     Guarded,
+    /// Its memory failed.
+    Lost,
     /// The file ends before it.
     Missing,
 }
@@ -212,13 +251,15 @@ pub enum Why {
 pub struct Process {
     /// From the first one of the window on.
     pub pages: Vec<Page>,
+    /// The group that it is in.
+    pub group: Option<GroupId>,
 }
 
 impl Process {
     /// One that has nothing.
     #[must_use]
     pub fn new(window: usize) -> Self {
-        Self { pages: vec![Page::FREE; window] }
+        Self { pages: vec![Page::FREE; window], group: None }
     }
 
     /// What an access to page `at` must find.
@@ -247,20 +288,35 @@ impl Process {
         match page.source {
             Source::Nothing => Err(Why::NoArea),
             _ if page.guard => Err(Why::Guarded),
+            _ if page.lost == Lost::Yes => Err(Why::Lost),
             Source::Anon if page.own == UNOWNED => Ok(0),
             Source::Anon => Ok(page.own),
             Source::File { file, page: number, .. } => {
-                let under = files[usize::from(file)].stamps.get(number as usize);
-                let under = *under.ok_or(Why::Missing)?;
-                Ok(if page.own == UNOWNED { under } else { page.own })
+                let file = &files[usize::from(file)];
+                let under = *file.stamps.get(number as usize).ok_or(Why::Missing)?;
+                match page.own {
+                    // It may have been copied before.
+                    UNOWNED if file.is_lost(number) && !page.unsure => Err(Why::Lost),
+                    UNOWNED => Ok(under),
+                    own => Ok(own),
+                }
             }
         }
+    }
+
+    /// Whether the memory of page `at`, which may be accessed, may have failed all the same.
+    pub fn may_be_lost(&self, files: &[File], at: usize) -> bool {
+        let page = &self.pages[at];
+        page.lost == Lost::Perhaps
+            || matches!(page.source, Source::File { file, page: number, .. }
+                if page.own == UNOWNED && files[usize::from(file)].is_lost(number))
     }
 
     /// Whether page `at` may hold `word`; if it does, that is what it holds from now on.
     #[inline]
     pub fn settle(&mut self, files: &[File], at: usize, word: u64) -> bool {
         if self.content(files, at) == Ok(word) {
+            self.pages[at].lost = Lost::No;
             return true;
         }
         let page = &mut self.pages[at];
@@ -300,6 +356,7 @@ impl Process {
                 }
                 let page = &mut self.pages[at];
                 (page.own, page.unsure, page.written) = (word, false, true);
+                page.lost = Lost::No;
             }
         }
     }
@@ -307,7 +364,8 @@ impl Process {
     /// A child.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self { pages: self.pages.iter().map(|page| page.inherited()).collect() }
+        let pages = self.pages.iter().map(|page| page.inherited()).collect();
+        Self { pages, group: self.group }
     }
 
     /// The first page from `at` on, of `count`, at which the area of `at` ends; none if it covers

@@ -33,16 +33,19 @@ const fn usual(verb: Verb) -> u64 {
         // Windows are to be mapped for the most part: what is not there is soon told.
         Verb::Map => 80,
         Verb::Show => 40,
-        Verb::Sweep | Verb::Protect => 24,
+        Verb::Sweep | Verb::Protect | Verb::Wipe => 24,
         Verb::Fork | Verb::PageOut | Verb::Discard => 16,
         Verb::Sync | Verb::SyncSwap | Verb::Pin | Verb::Unpin | Verb::Device => 16,
         Verb::Drop | Verb::Age | Verb::Mark | Verb::Advise => 10,
         Verb::Unmap | Verb::Move | Verb::Truncate => 8,
         Verb::Lock | Verb::Populate | Verb::Resize | Verb::Size | Verb::Hoard | Verb::Return => 8,
-        Verb::Guard | Verb::Unguard | Verb::Free | Verb::Track => 8,
-        Verb::Collapse | Verb::Reclaim | Verb::CopyMost | Verb::OptOut => 4,
-        Verb::Replace => 1,
-        Verb::SwapOn | Verb::SwapOff => 2,
+        Verb::Guard | Verb::Unguard | Verb::Free | Verb::Track | Verb::DropZeroes => 8,
+        Verb::Collapse | Verb::Reclaim | Verb::CopyMost | Verb::OptOut | Verb::Scan => 4,
+        Verb::Lose | Verb::Mend | Verb::Join | Verb::Limit => 4,
+        Verb::ZeroesMost | Verb::Swappiness | Verb::Enabled | Verb::Defrag => 2,
+        Verb::Relieve | Verb::GroupOut => 2,
+        Verb::EvictMost | Verb::SwapOn | Verb::SwapOff | Verb::Group | Verb::Lend => 2,
+        Verb::EndGroup | Verb::Replace => 1,
     }
 }
 

@@ -66,6 +66,8 @@ verbs! {
     Fetch "fetch" [Page];
     /// Loads, or stores, through a run of pages.
     Sweep "sweep" [Page, Pages, Of(2)];
+    /// Stores zeroes to a run of pages.
+    Wipe "wipe" [Page, Pages];
     /// Maps zeroed memory: page, pages, rights, flags, place (fixed, no-replace, anywhere).
     Map "map" [Page, Pages, Rights, Of(6), Of(3)];
     /// Shows a file: page, pages, rights, file, its first page, shared or private.
@@ -100,6 +102,11 @@ verbs! {
     Move "move" [Page, Pages, Pages, Page, Of(2)];
     /// Makes an area longer or shorter where it is.
     Resize "resize" [Page, Pages, Pages];
+    /// Frees folios that hold nothing but zeroes.
+    DropZeroes "dropzeroes" [Page, Pages];
+    /// Makes folios of what is there, in the background: so many pages of all processes further;
+    /// how many of a block may be missing, on the swap device, shared; how hard to try.
+    Scan "scan" [Pages, Of(4), Of(3), Of(2), Of(2)];
     /// Pages out: the process's own folios, or shared ones, too.
     PageOut "pageout" [Page, Pages, Of(2)];
     /// Reclaims so many pages from all processes.
@@ -134,12 +141,40 @@ verbs! {
     Size "size" [Order, Of(4)];
     /// How large a copy of a shared page may be.
     CopyMost "copymost" [Order];
+    /// The top-level choice about large folios: always, where advised, never.
+    Enabled "enabled" [Of(3)];
+    /// How hard to try for them.
+    Defrag "defrag" [Of(5)];
+    /// How many pages one step of paging out takes at most.
+    EvictMost "evictmost" [Order];
+    /// Which kind of memory is to be reclaimed.
+    Swappiness "swappiness" [Of(6)];
+    /// How many zeroes a folio may hold before reclaiming divides it.
+    ZeroesMost "zeroesmost" [Of(5)];
     /// The process's choice about large folios.
     OptOut "optout" [Of(3)];
     /// Somebody else takes a block of memory.
     Hoard "hoard" [Order];
     /// And gives one back.
     Return "return" [Of(16)];
+    /// Memory fails: that of a page, or any frame.
+    Lose "lose" [Page, Of(3)];
+    /// One of the frames that have failed is as good as new.
+    Mend "mend" [Of(16)];
+    /// A new group; as a part of which.
+    Group "group" [Of(8)];
+    /// A group ends, if nobody is in it.
+    EndGroup "endgroup" [Of(8)];
+    /// The process joins a group, or none.
+    Join "join" [Of(8)];
+    /// How many pages a group may have.
+    Limit "limit" [Of(8), Of(2048)];
+    /// A group is counted, and pages out what is too much.
+    Relieve "relieve" [Of(8)];
+    /// Pages out of a group, whatever its limit.
+    GroupOut "groupout" [Of(8), Pages];
+    /// A group may have so many pages more.
+    Lend "lend" [Of(8), Pages];
 }
 
 impl fmt::Display for Verb {

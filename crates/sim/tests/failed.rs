@@ -1,14 +1,15 @@
 //! Memory that fails (row D4): the page is lost, and nothing else is.
 
+use quire::cache::{FilePages, Store};
 use quire::engine::{Errno, Error, Loss, Whose};
-use quire::space::AreaFlags;
+use quire::space::{AreaFlags, At, Backing, Request};
 use quire::table::Sight;
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
 use quire_sim::program::Program;
 use quire_sim::stage::{place, space_of, span, stage};
 use quire_sim::system::HostedMm;
-use quire_units::{Access, Asid, Pfn, Vpn};
+use quire_units::{Access, Asid, Order, Pfn, Vpn};
 
 const NONE: AreaFlags = AreaFlags::empty();
 
@@ -97,5 +98,77 @@ fn d4_what_failed_is_not_paged_out() {
         mm.destroy(space);
         mm.swap_off(device).unwrap();
         assert!(mm.memory_mended(bad));
+    });
+}
+
+/// Reads what a file with a disk of zeroes holds at a page, as a program's embedder does.
+fn bring<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &quire::space::Space<A>, at: u64) {
+    while let Err(Error::Unread(mut reads)) = mm.fault(space, page::<A>(at), Access::Write) {
+        while let Ok(Some(read)) = mm.next_read(&mut reads) {
+            mm.read_done(read, Ok(()));
+        }
+    }
+}
+
+/// A space that shows the eight pages of a new file twice: its own copy of it, and behind that the
+/// file itself.
+fn shows<A: Arch>(
+    mm: &HostedMm<'_, '_, A>,
+    store: Store,
+) -> (quire::cache::FileId, quire::space::Space<A>) {
+    let file = mm.open_file(store, 8, Order::ZERO).unwrap();
+    let space = space_of(mm, 1, NONE);
+    for (at, flags) in [(16, NONE), (24, AreaFlags::SHARED)] {
+        let backing = Backing::Object { id: file.0, page: 0 };
+        let request = Request { backing, ..Request::anon(8) }.at(At::Fixed(page::<A>(at)));
+        mm.map(&space, &request.flags(flags)).unwrap();
+    }
+    (file, space)
+}
+
+#[test]
+fn d4_a_copy_of_a_page_stays_when_the_files_own_fails() {
+    stage::<X86_64>(Config::x86_64(), 8192, &[], |mm, cpu| {
+        let (file, space) = shows::<X86_64>(mm, Store::Memory);
+        let program = Program::on(cpu, mm, &space);
+        program.write(page::<X86_64>(24), 7).unwrap();
+        program.write(page::<X86_64>(16), 8).unwrap();
+        let bad = frame_at(mm, &space, 24);
+        assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
+        assert_eq!(mm.fault(&space, page::<X86_64>(24), Access::Read), Err(Error::Poisoned(bad)));
+        assert_eq!(program.read(page::<X86_64>(16)), Ok(8), "it has memory of its own");
+        // Told again, nothing changes: one hold is given back when it is mended.
+        assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
+        cpu.leave();
+        mm.destroy(space);
+        mm.close_file(file).unwrap();
+        assert!(mm.memory_mended(bad));
+    });
+}
+
+#[test]
+fn d4_what_is_lost_is_not_written_to_the_store() {
+    stage::<X86_64>(Config::x86_64(), 8192, &[], |mm, cpu| {
+        let (file, space) = shows::<X86_64>(mm, Store::ReadWrite);
+        let all = FilePages::new(0, 8);
+        // Page 0 fails before it is written, and page 2 while it is.
+        [24, 26].into_iter().for_each(|at| bring(mm, &space, at));
+        let bad = [24, 26].map(|at| frame_at(mm, &space, at));
+        assert_eq!(mm.memory_failed(bad[0], &[&space][..]), Ok(Loss::Content));
+        let write = mm.next_write(file, &mut { all }, &[&space][..]).unwrap().unwrap();
+        assert_eq!(write.pages(), FilePages::new(2, 3), "page 0 holds nobody knows what");
+        assert_eq!(mm.memory_failed(bad[1], &[&space][..]), Ok(Loss::Content));
+        mm.write_done(write, Err(quire::engine::WriteFailed));
+        assert!(mm.next_write(file, &mut { all }, &[&space][..]).unwrap().is_none());
+        // What the store has, too, is read again.
+        bring(mm, &space, 16 + 4);
+        assert_eq!(
+            mm.fault(&space, page::<X86_64>(26), Access::Read),
+            Err(Error::Poisoned(bad[1]))
+        );
+        cpu.leave();
+        mm.destroy(space);
+        mm.close_file(file).unwrap();
+        assert!(bad.into_iter().all(|bad| mm.memory_mended(bad)));
     });
 }

@@ -312,3 +312,31 @@ fn d6_a_folio_that_the_limit_has_no_room_for_is_a_smaller_one() {
     })
     .unwrap();
 }
+
+/// Collapsing fills with zeroes what is not there: no more than the group has room for.
+#[test]
+fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
+    let mut ram = system::ram(4096 << 12).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
+        let group = mm.new_group(None).unwrap();
+        mm.set_limit(group, 40).unwrap();
+        let one = space(mm, 1, 64);
+        mm.join(&one, Some(group)).unwrap();
+        let all = [&one];
+        mm.relieve(group, &all[..]).unwrap();
+        (0..64).step_by(16).for_each(|at| {
+            mm.fault(&one, BASE.add(at), Access::Write).unwrap();
+        });
+        let whole = PageSpan::new(BASE, BASE.add(64));
+        assert_eq!(mm.collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
+        assert_eq!(mm.usage(group, &all[..]), 34, "two blocks of four, and two pages");
+        mm.relieve(group, &all[..]).unwrap();
+        assert_eq!(mm.collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
+        mm.set_limit(group, 64).unwrap();
+        mm.relieve(group, &all[..]).unwrap();
+        assert_eq!(mm.collapse(&one, whole, Order::new(4)).unwrap().made, 2);
+        assert_eq!(mm.usage(group, &all[..]), 64);
+        mm.destroy(one);
+    })
+    .unwrap();
+}

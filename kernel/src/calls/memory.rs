@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::engine::Move;
+use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
 use quire::units::{Access, PageSpan, Prot, Vpn};
@@ -11,7 +11,7 @@ use quire_linux::{Errno, Result};
 
 use super::{guard, map_file, swap};
 use crate::isa;
-use crate::memory::{Memory, Own, PAGE, errno, mm, user};
+use crate::memory::{Memory, Own, PAGE, errno, mm, relieve, user};
 use crate::task::{Answer, Resume, Stop, Thread};
 
 /// The memory of the thread that calls.
@@ -450,7 +450,16 @@ fn collapse(memory: &Memory, span: PageSpan) -> Result<()> {
         return Err(Errno::ENOMEM);
     }
     let block = <isa::Format as quire::arch::Arch>::block_order();
-    let collapsed = mm().collapse(memory.space(), span, block).map_err(errno)?;
+    let mut collapsed = mm().collapse(memory.space(), span, block);
+    if let Err(Error::OverLimit(group)) = collapsed
+        && relieve(group)
+    {
+        collapsed = mm().collapse(memory.space(), span, block);
+    }
+    let collapsed = collapsed.map_err(|error| match error {
+        Error::OverLimit(_) => Errno::EBUSY,
+        error => errno(error),
+    })?;
     match collapsed.errno() {
         Some(why) => Err(Errno::of_number(why.0 as u16)),
         None => Ok(()),

@@ -41,15 +41,15 @@ pub(crate) const fn identity(file: FileId, page: u64) -> u64 {
     (file.0 as u64) << PAGE_BITS | page
 }
 
-/// Which file's an identity is.
+/// Which file's an identity is: what [`known`](crate::folio::Folios::known) tells with a folio.
 #[inline]
-pub(crate) const fn file_of(identity: u64) -> FileId {
+pub const fn file_of(identity: u64) -> FileId {
     FileId((identity >> PAGE_BITS) as u32)
 }
 
 /// The page of its file that an identity begins with.
 #[inline]
-pub(crate) const fn page_of(identity: u64) -> u64 {
+pub const fn page_of(identity: u64) -> u64 {
     identity & ((1 << PAGE_BITS) - 1)
 }
 

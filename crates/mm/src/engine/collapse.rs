@@ -84,8 +84,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`]: not the program's pages, or no such order. [`Error::NoMemory`]: no
-    /// folio. [`Error::Poisoned`]: a page cannot be copied. Blocks before the one that failed are
-    /// done then, and it and what follows is as it was.
+    /// folio. [`Error::OverLimit`]: the space's group has no room for what is filled with zeroes.
+    /// [`Error::Poisoned`]: a page cannot be copied. Blocks before the one that failed are done
+    /// then, and it and what follows is as it was.
     pub fn collapse(
         &self,
         space: &Space<A>,
@@ -128,6 +129,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Ok(Some(done)) => return Ok(Ok(done)),
             Err(why) => return Ok(Err(why)),
         }
+        let fills = order.pages() - mapped_in(&view, block);
+        self.charge(space, fills)?;
         let run = match self.frames(order, hard) {
             Ok(run) => run,
             Err(error) => {
@@ -156,6 +159,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.settle(space, section.gathered());
         self.put_folio(space, block, run, order, area.prot);
+        self.draw(space, fills);
         Ok(Ok(Block::Made))
     }
 
@@ -223,6 +227,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.count(Event::CollapseAlloc, 1);
     }
+}
+
+/// How many pages of `block` are mapped.
+fn mapped_in<A: Arch, H: Hardware>(view: &View<'_, A, H>, block: PageSpan) -> u64 {
+    let leaves = view.tables().pieces(block).filter(|seen| matches!(seen.what, Sight::Leaf { .. }));
+    leaves.map(|seen| seen.pages.count()).sum()
 }
 
 /// The area of `block`, if its pages may become one folio.

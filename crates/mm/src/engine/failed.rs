@@ -16,8 +16,8 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::error::Error;
 use super::mm::Mm;
 use super::truncate::Spaces;
-use crate::cache::{Entry, FilePages, file_of, page_of};
-use crate::folio::{Folios, Known};
+use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
+use crate::folio::{Folio, Folios, Known};
 use crate::space::Space;
 use crate::table::{Division, Gather, MarkKind, Seen, Sight};
 
@@ -48,8 +48,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         frame: Pfn,
         spaces: &S,
     ) -> Result<Loss, Error> {
-        if let Some(loss) = self.fail_in_file(frame, spaces)? {
-            return Ok(loss);
+        if let Some(loss) = self.fail_in_file(frame, spaces) {
+            return loss;
         }
         let (mut keeps, mut done) = (false, Ok(()));
         spaces.visit(&mut |space| {
@@ -59,8 +59,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Takes a frame into use again that [failed](Self::memory_failed), as anonymous memory or a
-    /// file's that was dropped: it was replaced, or the report was wrong. Whether it had. What was
-    /// lost stays lost.
+    /// file's that was dropped, and with it all others of the same folio: it was replaced, or the
+    /// report was wrong. Whether it had. What was lost stays lost.
     pub fn memory_mended(&self, frame: Pfn) -> bool {
         let folios = Folios::new(self.phys.meta());
         let mended = folios.of(frame).filter(|folio| folios.mend(*folio));
@@ -112,8 +112,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }
+            // A folio of which another frame has failed, or a call failed half way, is held.
             if !*keeps {
-                *keeps = folios.hold(folio);
+                *keeps = folios.known(folio).0.contains(Known::POISONED) || folios.hold(folio);
                 folios.poison(folio);
             }
             keeps.then(|| MarkKind::Poison.payload(frame.get()))
@@ -126,26 +127,46 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         &self,
         frame: Pfn,
         spaces: &S,
-    ) -> Result<Option<Loss>, Error> {
+    ) -> Option<Result<Loss, Error>> {
         let folios = Folios::new(self.phys.meta());
-        let Some(folio) = folios.of(frame) else { return Ok(None) };
-        let Some((cached, owner)) = folios.identified(folio) else { return Ok(None) };
+        let folio = folios.of(frame)?;
+        let (cached, owner) = folios.identified(folio)?;
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
-        let index = self.index(id)?;
-        if self.device_of(id).is_ok() || !cached.hold() {
-            return Ok(None);
+        let index = self.index(id).ok()?;
+        let known = cached.known();
+        if self.device_of(id).is_ok() || !known.contains(Known::POISONED) && !cached.hold() {
+            return None;
         }
-        cached.learn(cached.known() | Known::POISONED);
+        cached.learn(known | Known::POISONED);
         drop(cached);
         let mut done = Ok(());
-        spaces.visit(&mut |space| done = done.and(self.hide(space, id, at)));
+        spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        if is_dirty || index.file.store() == Some(crate::cache::Store::Memory) {
-            return done.map(|()| Some(Loss::Content));
+        // What is on its way to the store may not arrive.
+        let has_it = !is_dirty && !known.contains(Known::WRITING);
+        if !has_it || index.file.store() == Some(Store::Memory) {
+            return Some(done.map(|()| Loss::Content));
         }
         if index.remove(at.start, folio, None) {
             self.forget_folio(&index, at.start, folio);
         }
-        done.map(|()| Some(Loss::Nothing))
+        Some(done.map(|()| Loss::Nothing))
+    }
+
+    /// Takes what maps a file's folio out of a space's tables. What a program has of its own there
+    /// stays.
+    fn unmap_failed(
+        &self,
+        space: &Space<A>,
+        id: FileId,
+        at: FilePages,
+        folio: Folio,
+    ) -> Result<(), Error> {
+        self.where_shown(space, id, at, |_, span| {
+            let mut gather = Gather::new();
+            self.detach(space, span, &mut gather, &|one| one == folio);
+            self.settle(space, &mut gather);
+            Ok(())
+        })
     }
 }

@@ -230,9 +230,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// [`charge_first`](Self::charge_first) was asked.
     #[inline]
     pub(super) fn affords(&self, space: &Space<A>, order: Order) -> bool {
-        order == Order::ZERO
-            || space.group().is_none()
-            || self.chain(space.group()).all(|(_, group)| group.credit() >= order.pages() as i64)
+        order == Order::ZERO || self.charge(space, order.pages()).is_ok()
+    }
+
+    /// Whether a space may map so many pages more; if not, which group has no room for them.
+    #[inline]
+    pub(super) fn charge(&self, space: &Space<A>, pages: u64) -> Result<(), Error> {
+        if space.group().is_none() {
+            return Ok(());
+        }
+        let lacks = |group: &Group| group.credit() < pages as i64;
+        match self.chain(space.group()).find(|(_, group)| lacks(group)) {
+            Some((id, _)) => Err(Error::OverLimit(id)),
+            None => Ok(()),
+        }
     }
 
     /// Notes that a space has mapped so many pages more.

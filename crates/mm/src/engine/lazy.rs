@@ -25,9 +25,9 @@ use crate::table::{Discard, Division, Gather, MarkKind, Marks, Sight};
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Lets the memory of `span` go when it is needed elsewhere ([`reclaim`](Self::reclaim),
     /// [`page_out`](Self::page_out)): until then, or until a page is written, reads see what was
-    /// there, and then zeroes (`MADV_FREE`). What is on a swap device is lost at once. Folios that
-    /// others have as well stay what they are; of one that is only partly in the span, that part is
-    /// divided off if it can be.
+    /// there, and then zeroes (`MADV_FREE`). What is on a swap device is lost at once, and a page
+    /// whose memory failed is a new one. Folios that others have as well stay what they are; of one
+    /// that is only partly in the span, that part is divided off if it can be.
     ///
     /// In areas in which writes are [tracked](Self::track) the content is lost at once.
     ///
@@ -133,14 +133,15 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// Takes the swap entries of `span` out.
+    /// Takes the swap entries of `span` out, and what says that a page's memory failed.
     fn drop_swapped(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut at = span.start;
-        let is_swap = |marks: Marks| marks.kind() == Some(MarkKind::Swap);
+        let is_lost =
+            |marks: Marks| matches!(marks.kind(), Some(MarkKind::Swap | MarkKind::Poison));
         loop {
             let mut pieces = self.view(space).tables().pieces(PageSpan::new(at, span.end));
             let there =
-                pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_swap(marks)));
+                pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_lost(marks)));
             let Some(there) = there else { return Ok(()) };
             self.discard(space, there.pages)?;
             at = there.pages.end;

@@ -213,7 +213,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if matches!(done, Ok(Block::Made)) {
             scan.done.made += 1;
             scan.done.collapsed += order.pages();
-            self.draw(space, order.pages());
         }
         Ok(done.is_ok())
     }

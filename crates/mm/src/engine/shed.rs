@@ -158,18 +158,29 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         window: FilePages,
         idle: u32,
     ) {
-        let tables = self.view(space).tables();
         let mut gather = Gather::new();
         let _taking = space.taking();
         let such = |folio: Folio| self.is_old(index, window, folio, idle);
         self.each_shown(space, index.id, window, |span| {
-            let mut at = span.start;
-            while let Some(page) = tables.detach(PageSpan::new(at, span.end), &mut gather, &such) {
-                self.settle(space, &mut gather);
-                at = page;
-            }
+            self.detach(space, span, &mut gather, &such);
         });
         self.settle(space, &mut gather);
+    }
+
+    /// Takes what maps folios that are `such` in `span` of a space into `gather`, which is settled
+    /// when it is full.
+    pub(super) fn detach(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        gather: &mut Gather,
+        such: &impl Fn(Folio) -> bool,
+    ) {
+        let (tables, mut at) = (self.view(space).tables(), span.start);
+        while let Some(page) = tables.detach(PageSpan::new(at, span.end), gather, such) {
+            self.settle(space, gather);
+            at = page;
+        }
     }
 
     /// Whether a folio is one of a window that was not touched for `idle` rounds and may leave.

@@ -93,6 +93,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 spin_loop();
                 continue;
             };
+            if cached.known().contains(Known::POISONED) {
+                // What it held is lost, and what it holds is nobody's.
+                *pages = FilePages::new(at.end, pages.end);
+                continue;
+            }
             if cached.known().contains(Known::WRITING) {
                 return Err(Error::Busy(id));
             }

@@ -1,10 +1,10 @@
 //! Carrying out one step: the calls that change areas.
 
 use quire::engine::{Error, Move};
-use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request};
+use quire::space::{Advice, AreaFlags, At, Backing, Request};
 use quire_arch::Arch;
 use quire_script::{Page, Source, Step, Verb};
-use quire_units::{Order, PageSpan, Prot, Vpn};
+use quire_units::{PageSpan, Prot, Vpn};
 
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
@@ -34,7 +34,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let args = &step.args;
         let part = self.part(args[0], args[1]);
         match step.verb {
-            Verb::Read | Verb::Write | Verb::Fetch | Verb::Sweep => self.access(step, process),
+            Verb::Read | Verb::Write | Verb::Fetch | Verb::Sweep | Verb::Wipe => {
+                self.access(step, process)
+            }
             Verb::Map => self.map(step, process, part),
             Verb::Show => self.show(step, process, part),
             Verb::Unmap => self.unmap(process, part),
@@ -48,16 +50,36 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             Verb::Move => self.relocate(process, part, args),
             Verb::Resize => self.resize(process, part, args[2]),
-            Verb::Populate | Verb::Collapse | Verb::Age | Verb::PageOut | Verb::Reclaim => {
-                self.act_on_pages(step, process, part)
-            }
+            Verb::Populate
+            | Verb::Collapse
+            | Verb::Age
+            | Verb::PageOut
+            | Verb::Reclaim
+            | Verb::DropZeroes => self.act_on_pages(step, process, part),
+            Verb::Scan => self.scan(step),
             Verb::Pin | Verb::Unpin | Verb::Device => self.act_on_pins(step, process, part.0),
             Verb::Fork => self.fork(process, args[0] as usize % self.spaces.len()),
             Verb::Replace => {
                 self.end(process);
                 Ok(u64::from(self.spawn(process)))
             }
-            Verb::Size | Verb::CopyMost | Verb::OptOut => self.set_policy(step, process),
+            Verb::Size
+            | Verb::CopyMost
+            | Verb::OptOut
+            | Verb::Enabled
+            | Verb::Defrag
+            | Verb::EvictMost
+            | Verb::Swappiness
+            | Verb::ZeroesMost => self.set_policy(step, process),
+            Verb::Lose => self.lose(process, part.0, args[1]),
+            Verb::Mend => self.mend(args[0]),
+            Verb::Group
+            | Verb::EndGroup
+            | Verb::Join
+            | Verb::Limit
+            | Verb::Relieve
+            | Verb::GroupOut
+            | Verb::Lend => self.act_on_groups(step, process),
             _ => self.act_on_devices(step),
         }
     }
@@ -295,32 +317,6 @@ impl<A: Arch> World<'_, '_, '_, A> {
             false => page.loosen(),
         });
         Ok(u64::from(done))
-    }
-
-    fn set_policy(&mut self, step: &Step, process: usize) -> Outcome {
-        use quire::fault::SizePolicy;
-        let order = Order::new((step.args[0] % 18) as u8);
-        match step.verb {
-            Verb::Size => {
-                let all = [
-                    SizePolicy::Never,
-                    SizePolicy::Always,
-                    SizePolicy::Madvise,
-                    SizePolicy::Inherit,
-                ];
-                let choice = all[step.args[1] as usize % all.len()];
-                Ok(u64::from(self.mm.policy.set_size(order, choice).is_ok()))
-            }
-            Verb::CopyMost => {
-                self.mm.policy.set_copy_most(order);
-                Ok(1)
-            }
-            _ => {
-                let all = [OptOut::No, OptOut::All, OptOut::ExceptAdvised];
-                self.space(process)?.set_opt_out(all[step.args[0] as usize % 3]);
-                Ok(1)
-            }
-        }
     }
 
     /// Moves pages.

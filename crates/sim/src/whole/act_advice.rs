@@ -6,7 +6,7 @@ use quire_arch::Arch;
 
 use super::act::Outcome;
 use super::world::World;
-use quire_script::{Page, Verb};
+use quire_script::{Lost, Page, Verb};
 
 impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn act_on_advice(
@@ -68,6 +68,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         self.alter(process, part, |page| match done && tracked {
             true => page.forget(),
+            // What was lost already is lost no more.
+            false if done && page.lost == Lost::Yes => page.forget(),
             false => page.loosen(),
         });
         Ok(u64::from(done))

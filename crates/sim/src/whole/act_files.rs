@@ -7,6 +7,7 @@ use quire_script::{Fault, Source, Step, Verb, tail};
 use quire_units::{Order, Vpn};
 
 use super::act::Outcome;
+use super::act_lost::GARBAGE;
 use super::device::{Transfer, peek, poke};
 use super::judge::code;
 use super::violation::{Kind, Wrong};
@@ -82,7 +83,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_disk(&self, file: usize) -> Result<(), Wrong> {
         for (page, &stamp) in self.files[file].stamps.iter().enumerate() {
             let is = self.devices.page(self.ids[file].0, page as u64).0;
-            if is != stamp {
+            // What is lost is not written, whatever its memory holds now.
+            let is_lost = self.files[file].is_lost(page as u32);
+            if if is_lost { is == GARBAGE } else { is != stamp } {
                 let what = format!("page {page} on the disk is {is:#x}, should be {stamp:#x}");
                 return Err(Wrong::new(Kind::Content, what));
             }
@@ -172,6 +175,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Err(Error::Invalid) if page >= self.files[file].stamps.len() as u64 => {
                     return Ok(Err(2));
                 }
+                Err(error @ Error::Poisoned(_)) if self.files[file].is_lost(page as u32) => {
+                    return Ok(Err(code(error)));
+                }
                 Err(error) if self.may_fail(error) => return Ok(Err(code(error))),
                 Err(error) => return Err(Wrong::unexpected(error)),
             }
@@ -240,6 +246,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut excused = false;
         for process in 0..self.spaces.len() {
             excused |= !self.swap_in_all(process, id)?;
+            self.unbind(process);
         }
         if !excused {
             self.complete(u64::MAX);

@@ -21,14 +21,15 @@ impl<A: Arch> World<'_, '_, '_, A> {
         match step.verb {
             Verb::Read => self.load(process, at, Access::Read),
             Verb::Fetch => self.load(process, at, Access::Execute),
-            Verb::Write => self.store(process, at),
+            Verb::Write => self.write(process, at),
+            Verb::Wipe => (at..at + count.min(64)).try_fold(0, |_, at| self.store(process, at, 0)),
             _ => {
                 let mut found = 0_u64;
                 // At most a few, however long the run is.
                 for at in (at..at + count).step_by(1 + count / 24) {
                     let one = match step.args[2] % 2 {
                         0 => self.load(process, at, Access::Read)?,
-                        _ => self.store(process, at)?,
+                        _ => self.write(process, at)?,
                     };
                     found = found.rotate_left(7) ^ one;
                 }
@@ -62,9 +63,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(outcome)
     }
 
-    /// A store to both words of a page.
-    fn store(&mut self, process: usize, at: usize) -> Outcome {
+    /// A store of what nobody has stored yet.
+    fn write(&mut self, process: usize, at: usize) -> Outcome {
         let stamp = self.stamp();
+        self.store(process, at, stamp)
+    }
+
+    /// A store to both words of a page.
+    fn store(&mut self, process: usize, at: usize, stamp: u64) -> Outcome {
         let got = self.touch(process, at, Access::Write, stamp)?;
         let outcome = self.judge_touch(process, at, Access::Write, got)?;
         if got.is_ok()
@@ -98,9 +104,15 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 got.map_err(Wrong::unexpected)
             }
             Verb::PageOut => self.page_out(process, span, step.args[2] % 2 == 1),
+            Verb::DropZeroes => {
+                let drop =
+                    |mm: &super::world::WorldMm<'_, '_, A>, space: &_| mm.drop_zeroes(space, span);
+                let got = self.cleaning_call(process, "drop zeroes", drop)?;
+                Ok(self.judge("drop_zeroes", Ok(()), got)?.unwrap_or_default())
+            }
             _ => {
                 let out = {
-                    let _operation = self.machine.operation("reclaim");
+                    let _operation = self.reclaiming("reclaim");
                     self.mm.reclaim(u64::from(step.args[0]), &self.all()[..])
                 };
                 self.settle_races()?;
@@ -121,6 +133,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     }
                 }
                 Err(Error::Busy(file)) => self.wait(file)?,
+                Err(Error::OverLimit(group)) if self.relieve_group(process, group)? => {}
                 Err(error) => return self.failed_so("populate", process, error),
             }
         }
@@ -234,6 +247,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Some(child) => {
                 self.spaces[to] = Some(child);
                 self.naive[to] = self.naive[process].fork();
+                self.unbind(to);
                 Ok(1)
             }
             None => Ok(0),
@@ -291,7 +305,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.disarm();
         self.complete(u64::MAX);
         {
-            let _operation = self.machine.operation("reclaim");
+            let _operation = self.reclaiming("reclaim");
             self.mm.reclaim(96, &self.all()[..]);
         }
         self.write_swap()?;

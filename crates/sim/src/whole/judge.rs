@@ -49,8 +49,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
         match error {
             Error::NoMemory(order) => self.may_lack(order),
             Error::Failed(file, page) => self.failed.remove(&(file.0, page)),
-            Error::Poisoned(_) => self.poisons,
+            Error::Poisoned(frame) => self.poisons || self.has_failed(frame),
             Error::Busy(_) => self.devices.has_pending(),
+            Error::OverLimit(group) => self.may_be_over(group),
             _ => false,
         }
     }
@@ -99,6 +100,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
             (Err(Why::Denied), Err(Error::Denied(told, how, prot))) => {
                 (told, how, prot) == (page, access, self.naive[process].pages[at].prot)
             }
+            (Err(Why::Lost), Err(Error::Poisoned(_))) => true,
+            // Of a page that is there, nothing else that failed is an excuse.
+            (Ok(_), Err(Error::Poisoned(_))) => {
+                self.poisons || self.naive[process].may_be_lost(&self.files, at)
+            }
             (_, Err(error)) => self.may_fail(error),
             (Err(_), Ok(_)) => false,
         };
@@ -142,6 +148,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let what = format!("{} frames are held, {held} should be", totals.held);
             return Err(Wrong::new(Kind::Leak, what));
         }
+        self.check_groups()?;
         for process in 0..self.spaces.len() {
             self.check_areas(process)?;
             self.check_pages(process)?;
@@ -250,6 +257,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn finish(&mut self, free: u64) -> Result<(), Wrong> {
         self.complete(u64::MAX);
         self.relieve()?;
+        self.unlimit()?;
         for process in 0..self.spaces.len() {
             for at in 0..self.setup.window as usize {
                 if self.spaces[process].is_some() {
@@ -266,6 +274,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         for &id in &self.ids {
             self.mm.close_file(id).map_err(Wrong::unexpected)?;
+        }
+        while let Some(frame) = self.bad.pop() {
+            // Of one that another one's folio has taken along, nothing is left to be said.
+            self.mm.memory_mended(frame);
         }
         check::system::<A, _>(self.mm, &[])
             .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;

@@ -40,6 +40,9 @@ mod act;
 mod act_advice;
 mod act_pages;
 mod act_files;
+mod act_policy;
+mod act_lost;
+mod act_groups;
 mod run;
 mod shrink;
 

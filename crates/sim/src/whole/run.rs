@@ -175,6 +175,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
         self.take_cpu(step.cpu as usize % self.running.len());
         self.make_room()?;
+        self.end_doomed();
         let process = step.process as usize % self.spaces.len();
         if !self.spawn(process) {
             self.relieve()?;

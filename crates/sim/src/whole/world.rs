@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Reads, Store};
-use quire::engine::{Error, Mm, Pinned};
+use quire::engine::{Error, Mm, Pinned, ScanCursor};
 use quire::phys::FailPlan;
-use quire::space::Space;
+use quire::space::{GroupId, Space};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
 use quire_machine::{Cpu, Machine, Operation};
 use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
-use quire_units::{Access, Asid, Order, PageSpan, VirtAddr, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
+use super::act_groups::Group;
 use super::boundary::{Boundary, Race, Raced};
 use super::device::{Devices, LOOSE, Transfer};
 use super::setup::Setup;
@@ -51,6 +52,15 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) devices: Devices,
     pub(super) pins: Vec<Pin>,
     pub(super) hoard: Vec<FrameRun>,
+    /// Frames that have failed.
+    pub(super) bad: Vec<Pfn>,
+    /// Those that were mended as well: what was lost with them stays lost.
+    pub(super) failed_ever: BTreeSet<Pfn>,
+    pub(super) groups: Vec<Group>,
+    /// A group that is over its limit, and has nothing that could be paged out.
+    pub(super) doomed: Option<GroupId>,
+    /// Where the scan goes on.
+    pub(super) cursor: ScanCursor,
     /// Pages of files whose read has failed; it is told once.
     pub(super) failed: BTreeSet<(u32, u64)>,
     /// Something has failed on purpose in this step.
@@ -91,6 +101,11 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             devices: Devices::new(),
             pins: Vec::new(),
             hoard: Vec::new(),
+            bad: Vec::new(),
+            failed_ever: BTreeSet::new(),
+            groups: Vec::new(),
+            doomed: None,
+            cursor: ScanCursor::default(),
             failed: BTreeSet::new(),
             faulty: Fault::None,
             poisons: false,
@@ -268,6 +283,15 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
 
+    /// Reclaiming, as one operation: it makes pages clean on purpose where it looks for zeroes.
+    pub(super) fn reclaiming(&self, name: &'static str) -> Operation<'m, 'r> {
+        let operation = self.machine.operation(name);
+        match self.mm.policy.zeroes_most() {
+            Some(_) => operation.cleans(),
+            None => operation,
+        }
+    }
+
     fn operate<R>(
         &mut self,
         process: usize,
@@ -308,6 +332,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
                     }
                 }
                 Err(Error::Busy(file)) => self.wait(file)?,
+                Err(Error::OverLimit(group)) if self.relieve_group(process, group)? => {}
                 Err(Error::NoMemory(_)) if !relieved && self.may_relieve() => {
                     relieved = true;
                     self.relieve()?;

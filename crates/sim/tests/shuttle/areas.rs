@@ -100,6 +100,10 @@ fn keeps<A: Arch>(runner: &Runner<'_, '_, '_, A>, pages: [u64; 2]) {
 /// CPU 0 gathers the small folios in one of eight pages, while two CPUs write them.
 fn collapsed<A: Arch>(config: Config) {
     play::<A>(config, |scene| {
+        // It is all there from the beginning: of nothing no folio is made.
+        scene.on(0, |runner| {
+            (0..scene.span().count()).for_each(|at| runner.write(&scene.space, scene.page(at), 9));
+        });
         thread::scope(|scope| {
             scope.spawn(|| scene.on(1, |runner| keeps(runner, [0, FOLIO])));
             scope.spawn(|| scene.on(2, |runner| keeps(runner, [1, FOLIO + 1])));

@@ -80,6 +80,35 @@ fn kept_scripts_find_nothing_any_more() {
     assert!(count > 0, "there is at least one");
 }
 
+/// Lets CPU 1 store and load at random moments of `step`, in many ways, after `before`, where there
+/// is one folio of 2^`order` pages; then all is read.
+fn raced(order: u32, before: &str, step: &str) {
+    let pages = 1 << order;
+    for format in [Format::X86_64, Format::Arm4k, Format::Sv39] {
+        for nth in 0..400 {
+            let sizes = 1 << order;
+            let setup = Setup { frames: 512, window: 16, slots: 0, sizes, ..Setup::new(format) };
+            let text = format!(
+                "{setup}\n0 0 map 0 {pages} 2 0 0\n0 0 {before}\n1 0 read 1\n\
+                 0 0 {step} ! race {nth}\n0 0 sweep 0 {pages} 0\n"
+            );
+            let script: Script = text.parse().expect("it is a script");
+            assert_eq!(found(&script, 0), None, "{script}");
+        }
+    }
+}
+
+#[test]
+fn i14_what_is_stored_while_lazily_freed_memory_goes_stays() {
+    raced(4, "sweep 0 16 1\n0 0 free 0 16", "pageout 0 16 0");
+    raced(1, "sweep 0 2 1\n0 0 free 0 2", "pageout 0 2 0");
+}
+
+#[test]
+fn i14_what_is_stored_while_zeroes_go_stays() {
+    raced(1, "wipe 0 2", "dropzeroes 0 2");
+}
+
 /// A disk that lies is noticed, whatever else goes on, and a few steps are enough to show it.
 #[test]
 fn a_disk_that_gives_wrong_data_is_found_and_shown_in_a_short_script() {

@@ -1,0 +1,108 @@
+//! Scripts of the simulator of a whole system: each few bytes are one of its steps.
+
+use quire_sim::whole::{ARGS, Failure, Fault, Format, Options, Script, Setup, Step, Verb, run};
+
+/// How many steps a script has at most.
+const LENGTH: usize = 300;
+
+/// A step: who, what, with what, and what goes wrong.
+const STEP_BYTES: usize = 2 * ARGS + 4;
+
+/// What is done with files, and what makes their pages leave: nothing else changes the indices.
+const OF_FILES: &[Verb] = &[
+    Verb::Look,
+    Verb::Put,
+    Verb::Sync,
+    Verb::Drop,
+    Verb::Truncate,
+    Verb::Show,
+    Verb::Read,
+    Verb::Write,
+    Verb::Populate,
+    Verb::Reclaim,
+    Verb::Hoard,
+    Verb::Return,
+    Verb::Lose,
+    Verb::Mend,
+];
+
+/// Whatever there is.
+///
+/// # Panics
+/// When the simulator finds something.
+pub fn whole(bytes: &[u8]) {
+    play(bytes, Verb::ALL);
+}
+
+/// Files and their indices.
+///
+/// # Panics
+/// As [`whole`].
+pub fn files(bytes: &[u8]) {
+    play(bytes, OF_FILES);
+}
+
+fn play(bytes: &[u8], verbs: &[Verb]) {
+    let at = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
+    let format = Format::ALL[at(0) as usize % Format::ALL.len()];
+    let setup = Setup {
+        cpus: 1 + at(1) % 3,
+        frames: 1024,
+        processes: 1 + (at(1) >> 2) % 3,
+        pages: [3, 40, 150, 600][at(2) as usize % 4],
+        window: 256,
+        slots: [0, 50, 700][at(3) as usize % 3],
+        sizes: [0, 1 << 4, 1 << 2 | 1 << 4, 0x1e][(at(3) >> 4) as usize % 4],
+        every: 64,
+        ..Setup::new(format)
+    };
+    let steps = bytes.get(4..).unwrap_or_default().chunks(STEP_BYTES).take(LENGTH);
+    let script = Script { setup, steps: steps.map(|bytes| step(bytes, verbs)).collect() };
+    if let Err(failure @ (Failure::Violation(_) | Failure::System(_))) =
+        run(&script, Options::default())
+    {
+        panic!("{failure}\n{script}");
+    }
+}
+
+/// The step that some bytes are.
+fn step(bytes: &[u8], verbs: &[Verb]) -> Step {
+    let byte = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
+    let verb = verbs[byte(0) as usize % verbs.len()];
+    let mut args = [0; ARGS];
+    for (at, arg) in args.iter_mut().enumerate().take(verb.args().len()) {
+        // Mostly small numbers; the world takes each modulo what it has.
+        *arg = byte(4 + 2 * at) | (byte(5 + 2 * at) & 3) << 8;
+    }
+    let (fault, nth) = match Fault::ALL.get(byte(2) as usize / 4) {
+        Some(fault) => (*fault, 1 + byte(3)),
+        None => (Fault::None, 0),
+    };
+    Step { cpu: byte(1) & 3, process: byte(1) >> 2 & 3, verb, args, fault, nth }
+}
+
+/// A file that is shown, written, cut off, dropped and reclaimed.
+pub fn stories() -> Vec<Vec<u8>> {
+    let place = |verb| OF_FILES.iter().position(|of| *of == verb).unwrap_or(0) as u8;
+    let one = |verb, args: &[u8]| {
+        let mut bytes = vec![place(verb), 0, 255, 0];
+        args.iter().for_each(|arg| bytes.extend([*arg, 0]));
+        bytes.resize(STEP_BYTES, 0);
+        bytes
+    };
+    let steps = [
+        one(Verb::Show, &[0, 40, 2, 0, 0, 0]),
+        one(Verb::Write, &[3]),
+        one(Verb::Put, &[0, 9]),
+        one(Verb::Look, &[0, 5]),
+        one(Verb::Sync, &[0]),
+        one(Verb::Drop, &[0, 0, 64]),
+        one(Verb::Populate, &[0, 40]),
+        one(Verb::Truncate, &[0, 7]),
+        one(Verb::Reclaim, &[200]),
+        one(Verb::Read, &[3]),
+    ];
+    let mut story = vec![0, 1, 1, 0];
+    story.extend(steps.concat());
+    vec![story.clone(), [&story[..], &story[4..]].concat()]
+}
