@@ -91,8 +91,8 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     from_fn(|at| bytes.get(at).copied().unwrap_or(0))
 }
 
-/// Structures that calls are given: what is taken of them is told again as it was taken, and gives a
-/// program nothing that is the kernel's.
+/// Structures that calls are given: what is taken of them is told again as it was taken, and gives
+/// a program nothing that is the kernel's.
 ///
 /// # Panics
 /// When it is not so.

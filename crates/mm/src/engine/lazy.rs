@@ -25,10 +25,9 @@ use crate::table::{Discard, Division, Gather, MarkKind, Marks, Sight};
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Lets the memory of `span` go when it is needed elsewhere ([`reclaim`](Self::reclaim),
     /// [`page_out`](Self::page_out)): until then, or until a page is written, reads see what was
-    /// there, and then zeroes (`MADV_FREE`). What is on a swap device is lost at once, and a page whose
-    /// memory failed is a new one. Folios that
-    /// others have as well stay what they are; of one that is only partly in the span, that part is
-    /// divided off if it can be.
+    /// there, and then zeroes (`MADV_FREE`). What is on a swap device is lost at once, and a page
+    /// whose memory failed is a new one. Folios that others have as well stay what they are; of one
+    /// that is only partly in the span, that part is divided off if it can be.
     ///
     /// In areas in which writes are [tracked](Self::track) the content is lost at once.
     ///

@@ -2,8 +2,8 @@
 //!
 //! The model of a group knows its limit and what it is a part of. How much it has is counted once
 //! more from all leaves, folio by folio. That it has no more than its limit cannot be said at all
-//! times: it may have been lowered, or somebody may have joined. What can be said: from one count to
-//! the next, faults map no more pages than that left.
+//! times: it may have been lowered, or somebody may have joined. What can be said: from one count
+//! to the next, faults map no more pages than that left.
 
 use std::collections::BTreeMap;
 
