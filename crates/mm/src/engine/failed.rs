@@ -19,6 +19,7 @@ use super::truncate::Spaces;
 use crate::cache::{Entry, FilePages, file_of, page_of};
 use crate::folio::{Folios, Known};
 use crate::space::Space;
+use crate::sync::spin_loop;
 use crate::table::{Division, Gather, MarkKind, Seen, Sight};
 
 /// What failed memory came to.
@@ -129,6 +130,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Option<Loss>, Error> {
         let folios = Folios::new(self.phys.meta());
         let Some(folio) = folios.of(frame) else { return Ok(None) };
+        while folios.is_secluded(folio) {
+            spin_loop();
+        }
         let Some((cached, owner)) = folios.identified(folio) else { return Ok(None) };
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
         let index = self.index(id)?;
