@@ -168,10 +168,8 @@ fn b4_code_becomes_the_largest_folios_that_fit_and_what_is_dirty_stays_so() {
         let busy = mm.collapse_file(&code, span::<X86_64>(0, 256), &both[..]);
         assert!(busy.is_ok_and(|done| done.already + done.made == 1), "it is one already");
         mm.write_done(write, Ok(()));
-        assert_eq!(
-            mm.next_write(file, &mut FilePages::new(0, pages), &both[..]).unwrap().is_none(),
-            true
-        );
+        let mut all = FilePages::new(0, pages);
+        assert!(mm.next_write(file, &mut all, &both[..]).unwrap().is_none(), "all is clean");
         end(mm, cpu, vec![code, data], file);
     });
 }
