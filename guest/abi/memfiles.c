@@ -4,6 +4,11 @@
 #include <linux/falloc.h>
 #include <setjmp.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
 
 static const int RW = PROT_READ | PROT_WRITE;
 
@@ -158,6 +163,76 @@ static const char *hole_under_map(void)
     p[PAGE] = 'y';
     char byte;
     CHECK(pread(fd, &byte, 1, PAGE) == 1 && byte == 'y');
+    return NULL;
+}
+
+/* A hole gives its memory back, also under a map, and not what a private map has copied. */
+static const char *removes(void)
+{
+    int fd = memfd_of(4);
+    char *p = show(fd, 4, MAP_SHARED), *own = show(fd, 4, MAP_PRIVATE), byte;
+    CHECK(p != MAP_FAILED && own != MAP_FAILED);
+    memset(p, 'x', 4 * PAGE);
+    CHECK((own[PAGE] = 'o') && own[2 * PAGE] == 'x' && blocks(fd) == 4 * PAGE / 512);
+    CHECK(madvise(p + PAGE, 2 * PAGE, MADV_REMOVE) == 0 && blocks(fd) == 2 * PAGE / 512);
+    CHECK(p[PAGE - 1] == 'x' && p[PAGE] == 0 && p[3 * PAGE - 1] == 0 && p[3 * PAGE] == 'x');
+    CHECK(own[PAGE] == 'o' && own[2 * PAGE] == 0);
+    CHECK(pread(fd, &byte, 1, 2 * PAGE) == 1 && byte == 0);
+    FAILS(EACCES, madvise(own, PAGE, MADV_REMOVE));
+    FAILS(EINVAL, madvise(pages(1), PAGE, MADV_REMOVE));
+    return NULL;
+}
+
+/* A map of a file in memory at a place that is aligned to huge pages. */
+static char *show_aligned(int fd, int flags)
+{
+    char *place = map_region(HUGE_BYTES, "asis");
+    return mmap(place, HUGE_BYTES, RW, flags | MAP_FIXED, fd, 0);
+}
+
+/* Linux may refuse, for want of a huge folio or since shared memory is not to have any; content
+ * must stay in any case, and copies must stay copies. */
+static const char *collapses(void)
+{
+    enum { COLLAPSE = 25 };
+    size_t count = HUGE_BYTES / PAGE;
+    int fd = memfd_of(count);
+    CHECK(fd >= 0);
+    char *p = show_aligned(fd, MAP_SHARED), *own = show_aligned(fd, MAP_PRIVATE);
+    CHECK(p != MAP_FAILED && own != MAP_FAILED);
+    for (size_t at = 0; at < count; at += 3)
+        p[at * PAGE] = (char)(at + 1);
+    own[6 * PAGE] = 'o';
+    int result = madvise(p, HUGE_BYTES, COLLAPSE), error = errno;
+    CHECK(result == 0 || error == ENOMEM || error == EAGAIN || error == EBUSY || error == EINVAL);
+    for (size_t at = 0; at < count; at++) {
+        char wanted = at % 3 ? 0 : (char)(at + 1);
+        CHECK(p[at * PAGE] == wanted && own[at * PAGE] == (at == 6 ? 'o' : wanted));
+    }
+    /* Where there are copies the map cannot be one. */
+    CHECK(madvise(own, HUGE_BYTES, COLLAPSE) == -1 && own[6 * PAGE] == 'o' && p[6 * PAGE] == 7);
+    p[9 * PAGE] = 'p';
+    CHECK(own[9 * PAGE] == 'p');
+    /* What is cut off goes, however large its folio was. */
+    CHECK(ftruncate(fd, 5 * PAGE) == 0 && blocks(fd) <= (long)(5 * PAGE / 512));
+    CHECK(p[3 * PAGE] == 4 && p[4 * PAGE] == 0 && ftruncate(fd, HUGE_BYTES) == 0);
+    CHECK(p[6 * PAGE] == 0 && p[9 * PAGE] == 0 && own[6 * PAGE] == 0);
+    return NULL;
+}
+
+/* In which sizes a map is best read: Quire knows it, and Linux does not. */
+static const char *reads_in_sizes(void)
+{
+    enum { READ_ORDER = 0x51524f00 };
+    CHECK(make_file("f", "some"));
+    int fd = open("f", O_RDONLY);
+    char *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(p != MAP_FAILED);
+    int result = prctl(PR_SET_VMA, READ_ORDER, p, PAGE, 4);
+    CHECK(result == 0 || errno == EINVAL);
+    FAILS(EINVAL, prctl(PR_SET_VMA, READ_ORDER, p, PAGE, 40));
+    FAILS(EINVAL, prctl(PR_SET_VMA, READ_ORDER, pages(1), PAGE, 4));
+    CHECK(!memcmp(p, "some", 4));
     return NULL;
 }
 
@@ -369,6 +444,9 @@ const struct abi_case memory_file_cases[] = {
     {"file of holes", sparse},
     {"fallocate", allocating},
     {"hole under a map", hole_under_map},
+    {"madvise MADV_REMOVE", removes},
+    {"madvise MADV_COLLAPSE of a file", collapses},
+    {"prctl PR_SET_VMA: read order", reads_in_sizes},
     {"maps of a memfd are one memory", maps_of_memfd},
     {"maps of a file are one memory", maps_of_file},
     {"maps of a memfd across fork", map_across_fork},

@@ -324,3 +324,38 @@ fn e3_what_moves_away_from_a_file_shows_it_at_both_places() {
         assert_eq!(scene.word(START.add(5)), 7, "the file has it");
     });
 }
+
+#[test]
+fn b4_an_areas_own_wish_for_a_size_is_kept_inherited_and_soft() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let (mm, space) = (scene.mm, &scene.space);
+        let file = scene.file(Store::ReadOnly, 256);
+        let span = scene.show(file, 0, 256, Prot::READ, AreaFlags::empty());
+        let half = PageSpan::new(START.add(128), START.add(256));
+        let wishes = |space: &Space<X86_64>| {
+            mm.areas(space, span).map(|area| area.flags.read_order()).collect::<Vec<_>>()
+        };
+        for order in [Order::ZERO, Order::new(10)] {
+            assert_eq!(mm.prefer(space, span, Some(order)), Err(Error::Invalid));
+        }
+        mm.prefer(space, half, Some(Order::new(4))).unwrap();
+        let split = [None, Some(Order::new(4))];
+        assert_eq!(wishes(space), split);
+        let child = mm.fork(space, Asid(2)).unwrap();
+        assert_eq!(wishes(&child), split, "a child inherits it");
+        mm.destroy(child);
+        scene.fault(START.add(200), Access::Read).unwrap();
+        assert_eq!(scene.folios(), [(192, 16), (208, 16)], "aligned blocks around it");
+        // Where memory is short it is smaller, and no error.
+        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        scene.fault(START.add(130), Access::Read).unwrap();
+        mm.phys().set_fail_plan(FailPlan::Never);
+        let read = scene.folios();
+        assert!(read[0].1 < 16, "{read:?}");
+        mm.prefer(space, half, None).unwrap();
+        assert_eq!(wishes(space), [None], "one area again");
+        let anon = Request::anon(4).at(At::Fixed(START.add(512)));
+        let anon = mm.map(space, &anon).unwrap();
+        assert_eq!(mm.prefer(space, anon, Some(Order::new(4))), Err(Error::Invalid));
+    });
+}

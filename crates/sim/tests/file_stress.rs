@@ -164,12 +164,17 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let pages = FilePages::new(from, (from + count).min(PAGES));
         let start = place::<A>(file).add(from);
         let span = PageSpan::new(start, start.add(pages.count()));
-        let dice = self.dice(8);
+        let dice = self.dice(10);
         let _operation = self.cpu.operation("change");
         match dice {
             0..=1 => mm.discard(space, span).unwrap(),
             2..=3 => drop(mm.drop_clean(self.shared.files[file], pages).unwrap()),
             4..=5 => self.look(STABLE, from),
+            8 => self.collapse(space, span),
+            9 => {
+                let spaces: Vec<_> = self.shared.spaces.iter().collect();
+                mm.punch(self.shared.files[MEMORY], pages, &spaces[..]).unwrap();
+            }
             6..=7 if self.number == 0 => self.cut(),
             6 if self.number == 1 => {
                 mm.unmap(space, span).unwrap();
@@ -178,6 +183,19 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                 mm.map(space, &request).unwrap();
             }
             _ => {}
+        }
+    }
+
+    /// Makes large folios of what an area shows. Others touch it, and have holds on it.
+    fn collapse(&self, space: &Space<A>, span: PageSpan) {
+        let spaces: Vec<_> = self.shared.spaces.iter().collect();
+        for _ in 0..20 {
+            match self.mm.collapse_file(space, span, &spaces[..]) {
+                Ok(_) => return,
+                Err(Error::Unread(reads)) => self.carry(reads),
+                Err(Error::Busy(_)) => thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 

@@ -8,10 +8,10 @@ use quire_linux::signal::Signal;
 use quire_linux::{Errno, Result, Wake};
 
 use super::memory::{self, Advised};
-use super::swap;
+use super::{shown, swap};
 use crate::memory::user;
 use crate::task::tree::{time, tree, with_calls};
-use crate::task::{Answer, Process, Resume, Thread, find};
+use crate::task::{Answer, Process, Resume, Stop, Thread, find};
 
 /// A process that is meant by its number, which no other gets while the handle matters: numbers
 /// come round after four million.
@@ -115,14 +115,18 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let mut done = 0;
     for at in 0..count {
         let [start, bytes] = user::read::<[usize; 2]>((array + 16 * at) as u64)?;
-        let advise = memory::pages(start, bytes).and_then(|span| match span.is_empty() {
-            true => Ok(()),
-            false => memory::advise(&target, span, advised),
-        });
+        let advise = match memory::pages(start, bytes) {
+            Ok(span) if span.is_empty() => Ok(()),
+            Ok(span) if matches!(advised, Advised::Collapse) => {
+                shown::collapse(thread, &target, span).map(drop)
+            }
+            Ok(span) => memory::advise(&target, span, advised).map_err(Stop::from),
+            Err(error) => Err(error.into()),
+        };
         match advise {
             Ok(()) => done += bytes,
-            Err(error) if done == 0 => return Err(error.into()),
-            Err(_) => break,
+            Err(Stop::Fail(_)) if done > 0 => break,
+            Err(stop) => return Err(stop),
         }
     }
     if matches!(advised, Advised::PageOut) {

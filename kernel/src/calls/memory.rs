@@ -9,9 +9,9 @@ use quire::table::Sight;
 use quire::units::{Access, PageSpan, Prot, Vpn};
 use quire_linux::{Errno, Result};
 
-use super::{guard, map_file, swap};
+use super::{guard, map_file, shown, swap};
 use crate::isa;
-use crate::memory::{Memory, Own, PAGE, errno, mm, relieve, user};
+use crate::memory::{Memory, Own, PAGE, errno, mm, user};
 use crate::task::{Answer, Resume, Stop, Thread};
 
 /// The memory of the thread that calls.
@@ -246,9 +246,9 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         check_limit(thread, &memory, pages - kept)?;
     }
     let moved = mm().remap(memory.space(), old, pages, how).map_err(|error| match error {
-        quire::engine::Error::NoArea(_) => Errno::EFAULT,
+        Error::NoArea(_) => Errno::EFAULT,
         // It would not fit where it is, and there is no room elsewhere.
-        quire::engine::Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
+        Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
     // Some of it may have been unmapped, or what was where it is now.
@@ -313,6 +313,7 @@ pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize;
     }
     match advice {
         Advised::Populate(prot) => populate(thread, &*own()?, span, prot),
+        Advised::Collapse => shown::collapse(thread, &*own()?, span),
         Advised::PageOut => {
             advise(&*own()?, span, advice)?;
             swap::written(thread, 0)
@@ -338,6 +339,8 @@ pub(super) enum Advised {
     Guard(bool),
     Populate(Prot),
     Collapse,
+    /// To be a hole in its file.
+    Remove,
     /// It will not be needed soon: forget that it was touched.
     Cold,
     /// It will not be needed: to swap with it.
@@ -371,6 +374,7 @@ impl Advised {
             abi::MADV_POPULATE_READ => Self::Populate(Prot::READ),
             abi::MADV_POPULATE_WRITE => Self::Populate(Prot::WRITE),
             abi::MADV_COLLAPSE => Self::Collapse,
+            abi::MADV_REMOVE => Self::Remove,
             MADV_GUARD_INSTALL => Self::Guard(true),
             MADV_GUARD_REMOVE => Self::Guard(false),
             _ => return None,
@@ -386,34 +390,32 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     let space = memory.space();
     let private =
         |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
-    match advised {
-        Advised::Collapse => collapse(memory, span),
-        _ => each_area(memory, span, |area, part| match advised {
-            Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
-            Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
-            Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
-            Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
-            Advised::Discard => mm().discard(space, part).map_err(errno),
-            Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
-                Err(Errno::EINVAL)
-            }
-            Advised::Free => mm().free_lazily(space, part).map_err(errno),
-            Advised::Guard(true) => {
-                memory.set_has_guards();
-                mm().guard(space, part).map_err(errno)
-            }
-            Advised::Guard(false) => mm().unguard(space, part).map_err(errno),
-            Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
-                Err(Errno::EINVAL)
-            }
-            Advised::Cold => {
-                mm().clear_young(space, part);
-                Ok(())
-            }
-            Advised::PageOut => swap::page_out(memory, part),
-            _ => Ok(()),
-        }),
-    }
+    each_area(memory, span, |area, part| match advised {
+        Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
+        Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
+        Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
+        Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
+        Advised::Discard => mm().discard(space, part).map_err(errno),
+        Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
+            Err(Errno::EINVAL)
+        }
+        Advised::Free => mm().free_lazily(space, part).map_err(errno),
+        Advised::Guard(true) => {
+            memory.set_has_guards();
+            mm().guard(space, part).map_err(errno)
+        }
+        Advised::Guard(false) => mm().unguard(space, part).map_err(errno),
+        Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
+            Err(Errno::EINVAL)
+        }
+        Advised::Cold => {
+            mm().clear_young(space, part);
+            Ok(())
+        }
+        Advised::PageOut => swap::page_out(memory, part),
+        Advised::Remove => shown::remove(area, part),
+        _ => Ok(()),
+    })
 }
 
 /// Whether advice may take these flags from an area: what may be lost stays out of children and
@@ -441,28 +443,6 @@ fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Ans
     match done {
         Err(_) if waits => Err(Stop::Read),
         done => Ok(done.map(|()| 0)?),
-    }
-}
-
-/// Collapses each 2 MiB of `span`.
-fn collapse(memory: &Memory, span: PageSpan) -> Result<()> {
-    if let Some(_hole) = mm().first_hole(memory.space(), span) {
-        return Err(Errno::ENOMEM);
-    }
-    let block = <isa::Format as quire::arch::Arch>::block_order();
-    let mut collapsed = mm().collapse(memory.space(), span, block);
-    if let Err(Error::OverLimit(group)) = collapsed
-        && relieve(group)
-    {
-        collapsed = mm().collapse(memory.space(), span, block);
-    }
-    let collapsed = collapsed.map_err(|error| match error {
-        Error::OverLimit(_) => Errno::EBUSY,
-        error => errno(error),
-    })?;
-    match collapsed.errno() {
-        Some(why) => Err(Errno::of_number(why.0 as u16)),
-        None => Ok(()),
     }
 }
 

@@ -159,6 +159,9 @@ pub(super) fn times(thread: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     Ok((isa::now() / NS_PER_TICK) as usize)
 }
 
+/// What `PR_SET_VMA` may be asked for that Linux does not know: its numbers are small.
+const SET_VMA_READ_ORDER: usize = 0x5152_4f00;
+
 pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let [option, first, second, ..] = args;
     match option as u32 {
@@ -177,6 +180,9 @@ pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
             let name = *thread.task.name.lock();
             user::write_bytes(first as u64, &name)?;
             Ok(0)
+        }
+        prctl::PR_SET_VMA if first == SET_VMA_READ_ORDER => {
+            super::shown::prefer(second, args[3], args[4])
         }
         prctl::PR_SET_THP_DISABLE => super::memory::thp_disable(true, first, second),
         prctl::PR_GET_THP_DISABLE if args[1..5] != [0; 4] => Err(Errno::EINVAL.into()),

@@ -20,6 +20,7 @@ mod other;
 mod pieces;
 mod poll;
 mod process;
+mod shown;
 pub(crate) mod signal;
 mod splice;
 mod swap;

@@ -272,9 +272,9 @@ impl Pages for MemoryFile {
     fn clear(&self, bytes: Range<u64>) -> Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
         let whole = FilePages::new(bytes.start.div_ceil(PAGE), bytes.end / PAGE);
-        // What areas show stays where it is.
-        if !self.is_shown() && !whole.is_empty() {
-            mm().forget_pages(id, whole).map_err(errno)?;
+        let showing = Showing { id: id.0, is_shown: self.is_shown() };
+        if !whole.is_empty() {
+            mm().punch(id, whole, &showing).map_err(errno)?;
         }
         Self::zero(id, &bytes)
     }

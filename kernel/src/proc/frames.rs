@@ -1,5 +1,6 @@
 //! Physical memory, frame by frame, and all folios counted.
 
+use quire::cache::Store;
 use quire::engine::{FrameInfo, FrameUse};
 use quire::limits::ORDERS;
 use quire::units::Pfn;
@@ -28,6 +29,8 @@ mod flag {
 pub(super) struct Census {
     /// Mapped folios, by order.
     pub(super) folios: [u64; ORDERS],
+    /// Pages of those of them that files have, the whole of each; the rest is anonymous.
+    pub(super) of_files: u64,
     /// Of these, how many are not mapped whole.
     pub(super) partial: [u64; ORDERS],
     /// Frames of page tables.
@@ -39,7 +42,8 @@ pub(super) struct Census {
 impl Census {
     /// Looks at every block of frames.
     pub(super) fn take() -> Self {
-        let mut census = Self { folios: [0; ORDERS], partial: [0; ORDERS], tables: 0, nodes: 0 };
+        let mut census =
+            Self { folios: [0; ORDERS], of_files: 0, partial: [0; ORDERS], tables: 0, nodes: 0 };
         let span = mm().phys().meta().span();
         let mut frame = span.start;
         while frame < span.end() {
@@ -56,6 +60,7 @@ impl Census {
         match info.used {
             FrameUse::Folio(counts) if counts.mapped > 0 => {
                 let order = info.order.index();
+                self.of_files += if is_file(info) { info.order.pages() } else { 0 };
                 self.folios[order] += 1;
                 self.partial[order] += u64::from(u64::from(counts.mapped) < info.order.pages());
             }
@@ -97,6 +102,11 @@ pub(super) fn counts(_: &(), offset: u64, count: usize, sink: &mut dyn Sink) -> 
     words(offset, count, sink, count_of)
 }
 
+/// Whether a folio is a file's that programs know: one on its way to a swap device is not.
+fn is_file(info: &FrameInfo) -> bool {
+    info.store.is_some_and(|store| store != Store::Swap)
+}
+
 fn flags_of(frame: Pfn) -> u64 {
     let Some(info) = mm().frame_info(frame) else { return flag::NO_PAGE };
     match info.used {
@@ -112,7 +122,13 @@ fn flags_of(frame: Pfn) -> u64 {
                 (_, true) => flag::LARGE | flag::HEAD,
                 (_, false) => flag::LARGE | flag::TAIL,
             };
-            flag::UP_TO_DATE | flag::ANON | flag::SWAP_BACKED | mapped | place
+            // Files in memory have no other place to go than swap.
+            let kind = match info.store {
+                None | Some(Store::Swap) => flag::ANON | flag::SWAP_BACKED,
+                Some(Store::Memory) => flag::SWAP_BACKED,
+                Some(Store::ReadOnly | Store::ReadWrite) => 0,
+            };
+            flag::UP_TO_DATE | kind | mapped | place
         }
     }
 }

@@ -294,12 +294,27 @@ fn stat(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("procs_running {}\nprocs_blocked 0\n", load.ready))
 }
 
+/// Bytes that files have in memory, and of these, of files that are nowhere else.
+fn file_bytes() -> (u64, u64) {
+    let (mut all, mut memory) = (0, 0);
+    for file in mm().file_ids().filter_map(|id| mm().file(id)) {
+        let bytes = file.cached() * PAGE;
+        match file.store() {
+            Some(Store::Swap) | None => {}
+            Some(Store::Memory) => (all, memory) = (all + bytes, memory + bytes),
+            Some(Store::ReadOnly | Store::ReadWrite) => all += bytes,
+        }
+    }
+    (all, memory)
+}
+
 /// `meminfo`: what there is no such thing of is zero.
 fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let census = Census::take();
     let free = mm().phys().free_frames() * PAGE;
     let heap = memory::taken_bytes() + census.nodes * PAGE;
-    let mapped = census.pages() * PAGE;
+    let mapped = (census.pages() - census.of_files) * PAGE;
+    let (cached, shared) = file_bytes();
     let total = total_bytes();
     let block = BLOCK.bytes(memory::PAGE_SHIFT);
     let (swap_all, swap_free, swap_cached) = swap_bytes();
@@ -308,14 +323,14 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("MemFree", free),
         ("MemAvailable", free),
         ("Buffers", 0),
-        ("Cached", 0),
+        ("Cached", cached),
         ("SwapCached", swap_cached),
         ("Active", mapped),
-        ("Inactive", 0),
+        ("Inactive", cached - shared),
         ("Active(anon)", mapped),
         ("Inactive(anon)", 0),
         ("Active(file)", 0),
-        ("Inactive(file)", 0),
+        ("Inactive(file)", cached - shared),
         ("Unevictable", 0),
         ("Mlocked", 0),
         ("SwapTotal", swap_all),
@@ -323,8 +338,8 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", mapped),
-        ("Mapped", 0),
-        ("Shmem", 0),
+        ("Mapped", census.of_files * PAGE),
+        ("Shmem", shared),
         ("KReclaimable", 0),
         ("Slab", heap),
         ("SReclaimable", 0),
@@ -365,7 +380,7 @@ fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let large = census.pages_from(BLOCK.index()) >> BLOCK.get();
     for (name, value) in [
         ("nr_free_pages", mm().phys().free_frames()),
-        ("nr_anon_pages", census.pages()),
+        ("nr_anon_pages", census.pages() - census.of_files),
         ("nr_page_table_pages", census.tables),
         ("nr_anon_transparent_hugepages", large),
         ("nr_shmem_hugepages", 0),

@@ -32,6 +32,10 @@ pub struct File {
     pub(super) root: AtomicU64,
     /// Who changes `root` holds it.
     pub(super) changing: Lock<()>,
+    /// Who gives pages that are in memory other folios holds it from the beginning to the end.
+    reshaping: Lock<()>,
+    /// Odd while words of the index become others for the same pages.
+    pub(super) shape: AtomicU64,
     /// 0: nobody's.
     store: AtomicU32,
     smallest: AtomicU32,
@@ -49,6 +53,8 @@ impl File {
         Self {
             root: AtomicU64::new(0),
             changing: Lock::new(()),
+            reshaping: Lock::new(()),
+            shape: AtomicU64::new(0),
             store: AtomicU32::new(0),
             smallest: AtomicU32::new(0),
             pages: AtomicU64::new(0),
@@ -63,6 +69,8 @@ impl File {
         Self {
             root: AtomicU64::new(0),
             changing: Lock::new(()),
+            reshaping: Lock::new(()),
+            shape: AtomicU64::new(0),
             store: AtomicU32::new(0),
             smallest: AtomicU32::new(0),
             pages: AtomicU64::new(0),
@@ -103,6 +111,12 @@ impl File {
             4 => Some(Store::Swap),
             _ => None,
         }
+    }
+
+    /// Waits until nobody else gives its pages other folios, and keeps others from it until what is
+    /// returned is dropped. Who waits for it obeys flushes.
+    pub(crate) fn reshaping(&self) -> impl core::ops::DerefMut<Target = ()> + '_ {
+        self.reshaping.lock()
     }
 
     /// How many pages it has. Those beyond are not to be had.

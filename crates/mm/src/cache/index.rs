@@ -7,11 +7,14 @@
 //! ```
 //!
 //! A folio of order 4 at page 32 is one word at place 32 of a node of level 0; one of order 9 is
-//! one word of a node of level 1. A file whose only folio begins at page 0 has no node: that word
-//! is the root itself.
+//! one word of a node of level 1, or, where there is a node of level 0 for its pages already, the
+//! first and only one of that. A file whose only folio begins at page 0 has no node: that word is
+//! the root itself.
 //!
 //! Readers take no lock: they load words, and may end in a frame that is no node any more. What
 //! they find is a guess, until the folio's slot, locked, says that it is that page of that file.
+//! That there is nothing no slot can say: of what is there all the time, but in other folios,
+//! `shape` tells (see `reshape`).
 //! Writers lock the one node that they change, and ask its slot who it is: *lock, then ask*, as in
 //! page tables. Locks are taken from the root down; under them at most a folio's is taken.
 
@@ -75,8 +78,9 @@ impl<A, H> Copy for Index<'_, A, H> {}
 pub(crate) enum InsertLack {
     /// One zeroed frame, to become a node.
     Node,
-    /// An empty place: some page of the block is in memory, or a lower node is in the way that
-    /// holds nothing any more, and that [`prune`](Index::prune) removes.
+    /// An empty place: some page of the block is in memory, or lower nodes are in the way of a
+    /// folio that is larger than one, which hold nothing any more, and which
+    /// [`prune`](Index::prune) removes.
     Room,
 }
 
@@ -101,6 +105,11 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// What covers `page`, and which pages that covers; just the page where nothing does.
     #[inline]
     pub(crate) fn find(&self, page: u64) -> (Entry, FilePages) {
+        self.steady(|| self.find_once(page), |(entry, _)| *entry != Entry::Empty)
+    }
+
+    #[inline]
+    fn find_once(&self, page: u64) -> (Entry, FilePages) {
         let nothing = (Entry::Empty, FilePages::new(page, page + 1));
         let Some(place) = self.walk(page, 0) else {
             return match self.root() {
@@ -121,6 +130,10 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// The first folio that has a page in `pages`, and which pages of the file it has.
     pub(crate) fn next(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
+        self.steady(|| self.next_once(pages), |_| false)
+    }
+
+    fn next_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
         let found = |(entry, pages)| match entry {
             Entry::Folio { folio, .. } => Some((folio, pages)),
             _ => None,
@@ -128,7 +141,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         if pages.is_empty() {
             return None;
         }
-        if let Some(covers) = found(self.find(pages.start)) {
+        if let Some(covers) = found(self.find_once(pages.start)) {
             return Some(covers);
         }
         let mut at = pages.start;
@@ -142,7 +155,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             let skip = match place.entry {
                 Entry::Empty => self.hw.count_run(place.frame, place.at, most, 0, 0).max(1) as u64,
                 Entry::Folio { .. } if here >= pages.start => {
-                    return found(self.find(here)).filter(|(_, found)| found.start < pages.end);
+                    return found(self.find_once(here))
+                        .filter(|(_, found)| found.start < pages.end);
                 }
                 _ => 1,
             };
@@ -183,7 +197,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     fn put(&self, page: u64, entry: Entry, spare: &mut Option<FrameRun>) -> Result<(), InsertLack> {
         let order = entry.order().unwrap_or_default();
         debug_assert!(page.is_multiple_of(order.pages()) && page < FILE_PAGES_MAX);
-        let level = (order.get() as u32 / Self::BITS) as u8;
+        let level = Self::level_of(order);
         loop {
             if page == 0 && self.put_root(entry) {
                 return Ok(());
@@ -192,23 +206,23 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 self.raise(page, level, spare)?;
                 continue;
             }
-            let Some(place) = self.walk(page, level) else { continue };
+            let Some(place) = self.place_of(page, order) else { continue };
             if place.level > level {
                 self.link(&place, page, spare)?;
                 continue;
             }
-            if let Some(node) = self.lock(place.frame, level, page) {
-                let count = (order.pages() >> (Self::BITS * level as u32)) as usize;
-                return self.put_at(&node, place.at, count.max(1), entry);
+            if let Some(node) = self.lock(place.frame, place.level, page) {
+                let count = (order.pages() >> (Self::BITS * place.level as u32)) as usize;
+                return self.put_at(&node, place, count.max(1), entry);
             }
         }
     }
 
-    /// Puts `entry` into `count` places of a node from `at` on.
+    /// Puts `entry` into `count` places of a node, from `place` on.
     fn put_at(
         &self,
         node: &WordsLock<'_>,
-        at: usize,
+        Place { level, at, .. }: Place,
         count: usize,
         entry: Entry,
     ) -> Result<(), InsertLack> {
@@ -220,7 +234,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
             }
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), at) {
+        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), level, at) {
             return Err(InsertLack::Room);
         }
         if count > 1 && used > 0 {
@@ -245,24 +259,30 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// there.
     pub(crate) fn remove(&self, page: u64, folio: Folio, note: Option<Note>) -> bool {
         let left = note.map_or(Entry::Empty, |note| Entry::Note { note, order: folio.order });
-        self.replace(page, folio, left)
+        self.replace(page, folio, left).is_some()
     }
 
     /// Notes that the folio at `page` is dirty, or clean. Whether it is there. Nodes above a dirty
     /// folio say so when this returns; above a clean one, the scan for dirty ones finds out.
     pub(crate) fn set_dirty(&self, page: u64, folio: Folio, dirty: bool) -> bool {
-        if !self.replace(page, folio, Entry::Folio { folio, dirty }) {
+        let Some(level) = self.replace(page, folio, Entry::Folio { folio, dirty }) else {
             return false;
+        };
+        if dirty {
+            self.mark_all_above(page, level);
         }
+        true
+    }
+
+    /// Notes in all nodes above the one of `level` at `page` that something below is dirty.
+    pub(super) fn mark_all_above(&self, page: u64, level: u8) {
         let top = match self.root() {
             Entry::Node { level, .. } => level,
             _ => 0,
         };
-        let lowest = (folio.order.get() as u32 / Self::BITS) as u8 + 1;
-        for level in (lowest..=top).rev().filter(|_| dirty) {
+        for level in (level + 1..=top).rev() {
             self.mark_above(page, level);
         }
-        true
     }
 
     /// Notes in the node of `level` that something below is dirty.
@@ -278,29 +298,60 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
     }
 
-    /// Writes `new` over the word of `folio`, which is at `page`.
-    fn replace(&self, page: u64, folio: Folio, new: Entry) -> bool {
+    /// Writes `new` over the word of `folio`, which is at `page`; the level of its node.
+    fn replace(&self, page: u64, folio: Folio, new: Entry) -> Option<u8> {
         let is = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        let level = (folio.order.get() as u32 / Self::BITS) as u8;
+        let level = Self::level_of(folio.order);
         loop {
-            let Some(place) = self.walk(page, level) else {
+            let Some(place) = self.place_of(page, folio.order) else {
                 let _changing = self.file.changing.lock();
                 if self.reaches(page, level) {
                     continue;
                 }
                 if page != 0 || !is(self.root()) {
-                    return false;
+                    return None;
                 }
                 self.file.root.store(new.word(), Ordering::Release);
-                return true;
+                return Some(level);
             };
             let Some(node) = self.lock(place.frame, place.level, page) else { continue };
-            if place.level != level || !is(Entry::of(self.hw.load(node.frame(), place.at))) {
-                return false;
+            if place.level > level || !is(Entry::of(self.hw.load(node.frame(), place.at))) {
+                return None;
             }
             self.hw.fill(node.words(), place.at, 1, new.word(), 0);
             self.add(&node, if new == Entry::Empty { -1 } else { 0 });
-            return true;
+            return Some(place.level);
+        }
+    }
+
+    /// The level of the nodes that have one word, or several places, for folios of `order`.
+    pub(super) const fn level_of(order: Order) -> u8 {
+        (order.get() as u32 / Self::BITS) as u8
+    }
+
+    /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
+    /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
+    /// [`walk`](Self::walk).
+    pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Place> {
+        let level = Self::level_of(order);
+        let (above, place) = match self.walk(page, level) {
+            Some(place) => (place.level, Some(place)),
+            None => (level, None),
+        };
+        // Its whole node, if there is one below the place.
+        let below = match place.map_or(self.root(), |place| place.entry) {
+            Entry::Node { frame, level: lower, .. } if lower + 1 == level && above == level => {
+                Some((frame, lower))
+            }
+            _ => None,
+        };
+        match below {
+            Some((frame, lower)) if (order.get() as u32).is_multiple_of(Self::BITS) => {
+                let is_its = place.is_some() || page == 0;
+                let entry = Entry::of(self.hw.load(frame, 0));
+                is_its.then_some(Place { frame, level: lower, at: 0, entry })
+            }
+            _ => place,
         }
     }
 
@@ -339,14 +390,14 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     #[inline]
     fn covering(&self, place: &Place) -> (usize, Entry) {
         match place.entry {
-            Entry::Empty => self.covering_in(place.frame, place.at),
+            Entry::Empty => self.covering_in(place.frame, place.level, place.at),
             entry => (place.at, entry),
         }
     }
 
-    /// What covers place `at` of a node from an aligned ancestor of it. An entry there that is too
-    /// short ends the search: one further left would overlap it.
-    fn covering_in(&self, frame: Pfn, at: usize) -> (usize, Entry) {
+    /// What covers place `at` of a node of `level` from an aligned ancestor of it. An entry there
+    /// that is too short ends the search: one further left would overlap it.
+    fn covering_in(&self, frame: Pfn, level: u8, at: usize) -> (usize, Entry) {
         let mut left = at;
         while left != 0 {
             left &= left - 1;
@@ -355,7 +406,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 continue;
             }
             // In units of this node's places: the level's bits do not count.
-            let width = entry.order().map_or(0, |order| order.get() as u32 % Self::BITS);
+            let order = entry.order().unwrap_or_default().get() as u32;
+            let width = order.saturating_sub(Self::BITS * level as u32);
             let covers = at >> width == left >> width;
             return if covers { (left, entry) } else { (at, Entry::Empty) };
         }
@@ -375,7 +427,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Whether the root is a node with a place for `page` at `level`.
-    fn reaches(&self, page: u64, level: u8) -> bool {
+    pub(super) fn reaches(&self, page: u64, level: u8) -> bool {
         match self.root() {
             Entry::Node { level: height, .. } => {
                 height >= level && page >> (Self::BITS * (height as u32 + 1)) == 0
@@ -385,7 +437,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Puts a node above the root, towards one that reaches `page` and `level`.
-    fn raise(&self, page: u64, level: u8, spare: &mut Option<FrameRun>) -> Result<(), InsertLack> {
+    pub(super) fn raise(
+        &self,
+        page: u64,
+        level: u8,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<(), InsertLack> {
         let _changing = self.file.changing.lock();
         if self.reaches(page, level) {
             return Ok(());
@@ -427,7 +484,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             Entry::Folio { .. } => return Err(InsertLack::Room),
             Entry::Empty | Entry::Note { .. } => {}
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), place.at) {
+        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), place.level, place.at) {
             return Err(InsertLack::Room);
         }
         let run = spare.take().ok_or(InsertLack::Node)?;
@@ -440,7 +497,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Ok(())
     }
 
-    fn adopt(&self, run: FrameRun, level: u8, base: u64) -> Pfn {
+    pub(super) fn adopt(&self, run: FrameRun, level: u8, base: u64) -> Pfn {
         self.meta.at(run.start()).owner.store(identity(self.id, base), Ordering::Relaxed);
         self.meta.adopt(run, Kind::Index, level)
     }

@@ -26,6 +26,8 @@ enum Op {
     Next { page: u64, pages: u64 },
     Empty { page: u64, order: u8 },
     Prune { page: u64, pages: u64 },
+    Join { page: u64, order: u8 },
+    Part { page: u64, from: u64, pages: u64 },
 }
 
 /// Pages near each other, at the edges of nodes, and far away.
@@ -48,6 +50,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (page(), 1..2000_u64).prop_map(|(page, pages)| Op::Next { page, pages }),
         2 => (page(), order).prop_map(|(page, order)| Op::Empty { page, order }),
         1 => (page(), 1..FILE_PAGES_MAX).prop_map(|(page, pages)| Op::Prune { page, pages }),
+        2 => (page(), prop_oneof![3 => 1..5_u8, 1 => 5..10_u8, 1 => Just(13)])
+            .prop_map(|(page, order)| Op::Join { page, order }),
+        2 => (page(), 0..600_u64, 1..600_u64)
+            .prop_map(|(page, from, pages)| Op::Part { page, from, pages }),
     ]
 }
 
@@ -96,7 +102,7 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
                     self.mm.hardware().clear(&run, 0..1, quire_hw::Reuse::Soon);
                     spare = Some(run);
                 }
-                Err(InsertLack::Room) if !pruned && order >= A::block_order() => {
+                Err(InsertLack::Room) if !pruned && order > A::block_order() => {
                     self.apply(Op::Prune { page, pages: order.pages() });
                     pruned = true;
                 }
@@ -140,7 +146,77 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
                 let pages = FilePages::new(page, page.saturating_add(pages));
                 self.index.prune(pages, &mut |run| self.mm.phys().free(CpuId::new(0), run));
             }
+            Op::Join { page, order } => self.join(page, Order::new(order)),
+            Op::Part { page, from, pages } => self.part(page, from, pages),
         }
+    }
+
+    /// Makes one folio of all in a block, if none reaches beyond it.
+    fn join(&mut self, page: u64, order: Order) {
+        let block = FilePages::block(page, order);
+        let bits = A::PAGE_SHIFT - 3;
+        let there: Vec<u64> =
+            self.naive.folios.range(block.start..block.end).map(|(start, _)| *start).collect();
+        let covered =
+            self.naive.at(block.start).is_some_and(|(at, ..)| at.count() >= block.count());
+        if u32::from(order.get()) > bits || covered {
+            return;
+        }
+        self.heads += 1;
+        let folio = Folio { head: Pfn::new(self.heads << 13), order };
+        let mut gone = Vec::new();
+        let stranger = there.first().map(|start| self.naive.folios[start].0);
+        assert!(!self.index.join(block.start, folio, &|old| Some(old) != stranger, &mut |_| {
+            panic!("one of them was not to go")
+        }));
+        let joined = self.index.join(block.start, folio, &|_| true, &mut |old| gone.push(old));
+        assert_eq!(joined, !there.is_empty(), "{order} at {page}");
+        let mut dirty = false;
+        let old: Vec<Folio> = there
+            .iter()
+            .map(|start| {
+                let (folio, was) = self.naive.folios.remove(start).expect("it was there");
+                dirty |= was;
+                folio
+            })
+            .collect();
+        assert_eq!(gone, old);
+        if joined {
+            self.naive.folios.insert(block.start, (folio, dirty));
+        }
+    }
+
+    /// Divides the folio at `page`: pages of it are not there any more, and others are single.
+    fn part(&mut self, page: u64, from: u64, pages: u64) {
+        let Some((at, folio, dirty)) = self.naive.at(page) else { return };
+        let mut spare = None;
+        let low = loop {
+            match self.index.lower(at.start, folio, &mut spare) {
+                Ok(low) => break low,
+                Err(_) => {
+                    let run = self.mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+                    self.mm.hardware().clear(&run, 0..1, quire_hw::Reuse::Soon);
+                    spare = Some(run);
+                }
+            }
+        };
+        if let Some(run) = spare {
+            self.mm.phys().free(CpuId::new(0), run);
+        }
+        assert_eq!(low, u32::from(folio.order.get()) <= A::PAGE_SHIFT - 3);
+        if !low {
+            return;
+        }
+        let gone = FilePages::new(at.start + from, at.start + from + pages);
+        let kept = (at.start..at.end).filter(|page| !gone.contains(*page));
+        let part = |page| Folio { head: folio.head.add(page - at.start), order: Order::ZERO };
+        assert!(self.index.part(
+            at.start,
+            folio,
+            kept.clone().rev().map(|page| (page, part(page)))
+        ));
+        self.naive.folios.remove(&at.start);
+        self.naive.folios.extend(kept.map(|page| (page, (part(page), dirty))));
     }
 
     fn find(&self, page: u64) {

@@ -13,6 +13,7 @@ mod pages;
 mod policy;
 mod readahead;
 mod reads;
+mod reshape;
 mod sweep;
 mod window;
 mod word;

@@ -17,7 +17,8 @@
 //! 2. reading ahead is off, or the area is advised to be random and holds no code: the page;
 //! 3. the area is advised to be sequential: a stream;
 //! 4. the area holds code: a window in folios of the size that suits the CPU, within the area, and
-//!    without a mark, since code does not run from front to back;
+//!    without a mark, since code does not run from front to back; also any area for which somebody
+//!    prefers a size, in folios of that;
 //! 5. there were many misses and few hits: the page;
 //! 6. else: a window around the page.
 //!
@@ -60,7 +61,7 @@ pub enum Pattern {
 pub struct Mapped {
     /// The pages of the file that the area shows. They hold the page of the fault.
     pub pages: FilePages,
-    /// Whether the area may be executed.
+    /// Whether the area may be executed, or has a preferred size of its own.
     pub exec: bool,
     /// Whether it was advised so (`MADV_HUGEPAGE`).
     pub huge: bool,

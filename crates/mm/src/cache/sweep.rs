@@ -13,6 +13,10 @@ use crate::sync::Ordering;
 impl<A: Arch, H: Hardware> Index<'_, A, H> {
     /// The first dirty folio that has a page in `pages`, and which pages of the file it has.
     pub(crate) fn next_dirty(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
+        self.steady(|| self.next_dirty_once(pages), |_| false)
+    }
+
+    fn next_dirty_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
         let mut left = pages;
         while let Some((folio, at)) = self.next_marked(left) {
             // Its own word is exact.

@@ -104,6 +104,29 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
+    /// Says in folios of which order the files that areas show in `span` are best read: in aligned
+    /// blocks of it around what is touched, as code is, where they lie in the area and are to be
+    /// had, and else in smaller ones. `None`: as the [policy](Self::file_policy) says. Areas
+    /// remember it, and children inherit it. All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
+    /// an order of 0 or above [`Arch::block_order`], and where an area shows no file.
+    pub fn prefer(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        order: Option<Order>,
+    ) -> Result<(), Error> {
+        if order.is_some_and(|order| order == Order::ZERO || order > A::block_order()) {
+            return Err(Error::Invalid);
+        }
+        self.alter(space, span, |area| match area.backing {
+            Backing::Anon => Err(Error::Invalid),
+            Backing::Object { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
+        })
+    }
+
     /// Takes the flags `clear` from the areas of `span`, and gives them `set`: all that advice is
     /// remembered for (`MADV_DONTFORK`, `MADV_WIPEONFORK`, `MADV_SEQUENTIAL`, `MADV_DONTDUMP` and
     /// what takes each back). All of it must be mapped.

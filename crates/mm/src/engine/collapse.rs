@@ -1,4 +1,5 @@
-//! Making one folio of many (`MADV_COLLAPSE`), of any size.
+//! Making one folio of many (`MADV_COLLAPSE`), of any size: anonymous memory. Files: see
+//! `collapse_file`.
 //!
 //! ```text
 //!   hold ─ survey ─ take a folio ─ hide, flush ─ survey ─ copy ─ take out, flush ─ map
@@ -38,7 +39,8 @@ pub struct Collapsed {
 /// Why a block stays as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hindrance {
-    /// It does not lie in one area that is private and anonymous.
+    /// It does not lie in one area that is private and anonymous; or, for
+    /// [`collapse_file`](Mm::collapse_file), that shows a file.
     Area,
     /// The area, or the process, was advised not to have large folios.
     Advice,
@@ -48,15 +50,35 @@ pub enum Hindrance {
     Foreign,
     /// Somebody has a part of it pinned. That may change.
     Pinned,
+    /// Of a file: somebody has a hold on a page, or it is being read or written. That may change.
+    Held,
+    /// Of a file: an area shows it where writes are tracked.
+    Tracked,
+    /// Of a file: it is in one folio now, but the area has copies of its own of some pages.
+    Copied,
 }
 
 impl Collapsed {
     /// What Linux returns for it; `None` where all of it is well.
     pub fn errno(&self) -> Option<Errno> {
-        self.why.map(|why| if why == Hindrance::Pinned { Errno::EAGAIN } else { Errno::EINVAL })
+        self.why.map(|why| match why {
+            Hindrance::Pinned | Hindrance::Held => Errno::EAGAIN,
+            _ => Errno::EINVAL,
+        })
     }
 
-    fn add(&mut self, done: Result<Block, Hindrance>) {
+    /// The sum of two.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            made: self.made + other.made,
+            already: self.already + other.already,
+            refused: self.refused + other.refused,
+            why: other.why.or(self.why),
+        }
+    }
+
+    pub(super) fn add(&mut self, done: Result<Block, Hindrance>) {
         match done {
             Ok(Block::Made) => self.made += 1,
             Ok(Block::Already) => self.already += 1,

@@ -19,6 +19,7 @@ use super::truncate::Spaces;
 use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::Space;
+use crate::sync::spin_loop;
 use crate::table::{Division, Gather, MarkKind, Seen, Sight};
 
 /// What failed memory came to.
@@ -130,6 +131,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Option<Result<Loss, Error>> {
         let folios = Folios::new(self.phys.meta());
         let folio = folios.of(frame)?;
+        while folios.is_secluded(folio) {
+            spin_loop();
+        }
         let (cached, owner) = folios.identified(folio)?;
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
         let index = self.index(id).ok()?;

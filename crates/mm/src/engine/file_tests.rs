@@ -107,7 +107,7 @@ fn b1_a_folio_is_found_only_as_what_it_is() {
 }
 
 #[test]
-fn b1_forgotten_pages_are_zero_again_and_those_across_the_edge_stay() {
+fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
     with(|mm, _, _| {
         let file = mm.open_file(Store::Memory, 64, Order::ZERO).expect("one is left");
         let index = mm.index(file).expect("open");
@@ -118,14 +118,15 @@ fn b1_forgotten_pages_are_zero_again_and_those_across_the_edge_stay() {
         let cached = |from, to| mm.next_cached(file, FilePages::new(from, to)).expect("open");
         assert_eq!(cached(2, 64), Some(FilePages::new(0, 4)));
         assert_eq!(cached(5, 8), None);
-        mm.forget_pages(file, FilePages::new(2, 64)).expect("no store");
-        assert_eq!(cached(0, 64), Some(FilePages::new(0, 4)));
-        assert_eq!(cached(4, 64), None);
-        assert_eq!(mm.file(file).map(File::cached), Some(4));
+        let nobody: &[&Space<X86_64>] = &[];
+        mm.punch(file, FilePages::new(2, 64), nobody).expect("no store");
+        assert_eq!(cached(0, 64), Some(FilePages::new(0, 2)));
+        assert_eq!(cached(2, 64), None);
+        assert_eq!(mm.file(file).map(File::cached), Some(2));
         mm.close_file(file).expect("it is open");
         assert_eq!(mm.next_cached(file, FilePages::new(0, 1)), Err(Error::NoFile));
         let stored = mm.open_file(Store::ReadOnly, 1, Order::ZERO).expect("one is left");
-        let refused = mm.forget_pages(stored, FilePages::new(0, 1));
+        let refused = mm.punch(stored, FilePages::new(0, 1), nobody);
         assert_eq!(refused, Err(Error::Invalid), "it would lose what the store has not");
         mm.close_file(stored).expect("it is open");
     });

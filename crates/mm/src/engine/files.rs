@@ -322,7 +322,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         let done = loop {
             match index.insert(page, folio, &mut spare) {
                 Ok(()) => break Ok(Some(folio)),
-                Err(InsertLack::Room) if order >= A::block_order() && !pruned => {
+                Err(InsertLack::Room) if order > A::block_order() && !pruned => {
                     // There may be a lower node that holds nothing any more.
                     index.prune(FilePages::block(page, order), &mut |run| self.free(run));
                     pruned = true;

@@ -6,6 +6,7 @@ use quire_units::{Order, Pfn};
 
 use super::error::Error;
 use super::mm::Mm;
+use crate::cache::Store;
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::Kind;
 
@@ -18,6 +19,8 @@ pub struct FrameInfo {
     pub order: Order,
     /// What the block is.
     pub used: FrameUse,
+    /// Of a folio that a file has: where the file's pages come from.
+    pub store: Option<Store>,
 }
 
 /// What a block of frames is.
@@ -46,14 +49,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
         let meta = self.phys.meta();
         meta.slot(frame)?;
-        let other = FrameInfo { head: frame, order: Order::ZERO, used: FrameUse::Other };
+        let other =
+            FrameInfo { head: frame, order: Order::ZERO, used: FrameUse::Other, store: None };
         let Some((head, state)) = meta.head(frame) else { return Some(other) };
         let order = Order::new(state.order());
         Some(match state.kind() {
-            Kind::Free => FrameInfo { head, order, used: FrameUse::Free },
+            Kind::Free => FrameInfo { head, order, used: FrameUse::Free, ..other },
             Kind::Folio => {
-                let counts = Folios::new(meta).counts(Folio { head, order });
-                FrameInfo { head, order, used: FrameUse::Folio(counts) }
+                let folio = Folio { head, order };
+                let used = FrameUse::Folio(Folios::new(meta).counts(folio));
+                FrameInfo { head, order, used, store: self.store_of(folio) }
             }
             Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
             Kind::Node => FrameInfo { used: FrameUse::Node, ..other },

@@ -117,7 +117,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Where the file of a folio is, if it is one's.
-    fn store_of(&self, folio: Folio) -> Option<Store> {
+    pub(super) fn store_of(&self, folio: Folio) -> Option<Store> {
         let (known, owner) = Folios::new(self.phys.meta()).known(folio);
         let file = known.contains(Known::CACHED).then(|| crate::cache::file_of(owner))?;
         self.file(file)?.store()

@@ -9,6 +9,8 @@
 mod balance;
 mod change;
 mod collapse;
+mod collapse_file;
+mod cut;
 mod divide;
 mod error;
 mod failed;
@@ -26,6 +28,7 @@ mod page_out;
 mod reclaim;
 mod remap;
 mod report;
+mod reshape;
 mod scan;
 mod seal;
 mod shed;

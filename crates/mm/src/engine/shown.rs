@@ -8,14 +8,14 @@ use super::error::Error;
 use super::faults::Resolved;
 use super::mm::Mm;
 use crate::cache::{
-    Entry, FileId, FilePages, Index, Mapped, Pattern, Readahead, Reads, Shown, Store, grant_write,
-    identity, leaf_order, map_around,
+    Entry, FileId, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
+    grant_write, identity, leaf_order, map_around,
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
 use crate::folio::{Folios, Known};
 use crate::limits::POPULATE_ORDER;
-use crate::space::{Advice, AreaFlags, View};
+use crate::space::{Advice, Area, AreaFlags, View};
 use crate::stats::Event;
 use crate::sync::Ordering;
 
@@ -63,9 +63,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.file_policy.around());
                 // Of code, what one fault has had read: see `Readahead::fault`.
-                let prefers = self.file_policy.preference().exec != 0;
-                let is_code = fault.area.prot.contains(Prot::EXEC) && prefers;
-                let most = if is_code { self.file_policy.window() } else { 0 };
+                let prefers = self.preference_in(&fault.area).exec != 0;
+                let most =
+                    if is_code(&fault.area) && prefers { self.file_policy.window() } else { 0 };
                 PageSpan::new(block.start, block.end.max(block.start.add(most)))
             }
             Reach::Upto(end) => {
@@ -128,11 +128,20 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// What to read for a fault.
     fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
         let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
-        let preference = self.file_policy.preference();
+        let preference = self.preference_in(&fault.area);
         let window = change_reader(index, |reader| {
             reader.fault(fault.at, &mapped(fault), &bounds, &preference)
         });
         Reads::new(index.id, window, Some(fault.at))
+    }
+
+    /// The sizes that faults in an area would like to have: its own wish, or what the policy says.
+    pub(super) fn preference_in(&self, area: &Area) -> Preference {
+        let preference = self.file_policy.preference();
+        match area.flags.read_order() {
+            Some(order) => Preference { exec: 1 << order.get(), ..preference },
+            None => preference,
+        }
     }
 
     /// Notes that pages were found in memory; what is worth reading next.
@@ -174,6 +183,11 @@ fn change_reader<A: Arch, H: Hardware, T>(
     done
 }
 
+/// Whether an area is read as code is: it holds some, or has a wish of its own.
+fn is_code(area: &Area) -> bool {
+    area.prot.contains(Prot::EXEC) || area.flags.read_order().is_some()
+}
+
 /// The area of a fault as its file sees it.
 fn mapped(fault: &FilePage) -> Mapped {
     let flags = fault.area.flags;
@@ -187,8 +201,8 @@ fn mapped(fault: &FilePage) -> Mapped {
     let start = fault.file_page(fault.area.span.start);
     Mapped {
         pages: FilePages::new(start, start + fault.area.span.count()),
-        exec: fault.area.prot.contains(Prot::EXEC),
-        huge: flags.contains(AreaFlags::HUGE),
+        exec: is_code(&fault.area),
+        huge: flags.contains(AreaFlags::HUGE) && flags.read_order().is_none(),
         pattern,
     }
 }

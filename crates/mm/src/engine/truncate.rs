@@ -1,16 +1,16 @@
 //! Files that end earlier, and pages that nobody needs.
 
 use quire_arch::Arch;
-use quire_hw::{Hardware, Reuse};
+use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
 use super::swap::Keep;
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, Folios};
 use crate::space::{Area, Section, Space};
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
 
 /// All address spaces that may show a file, which the embedder keeps.
@@ -27,9 +27,10 @@ impl<A> Spaces<A> for [&Space<A>] {
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Gives a file another length, in pages. When this returns nobody sees a page beyond its end
-    /// any more; who touches one is told that it is [missing](Error::Missing), and guards stay. Of
-    /// a folio across the end, the pages beyond are zero. The bytes of the last page that are
-    /// beyond the end are the embedder's to zero.
+    /// any more; who touches one is told that it is [missing](Error::Missing), and guards stay. A
+    /// folio across the end is divided in place; where that cannot be now, since somebody has a
+    /// hold on it, say, its pages beyond are zero. The bytes of the last page that are beyond the
+    /// end are the embedder's to zero.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
@@ -52,12 +53,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         fence(Ordering::SeqCst);
         let beyond = FilePages::new(pages, FILE_PAGES_MAX);
-        let across = self.drop_pages(&index, beyond);
+        self.drop_pages(&index, beyond);
         let mut done = Ok(());
         spaces.visit(&mut |space| done = done.and(self.hide(space, id, beyond)));
-        if let Some((folio, at)) = across {
-            self.zero_beyond(&index, folio, at, pages);
-        }
+        self.cut(&index, beyond, spaces);
         index.prune(beyond, &mut |run| self.free(run));
         done
     }
@@ -75,21 +74,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.drop_pages(&index, all);
         index.prune(all, &mut |run| self.free(run));
         index.file.close();
-        Ok(())
-    }
-
-    /// Drops the folios of a file without a store that lie wholly in `pages`: these are zero when
-    /// they are wanted again. No area shows the file, and none begins to meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store.
-    pub fn forget_pages(&self, id: FileId, pages: FilePages) -> Result<(), Error> {
-        let index = self.index(id)?;
-        if index.file.store() != Some(Store::Memory) {
-            return Err(Error::Invalid);
-        }
-        self.drop_pages(&index, pages);
-        index.prune(pages, &mut |run| self.free(run));
         Ok(())
     }
 
@@ -147,20 +131,28 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         removed
     }
 
-    /// Takes all folios of `pages` out of their file; the one that is only partly among them, which
-    /// stays.
-    fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) -> Option<(Folio, FilePages)> {
-        let mut across = None;
+    /// Takes the folios that lie wholly in `pages` out of their file.
+    fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) {
+        let folios = Folios::new(self.phys.meta());
         let mut left = pages;
         while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
-            if !pages.covers(at) {
-                across = Some((folio, at));
-            } else if index.remove(at.start, folio, None) {
-                self.forget_folio(index, at.start, folio);
+            if pages.covers(at) {
+                let cached = folios.cached(folio.head, identity(index.id, at.start));
+                let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
+                    // Somebody is about to take it out, or to put another in its place.
+                    spin_loop();
+                    continue;
+                };
+                cached.disclaim();
+                if index.remove(at.start, folio, None) {
+                    index.file.count_cached(-(at.count() as i64));
+                }
+                if let Some(run) = folios.put(folio) {
+                    self.free(run);
+                }
             }
+            left = FilePages::new(at.end, left.end);
         }
-        across
     }
 
     /// Takes all that shows `beyond` of a file out of a space's tables.
@@ -204,16 +196,5 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             }
             Ok(())
         })
-    }
-
-    /// Zeroes what a folio across the new end has beyond it. Nothing maps that any more, and
-    /// nothing will while the file is so short.
-    fn zero_beyond(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages, end: u64) {
-        let folios = Folios::new(self.phys.meta());
-        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else { return };
-        if cached.folio == folio && cached.known().contains(Known::FILLED) {
-            let beyond = end - at.start..at.count();
-            self.hw.clear(&folios.right_to(folio), beyond, Reuse::Later);
-        }
     }
 }

@@ -37,6 +37,8 @@ bitflags! {
         /// Its content may be lost as long as nobody writes it (`MADV_FREE`): its leaves were made
         /// clean, and tell.
         const LAZY = 1 << 8;
+        /// Its pages are about to be in another folio, or in several: who looks for it waits.
+        const SECLUDED = 1 << 9;
     }
 }
 
@@ -188,7 +190,7 @@ impl<'m> Folios<'m> {
         self.meta.mint(folio.span(), false)
     }
 
-    /// The folio at `head`, locked, if it is the pages of `owner`.
+    /// The folio at `head`, locked, if it is the pages of `owner` and not secluded.
     #[inline]
     pub(crate) fn cached(&self, head: Pfn, owner: u64) -> Option<Cached<'m>> {
         let lock = self.meta.lock(head)?;
@@ -197,9 +199,30 @@ impl<'m> Folios<'m> {
         let known = Known::from_bits_truncate(state.flags());
         let is_it = state.kind() == Kind::Folio
             && known.contains(Known::CACHED)
+            && !known.contains(Known::SECLUDED)
             && slot.owner.load(Ordering::Relaxed) == owner;
         let folio = Folio { head, order: Order::new(state.order()) };
         is_it.then_some(Cached { folios: *self, lock, folio })
+    }
+
+    /// Lets those who look for `folio`, which was secluded, find it again: as `part`, which begins
+    /// as it does.
+    pub(crate) fn readmit(&self, folio: Folio, part: Folio) {
+        debug_assert_eq!(folio.head, part.head);
+        let Some(_lock) = self.meta.lock(folio.head) else { return };
+        let slot = self.meta.at(folio.head);
+        let known = Known::from_bits_truncate(slot.state().flags()) - Known::SECLUDED;
+        slot.set_state(State::new(Kind::Folio, part.order.get()).with_flags(known.bits()));
+    }
+
+    /// Whether nobody has a hold on `folio` but its index.
+    pub(crate) fn is_indexed_only(&self, folio: Folio) -> bool {
+        self.meta.at(folio.head).counts.load(Ordering::Acquire) == INDEX
+    }
+
+    /// Whether `folio` is a file's, and secluded.
+    pub(crate) fn is_secluded(&self, folio: Folio) -> bool {
+        self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
     }
 
     /// The right to write the frames of a folio that is not filled yet, for who fills it; or those
@@ -276,7 +299,7 @@ impl Cached<'_> {
 
     /// Whether nobody has a hold on it but the index.
     pub(crate) fn is_idle(&self) -> bool {
-        self.folios.meta.at(self.folio.head).counts.load(Ordering::Acquire) == INDEX
+        self.folios.is_indexed_only(self.folio)
     }
 
     /// Takes its identity away, while it is still in its index: whoever finds it there from now on

@@ -15,7 +15,7 @@
 //! node that was reused under its hands, [`Area::unpack`] makes a harmless value or `None` of it.
 
 use bitflags::bitflags;
-use quire_units::{PageSpan, Prot, Vpn};
+use quire_units::{Order, PageSpan, Prot, Vpn};
 
 bitflags! {
     /// What an area is and was advised to be, besides its rights.
@@ -53,8 +53,13 @@ bitflags! {
         const SEALED = 1 << 13;
         /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 14;
+        /// The order of the folios in which its file is best read, in five bits; 0: nothing was
+        /// said. See [`read_order`](Self::read_order).
+        const READ_ORDER = 31 << READ_ORDER_AT;
     }
 }
+
+const READ_ORDER_AT: u32 = 15;
 
 impl AreaFlags {
     /// What advice may change while the area stays what it is.
@@ -65,6 +70,22 @@ impl AreaFlags {
         .union(Self::SEQUENTIAL)
         .union(Self::RANDOM)
         .union(Self::DONTDUMP);
+
+    /// The order of the folios in which its file is best read, if somebody said so.
+    #[inline]
+    pub const fn read_order(self) -> Option<Order> {
+        match self.intersection(Self::READ_ORDER).bits() >> READ_ORDER_AT {
+            0 => None,
+            order => Some(Order::new(order as u8)),
+        }
+    }
+
+    /// The same flags with another such order, or none; 0 says nothing.
+    #[must_use]
+    pub fn with_read_order(self, order: Option<Order>) -> Self {
+        let number = u32::from(order.unwrap_or_default().get()) << READ_ORDER_AT;
+        (self - Self::READ_ORDER) | Self::from_bits_truncate(number) & Self::READ_ORDER
+    }
 }
 
 /// What stands behind the pages of an area that nobody has written yet.

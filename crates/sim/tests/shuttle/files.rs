@@ -3,10 +3,10 @@
 use quire::cache::{FileId, FilePages, Store};
 use quire::engine::Error;
 use quire::space::{AreaFlags, At, Backing, Request};
-use quire_arch::{Arch, X86_64};
+use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_sim::disk::unstamped;
-use quire_units::{Order, Vpn};
+use quire_units::{Order, PageSpan, Vpn};
 use shuttle::thread;
 
 use crate::explore;
@@ -127,4 +127,77 @@ fn cut<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
 #[test]
 fn b1_a_page_beyond_the_end_is_nobodys() {
     explore(|| with_file::<X86_64>(Config::x86_64(), cut));
+}
+
+/// What may come of collapsing the file's pages while others have a hold on them.
+fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
+    let scene = runner.scene;
+    let all = PageSpan::new(start, start.add(PAGES));
+    for _ in 0..3 {
+        let done = runner
+            .operation("collapse", || scene.mm.collapse_file(&scene.space, all, &scene.known));
+        match done {
+            Ok(_) => {}
+            Err(Error::Unread(reads)) => runner.carry(reads),
+            Err(Error::Busy(_)) => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Two CPUs write, CPU 0 collapses and writes back: nothing that was written is lost.
+fn collapsed<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
+    thread::scope(|scope| {
+        scope.spawn(|| scene.on(1, |runner| keeps(runner, [start, start.add(1)])));
+        scope.spawn(|| {
+            scene.on(2, |runner| {
+                keeps(runner, [start.add(2), start.add(3)]);
+                runner.write_back(file);
+            });
+        });
+        scene.on(0, |runner| collapse(runner, start));
+    });
+    scene.on(0, |runner| {
+        runner.write_back(file);
+        let seen = [0, 1, 2, 3].map(|page| runner.read(&scene.space, start.add(page)));
+        assert_eq!(seen, [2; 4], "a store was lost");
+    });
+    for page in 0..PAGES {
+        assert_eq!(scene.disk.stamp(file.0, page), unstamped(2), "page {page} is not on the disk");
+    }
+}
+
+#[test]
+fn b4_what_is_written_while_a_file_collapses_stays() {
+    explore(|| with_file::<X86_64>(Config::x86_64(), collapsed));
+    explore(|| with_file::<Arm4k>(Config::arm64_4k(), collapsed));
+}
+
+/// CPU 0 cuts the file off within a folio, CPU 1 writes before the cut, CPU 2 collapses.
+fn cut_apart<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
+    scene.on(0, |runner| collapse(runner, start));
+    thread::scope(|scope| {
+        scope.spawn(|| scene.on(1, |runner| keeps(runner, [start, start])));
+        scope.spawn(|| scene.on(2, |runner| collapse(runner, start)));
+        scene.on(0, |runner| {
+            let length = |pages| {
+                runner
+                    .operation("truncate", || scene.mm.truncate(file, pages, &scene.known))
+                    .expect("nothing is split");
+            };
+            length(3);
+            let beyond = runner.try_read(&scene.space, start.add(3));
+            assert!(matches!(beyond, Err(Error::Missing(_))), "{beyond:?}");
+            (0..PAGES).for_each(|page| scene.disk.put(file.0, page, 0));
+            length(PAGES);
+            assert_eq!(runner.read(&scene.space, start.add(3)), 0, "what was cut off came back");
+        });
+    });
+    let last = scene.on(0, |runner| runner.read(&scene.space, start));
+    assert_eq!(last, 2, "a store was lost");
+}
+
+#[test]
+fn b1_a_folio_that_is_cut_apart_loses_nothing_but_what_is_beyond() {
+    explore(|| with_file::<X86_64>(Config::x86_64(), cut_apart));
 }

@@ -131,12 +131,17 @@ impl<'m, 'r, A: Arch> Scene<'_, 'm, 'r, A> {
     }
 
     /// Runs `program` as CPU `number`, in the first space.
-    pub(crate) fn on(&self, number: usize, program: impl FnOnce(&Runner<'_, 'm, 'r, A>)) {
+    pub(crate) fn on<T>(
+        &self,
+        number: usize,
+        program: impl FnOnce(&Runner<'_, 'm, 'r, A>) -> T,
+    ) -> T {
         let cpu = self.mm.hardware().run_as(number);
         let runner = Runner { scene: self, cpu };
         runner.enter(&self.space);
-        program(&runner);
+        let done = program(&runner);
         runner.cpu.leave();
+        done
     }
 
     pub(crate) fn verify(&self) {
@@ -198,7 +203,7 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
         }
     }
 
-    fn carry(&self, mut reads: Reads) {
+    pub(crate) fn carry(&self, mut reads: Reads) {
         let (mm, disk) = (self.scene.mm, &self.scene.disk);
         while let Some(read) = mm.next_read(&mut reads).expect("the file is there") {
             let ram = mm.hardware().machine().ram();

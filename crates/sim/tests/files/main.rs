@@ -15,6 +15,8 @@ use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
 
+mod reshape;
+
 /// How many files, spaces, and places for areas in each space there are.
 const FILES: usize = 3;
 const SPACES: usize = 2;
@@ -89,6 +91,17 @@ enum Op {
         space: usize,
         slot: usize,
     },
+    Collapse {
+        space: usize,
+        slot: usize,
+        from: u64,
+        pages: u64,
+    },
+    Punch {
+        file: usize,
+        from: u64,
+        pages: u64,
+    },
 }
 
 /// A page of an area: a few are touched again and again.
@@ -125,9 +138,14 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (file.clone(), place_in_file(), 1..PAGES)
             .prop_map(|(file, from, pages)| Op::Drop { file, from, pages }),
         4 => file.clone().prop_map(|file| Op::Sync { file }),
-        1 => (file, place_in_file(), any::<bool>())
+        1 => (file.clone(), place_in_file(), any::<bool>())
             .prop_map(|(file, page, bad)| Op::Bad { file, page, bad }),
-        1 => (space, slot).prop_map(|(space, slot)| Op::Populate { space, slot }),
+        1 => (space.clone(), slot.clone())
+            .prop_map(|(space, slot)| Op::Populate { space, slot }),
+        3 => (space, slot, 0..AREA, 1..AREA)
+            .prop_map(|(space, slot, from, pages)| Op::Collapse { space, slot, from, pages }),
+        2 => (file, place_in_file(), 1..80_u64)
+            .prop_map(|(file, from, pages)| Op::Punch { file, from, pages }),
     ]
 }
 
@@ -412,6 +430,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             let spaces: Vec<_> = self.spaces.iter().collect();
             self.mm.truncate(naive.id, pages, &spaces[..]).unwrap();
         }
+        let beyond = FilePages::new(pages, 2 * PAGES);
+        assert_eq!(self.mm.next_cached(naive.id, beyond), Ok(None), "its memory is free");
         for shown in self.areas.iter_mut().flatten().flatten().filter(|shown| shown.file == file) {
             shown.own.retain(|page, _| *page < pages);
         }
@@ -470,6 +490,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 }
             }
             Op::Populate { space, slot } => self.populate(space, slot),
+            Op::Collapse { space, slot, from, pages } => self.collapse(space, slot, from, pages),
+            Op::Punch { file, from, pages } => self.punch(file, from, pages),
         }
     }
 
@@ -513,8 +535,7 @@ fn run<A: Arch>(config: Config, ops: &[Op]) {
         let disk = Disk::new();
         let file = |number: usize| {
             let pages = [PAGES, 600, 70][number];
-            let smallest = Order::new([0, 0, 0][number]);
-            let id = mm.open_file(stores[number], pages, smallest).unwrap();
+            let id = mm.open_file(stores[number], pages, Order::ZERO).unwrap();
             let memory = stores[number] == Store::Memory;
             let stamp = |page| if memory { 0 } else { 1000 * number as u64 + page + 1 };
             (0..pages).for_each(|page| disk.put(id.0, page, stamp(page)));

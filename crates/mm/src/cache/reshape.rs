@@ -1,0 +1,228 @@
+//! The same pages in other folios: many that become one, and one that becomes many.
+//!
+//! ```text
+//!   join    | 0 | 1..3 |   | 4..8 |        ──►  | 0..8                 |     left to right
+//!   part    | 0..8                 |       ──►  | 0..4  | 4 |  gone    |     right to left
+//! ```
+//!
+//! Who does it has taken all that is there from everybody else ([`Known::SECLUDED`]): whoever is
+//! led to one of the old folios waits. But a reader that loads some words before and some after
+//! could find *nothing* where there is something all the time, and nobody to ask. So `File::shape`
+//! is odd meanwhile, and what finds nothing asks it: as for areas, an answer stands if it is even
+//! and the same before and after (the argument is that of `space::tree`).
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+
+use super::index::{Index, InsertLack, Place};
+use super::word::Entry;
+use crate::folio::Folio;
+use crate::phys::WordsLock;
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
+
+#[cfg(doc)]
+use crate::folio::Known;
+
+impl<A: Arch, H: Hardware> Index<'_, A, H> {
+    /// What `look` finds, if it is `sure` of it; otherwise what it finds while no words become
+    /// others.
+    #[inline]
+    pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
+        loop {
+            let before = self.file.shape.load(Ordering::Acquire);
+            let found = look();
+            if sure(&found) {
+                return found;
+            }
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.file.shape.load(Ordering::Relaxed) == before {
+                return found;
+            }
+            spin_loop();
+        }
+    }
+
+    /// Makes `folio` what is at `page`, in place of all folios of its block, each of which goes to
+    /// `gone`: with locks held. It is dirty if one of them was. Whether all of them are `such` and
+    /// there is one; if not, nothing has changed. The caller keeps others from joining and parting.
+    pub(crate) fn join(
+        &self,
+        page: u64,
+        folio: Folio,
+        such: &impl Fn(Folio) -> bool,
+        gone: &mut impl FnMut(Folio),
+    ) -> bool {
+        loop {
+            let Some(place) = self.place_of(page, folio.order) else {
+                let _changing = self.file.changing.lock();
+                if self.reaches(page, Self::level_of(folio.order)) {
+                    continue;
+                }
+                let Entry::Folio { folio: old, dirty } = self.root() else { return false };
+                let fits = page == 0 && old.order < folio.order && such(old);
+                if fits {
+                    let word = Entry::Folio { folio, dirty }.word();
+                    self.file.root.store(word, Ordering::Release);
+                    gone(old);
+                }
+                return fits;
+            };
+            if place.level > Self::level_of(folio.order) {
+                return false;
+            }
+            let Some(node) = self.lock(place.frame, place.level, page) else { continue };
+            let Some(dirty) = self.join_in(&node, &place, folio, such, gone) else { return false };
+            drop(node);
+            if dirty {
+                self.mark_all_above(page, place.level);
+            }
+            return true;
+        }
+    }
+
+    /// The same in one node; whether the folio is dirty.
+    fn join_in(
+        &self,
+        node: &WordsLock<'_>,
+        place: &Place,
+        folio: Folio,
+        such: &impl Fn(Folio) -> bool,
+        gone: &mut impl FnMut(Folio),
+    ) -> Option<bool> {
+        let count = (folio.order.pages() >> (Self::BITS * place.level as u32)) as usize;
+        let entry = |at: usize| Entry::of(self.hw.load(node.frame(), at));
+        let all = place.at..place.at + count;
+        let (mut dirty, mut folios) = (false, 0);
+        for at in all.clone() {
+            match entry(at) {
+                Entry::Folio { folio: old, dirty: marked } if such(old) => {
+                    dirty |= marked;
+                    folios += 1;
+                }
+                Entry::Empty | Entry::Note { .. } => {}
+                Entry::Folio { .. } | Entry::Node { .. } => return None,
+            }
+        }
+        if folios == 0 {
+            return None;
+        }
+        let _changing = self.change_shape();
+        let first = entry(all.start);
+        self.hw.fill(node.words(), all.start, 1, Entry::Folio { folio, dirty }.word(), 0);
+        let mut used = (first != Entry::Empty) as i64;
+        let mut tell = |old| {
+            if let Entry::Folio { folio, .. } = old {
+                gone(folio);
+            }
+        };
+        tell(first);
+        for at in all.start + 1..all.end {
+            let old = entry(at);
+            if old != Entry::Empty {
+                used += 1;
+                self.hw.fill(node.words(), at, 1, 0, 0);
+                tell(old);
+            }
+        }
+        self.add(node, 1 - used);
+        Some(dirty)
+    }
+
+    /// Sees to it that the word of `folio`, which is at `page`, is in a node of the lowest level,
+    /// so that its parts have places there. A node that is needed is made of the frame in `spare`.
+    /// Whether it is: a folio that is larger than such a node stays where it is.
+    ///
+    /// # Errors
+    /// [`InsertLack::Node`]: repeat with a frame.
+    pub(crate) fn lower(
+        &self,
+        page: u64,
+        folio: Folio,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<bool, InsertLack> {
+        if folio.order.get() as u32 > Self::BITS {
+            return Ok(false);
+        }
+        loop {
+            match self.place_of(page, folio.order) {
+                None => self.raise(page, Self::level_of(folio.order), spare)?,
+                Some(place) if place.level == 0 => return Ok(true),
+                Some(place) => {
+                    let Some(node) = self.lock(place.frame, place.level, page) else { continue };
+                    let now = Entry::of(self.hw.load(node.frame(), place.at));
+                    let dirty = match now {
+                        Entry::Folio { folio: here, dirty } if here == folio => dirty,
+                        _ => return Ok(false),
+                    };
+                    let run = spare.take().ok_or(InsertLack::Node)?;
+                    let frame = self.adopt(run, place.level - 1, page);
+                    let lower = self.lock(frame, place.level - 1, page).ok_or(InsertLack::Node)?;
+                    self.hw.fill(lower.words(), 0, 1, now.word(), 0);
+                    self.add(&lower, 1);
+                    let level = place.level - 1;
+                    let word = Entry::Node { frame, level, dirty }.word();
+                    self.hw.fill(node.words(), place.at, 1, word, 0);
+                }
+            }
+        }
+    }
+
+    /// Makes `parts` of `folio`, which is at `page` and [low](Self::lower), what is there in its
+    /// place, each as dirty as it is; other pages of it are not there from then on. The parts come
+    /// from the last to the first. Whether it was there. The caller keeps others from joining and
+    /// parting.
+    pub(crate) fn part(
+        &self,
+        page: u64,
+        folio: Folio,
+        parts: impl Iterator<Item = (u64, Folio)>,
+    ) -> bool {
+        let node = loop {
+            match self.place_of(page, folio.order) {
+                Some(place) if place.level == 0 => {
+                    if let Some(node) = self.lock(place.frame, 0, page) {
+                        break node;
+                    }
+                }
+                _ => return false,
+            }
+        };
+        let at = Self::place(page, 0);
+        let old = Entry::of(self.hw.load(node.frame(), at));
+        let dirty = match old {
+            Entry::Folio { folio: here, dirty } if here == folio => dirty,
+            _ => return false,
+        };
+        let _changing = self.change_shape();
+        let (mut more, mut first) = (0, 0);
+        for (page, folio) in parts {
+            let (place, word) = (Self::place(page, 0), Entry::Folio { folio, dirty }.word());
+            if place == at {
+                first = word;
+            } else {
+                self.hw.fill(node.words(), place, 1, word, 0);
+                more += 1;
+            }
+        }
+        self.hw.fill(node.words(), at, 1, first, 0);
+        self.add(&node, more - (first == 0) as i64);
+        true
+    }
+
+    /// Words become others for the same pages, until what is returned is dropped.
+    fn change_shape(&self) -> Changing<'_> {
+        let shape = &self.file.shape;
+        shape.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        Changing(shape)
+    }
+}
+
+/// Makes the number even again.
+struct Changing<'a>(&'a AtomicU64);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}

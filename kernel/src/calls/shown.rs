@@ -1,0 +1,87 @@
+//! What `madvise` and `prctl` do to the files that areas show: make large folios of their pages, or
+//! holes, and say in which sizes they are best read.
+
+use quire::arch::Arch;
+use quire::cache::{FileId, FilePages};
+use quire::engine::{Collapsed, Error};
+use quire::space::{Area, AreaFlags, Backing, Space};
+use quire::units::{Order, PageSpan, Prot};
+use quire_linux::{Errno, Result};
+
+use super::memory::{own, pages};
+use super::swap;
+use crate::isa;
+use crate::memory::{Everyone, Memory, errno, mm, relieve};
+use crate::task::{Answer, Thread};
+
+/// Makes what an area shows of a file in memory a hole.
+pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
+    let Backing::Object { id, page } = area.backing_of(part.start) else {
+        return Err(Errno::EINVAL);
+    };
+    if area.flags.contains(AreaFlags::LOCKED) {
+        return Err(Errno::EINVAL);
+    }
+    if !area.flags.contains(AreaFlags::SHARED) || !area.most.contains(Prot::WRITE) {
+        return Err(Errno::EACCES);
+    }
+    let pages = FilePages::new(page, page + part.count());
+    mm().punch(FileId(id), pages, &Everyone).map_err(|error| match error {
+        Error::Invalid => Errno::EOPNOTSUPP,
+        other => errno(other),
+    })
+}
+
+/// Collapses each 2 MiB of `span`, and what it shows of files into the largest folios that fit,
+/// smaller ones as well. What is missing of them is read first.
+pub(super) fn collapse(thread: &Thread, memory: &Memory, span: PageSpan) -> Answer {
+    if let Some(_hole) = mm().first_hole(memory.space(), span) {
+        return Err(Errno::ENOMEM.into());
+    }
+    let collapsed = swap::with_pages(thread, || collapse_all(memory, span))?;
+    match collapsed.errno() {
+        Some(why) => Err(Errno::of_number(why.0 as u16).into()),
+        None => Ok(0),
+    }
+}
+
+fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collapsed, Error> {
+    let (space, block) = (memory.space(), isa::Format::block_order());
+    if !memory.shows_files(span) {
+        return collapse_anon(space, span, block);
+    }
+    let mut done = Collapsed::default();
+    for area in mm().areas(space, span) {
+        let part = area.span.intersect(span);
+        let more = match area.backing {
+            Backing::Anon => collapse_anon(space, part, block),
+            Backing::Object { .. } => mm().collapse_file(space, part, &Everyone),
+        };
+        done = done.and(more?);
+    }
+    Ok(done)
+}
+
+/// Collapses anonymous memory; a group that lacks room for what is filled with zeroes makes some.
+fn collapse_anon(
+    space: &Space<isa::Format>,
+    span: PageSpan,
+    block: Order,
+) -> core::result::Result<Collapsed, Error> {
+    match mm().collapse(space, span, block) {
+        Err(Error::OverLimit(group)) if relieve(group) => mm().collapse(space, span, block),
+        done => done,
+    }
+}
+
+/// `PR_SET_VMA` with an operation of our own: in pages of which size, as a power of two of base
+/// pages, what areas show of files is best read (0: as the system says). Beyond Linux.
+pub(super) fn prefer(address: usize, bytes: usize, order: usize) -> Answer {
+    let span = pages(address, bytes)?;
+    let order = u8::try_from(order).map_err(|_| Errno::EINVAL)?;
+    let order = (order > 0).then(|| Order::new(order));
+    if !span.is_empty() {
+        mm().prefer(own()?.space(), span, order).map_err(errno)?;
+    }
+    Ok(0)
+}
