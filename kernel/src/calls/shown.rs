@@ -5,6 +5,7 @@ use quire::arch::Arch;
 use quire::cache::{FileId, FilePages};
 use quire::engine::{Collapsed, Error};
 use quire::space::{Area, AreaFlags, Backing, Space};
+use quire::table::{MarkKind, Marks, Sight};
 use quire::units::{Order, PageSpan, Prot};
 use quire_linux::{Errno, Result};
 
@@ -62,16 +63,46 @@ fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collaps
     Ok(done)
 }
 
-/// Collapses anonymous memory; a group that lacks room for what is filled with zeroes makes some.
+/// Collapses anonymous memory, after what is on swap devices is back; a group that lacks room for
+/// what is filled with zeroes makes some.
 fn collapse_anon(
     space: &Space<isa::Format>,
     span: PageSpan,
     block: Order,
 ) -> core::result::Result<Collapsed, Error> {
+    let mut at = span.start;
+    while at < span.end {
+        let end = at.align_down(block.pages()).add(block.pages()).min(span.end);
+        bring_back(space, PageSpan::new(at, end))?;
+        at = end;
+    }
     match mm().collapse(space, span, block) {
         Err(Error::OverLimit(group)) if relieve(group) => mm().collapse(space, span, block),
         done => done,
     }
+}
+
+/// Brings back what is on swap devices of a block. What cannot come stays, and so does the block.
+///
+/// # Errors
+/// [`Error::Unread`] and [`Error::Busy`] when it must be read first.
+fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Result<(), Error> {
+    let mut left = block;
+    while !left.is_empty() {
+        let mut first = None;
+        mm().runs(space, left, &mut |seen| {
+            let swapped = |marks: Marks| marks.kind() == Some(MarkKind::Swap);
+            if matches!(seen.what, Sight::Marker(marks) if swapped(marks)) {
+                first.get_or_insert(seen.pages);
+            }
+        });
+        let Some(pages) = first else { break };
+        if let Err(why @ (Error::Unread(_) | Error::Busy(_))) = mm().populate(space, pages) {
+            return Err(why);
+        }
+        left = PageSpan::new(pages.end, left.end);
+    }
+    Ok(())
 }
 
 /// `PR_SET_VMA` with an operation of our own: in pages of which size, as a power of two of base

@@ -29,7 +29,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 }
             };
             let Some(done) = done else { continue };
-            assert!(done.why.is_none_or(|why| may_be(why)), "{done:?}");
+            assert!(done.why.is_none_or(may_be), "{done:?}");
             self.judge_blocks(shown, span, done.why == Some(Hindrance::Area));
         }
     }
