@@ -228,8 +228,7 @@ static const char *reads_in_sizes(void)
     int fd = open("f", O_RDONLY);
     char *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
     CHECK(p != MAP_FAILED);
-    int result = prctl(PR_SET_VMA, READ_ORDER, p, PAGE, 4);
-    CHECK(result == 0 || errno == EINVAL);
+    CHECK(prctl(PR_SET_VMA, READ_ORDER, p, PAGE, 4) == 0 || errno == EINVAL);
     FAILS(EINVAL, prctl(PR_SET_VMA, READ_ORDER, p, PAGE, 40));
     FAILS(EINVAL, prctl(PR_SET_VMA, READ_ORDER, pages(1), PAGE, 4));
     CHECK(!memcmp(p, "some", 4));
