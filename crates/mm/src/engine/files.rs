@@ -345,15 +345,16 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         // First in the index, then the question how long the file is: who makes it shorter does so
         // first, and looks into the index then.
         fence(Ordering::SeqCst);
-        if page >= index.file.pages() && index.remove(page, folio, None) {
-            if !known.contains(Known::FILLED) {
-                let last = folios.put(folio);
-                debug_assert!(last.is_none(), "the index still has it");
-            }
-            self.forget_folio(index, page, folio);
-            return Ok(None);
+        if page < index.file.pages() {
+            return done;
         }
-        done
+        self.drop_folio(index, page, folio);
+        // Who fills it has a hold on it.
+        let held = !known.contains(Known::FILLED);
+        if let Some(run) = held.then(|| folios.put(folio)).flatten() {
+            self.free(run);
+        }
+        Ok(None)
     }
 
     /// Puts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in memory.

@@ -317,8 +317,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         spaces: &S,
     ) -> Vpn {
         quest.done.dropped += self.thin(space, window, quest.idle());
-        // What has just been aged is looked at to its end, even if it was the last to be.
-        if quest.left() == 0 {
+        if quest.is_over() {
             return window.end;
         }
         // What was freed lazily needs no slot.

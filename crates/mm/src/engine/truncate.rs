@@ -133,26 +133,37 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Takes the folios that lie wholly in `pages` out of their file.
     fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) {
-        let folios = Folios::new(self.phys.meta());
         let mut left = pages;
         while let Some((folio, at)) = index.next(left) {
-            if pages.covers(at) {
-                let cached = folios.cached(folio.head, identity(index.id, at.start));
-                let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
-                    // Somebody is about to take it out, or to put another in its place.
-                    spin_loop();
-                    continue;
-                };
-                cached.disclaim();
-                if index.remove(at.start, folio, None) {
-                    index.file.count_cached(-(at.count() as i64));
-                }
-                if let Some(run) = folios.put(folio) {
-                    self.free(run);
-                }
-            }
             left = FilePages::new(at.end, left.end);
+            if pages.covers(at) && !self.drop_folio(index, at.start, folio) {
+                // Somebody is about to take it out, or has put another in its place.
+                left = FilePages::new(at.start, left.end);
+                spin_loop();
+            }
         }
+    }
+
+    /// Takes a folio out of its file, whoever has a hold on it; waits while others are about to
+    /// give its pages other folios. Whether it was there: who takes its identity away gives the
+    /// index's reference back.
+    pub(super) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
+        let folios = Folios::new(self.phys.meta());
+        loop {
+            let cached = folios.cached(folio.head, identity(index.id, page));
+            match cached.filter(|cached| cached.folio == folio) {
+                Some(cached) => break cached.disclaim(),
+                None if folios.is_secluded(folio) => spin_loop(),
+                None => return false,
+            }
+        }
+        if index.remove(page, folio, None) {
+            index.file.count_cached(-(folio.order.pages() as i64));
+        }
+        if let Some(run) = folios.put(folio) {
+            self.free(run);
+        }
+        true
     }
 
     /// Takes all that shows `beyond` of a file out of a space's tables.
