@@ -18,6 +18,10 @@ pub const POPULATE_ORDER: Order = Order::new(9);
 /// with pages of 4 KiB it saves up to fifteen more exceptions, and wastes 60 KiB at worst.
 pub const COPY_MOST_BYTES: u64 = 64 << 10;
 
+/// How many more leaves a write that finds its page to be nobody else's keeps, where pages are
+/// written one after the other: looking at one costs a hundredth of an exception.
+pub const KEEP_AHEAD: usize = 16;
+
 /// How much of a file is read ahead at most unless the policy says otherwise, as Linux's default
 /// for `read_ahead_kb`.
 pub const READ_AHEAD_BYTES: u64 = 128 << 10;

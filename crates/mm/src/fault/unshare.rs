@@ -6,6 +6,9 @@
 //!                               ▼                              ▼
 //!                        keep it: the whole run         hold the folio; copy the largest block
 //!                        gets its rights back           that is allowed; put it in its place
+//!                               │ the page before is its own already
+//!                               ▼
+//!                        the same for what follows: it is about to be asked for
 //! ```
 //!
 //! Whether a folio is anyone else's is one comparison: it counts its mapped pages, and those that
@@ -18,6 +21,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use crate::folio::{Folio, Folios};
+use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, Seq, View};
 use crate::table::{Locked, Place, Run, What};
 
@@ -117,13 +121,50 @@ impl Unshare {
             let count = (pages.count() >> A::order(locked.level()).get()) as usize;
             let whole = (run.index, run.count) == (first, count);
             let run = if whole { run } else { locked.run(first, first + count) };
-            locked.own(run, folio.order, self.area.prot);
-            return Claim::Kept(pages);
+            // They count as written: the one that was will be, and the hardware need not come back
+            // for the others.
+            let mut noted = Attrs::YOUNG;
+            noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
+            locked.own(run, folio.order, self.area.prot, noted);
+            let end = self.keep_ahead(&locked, &folios, &run);
+            return Claim::Kept(PageSpan::new(pages.start, locked.page(end)));
         }
         folios.get(folio);
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
+    }
+
+    /// Keeps what follows `run`, which was kept, as well, folio by folio, as far as it is nobody
+    /// else's; but only where what lies before `run` is the space's own already: who writes one
+    /// page after the other asks once for many of them. The entry where that ends.
+    fn keep_ahead<A: Arch, H: Hardware>(
+        &self,
+        locked: &Locked<'_, A, H>,
+        folios: &Folios<'_>,
+        run: &Run,
+    ) -> usize {
+        let mut at = run.index + run.count;
+        let before = run.index.checked_sub(1).map(|index| locked.entry(index).what);
+        if !matches!(before, Some(What::Leaf { attrs, .. }) if is_own(attrs)) {
+            return at;
+        }
+        let room = self.area.span.end.min(locked.reach().end).offset_from(locked.page(at));
+        let end = at + KEEP_AHEAD.min((room >> A::order(locked.level()).get()) as usize);
+        while at < end {
+            let leaf = locked.entry(at);
+            let What::Leaf { frame, attrs, .. } = leaf.what else { break };
+            let folio = folios.of(frame).filter(|folio| folios.may_be_sole(*folio));
+            let Some(folio) = folio.filter(|_| attrs.contains(Attrs::COW)) else { break };
+            let (next, mapped) = around(locked, leaf, frame, folio, folio.order);
+            let fits = next.index == at && at + next.count <= end;
+            if !fits || !folios.is_sole(folio, mapped) {
+                break;
+            }
+            locked.own(next, folio.order, self.area.prot, Attrs::empty());
+            at += next.count;
+        }
+        at
     }
 
     /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place.
@@ -212,13 +253,16 @@ fn around<A: Arch, H: Hardware>(
     (own, mapped)
 }
 
+/// Whether a leaf is its space's own, and may be written.
+fn is_own(attrs: Attrs) -> bool {
+    attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW)
+}
+
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes leaves exclusive, with all rights of `prot`. They count as written: the one that was
-    /// will be, and the hardware need not come back for the others.
+    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and notes
+    /// `noted` in them.
     #[inline]
-    fn own(&self, run: Run, each: Order, prot: Prot) {
-        let mut noted = Attrs::YOUNG;
-        noted.set(Attrs::DIRTY, prot.contains(Prot::WRITE));
+    fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
         let own = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted;
         self.grant(run, each, own);
     }

@@ -28,6 +28,8 @@ pub(super) enum Sharing {
 pub(super) struct Outlook {
     /// What can be claimed, if it can: no other space has anything of the folio.
     claim: Option<PageSpan>,
+    /// The page before that is the space's own, and may be written: more may be claimed.
+    follows: bool,
     /// That is all that is mapped of it. Else a copy will do: it may be mapped in two places.
     simple: bool,
     /// The largest copy that is wanted.
@@ -45,7 +47,9 @@ impl Outlook {
         copied: Option<Order>,
     ) -> Result<(), String> {
         let fine = match (self.claim, copied) {
-            (Some(run), None) => pages == run,
+            (Some(run), None) => {
+                pages == run || self.follows && run.start == pages.start && pages.covers(run)
+            }
             (claim, Some(order)) if claim.is_none() || !self.simple => {
                 let sized = order == self.largest || order < self.largest && !self.plenty;
                 sized && pages == PageSpan::block(page, order)
@@ -71,6 +75,8 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let here = model.resident.values().filter(|other| inside(other.frame)).count() as u64;
         let mapped = folio.map_or(0, |folio| self.mapped(folio));
         let claim = (!pinned && mapped == here).then_some(run);
+        let before = run.start.get().checked_sub(1).and_then(|page| model.resident.get(&page));
+        let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
         let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
         let wanted = self.mm.policy.candidates(advice, model.opt_out);
@@ -78,7 +84,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let largest = NaiveSpace::block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
-        Outlook { claim, simple, largest, plenty }
+        Outlook { claim, follows, simple, largest, plenty }
     }
 
     /// How many pages of a folio are mapped, over all spaces.
@@ -146,15 +152,19 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         }
     }
 
-    /// A claim is right if no other space has anything of the folio, and this one has it once.
+    /// A claim is right if no other space has anything of the folios.
     fn judge_claim(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
-        let folio = changes.first().and_then(|change| self.folio(change.here.frame));
-        let folio = folio.ok_or("what is claimed is no folio")?.span();
-        let inside = changes.iter().all(|change| folio.contains(change.here.frame));
-        let here = model.resident.values().filter(|here| folio.contains(here.frame)).count();
-        let alone = self.mapped(folio) == here as u64;
-        let pinned = self.pinned().contains(&folio);
-        ensure(inside && alone && !pinned, "a folio of one's own", (folio, changes))
+        let mut left = changes;
+        while let Some(change) = left.first() {
+            let folio = self.folio(change.here.frame).ok_or("what is claimed is no folio")?.span();
+            let here = model.resident.values().filter(|here| folio.contains(here.frame)).count();
+            let alone = self.mapped(folio) == here as u64;
+            let pinned = self.pinned().contains(&folio);
+            ensure(alone && !pinned, "a folio of one's own", (folio, changes))?;
+            let others = left.iter().position(|change| !folio.contains(change.here.frame));
+            left = &left[others.unwrap_or(left.len())..];
+        }
+        Ok(())
     }
 
     /// A copy goes from consecutive frames to a new folio of just that size.

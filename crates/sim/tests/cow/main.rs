@@ -14,6 +14,8 @@ use quire_sim::stage::{Meter, contiguous, leaves, place, space_of, span, stage, 
 use quire_sim::system::HostedMm;
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 
+mod claim;
+
 /// A test on one format.
 type Story<A> = for<'m, 'r> fn(&HostedMm<'m, 'r, A>, &Cpu<'m, 'r>);
 
@@ -44,6 +46,7 @@ macro_rules! on_each_format {
         tell::<Sv48>(Config::riscv64_sv48(), &[contiguous::<Sv48>()], $story);
     };
 }
+use on_each_format;
 
 fn fork<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, space: &Space<A>) -> Space<A> {
     let _op = cpu.operation("fork");
@@ -226,50 +229,6 @@ fn c3_a_child_inherits_what_it_should() {
         end(mm, cpu, child);
         end(mm, cpu, space);
     });
-}
-
-fn is_claimed_whole<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
-    let size = block::<A>();
-    let space = space_of(mm, 2 * size, AreaFlags::empty());
-    let program = Program::on(cpu, mm, &space);
-    program.write(page::<A>(3), 3).unwrap();
-    let before = frame(mm, &space, page::<A>(3));
-    let child = fork(mm, cpu, &space);
-    end(mm, cpu, child);
-    let meter = Meter::new(mm);
-    let all = span::<A>(0, size);
-    assert_eq!(program.write(page::<A>(5), 5), unshared(all, None), "{}", A::NAME);
-    assert_eq!(meter.events([CowReuse, CowCopy, Unfold, Refold]), [size, 0, 0, 0], "{}", A::NAME);
-    for number in 0..size {
-        assert_eq!(program.write(page::<A>(number), number), Ok(vec![]), "{}: {number}", A::NAME);
-    }
-    assert_eq!(frame(mm, &space, page::<A>(3)), before);
-    verify(mm, &[&space]);
-    cpu.leave();
-    end(mm, cpu, space);
-}
-
-#[test]
-fn c4_the_first_write_after_the_others_exit_claims_the_whole_folio() {
-    on_each_format!(is_claimed_whole);
-}
-
-fn is_claimed_by_the_child<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
-    let size = block::<A>();
-    let space = space_of(mm, size, AreaFlags::empty());
-    Program::on(cpu, mm, &space).write(page::<A>(3), 3).unwrap();
-    let child = fork(mm, cpu, &space);
-    let within = Program::on(cpu, mm, &child);
-    end(mm, cpu, space);
-    assert_eq!(within.write(page::<A>(0), 1), unshared(span::<A>(0, size), None), "{}", A::NAME);
-    assert_eq!(within.read(page::<A>(3)), Ok(3));
-    cpu.leave();
-    end(mm, cpu, child);
-}
-
-#[test]
-fn c4_a_child_that_is_left_alone_claims_as_its_parent_would() {
-    on_each_format!(is_claimed_by_the_child);
 }
 
 fn is_copied_large<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
@@ -482,31 +441,6 @@ fn has_one_owner<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 #[test]
 fn i13_what_is_exclusive_is_mapped_once() {
     on_each_format!(has_one_owner);
-}
-
-/// A folio of which one half may be written and the other may not.
-fn claims_within_its_area<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
-    let size = block::<A>();
-    let space = space_of(mm, size, AreaFlags::empty());
-    let program = Program::on(cpu, mm, &space);
-    program.write(page::<A>(0), 1).unwrap();
-    mm.protect(&space, span::<A>(size / 2, size / 2), Prot::READ).unwrap();
-    let child = fork(mm, cpu, &space);
-    end(mm, cpu, child);
-    program.write(page::<A>(1), 2).unwrap();
-    let writable = |leaf: &&quire::check::Leaf| leaf.attrs.contains(Attrs::WRITE);
-    let all = leaves(mm, &space);
-    let granted: Vec<_> = all.iter().filter(writable).collect();
-    assert!(!granted.is_empty());
-    assert!(granted.iter().all(|leaf| leaf.pages.start < page::<A>(size / 2)), "{}", A::NAME);
-    verify(mm, &[&space]);
-    cpu.leave();
-    end(mm, cpu, space);
-}
-
-#[test]
-fn i7_a_claim_stays_within_its_area() {
-    on_each_format!(claims_within_its_area);
 }
 
 /// Pages of an area that may be written, and no more is said; others have them.
