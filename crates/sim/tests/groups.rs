@@ -340,3 +340,35 @@ fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
     })
     .unwrap();
 }
+
+/// What a fault maps besides its page counts as well, also where the page is copied at once.
+#[test]
+fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
+    const LIMIT: u64 = 100;
+    let mut ram = system::ram(4096 << 12).unwrap();
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
+        let file = mm.open_file(Store::Memory, 512, Order::ZERO).unwrap();
+        let backing = Backing::Object { id: file.0, page: 0 };
+        let start = BASE.add(64);
+        let private =
+            Request { prot: Prot::RW, backing, ..Request::anon(512) }.at(At::Fixed(start));
+        let (one, other) = (space(mm, 1, 64), space(mm, 2, 64));
+        mm.map(&other, &Request { flags: AreaFlags::SHARED, ..private }).unwrap();
+        mm.populate(&other, PageSpan::new(start, start.add(512))).unwrap();
+        mm.map(&one, &private).unwrap();
+        let group = mm.new_group(None).unwrap();
+        mm.set_limit(group, LIMIT).unwrap();
+        mm.join(&one, Some(group)).unwrap();
+        mm.relieve(group, &[&one, &other][..]).unwrap();
+        let mut pages = (0..512).step_by(16).map(|at| start.add(at));
+        let full = pages.find(|&page| mm.fault(&one, page, Access::Write).is_err()).unwrap();
+        assert_eq!(mm.fault(&one, full, Access::Write), Err(Error::OverLimit(group)));
+        let mapped = mm.resident(&one);
+        assert!((LIMIT / 2..=LIMIT + 1).contains(&mapped), "{mapped} pages of {LIMIT}");
+        mm.destroy(one);
+        mm.destroy(other);
+        mm.truncate::<[&Space<X86_64>]>(file, 0, &[]).unwrap();
+        mm.close_file(file).unwrap();
+    })
+    .unwrap();
+}

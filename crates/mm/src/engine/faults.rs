@@ -40,19 +40,6 @@ pub enum Resolved {
     Again,
 }
 
-impl Resolved {
-    /// How many pages were mapped that were not before, or copied; of a folio that came back, also
-    /// those that it holds beside. No fewer.
-    fn pages(&self) -> u64 {
-        match self {
-            Resolved::Mapped(made) => made.pages.count().max(made.order.pages()),
-            Resolved::Paged { pages, .. } => pages.count(),
-            Resolved::Unshared { copied: Some(order), .. } => order.pages(),
-            Resolved::Unshared { copied: None, .. } | Resolved::Noted | Resolved::Again => 0,
-        }
-    }
-}
-
 /// What populating came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Populated {
@@ -168,19 +155,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Result<Resolved, Error> {
         self.charge_first(space)?;
-        let resolved = self.resolve_admitted(space, page, access, reach, resched)?;
-        self.draw(space, resolved.pages());
-        Ok(resolved)
-    }
-
-    fn resolve_admitted(
-        &self,
-        space: &Space<A>,
-        page: Vpn,
-        access: Access,
-        reach: Reach,
-        resched: &mut dyn FnMut(),
-    ) -> Result<Resolved, Error> {
         let view = self.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
@@ -245,6 +219,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         match plan.install(view, run, order) {
             Ok(installed) => {
+                self.draw(view.space, installed.pages.count());
                 self.tally(view.space, &plan.choice, &installed);
                 Ok(Some(Resolved::Mapped(installed)))
             }

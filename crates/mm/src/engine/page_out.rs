@@ -471,8 +471,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             device.index.file.count_cached(slots.count() as i64);
         } else if let Some((cached, _)) = folios.identified(folio) {
             cached.disclaim();
-            let last = folios.put(folio);
-            debug_assert!(last.is_none(), "the caller refers to it");
+            if let Some(run) = folios.put(folio) {
+                self.free(run);
+            }
         }
         entered
     }

@@ -16,7 +16,7 @@ use quire_units::{PageSpan, Vpn};
 use super::mm::Mm;
 use super::reclaim::Quest;
 use super::truncate::Spaces;
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
@@ -115,7 +115,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let (mut left, mut looked) = (window, 0);
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
-            folios.grow_old(folio, false);
+            // Nobody holds it: it may have left the file by now, and be something else.
+            if let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) {
+                cached.grow_old();
+            }
             looked += at.count();
         }
         spaces.visit(&mut |space| {

@@ -2,7 +2,7 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{Access, PageSpan, Prot};
+use quire_units::{Access, Order, PageSpan, Prot};
 
 use super::error::Error;
 use super::faults::Resolved;
@@ -15,7 +15,7 @@ use crate::fault::FilePage;
 use crate::fault::plan::Reach;
 use crate::folio::{Folios, Known};
 use crate::limits::POPULATE_ORDER;
-use crate::space::{Advice, Area, AreaFlags, View};
+use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::stats::Event;
 use crate::sync::Ordering;
 
@@ -41,11 +41,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return self.lacking(view, &index, fault, resched).map(|()| None);
         };
         self.deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = self.around(fault, reach);
+        let around = self.around(view.space, fault, reach);
         let Some(shown) = map_around(view, &index, fault, leaf, around) else {
             self.wait(view, fault.page);
             return Ok(None);
         };
+        self.draw(view.space, shown.pages.count());
         self.count(Event::EntriesMade, shown.entries);
         if !shown.hit {
             self.lacking(view, &index, fault, resched)?;
@@ -57,9 +58,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
     }
 
-    /// Which pages are mapped besides the one that faulted.
-    fn around(&self, fault: &FilePage, reach: Reach) -> PageSpan {
-        match reach {
+    /// Which pages are mapped besides the one that faulted: no others, where the space's group has
+    /// no room for all of them.
+    fn around(&self, space: &Space<A>, fault: &FilePage, reach: Reach) -> PageSpan {
+        let around = match reach {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.file_policy.around());
                 // Of code, what one fault has had read: see `Readahead::fault`.
@@ -72,6 +74,10 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 let most = fault.page.add(POPULATE_ORDER.pages());
                 PageSpan::new(fault.page, end.min(most))
             }
+        };
+        match self.charge(space, around.count()) {
+            Ok(()) => around,
+            Err(_) => PageSpan::block(fault.page, Order::ZERO),
         }
     }
 

@@ -68,22 +68,27 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok(None)
             }
             Admitted::Pages(pages, entries) => {
-                self.admitted(&device, &found, (pages, entries));
+                self.admitted(view, &device, &found, (pages, entries));
                 let (end, more) = self.swap_in_behind(view, &device, marked, pages.end);
                 let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
                 let installed = Installed { pages, order: folio.order, entries };
                 // What others may have as well is copied before it is written.
                 let more = access == Access::Write && !entry.exclusive;
-                if more {
-                    self.draw(view.space, folio.order.pages());
-                }
                 Ok((!more).then_some(Resolved::Mapped(installed)))
             }
         }
     }
 
-    /// What follows when entries of a folio were replaced by leaves.
-    fn admitted(&self, device: &Device<'_, A, H>, found: &Found, done: (PageSpan, u64)) {
+    /// What follows when entries of a folio were replaced by leaves. The space has the rest of the
+    /// folio with them.
+    fn admitted(
+        &self,
+        view: &View<'_, A, H>,
+        device: &Device<'_, A, H>,
+        found: &Found,
+        done: (PageSpan, u64),
+    ) {
+        self.draw(view.space, done.0.count().max(found.folio.order.pages()));
         self.try_drop(device, found.folio, found.slots, Keep::IfReferred);
         self.count(Event::EntriesMade, done.1);
         self.count(Event::PagesSwappedIn, done.0.count());
@@ -108,6 +113,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             && let Some(entry) = SwapEntry::of(payload)
             && entry.device == device.number
             && let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot)
+            && self.charge(view.space, folio.order.pages()).is_ok()
         {
             let found = Found { folio, slots, entry, touched: false };
             let next = MarkedPage { page: at, payload, ..*marked };
@@ -116,7 +122,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             else {
                 break;
             };
-            self.admitted(device, &found, (pages, entries));
+            self.admitted(view, device, &found, (pages, entries));
             (at, all) = (pages.end.max(at.add(1)), all + entries);
         }
         (at, all)

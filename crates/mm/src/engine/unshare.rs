@@ -129,7 +129,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return Err(poisoned.into());
         }
         match unshare.replace(view, source, pages, run) {
-            Ok(()) => {
+            Ok(last) => {
+                if let Some(run) = last {
+                    self.free(run);
+                }
+                self.draw(view.space, pages.count());
                 self.count(Event::CowCopy, pages.count());
                 if let Some(own) = self.counters.get(self.hw.cpu().index()) {
                     own.copy(order.index());

@@ -167,7 +167,8 @@ impl Unshare {
         at
     }
 
-    /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place.
+    /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place. The
+    /// frames of what was there, if nobody else holds it.
     ///
     /// # Errors
     /// The run, when the areas or the leaves are not as they were.
@@ -177,7 +178,7 @@ impl Unshare {
         source: &Source,
         pages: PageSpan,
         run: FrameRun,
-    ) -> Result<(), FrameRun> {
+    ) -> Result<Option<FrameRun>, FrameRun> {
         let tables = view.tables();
         let locked = tables.lock_lowest(pages.start, Level::LAST);
         let count = (pages.count() >> source.leaf.get()) as usize;
@@ -193,10 +194,8 @@ impl Unshare {
         Folios::new(view.meta).adopt_mapped(run, order, tables.home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
         locked.replace(index, count, frame, attrs, order);
-        // The flush is over, and `source` still holds the folio: this was not the last hold.
-        let last = Folios::new(view.meta).unmap(source.folio, pages.count() as u32);
-        debug_assert!(last.is_none());
-        Ok(())
+        // The flush is over.
+        Ok(Folios::new(view.meta).unmap(source.folio, pages.count() as u32))
     }
 }
 

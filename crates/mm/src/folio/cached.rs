@@ -44,10 +44,25 @@ bitflags! {
 
 /// Where in [`Known`] the rounds are counted.
 const IDLE_AT: u32 = 6;
+/// The most rounds that are counted.
+const IDLE_MOST: u32 = 3;
+
 /// References that the index has to each of its folios.
 const INDEX: u64 = 1;
 /// The reference of who fills a folio, or writes it to its store.
 const CARRIER: u64 = 1;
+
+impl Known {
+    const fn idle(self) -> u32 {
+        self.bits() >> IDLE_AT & IDLE_MOST
+    }
+
+    /// A round of aging later.
+    fn aged(self, touched: bool) -> Self {
+        let idle = if touched { 0 } else { (self.idle() + 1).min(IDLE_MOST) };
+        Self::from_bits_truncate(self.bits() & !(IDLE_MOST << IDLE_AT) | idle << IDLE_AT)
+    }
+}
 
 /// A folio with an identity, its slot locked: neither changes while this lives.
 pub(crate) struct Cached<'m> {
@@ -105,7 +120,7 @@ impl<'m> Folios<'m> {
     /// For how many rounds of aging `folio` was not touched, up to three.
     #[inline]
     pub fn idle(&self, folio: Folio) -> u32 {
-        self.known(folio).0.bits() >> IDLE_AT & 3
+        self.known(folio).0.idle()
     }
 
     /// Whether the content of `folio` may be lost as long as nobody writes it.
@@ -146,18 +161,14 @@ impl<'m> Folios<'m> {
         failed
     }
 
-    /// Notes a round of aging in which `folio` was touched, or not. The caller sees to it that it
-    /// lives, as for [`of`](Self::of). A hint: who changes something else of it at the same time
-    /// is the one who is heard.
+    /// Notes a round of aging in which `folio` was touched, or not. The caller has the lock of a
+    /// table that maps it: without that, it might be something else by now.
     pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
-        let idle = if touched { 0 } else { (self.idle(folio) + 1).min(3) };
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let state = slot.state();
-        if state.kind() == Kind::Folio && state.order() == folio.order.get() {
-            let rest = state.flags() & !(3 << IDLE_AT);
-            slot.set_state(state.with_flags(rest | idle << IDLE_AT));
-        }
+        debug_assert_eq!(slot.state().kind(), Kind::Folio);
+        let known = self.known(folio).0.aged(touched);
+        slot.set_state(slot.state().with_flags(known.bits()));
     }
 
     /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A
@@ -283,6 +294,11 @@ impl Cached<'_> {
     pub(crate) fn learn(&self, known: Known) {
         let slot = self.folios.meta.at(self.lock.frame());
         slot.set_state(slot.state().with_flags(known.bits()));
+    }
+
+    /// Notes a round of aging in which nobody is known to have touched it.
+    pub(crate) fn grow_old(&self) {
+        self.learn(self.known().aged(false));
     }
 
     /// Takes a reference; `false` when there are too many.

@@ -8,8 +8,8 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_units::{Order, Pfn, Vpn};
 
-use super::{Folio, Folios, Home};
-use crate::phys::{Kind, Meta, Slot};
+use super::{Folio, Folios, Home, Known};
+use crate::phys::{Kind, Meta, Slot, State};
 
 const FOLIO: Folio = Folio { head: Pfn::new(2), order: Order::new(1) };
 const FRAMES: usize = 4;
@@ -141,5 +141,27 @@ fn loom_c4_a_folio_that_is_shared_while_a_hold_ends_loses_no_count() {
         assert!(!other.join().expect("no thread panics"), "it is mapped");
         let counts = model.folios.counts(FOLIO);
         assert_eq!((counts.refs, counts.pins, counts.mapped), (0, 0, 4));
+    });
+}
+
+#[test]
+fn loom_d6_a_round_of_aging_spares_what_a_folio_has_become() {
+    loom::model(|| {
+        let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
+        let meta = Meta::new(Pfn::new(0), slots.leak());
+        let (folios, owner) = (Folios::new(meta), 7);
+        let run = meta.mint(FOLIO.span(), false);
+        folios.adopt_cached(run, FOLIO.order, owner, Known::FILLED);
+        let table = State::new(Kind::Table, 0);
+        let other = thread::spawn(move || {
+            let cached = folios.cached(FOLIO.head, owner).expect("nobody else takes it out");
+            assert!(cached.forget().is_some(), "only its file had it");
+            meta.at(FOLIO.head).set_state(table);
+        });
+        if let Some(cached) = folios.cached(FOLIO.head, owner) {
+            cached.grow_old();
+        }
+        other.join().expect("no thread panics");
+        assert_eq!(meta.at(FOLIO.head).state(), table);
     });
 }

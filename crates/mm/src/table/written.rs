@@ -92,6 +92,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             return Discard::Shared;
         }
         let Some(run) = locked.freeze(run, attrs) else { return Discard::Written };
+        // Who would take another hold needs this lock: the mapping is the last one now, and the
+        // gather takes the folio whole.
         let last = folios.put(folio);
         debug_assert!(last.is_none(), "it is mapped");
         locked.clear(run.index, run.count);
