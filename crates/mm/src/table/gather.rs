@@ -64,7 +64,8 @@ pub struct Gather {
 
 impl Gather {
     /// Nothing taken yet.
-    pub const fn new() -> Self {
+    #[inline]
+    pub fn new() -> Self {
         Self {
             pages: None,
             stride: Order::new(63),
@@ -72,16 +73,18 @@ impl Gather {
             space: false,
             first: NONE,
             last: NONE,
-            shared: ArrayVec::new_const(),
-            marks: ArrayVec::new_const(),
+            shared: ArrayVec::new(),
+            marks: ArrayVec::new(),
             unused: false,
         }
     }
 
     /// Nothing taken yet, for a space that no CPU uses and whose translations have been flushed:
     /// what is taken may be let go at once, and needs no other flush.
-    pub(crate) const fn unused() -> Self {
-        Self { unused: true, ..Self::new() }
+    pub(crate) fn unused() -> Self {
+        let mut gather = Self::new();
+        gather.unused = true;
+        gather
     }
 
     /// Whether there is nothing to flush and nothing to free.
