@@ -183,6 +183,74 @@ static const char *what_went_out_comes_back(void)
     return NULL;
 }
 
+#define BEHIND "/sys/kernel/mm/quire/behind"
+
+/* What does not compress, and differs from page to page and from time to time. */
+static uint64_t noise(uint64_t seed)
+{
+    seed = (seed ^ seed >> 31) * 0x9e3779b97f4a7c15;
+    return seed ^ seed >> 29;
+}
+
+static void fill_noise(uint64_t *words, size_t count, uint64_t seed)
+{
+    for (size_t i = 0; i < count; i++)
+        words[i] = noise(seed << 32 | i);
+}
+
+static bool holds_noise(const uint64_t *words, size_t count, uint64_t seed)
+{
+    for (size_t i = 0; i < count; i++)
+        if (words[i] != noise(seed << 32 | i))
+            return false;
+    return true;
+}
+
+/* Whether a number of BEHIND reaches this within ten seconds. */
+static bool comes_to(const char *name, long least, long most)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        long now = number_in(BEHIND, name);
+        if (now >= least && now <= most)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* Where a disk is behind compressed memory: what is too much for that goes on to the disk. */
+static const char *what_is_cold_goes_behind(void)
+{
+    enum { MANY = 6144, WORDS = MANY * PAGE / 8 };
+    DISK(path);
+    if (number_in(BEHIND, "away ") < 0)
+        return NULL;
+    CHECK(swap_on(path));
+    CHECK(number_in(BEHIND, "away ") == 0);
+    char *all = pages(MANY);
+    uint64_t *words = (uint64_t *)all;
+    fill_noise(words, WORDS, 1);
+    CHECK(!madvise(all, MANY * PAGE, MADV_PAGEOUT));
+    /* 24 MiB, of which 4 stay in memory. */
+    CHECK(comes_to("away ", MANY * 3 / 4, MANY));
+    CHECK(resident(all, REGION) == 0);
+    long read_before = number_in(BEHIND, "read ");
+    CHECK(holds_noise(words, WORDS, 1));
+    CHECK(number_in(BEHIND, "read ") >= read_before + MANY * 3 / 4);
+    /* Written again, and sent out again, while what was there before is on its way. */
+    for (uint64_t seed = 2; seed < 6; seed++) {
+        fill_noise(words, WORDS, seed);
+        CHECK(!madvise(all, MANY * PAGE, MADV_PAGEOUT));
+        CHECK(!holds_noise(words + WORDS / 3, WORDS / 3, 0));
+        CHECK(!madvise(all, MANY * PAGE, MADV_PAGEOUT) && holds_noise(words, WORDS, seed));
+    }
+    CHECK(number_in(BEHIND, "failed ") == 0);
+    CHECK(!munmap(all, MANY * PAGE));
+    CHECK(!swapoff(path));
+    CHECK(comes_to("away ", 0, 0));
+    return NULL;
+}
+
 static const char *locked_memory_stays(void)
 {
     DISK(path);
@@ -433,6 +501,7 @@ const struct abi_case swap_cases[] = {
     {"swap_looks_at_the_header", looks_at_the_header},
     {"swap_a_disk_is_a_file", a_disk_is_a_file},
     {"swap_what_went_out_comes_back", what_went_out_comes_back},
+    {"swap_what_is_cold_goes_behind", what_is_cold_goes_behind},
     {"swap_locked_memory_stays", locked_memory_stays},
     {"swap_children_share_what_is_out", children_share_what_is_out},
     {"swap_calls_find_what_is_out", calls_find_what_is_out},

@@ -18,7 +18,7 @@ use quire_linux::{Errno, Result};
 use spin::Once;
 
 use super::claim::Claim;
-use super::device::{self, Read, SECTOR, Target, disk};
+use super::device::{self, Disk, Read, SECTOR, Target, disk};
 use super::pages::{Page, Pages};
 use crate::isa::{self, DISKS_MAX};
 use crate::memory::{self, PAGE, mm};
@@ -51,9 +51,15 @@ pub(crate) fn number_of(name: &str) -> Option<usize> {
     }
 }
 
+/// The disk of this name in `/dev`, if there is one.
+pub(super) fn disk_of(name: &str) -> Option<&'static Disk> {
+    NAMES.iter().position(|known| *known == name).and_then(disk)
+}
+
+const NAMES: [&str; DISKS_MAX] = ["vda", "vdb", "vdc", "vdd"];
+
 /// All disks, by their names in `/dev`.
 pub(crate) fn nodes() -> impl Iterator<Item = (&'static str, Arc<dyn Block>)> {
-    const NAMES: [&str; DISKS_MAX] = ["vda", "vdb", "vdc", "vdd"];
     NAMES.into_iter().enumerate().filter_map(|(number, name)| {
         let pages = pages(number)?.clone();
         Some((name, Arc::new(Node { number, pages }) as Arc<dyn Block>))

@@ -14,6 +14,8 @@ pub(crate) enum Claim {
     Mounted = 1,
     /// It is swapped to.
     Swap = 2,
+    /// It is behind compressed memory.
+    Behind = 3,
 }
 
 /// The claim to one device.

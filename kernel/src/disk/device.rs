@@ -54,18 +54,25 @@ pub(crate) enum Target {
     Out(FrameRun),
     /// From frames of a file to the disk.
     Kept(engine::Write),
+    /// From frames of a device of compressed memory to the disk behind it.
+    Moved(FrameRun),
 }
 
 impl Target {
     /// Whether bytes go to the disk.
     fn is_write(&self) -> bool {
-        matches!(self, Self::Out(_) | Self::Kept(_))
+        matches!(self, Self::Out(_) | Self::Kept(_) | Self::Moved(_))
+    }
+
+    /// Whether it makes memory free, so that it may ask for none.
+    fn frees(&self) -> bool {
+        matches!(self, Self::Kept(_) | Self::Moved(_))
     }
 
     /// How many bytes it has room for.
     fn room(&self) -> u64 {
         match self {
-            Self::Own(frames) | Self::Out(frames) => frames.count() * PAGE,
+            Self::Own(frames) | Self::Out(frames) | Self::Moved(frames) => frames.count() * PAGE,
             Self::Part(part) => part.bytes(),
             Self::Kept(write) => write.frames().count * PAGE,
         }
@@ -243,12 +250,12 @@ impl Disk {
         assert!(read.bytes > 0 && read.bytes <= room, "{} bytes into {room}", read.bytes);
         assert!((read.at | read.bytes).is_multiple_of(SECTOR), "a part of a sector");
         clear_tail(&read);
-        let is_kept = matches!(read.target, Target::Kept(_));
-        if !is_kept && !memory::has_reserve() {
+        let frees = read.target.frees();
+        if !frees && !memory::has_reserve() {
             return Err(read);
         }
         let mut queue = self.queue.lock();
-        let words = match is_kept {
+        let words = match frees {
             true => queue.spare.pop(),
             false => queue.waiting.try_reserve(WRITES + 1).is_ok().then(Box::default),
         };
@@ -302,7 +309,7 @@ impl Queue {
 
     /// The request of a flight that is over; its words are kept for the next write to swap.
     fn land(&mut self, flight: Flight) -> Read {
-        if matches!(flight.read.target, Target::Kept(_)) {
+        if flight.read.target.frees() {
             // There is room: they were taken from there.
             self.spare.push(flight.words);
         }
@@ -364,7 +371,7 @@ impl Queue {
 /// has one.
 fn bytes_of(read: &Read) -> *mut [u8] {
     let (frame, at) = match &read.target {
-        Target::Own(frames) | Target::Out(frames) => (frames.start(), 0),
+        Target::Own(frames) | Target::Out(frames) | Target::Moved(frames) => (frames.start(), 0),
         Target::Part(part) => (part.all.read.frames().start(), part.bytes.start),
         Target::Kept(write) => (write.frames().start, 0),
     };

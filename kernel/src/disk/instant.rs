@@ -2,7 +2,8 @@
 //!
 //! Nobody waits for them, so they have no queue, no cache and no answers. The boot words
 //! `ram0=SIZE` and `zram0=SIZE` make them, or `zram0=SIZE,unit=SIZE`, where a size is bytes, or so
-//! many `K`, `M` or `G`. They take memory as they are written.
+//! many `K`, `M` or `G`. They take memory as they are written; with `,behind=DISK,most=SIZE` what
+//! is compressed takes so much at most, and what is cold goes to that disk, `vda` say.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -14,6 +15,8 @@ use quire_linux::files::{Block, Number};
 use quire_linux::{Errno, Result};
 use spin::Once;
 
+use super::behind::{Away, Behind, Leaving};
+use super::block;
 use super::claim::Claims;
 use super::packed::Packed;
 use super::ram::Ram;
@@ -32,11 +35,40 @@ pub(super) trait Instant: Block {
     /// [`Errno::ENOMEM`], [`Errno::EIO`]; of these pages none may be there then.
     fn store(&self, page: u64, frames: FrameSpan) -> Result<()>;
 
-    /// Fills the frames of `read` with the pages from `page` on.
+    /// Fills the frames of `read` with the pages from `page` on; which of them it could not, since
+    /// they are on the disk [behind](Self::behind).
     ///
     /// # Errors
     /// [`Errno::EIO`] when it does not have them any more.
-    fn load(&self, page: u64, read: &mut cache::Read) -> Result<()>;
+    fn load(&self, page: u64, read: &mut cache::Read) -> Result<Away>;
+
+    /// What is behind it.
+    fn behind(&self) -> Option<&Behind> {
+        None
+    }
+
+    /// Among how many pools its pages are divided.
+    fn pools(&self) -> usize {
+        0
+    }
+
+    /// What should leave pool `number` for the disk behind it, if it holds more than it may and is
+    /// not at it already; [`left`](Self::left) is to be told how that ended. `next` as for
+    /// [`sweep`](Self::sweep).
+    fn leave(
+        &self,
+        number: usize,
+        next: &dyn Fn(Range<u64>) -> Option<Range<u64>>,
+    ) -> Option<Leaving> {
+        let _ = (number, next);
+        None
+    }
+
+    /// What left pool `number` last, from these frames, is on the disk, or is not.
+    fn left(&self, number: usize, frames: FrameRun, is_there: bool) {
+        let _ = (number, is_there);
+        mm().phys().free(isa::cpu(), frames);
+    }
 
     /// How many pages take memory that could be had back by [`sweep`](Self::sweep); none where
     /// that does nothing.
@@ -90,15 +122,28 @@ fn copy_ns() -> u64 {
 }
 
 fn make(name: &str, word: &str) -> Result<Arc<dyn Instant>> {
-    let (size, unit) = match word.split_once(",unit=") {
-        Some((size, unit)) => (size, bytes(unit).ok_or(Errno::EINVAL)?),
-        None => (word, UNIT),
-    };
-    let bytes = bytes(size).ok_or(Errno::EINVAL)?;
-    match name {
-        "zram0" => Ok(Arc::new(Packed::new(bytes, unit)?)),
-        _ => Ok(Arc::new(Ram::new(bytes)?)),
+    let mut options = word.split(',');
+    let length = options.next().and_then(bytes).ok_or(Errno::EINVAL)?;
+    if name != "zram0" {
+        return Ok(Arc::new(Ram::new(length)?));
     }
+    let (mut unit, mut disk, mut most) = (UNIT, None, u64::MAX);
+    for option in options {
+        match option.split_once('=').ok_or(Errno::EINVAL)? {
+            ("unit", size) => unit = bytes(size).ok_or(Errno::EINVAL)?,
+            ("behind", name) => disk = Some(name),
+            ("most", size) => most = bytes(size).ok_or(Errno::EINVAL)?,
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    let behind = match disk {
+        Some(name) => {
+            let disk = block::disk_of(name).ok_or(Errno::ENODEV)?;
+            Some(Behind::new(disk, length, most / PAGE)?)
+        }
+        None => None,
+    };
+    Ok(Arc::new(Packed::new(length, unit, behind)?))
 }
 
 /// The bytes that a size means, in whole pages; `None` when it is none.
@@ -117,6 +162,12 @@ fn bytes(size: &str) -> Option<u64> {
 pub(super) fn nodes() -> impl Iterator<Item = (&'static str, Arc<dyn Block>)> {
     let there = DEVICES.iter().filter_map(|(name, device)| Some((*name, device.get()?)));
     there.map(|(name, device)| (name, device.clone() as Arc<dyn Block>))
+}
+
+/// What is behind one of them, in numbers, if anything is.
+pub(crate) fn counts() -> Option<[(&'static str, u64); 4]> {
+    let mut there = DEVICES.iter().filter_map(|(_, device)| device.get());
+    there.find_map(|device| device.behind().map(Behind::counts))
 }
 
 /// The one that has these numbers.

@@ -22,6 +22,7 @@
 //!
 //! They are to the right of all locks of descriptions. Answers are told with none of them held.
 
+mod behind;
 mod block;
 mod claim;
 mod copies;
@@ -38,6 +39,7 @@ pub(crate) use copies::{leaving, resolve, want};
 use device::Disk;
 pub(crate) use device::reap;
 pub(crate) use files::{note, shrink, start, start_ahead};
+pub(crate) use instant::counts;
 pub(crate) use pages::Pages;
 
 use alloc::sync::Arc;
@@ -51,11 +53,12 @@ use crate::{isa, memory};
 /// Looks for disks, and sets them up, and devices in memory that the command line asks for. On the
 /// boot CPU, once memory is there.
 pub(crate) fn init(line: &str) {
-    instant::init(line);
     for number in (0..isa::DISKS_MAX).filter(|number| device::init(*number)) {
         isa::listen_to_disk(number);
         memory::set_close_idle(files::close_idle);
     }
+    // One may have a disk behind it.
+    instant::init(line);
     memory::set_fetch(files::fetch);
 }
 

@@ -7,6 +7,10 @@
 //! A folio is compressed by units, not by pages; the boot word's `unit=` says how large these are.
 //! Several pools, each with a lock and with memory to work in, serve CPUs side by side: a device's
 //! clusters go to them by turns. A part of a page is written with the rest of it.
+//!
+//! With a disk behind it (`behind=`), a pool that has more frames than it may (`most=`) gives up
+//! the unit that nobody asked for longest. Its pages are *away* then: they have the same places on
+//! the disk. What is stored or forgotten meanwhile does not go away any more.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,9 +22,10 @@ use quire::hw::{FrameRun, Hardware};
 use quire::units::{FrameSpan, Order};
 use quire_linux::files::{Block, Caller, Number, Source, Stored};
 use quire_linux::{Errno, Result};
-use quire_zpool::{Config, Error, Lender, PageId, Pool, Scratch, Table};
+use quire_zpool::{ColdRun, Config, Error, Lender, PageId, Pool, Scratch, Table};
 use spin::mutex::SpinMutex;
 
+use super::behind::{Away, Behind, Leaving};
 use super::claim::{Claim, Claims};
 use super::device;
 use super::instant::{Instant, frames};
@@ -37,7 +42,7 @@ const POOLS: u64 = 4;
 const CLUSTER: u64 = 512;
 
 /// The slot of page 0, which is a swap header: so page 1 begins a cluster.
-const FIRST: u64 = CLUSTER - 1;
+pub(super) const FIRST: u64 = CLUSTER - 1;
 
 /// A device of compressed memory.
 pub(super) struct Packed {
@@ -46,6 +51,7 @@ pub(super) struct Packed {
     held: AtomicU64,
     length: u64,
     unit: Order,
+    behind: Option<Behind>,
     claims: Claims,
     /// Programs write one after the other: two that write parts of one page would lose one.
     writer: SpinMutex<()>,
@@ -56,6 +62,10 @@ pub(super) struct Packed {
 struct Cell {
     pool: Pool<'static, Frames>,
     still: FrameRun,
+    /// Where there is a disk behind: the frames that a unit goes there from, but while one goes.
+    out: Option<FrameRun>,
+    /// The slots of that unit, unless they were given something else meanwhile.
+    leaving: Option<Range<u64>>,
 }
 
 /// The frames of a pool, by their places in a list.
@@ -111,11 +121,11 @@ impl Lender for Frames {
 }
 
 impl Packed {
-    /// One of `bytes` bytes, whole pages, that compresses `unit` bytes as one.
+    /// One of `bytes` bytes, whole pages, that compresses `unit` bytes as one, with this behind it.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] when that is no unit; [`Errno::ENOMEM`].
-    pub(super) fn new(bytes: u64, unit: u64) -> Result<Self> {
+    pub(super) fn new(bytes: u64, unit: u64, behind: Option<Behind>) -> Result<Self> {
         let (unit_bytes, slots) = (unit as usize, bytes / PAGE);
         let config = Config::new(PAGE_SHIFT, unit_bytes, FIRST, slots);
         let config = config.map_err(|_| Errno::EINVAL)?;
@@ -123,10 +133,10 @@ impl Packed {
         let mut pools = Vec::new();
         pools.try_reserve_exact(POOLS as usize).map_err(|_| Errno::ENOMEM)?;
         for _ in 0..POOLS {
-            pools.push(SpinMutex::new(Cell::new(config, unit)?));
+            pools.push(SpinMutex::new(Cell::new(config, unit, behind.is_some())?));
         }
         let (held, claims, writer) = Default::default();
-        Ok(Self { pools, held, length: bytes, unit, claims, writer })
+        Ok(Self { pools, held, length: bytes, unit, behind, claims, writer })
     }
 
     /// Calls `act` for each part of the `count` pages from `page` on that is in one unit: with its
@@ -194,7 +204,7 @@ impl Packed {
 }
 
 impl Cell {
-    fn new(config: Config, unit: Order) -> Result<Self> {
+    fn new(config: Config, unit: Order, leaves: bool) -> Result<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(config.scratch_bytes()).map_err(|_| Errno::ENOMEM)?;
         bytes.resize(config.scratch_bytes(), 0);
@@ -210,7 +220,77 @@ impl Cell {
             lender.spare.push(frames(Order::ZERO)?);
         }
         lender.spares = spares;
-        Ok(Self { pool, still: frames(unit)? })
+        let out = if leaves { Some(frames(unit)?) } else { None };
+        Ok(Self { pool, still: frames(unit)?, out, leaving: None })
+    }
+
+    /// Slots get something else, or nothing.
+    fn change(&mut self, slots: Range<u64>, behind: Option<&Behind>) {
+        let overlaps =
+            |leaving: &mut Range<u64>| leaving.start < slots.end && slots.start < leaving.end;
+        self.leaving.take_if(|leaving| overlaps(leaving));
+        if let Some(behind) = behind {
+            behind.bring(slots);
+        }
+    }
+
+    /// Fills `bytes` with slots as far as they are here; the others go into `away`, in which the
+    /// first is number `done`.
+    fn load(
+        &mut self,
+        slots: Range<u64>,
+        bytes: &mut [u8],
+        behind: Option<&Behind>,
+        (away, done): (&mut Away, u64),
+    ) -> Result<()> {
+        let mut slot = slots.start;
+        while slot < slots.end {
+            let is_away = |slot| behind.is_some_and(|behind| behind.has(slot));
+            let goes = is_away(slot);
+            let end = (slot..slots.end).find(|&slot| is_away(slot) != goes).unwrap_or(slots.end);
+            let ahead = slot - slots.start;
+            if goes {
+                away.add(done + ahead..done + end - slots.start);
+            } else {
+                let part = (ahead * PAGE) as usize..((end - slots.start) * PAGE) as usize;
+                let loaded = self.pool.load(slot, end - slot, &mut bytes[part]);
+                loaded.map_err(|_| Errno::EIO)?;
+            }
+            slot = end;
+        }
+        Ok(())
+    }
+
+    /// Takes a copy of the coldest unit that somebody needs, if there are more than `most` frames:
+    /// which slots, and the copy. What nobody needs is freed on the way: `next` tells it.
+    fn leave(
+        &mut self,
+        most: u64,
+        next: &dyn Fn(Range<u64>) -> Option<Range<u64>>,
+    ) -> Option<(Range<u64>, FrameRun)> {
+        while self.pool.counters().data_pages > most && self.out.is_some() {
+            let mut runs = [ColdRun::default()];
+            let found = self.pool.coldest(&mut runs);
+            let cold = runs[..found].first()?;
+            let slots = cold.first..cold.first + cold.count;
+            // The header stays where it is found.
+            if slots.start == FIRST {
+                continue;
+            }
+            if let Some(free) = next(slots.start - FIRST..slots.end - FIRST) {
+                self.pool.free(FIRST + free.start, free.end - free.start).ok()?;
+                continue;
+            }
+            let mut out = self.out.take()?;
+            let bytes = &mut device::bytes_mut(&mut out)[..(cold.count * PAGE) as usize];
+            if self.pool.load(cold.first, cold.count, bytes).is_err() {
+                self.out = Some(out);
+                return None;
+            }
+            self.leaving = Some(slots.clone());
+            return Some((slots, out));
+        }
+        None
     }
 
     /// Stores a part of a unit, `from`, which may change meanwhile, by aligned runs.
@@ -240,16 +320,54 @@ impl Instant for Packed {
 
     fn store(&self, page: u64, from: FrameSpan) -> Result<()> {
         self.each(page, from.count, |cell, slot, count, done| {
+            cell.change(slot..slot + count, self.behind.as_ref());
             cell.store(slot, FrameSpan::new(from.start.add(done), count))
         })
     }
 
-    fn load(&self, page: u64, read: &mut cache::Read) -> Result<()> {
+    fn load(&self, page: u64, read: &mut cache::Read) -> Result<Away> {
         let (count, bytes) = (read.frames().count(), device::bytes_of_read(read));
+        let mut away = Away::default();
         self.each(page, count, |cell, slot, count, done| {
             let part = (done * PAGE) as usize..((done + count) * PAGE) as usize;
-            cell.pool.load(slot, count, &mut bytes[part]).map_err(|_| Errno::EIO)
-        })
+            let slots = slot..slot + count;
+            cell.load(slots, &mut bytes[part], self.behind.as_ref(), (&mut away, done))
+        })?;
+        Ok(away)
+    }
+
+    fn behind(&self) -> Option<&Behind> {
+        self.behind.as_ref()
+    }
+
+    fn leave(
+        &self,
+        number: usize,
+        next: &dyn Fn(Range<u64>) -> Option<Range<u64>>,
+    ) -> Option<Leaving> {
+        let most = self.behind.as_ref()?.most() / POOLS;
+        let mut cell = self.pools.get(number)?.lock();
+        let before = cell.pool.counters().slots;
+        let left = cell.leave(most, next);
+        let freed = before.wrapping_sub(cell.pool.counters().slots);
+        self.held.fetch_sub(freed, Ordering::Relaxed);
+        let (slots, frames) = left?;
+        Some(Leaving { page: slots.start - FIRST, count: slots.end - slots.start, frames })
+    }
+
+    fn left(&self, number: usize, frames: FrameRun, is_there: bool) {
+        let (Some(behind), Some(cell)) = (&self.behind, self.pools.get(number)) else { return };
+        let mut cell = cell.lock();
+        cell.out = Some(frames);
+        if let Some(slots) = cell.leaving.take().filter(|_| is_there) {
+            let freed = cell.pool.free(slots.start, slots.end - slots.start).unwrap_or_default();
+            self.held.fetch_sub(freed, Ordering::Relaxed);
+            behind.take(slots);
+        }
+    }
+
+    fn pools(&self) -> usize {
+        self.pools.len()
     }
 
     fn held(&self) -> u64 {
@@ -264,6 +382,7 @@ impl Instant for Packed {
             let mut cell = self.pool_of(FIRST + page).lock();
             while let Some(free) = next(page..stop) {
                 let count = free.end - free.start;
+                cell.change(FIRST + free.start..FIRST + free.end, self.behind.as_ref());
                 let freed = cell.pool.free(FIRST + free.start, count).unwrap_or_default();
                 self.held.fetch_sub(freed, Ordering::Relaxed);
                 page = free.end;

@@ -229,7 +229,7 @@ impl Reader for Pages {
         let frames = match target {
             Target::Own(frames) => frames,
             Target::Out(frames) => return self.written(first, frames, result),
-            Target::Part(_) | Target::Kept(_) => return,
+            Target::Part(_) | Target::Kept(_) | Target::Moved(_) => return,
         };
         let count = frames.count();
         let mut known = self.known.lock();

@@ -17,6 +17,7 @@ use quire_linux::files::{Block, Caller, Number, Source, Stored};
 use quire_linux::{Errno, Result};
 use spin::mutex::SpinMutex;
 
+use super::behind::Away;
 use super::claim::{Claim, Claims};
 use super::device;
 use super::instant::{Instant, frames};
@@ -124,9 +125,9 @@ impl Instant for Ram {
         })
     }
 
-    fn load(&self, page: u64, read: &mut cache::Read) -> Result<()> {
+    fn load(&self, page: u64, read: &mut cache::Read) -> Result<Away> {
         let to = read.frames();
-        self.each(page, to.count(), |chunk, at, count, done| match chunk {
+        let done = self.each(page, to.count(), |chunk, at, count, done| match chunk {
             Chunk::There(run) => {
                 let part = FrameSpan::new(run.start().add(at), count);
                 mm().hardware().copy(to, done, part).map_err(|_| Errno::EIO)
@@ -136,7 +137,8 @@ impl Instant for Ram {
                 Ok(())
             }
             Chunk::Away => Err(Errno::EIO),
-        })
+        });
+        done.map(|()| Away::default())
     }
 }
 

@@ -15,6 +15,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::cache::{self, FileId, FilePages, Reads};
@@ -264,7 +265,7 @@ impl Device {
     fn read(self: Arc<Self>, mut reads: Reads) -> Result<()> {
         let pages = match &self.medium {
             Medium::Disk(pages, _) => *pages,
-            Medium::Instant(device) => return read_now(*device, self.id, reads),
+            Medium::Instant(device) => return self.read_now(*device, reads).map(drop),
         };
         loop {
             // Else a read that finds no memory for its request would seem to be one that failed.
@@ -284,7 +285,7 @@ impl Device {
     fn begin(self: &Arc<Self>) {
         let (pages, out) = match &self.medium {
             Medium::Disk(pages, out) => (*pages, out),
-            Medium::Instant(device) => return write_now(*device, self.id),
+            Medium::Instant(device) => return self.write_now(*device),
         };
         let mut out = out.lock();
         match out.left.is_empty() {
@@ -325,7 +326,7 @@ impl Device {
 }
 
 impl Reader for Device {
-    fn finished(&self, _: u64, target: Target, result: Result<()>) {
+    fn finished(&self, name: u64, target: Target, result: Result<()>) {
         match target {
             Target::Part(part) => {
                 let part = if result.is_ok() { part } else { spoilt(part) };
@@ -350,59 +351,84 @@ impl Reader for Device {
                     files::tell();
                 }
             }
+            Target::Moved(frames) => self.moved(name as usize, frames, result),
             Target::Own(_) | Target::Out(_) => {}
         }
     }
 }
 
-/// Reads folios from a device that answers at once.
-fn read_now(device: &dyn Instant, id: FileId, mut reads: Reads) -> Result<()> {
-    while let Some(mut read) = mm().next_read(&mut reads).map_err(errno)? {
-        let done = device.load(Device::place(read.pages().start), &mut read);
-        mm().read_done(read, done.map_err(|_| ReadFailed));
-    }
-    // Others may have found it being read.
-    files::tell();
-    tidy(device, id);
-    Ok(())
-}
-
-/// Writes all there is to write to a device that answers at once, until it takes no more.
-fn write_now(device: &dyn Instant, id: FileId) {
-    let mut left = ALL;
-    // Where another CPU is writing something that left anew meanwhile, he who comes next does it.
-    while let Ok(Some(write)) = mm().next_write(id, &mut left, NOBODY) {
-        let done = device.store(Device::place(write.pages().start), write.frames());
-        let is_good = done.is_ok();
-        mm().write_done(write, done.map_err(|_| WriteFailed));
-        if !is_good {
-            break;
+impl Device {
+    /// The device in memory that it is.
+    pub(super) fn instant(&self) -> Option<&'static dyn Instant> {
+        match self.medium {
+            Medium::Disk(..) => None,
+            Medium::Instant(device) => Some(device),
         }
     }
-    tidy(device, id);
-}
 
-/// Has a device forget what is in free slots, if that is much.
-fn tidy(device: &dyn Instant, id: FileId) {
-    let held = device.held();
-    if held == 0 {
-        return;
+    /// Reads folios from a device that answers at once; whether all is there, and nothing of it has
+    /// to come from a disk behind it.
+    fn read_now(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
+        let mut is_there = true;
+        loop {
+            if device.behind().is_some() {
+                // Else a read that finds no memory for its request would seem to have failed.
+                memory::admit()?;
+            }
+            let Some(mut read) = mm().next_read(&mut reads).map_err(errno)? else { break };
+            let place = Self::place(read.pages().start);
+            match (device.load(place, &mut read), device.behind()) {
+                (Ok(away), Some(behind)) if !away.is_empty() => {
+                    is_there = false;
+                    self.read_behind(behind, place, read, &away);
+                }
+                (done, _) => mm().read_done(read, done.map(drop).map_err(|_| ReadFailed)),
+            }
+        }
+        // Others may have found it being read.
+        files::tell();
+        self.tidy(device);
+        Ok(is_there)
     }
-    let found = mm().swap_devices().find(|(file, ..)| *file == id);
-    let Some((_, slots, used)) = found else { return };
-    // A sweep looks at all slots: not before it is worth that.
-    if held > used + (slots / STALE).max(STALE) {
-        sweep(device, id);
-    }
-}
 
-fn sweep(device: &dyn Instant, id: FileId) {
-    let zero = Device::place(0);
-    device.sweep(&|pages| {
+    /// Writes all there is to write to a device that answers at once, until it takes no more.
+    fn write_now(self: &Arc<Self>, device: &dyn Instant) {
+        let mut left = ALL;
+        // Where another CPU is writing something that left anew meanwhile, he who comes next does
+        // it.
+        while let Ok(Some(write)) = mm().next_write(self.id, &mut left, NOBODY) {
+            let done = device.store(Self::place(write.pages().start), write.frames());
+            let is_good = done.is_ok();
+            mm().write_done(write, done.map_err(|_| WriteFailed));
+            if !is_good {
+                break;
+            }
+        }
+        self.tidy(device);
+        self.make_room(device);
+    }
+
+    /// Has a device forget what is in free slots, if that is much.
+    fn tidy(&self, device: &dyn Instant) {
+        let held = device.held();
+        if held == 0 {
+            return;
+        }
+        let found = mm().swap_devices().find(|(file, ..)| *file == self.id);
+        let Some((_, slots, used)) = found else { return };
+        // A sweep looks at all slots: not before it is worth that.
+        if held > used + (slots / STALE).max(STALE) {
+            device.sweep(&|pages| self.free_in(pages));
+        }
+    }
+
+    /// The first run of pages of the device, among these, that nobody needs.
+    pub(super) fn free_in(&self, pages: Range<u64>) -> Option<Range<u64>> {
+        let zero = Self::place(0);
         let slots = FilePages::new(pages.start - zero, pages.end - zero);
-        let free = mm().free_slots(id, slots)?;
-        Some(Device::place(free.start)..Device::place(free.end))
-    });
+        let free = mm().free_slots(self.id, slots)?;
+        Some(Self::place(free.start)..Self::place(free.end))
+    }
 }
 
 fn spoilt(mut part: Part) -> Part {
@@ -416,7 +442,7 @@ pub(crate) fn at_once(reads: Reads) -> bool {
     let device = devices().find(|device| device.id == reads.file());
     let Some(device) = device.filter(|_| is_on()) else { return false };
     match &device.medium {
-        Medium::Instant(medium) => read_now(*medium, device.id, reads).is_ok(),
+        Medium::Instant(medium) => device.read_now(*medium, reads).is_ok_and(|there| there),
         Medium::Disk(..) => false,
     }
 }

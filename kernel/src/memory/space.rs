@@ -412,24 +412,22 @@ pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error
     if !super::ease() {
         return Err(Error::NoMemory(Order::ZERO));
     }
-    let mut done = mm().fault(&memory.space, page, access);
     for _ in 0..TRIES {
-        let is_eased = match done {
+        let is_eased = match mm().fault(&memory.space, page, access) {
+            Ok(Resolved::Paged { ahead, .. }) => return Ok(ahead),
+            // The program tries again, and faults again if it must.
+            Ok(_) => return Ok(None),
             Err(Error::NoMemory(_)) => super::shrink(),
             Err(Error::OverLimit(group)) => super::relieve(group),
-            _ => false,
+            Err(error) => return Err(error),
         };
         if !is_eased {
             break;
         }
-        done = mm().fault(&memory.space, page, access);
     }
-    match done? {
+    match mm().fault(&memory.space, page, access)? {
         Resolved::Paged { ahead, .. } => Ok(ahead),
-        // The program tries again, and faults again if it must.
-        Resolved::Mapped(_) | Resolved::Noted | Resolved::Unshared { .. } | Resolved::Again => {
-            Ok(None)
-        }
+        _ => Ok(None),
     }
 }
 

@@ -48,6 +48,7 @@ const QUIRE: &[Row<()>] = &[
     Row { name: "copy_most", is: Is::Setting(copy_most, set_copy_most) },
     Row { name: "counters", is: Is::Text(counters) },
     Row { name: "exec_tiers", is: Is::Setting(exec_tiers, set_exec_tiers) },
+    Row { name: "behind", is: Is::Text(behind) },
     Row { name: "fallbacks", is: Is::Text(fallbacks) },
     Row { name: "read_ahead_kb", is: Is::Setting(read_ahead, set_read_ahead) },
     Row { name: "sizes", is: Is::Setting(sizes, set_sizes) },
@@ -99,6 +100,15 @@ fn counters(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     }
     for (order, count) in totals.copy.iter().enumerate().filter(|(_, count)| **count > 0) {
         out.print(format_args!("cow_copy_{}kB {count}\n", kib(order)))?;
+    }
+    Ok(())
+}
+
+/// Pages of compressed memory that are on the disk behind it, that went there and came back, and
+/// how often something could not go; nothing where there is none.
+fn behind(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
+    for (name, count) in crate::disk::counts().into_iter().flatten() {
+        out.print(format_args!("{name} {count}\n"))?;
     }
     Ok(())
 }

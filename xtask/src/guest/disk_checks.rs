@@ -32,6 +32,9 @@ const SWAP_BYTES: u64 = 256 << 20;
 /// of what is compressed there can.
 const IN_MEMORY: [&str; 3] = ["ram0=64M", "zram0=192M", "zram0=64M,unit=4K"];
 
+/// Compressed memory of which all but a little is on a disk.
+const BEHIND: &str = "zram0=192M,behind=vda,most=4M";
+
 /// How many reads a slow disk answers in a second.
 const SLOW: u32 = 60;
 
@@ -74,44 +77,38 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
 /// # Errors
 /// Why a machine cannot be run here.
 pub(super) fn swaps(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
-    let mut sum = swap(root, kernel, order)?;
-    for device in IN_MEMORY {
-        let count = swap_to_memory(root, kernel, order, device)?;
+    let blank = || Disk::blank(&files(root), SWAP_BYTES);
+    let mut sum = swap(root, kernel, order, (None, Some(blank()?)))?;
+    let in_memory = IN_MEMORY.map(|device| (Some(device), None));
+    for devices in in_memory.into_iter().chain([(Some(BEHIND), Some(blank()?))]) {
+        let count = swap(root, kernel, order, devices)?;
         sum.passed += count.passed;
         sum.failed += count.failed;
     }
     Ok(sum)
 }
 
-/// The cases of `abicheck` that swap, with a blank disk.
-fn swap(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
-    let disk = Disk::blank(&files(root), SWAP_BYTES)?;
+/// The same cases with a device in memory, a blank disk, or both.
+fn swap(
+    root: &Path,
+    kernel: &Kernel,
+    order: &mut Order,
+    (device, disk): (Option<&str>, Option<Disk>),
+) -> Result<Count, Missing> {
     order.timeout_seconds = SECONDS;
     order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
     // Less to fill until something must go out.
     let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
+    order.settings.extend(device.map(str::to_owned));
     let start = Instant::now();
-    let booted = boot_disk(root, kernel, order, &disk, false);
-    order.memory = memory;
-    let (ending, lines) = booted?;
-    Ok(judge("abicheck swap", ending, &lines, start.elapsed()))
-}
-
-/// The same cases with a device in memory.
-fn swap_to_memory(
-    root: &Path,
-    kernel: &Kernel,
-    order: &mut Order,
-    device: &str,
-) -> Result<Count, Missing> {
-    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
-    let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
-    order.settings.push(device.to_owned());
-    let start = Instant::now();
-    let booted = boot_kernel(root, kernel, order, false);
+    let booted = match &disk {
+        Some(disk) => boot_disk(root, kernel, order, disk, false),
+        None => boot_kernel(root, kernel, order, false),
+    };
     (order.memory, order.settings) = (memory, Vec::new());
     let (ending, lines) = booted?;
-    Ok(judge(&format!("abicheck swap, {device}"), ending, &lines, start.elapsed()))
+    let device = device.map(|device| format!(", {device}")).unwrap_or_default();
+    Ok(judge(&format!("abicheck swap{device}"), ending, &lines, start.elapsed()))
 }
 
 type Case = (&'static str, &'static [&'static str], Trouble);

@@ -45,7 +45,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).
-    #[inline]
+    #[inline(always)]
     pub(super) fn clear(&self, run: &FrameRun, fault: u64, resched: &mut dyn FnMut()) {
         let bytes = run.count() << A::PAGE_SHIFT;
         if run.is_zeroed() {

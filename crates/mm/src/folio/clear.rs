@@ -69,19 +69,24 @@ impl Pace {
 /// Calls `resched` between any two units, and never in the middle of one.
 ///
 /// A run known to be zero is left alone (A5).
-pub fn zero<H: Hardware>(
+#[inline]
+pub fn zero<H: Hardware>(hw: &H, run: &FrameRun, fault: u64, pace: Pace, resched: impl FnMut()) {
+    match run.count() {
+        _ if run.is_zeroed() => {}
+        1 => hw.clear(run, 0..1, Reuse::Soon),
+        _ => zero_around(hw, run, fault, pace, resched),
+    }
+}
+
+/// The same for several pages.
+#[inline(never)]
+fn zero_around<H: Hardware>(
     hw: &H,
     run: &FrameRun,
     fault: u64,
     pace: Pace,
     mut resched: impl FnMut(),
 ) {
-    if run.is_zeroed() {
-        return;
-    }
-    if run.count() == 1 {
-        return hw.clear(run, 0..1, Reuse::Soon);
-    }
     let far = if run.count() > pace.near_pages { Reuse::Later } else { Reuse::Soon };
     let [right, left, near] = extents(run.count(), fault);
     let mut first = true;

@@ -1,5 +1,6 @@
 //! What was taken out of a tree and may not be freed before the flush.
 
+use arrayvec::ArrayVec;
 use quire_hw::{Flush, Hardware};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
@@ -54,18 +55,17 @@ pub struct Gather {
     first: u32,
     last: u32,
     /// Index of a run's first frame, and how many frames were mapped here, once each.
-    shared: [(u32, u32); SHARED_MAX],
-    shared_len: usize,
+    shared: ArrayVec<(u32, u32), SHARED_MAX>,
     /// First payload and length, in pages, of the runs of ascending markers that were taken out.
-    marks: [(u64, u64); MARKS_MAX],
-    marks_len: usize,
+    marks: ArrayVec<(u64, u64), MARKS_MAX>,
     /// No CPU has translations of the space any more.
     unused: bool,
 }
 
 impl Gather {
     /// Nothing taken yet.
-    pub const fn new() -> Self {
+    #[inline]
+    pub fn new() -> Self {
         Self {
             pages: None,
             stride: Order::new(63),
@@ -73,18 +73,18 @@ impl Gather {
             space: false,
             first: NONE,
             last: NONE,
-            shared: [(0, 0); SHARED_MAX],
-            shared_len: 0,
-            marks: [(0, 0); MARKS_MAX],
-            marks_len: 0,
+            shared: ArrayVec::new(),
+            marks: ArrayVec::new(),
             unused: false,
         }
     }
 
     /// Nothing taken yet, for a space that no CPU uses and whose translations have been flushed:
     /// what is taken may be let go at once, and needs no other flush.
-    pub(crate) const fn unused() -> Self {
-        Self { unused: true, ..Self::new() }
+    pub(crate) fn unused() -> Self {
+        let mut gather = Self::new();
+        gather.unused = true;
+        gather
     }
 
     /// Whether there is nothing to flush and nothing to free.
@@ -93,28 +93,26 @@ impl Gather {
             && !self.tables
             && !self.space
             && self.first == NONE
-            && self.shared_len == 0
-            && self.marks_len == 0
+            && self.shared.is_empty()
+            && self.marks.is_empty()
     }
 
     /// Whether it must be settled before it takes a mapping of a folio that others hold.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.shared_len == SHARED_MAX
+        self.shared.is_full()
     }
 
     /// Notes that markers were taken out: `pages` of them, the payloads ascending from `first` on.
     /// `false` when it must be settled before.
     pub(super) fn mark(&mut self, first: u64, pages: u64) -> bool {
-        match self.marks[..self.marks_len].last_mut() {
-            Some((start, count)) if *start + *count == first => *count += pages,
-            _ if self.marks_len == MARKS_MAX => return false,
-            _ => {
-                self.marks[self.marks_len] = (first, pages);
-                self.marks_len += 1;
+        match self.marks.last_mut() {
+            Some((start, count)) if *start + *count == first => {
+                *count += pages;
+                true
             }
+            _ => self.marks.try_push((first, pages)).is_ok(),
         }
-        true
     }
 
     /// Takes a run of markers for `pages` pages; `false` when it must be settled before. Only what
@@ -126,8 +124,7 @@ impl Gather {
     /// The runs of markers that were taken out, each its first payload and how many pages; they are
     /// the caller's business from now on.
     pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let count = core::mem::take(&mut self.marks_len);
-        self.marks.into_iter().take(count)
+        core::mem::take(&mut self.marks).into_iter()
     }
 
     /// Notes that the translations of `pages`, mapped by blocks of `stride`, are to be flushed.
@@ -176,12 +173,9 @@ impl Gather {
             return self.dead(meta, folio.span(), false);
         }
         let start = meta.index(frames.start);
-        match self.shared[..self.shared_len].last_mut() {
+        match self.shared.last_mut() {
             Some((first, count)) if first.checked_add(*count) == Some(start) => *count += pages,
-            _ => {
-                self.shared[self.shared_len] = (start, pages);
-                self.shared_len += 1;
-            }
+            _ => self.shared.push((start, pages)),
         }
     }
 
@@ -243,7 +237,7 @@ impl Gather {
         (self.pages, self.stride) = (None, Order::new(63));
         (self.tables, self.space) = (false, false);
         (self.first, self.last) = (NONE, NONE);
-        self.shared_len = 0;
+        self.shared.clear();
     }
 
     /// Frees what was in custody. The flush is over.
@@ -263,7 +257,7 @@ impl Gather {
             freed += span.count;
             phys.free(cpu, meta.mint(span, zeroed));
         }
-        for &(first, count) in &self.shared[..self.shared_len] {
+        for &(first, count) in &self.shared {
             freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
         }
         freed

@@ -114,34 +114,59 @@ impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
     ) -> Option<(u64, u64)> {
         budget.0 = budget.0.checked_sub(1)?;
         let node = self.node(frame)?;
-        let first = node.rank(search.low).saturating_sub(1);
-        let last = node.rank(search.high);
-        let mut at = |at: usize| {
-            let inside = |budget: &mut Budget| {
-                let deep = level > 0 && node.gap(at) >= search.pages;
-                deep.then(|| self.gap_inside(node.child(at), level - 1, search, budget))?
-            };
-            match search.placement {
-                Placement::TopDown => after(&node, at, search).or_else(|| inside(budget)),
-                Placement::BottomUp => inside(budget).or_else(|| after(&node, at, search)),
-            }
-        };
         match search.placement {
-            Placement::TopDown => (first..last).rev().find_map(&mut at),
-            Placement::BottomUp => (first..last).find_map(&mut at),
+            Placement::TopDown => {
+                let (mut at, mut next) = (node.rank(search.high), None);
+                // What begins at `low` or before has the last gap that counts behind it.
+                while at > 0 && next.is_none_or(|next| next > search.low) {
+                    at -= 1;
+                    let found = self
+                        .gap_after(&node, (at, next), search)
+                        .or_else(|| self.gap_below(&node, at, level, search, budget));
+                    if found.is_some() {
+                        return found;
+                    }
+                    next = Some(node.key(at));
+                }
+                None
+            }
+            Placement::BottomUp => {
+                let (first, last) =
+                    (node.rank(search.low).saturating_sub(1), node.rank(search.high));
+                (first..last).find_map(|at| {
+                    self.gap_below(&node, at, level, search, budget)
+                        .or_else(|| self.gap_after(&node, (at, None), search))
+                })
+            }
         }
     }
-}
 
-/// The gap between entry `at` and the next of the node, if there is a next and the gap fits.
-#[inline]
-fn after<H: Hardware, const CAP: usize>(
-    node: &Node<'_, H, CAP>,
-    at: usize,
-    search: &Search,
-) -> Option<(u64, u64)> {
-    if at + 1 == node.count {
-        return None;
+    /// The same below entry `at` of a node of `level`.
+    #[inline]
+    fn gap_below(
+        &self,
+        node: &Node<'_, H, CAP>,
+        at: usize,
+        level: usize,
+        search: &Search,
+        budget: &mut Budget,
+    ) -> Option<(u64, u64)> {
+        let deep = level > 0 && node.gap(at) >= search.pages;
+        deep.then(|| self.gap_inside(node.child(at), level - 1, search, budget))?
     }
-    search.fit(node.end(at), node.key(at + 1))
+
+    /// The gap between entry `at` and the next of the node, which begins at `next` if that is
+    /// known, if there is a next and the gap fits.
+    #[inline]
+    fn gap_after(
+        &self,
+        node: &Node<'_, H, CAP>,
+        (at, next): (usize, Option<u64>),
+        search: &Search,
+    ) -> Option<(u64, u64)> {
+        if at + 1 == node.count {
+            return None;
+        }
+        search.fit(node.end(at), next.unwrap_or_else(|| node.key(at + 1)))
+    }
 }
