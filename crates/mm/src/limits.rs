@@ -45,6 +45,9 @@ pub const HUGE_FILE_BYTES: u64 = 2 << 20;
 /// How often a fault is planned anew because something changed meanwhile, before it gives up.
 pub const FAULT_TRIES: usize = 1000;
 
+/// How often paging a program's own pages out looks once more at what a change kept, in one call.
+pub const PAGE_OUT_TRIES: u32 = 16;
+
 /// Pages kept free below a stack that grows down, so that it does not run into what lies there.
 pub const STACK_GUARD_PAGES: u64 = 256;
 

@@ -92,7 +92,8 @@ impl Tests {
         // Some rely on another header for this one, and not every version of that has it.
         command.args(["-include", "../kselftest.h"]);
         command.args(["-I", ".."]).arg("-I").arg(&self.tree).arg("-I").arg(&self.built);
-        for place in [&self.tree.join("tools/include/uapi"), &headers, &asm] {
+        // The tools' own copies are older in places: they only fill gaps.
+        for place in [&headers, &asm, &self.tree.join("tools/include/uapi")] {
             command.arg("-isystem").arg(place);
         }
         command.arg("-o").arg(self.built.join(name)).arg(format!("{name}.c"));

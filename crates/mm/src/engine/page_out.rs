@@ -7,6 +7,7 @@
 //!   3 give it the slots' identity, and put it into their file   no memory: slots back
 //!   4 each space, each run of leaves:
 //!       a pinned, locked, held by a change?                     the run stays as it is
+//!         by a change, and it is a program's own wish: wait, and look at it once more
 //!       b count the slots, by runs
 //!       c leaves become swap entries; mappings go into the gather
 //!   5 one flush for many folios; the mappings end
@@ -27,10 +28,11 @@ use super::swap::{Device, Keep};
 use super::truncate::Spaces;
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
 use crate::folio::{Folio, Folios, Home, Known};
-use crate::limits::EVICT_FLUSH_PAGES;
+use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
 use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
+use crate::sync::spin_loop;
 use crate::table::{Divided, Division, Gather};
 
 /// Which folios are paged out.
@@ -80,6 +82,8 @@ struct Leaving {
     mapped: u64,
     /// Pages whose leaves are swap entries now.
     pages: u64,
+    /// A change has kept some of it: it is looked at once more.
+    again: bool,
 }
 
 /// A folio that is held.
@@ -134,6 +138,11 @@ impl Batch {
         self.leaving[self.len] = Some(leaving);
         self.len += 1;
     }
+
+    /// Whether the last one is to be looked at once more, which is when it has left this batch.
+    fn is_again(&self) -> bool {
+        self.len > 0 && self.leaving[self.len - 1].is_some_and(|leaving| leaving.again)
+    }
 }
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -174,7 +183,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let mut batch = Batch { leaving: [None; BATCH], len: 0 };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let (mut at, mut begun) = (span.start, 0);
+        let (mut at, mut begun, mut tries) = (span.start, 0, PAGE_OUT_TRIES);
         while begun < demand.pages
             && let Some(found) =
                 self.hold_next(space, PageSpan::new(at, span.end), demand, &mut done.stay)
@@ -189,9 +198,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             at = match self.begin_out(space, span, &found, whose) {
                 Ok(leaving) => {
                     begun += leaving.folio.order.pages();
-                    let found = (&found, leaving);
-                    batch.push(self.evict_found(space, found, &mut gather));
-                    found.0.here.end.min(span.end)
+                    let mut leaving = self.evict_found(space, (&found, leaving), &mut gather);
+                    leaving.again &= whose == Whose::Own && tries > 0;
+                    tries -= u32::from(leaving.again);
+                    batch.push(leaving);
+                    if leaving.again { found.page } else { found.here.end.min(span.end) }
                 }
                 Err(Stop::Stays(upto)) => {
                     done.stay += (upto > found.page) as u64;
@@ -202,7 +213,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                     break;
                 }
             };
-            if batch.len == BATCH {
+            if batch.len == BATCH || batch.is_again() {
                 self.end_batch(space, &mut gather, &mut batch, (whose, spaces), &mut done);
             }
         }
@@ -213,7 +224,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// The first page of `span` that maps a folio which may leave: it was not touched for so many
     /// rounds, and nobody else has it if that is wanted. It is held. Others stay, which is counted:
-    /// they are many after a fork, and are passed by with their table locked once.
+    /// they are many after a fork, and are passed by with their table locked once. Who wants his
+    /// own pages out waits for a change of them, such as a collapse, as a fault does.
     fn hold_next(
         &self,
         space: &Space<A>,
@@ -224,7 +236,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let folios = Folios::new(self.phys.meta());
         let tables = self.view(space).tables();
         let has_swap = self.swaps.iter().any(|swap| swap.is_open());
-        let hold = |folio: Folio| {
+        let changing = || demand.whose == Whose::Own && space.areas.is_held(span);
+        let mut hold = |folio: Folio| {
             let is_old = has_swap && folios.idle(folio) >= demand.idle;
             if !is_old && !folios.is_lazy(folio) {
                 return false;
@@ -234,8 +247,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             *stay += u64::from(stays);
             !stays && folios.hold(folio)
         };
-        let (page, frame, folio) = tables.first_folio(span, hold)?;
-        Some(Held::new(page, frame, folio))
+        loop {
+            while changing() {
+                spin_loop();
+            }
+            match tables.first_folio(span, &mut hold) {
+                Some((page, frame, folio)) => return Some(Held::new(page, frame, folio)),
+                // A change that began meanwhile may have it all in its hands.
+                None if changing() => {}
+                None => return None,
+            }
+        }
     }
 
     /// Evicts a folio on its way out from this space. Those of a batch leave the others together.
@@ -247,7 +269,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Leaving {
         // Mappings count until they are flushed, and one space is before another.
         leaving.mapped = Folios::new(self.phys.meta()).counts(found.folio).mapped.into();
-        self.evict_in(space, found.here, &mut leaving, gather);
+        leaving.again = self.evict_in(space, found.here, &mut leaving, gather);
         leaving
     }
 
@@ -324,16 +346,17 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// Replaces what `span` of a space has of a folio by swap entries.
+    /// Replaces what `span` of a space has of a folio by swap entries; whether a change under way
+    /// has kept some of it.
     fn evict_in(
         &self,
         space: &Space<A>,
         span: PageSpan,
         leaving: &mut Leaving,
         gather: &mut Gather,
-    ) {
+    ) -> bool {
         let areas = self.view(space).areas();
-        let mut left = span;
+        let (mut left, mut changing) = (span, false);
         while let (Some(area), seq) = areas.next_at_or_after(left.start)
             && area.span.start < span.end
         {
@@ -341,13 +364,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             left = PageSpan::new(within.end, span.end);
             if !area.flags.contains(AreaFlags::LOCKED) {
                 let tracks = area.flags.contains(AreaFlags::TRACKED);
-                self.evict_from_area(space, (within, seq, tracks), leaving, gather);
+                changing |= self.evict_from_area(space, (within, seq, tracks), leaving, gather);
             }
             if left.is_empty() {
                 break;
             }
         }
         self.count(Event::RmapWalks, 1);
+        changing
     }
 
     /// The same for a part of one area, which was read at `seq`.
@@ -357,13 +381,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         (span, seq, tracks): (PageSpan, Seq, bool),
         leaving: &mut Leaving,
         gather: &mut Gather,
-    ) {
-        let Some(device) = self.device(leaving.device) else { return };
+    ) -> bool {
+        let Some(device) = self.device(leaving.device) else { return false };
         let Leaving { folio, slots, .. } = *leaving;
         let folios = Folios::new(self.phys.meta());
+        let mut changing = false;
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
             // Whoever locks these pages in memory, moves or forks them changes the areas first.
-            if folios.counts(folio).pins > 0 || !space.areas.is_current(seq, pages) {
+            let changes = !space.areas.is_current(seq, pages);
+            changing |= changes;
+            if folios.counts(folio).pins > 0 || changes {
                 return None;
             }
             let slot = slots.start + frames.start.offset_from(folio.head);
@@ -377,6 +404,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;
         leaving.dirty |= evicted.dirty;
+        changing
     }
 
     /// The largest order below `order` of which there is a run of slots.
@@ -412,6 +440,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 dirty: false,
                 mapped: 0,
                 pages: 0,
+                again: false,
             });
         }
         let cpu = self.hw.cpu().index();
@@ -429,7 +458,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             device.slots.uncache(slots);
             return Err(lack);
         }
-        Ok(Leaving { folio, device: device.number, slots, dirty: true, mapped: 0, pages: 0 })
+        let device = device.number;
+        Ok(Leaving { folio, device, slots, dirty: true, mapped: 0, pages: 0, again: false })
     }
 
     fn fallback_out(&self, order: Order) {
@@ -516,7 +546,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             if let Some(own) = self.counters.get(self.hw.cpu().index()) {
                 own.swpout(folio.order.index());
             }
-        } else {
+        } else if !leaving.again {
             done.stay += 1;
         }
         self.count(Event::PagesSwapped, pages);

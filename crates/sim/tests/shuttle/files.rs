@@ -10,7 +10,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use shuttle::thread;
 
 use crate::explore;
-use crate::scene::{FOLIO, Runner, Scene, play};
+use crate::scene::{Runner, Scene, play};
 
 /// Pages of the file.
 const PAGES: u64 = 4;
@@ -86,35 +86,6 @@ fn dropped<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
 #[test]
 fn d6_what_is_written_while_clean_pages_go_stays() {
     explore(|| with_file::<X86_64>(Config::x86_64(), dropped));
-}
-
-/// CPU 0 lets the file's pages grow old, while they leave it and their memory becomes another's.
-fn aged<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
-    scene.on(0, |runner| {
-        for page in 0..PAGES {
-            runner.read(&scene.space, start.add(page));
-        }
-    });
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            scene.on(1, |runner| {
-                runner
-                    .operation("truncate", || scene.mm.truncate(file, 0, &scene.known))
-                    .expect("nothing is split");
-                runner.write(&scene.space, scene.page(0), 9);
-                runner.write(&scene.space, scene.page(FOLIO), 9);
-            });
-        });
-        scene.on(0, |runner| {
-            runner.operation("reclaim", || scene.mm.reclaim(1, &scene.known));
-        });
-    });
-    scene.mm.truncate(file, PAGES, &scene.known).expect("nothing is split");
-}
-
-#[test]
-fn d6_what_leaves_a_file_while_it_grows_old_is_another_s() {
-    explore(|| with_file::<X86_64>(Config::x86_64(), aged));
 }
 
 /// CPU 0 cuts the file off and gives it its length again, CPU 1 writes, CPU 2 reads.

@@ -1,9 +1,10 @@
 //! Folios that leave memory and come back, while others use them, share them or end.
 
 use quire::engine::Whose;
+use quire::fault::SizePolicy;
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
-use quire_units::PageSpan;
+use quire_units::{Order, PageSpan};
 use shuttle::thread;
 
 use crate::explore;
@@ -139,4 +140,45 @@ fn d6_a_space_ends_while_single_pages_leave() {
             runner.write_back(scene.swap);
         });
     });
+}
+
+/// CPU 1 makes one folio of pages that CPU 0 pages out: it waits for that, and all of them leave.
+fn while_collapsing<A: Arch>(config: Config) {
+    play::<A>(config, |scene| {
+        scene.mm.policy.set_size(Order::new(FOLIO.ilog2() as u8), SizePolicy::Never).unwrap();
+        scene.on(0, |runner| {
+            for at in 0..FOLIO {
+                runner.write(&scene.space, scene.page(at), at + 1);
+            }
+        });
+        let pages = PageSpan::new(scene.page(0), scene.page(FOLIO));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                scene.on(1, |runner| {
+                    let order = Order::new(FOLIO.ilog2() as u8);
+                    runner
+                        .operation("collapse", || scene.mm.collapse(&scene.space, pages, order))
+                        .expect("there is memory");
+                });
+            });
+            scene.on(0, |runner| {
+                runner.operation("page out", || {
+                    let done = scene.mm.page_out(&scene.space, pages, Whose::Own, &scene.known);
+                    done.expect("sound pages")
+                });
+            });
+        });
+        assert_eq!(scene.mm.swapped(&scene.space), FOLIO, "some of them stayed");
+        scene.on(0, |runner| {
+            runner.write_back(scene.swap);
+            for at in 0..FOLIO {
+                assert_eq!(runner.read(&scene.space, scene.page(at)), at + 1, "it came back");
+            }
+        });
+    });
+}
+
+#[test]
+fn d3_what_is_paged_out_while_it_collapses_leaves() {
+    explore(|| while_collapsing::<X86_64>(Config::x86_64()));
 }
