@@ -18,6 +18,10 @@ pub const POPULATE_ORDER: Order = Order::new(9);
 /// with pages of 4 KiB it saves up to fifteen more exceptions, and wastes 60 KiB at worst.
 pub const COPY_MOST_BYTES: u64 = 64 << 10;
 
+/// Of so many folios of a file a block is copied at most that a write makes its space's own: of a
+/// page each, where the block is of [`COPY_MOST_BYTES`] and pages are of 4 KiB.
+pub const PIECES_MAX: usize = 16;
+
 /// How much of a file is read ahead at most unless the policy says otherwise, as Linux's default
 /// for `read_ahead_kb`.
 pub const READ_AHEAD_BYTES: u64 = 128 << 10;
