@@ -111,6 +111,23 @@ fn b5_a_fault_maps_whole_folios_and_folds_them_the_last_of_the_file_as_well() {
 }
 
 #[test]
+fn b1_a_file_gets_the_lowest_number_that_is_free_and_there_are_so_many() {
+    with::<X86_64>(Config::x86_64(), |scene| {
+        let open = || scene.mm.open_file(Store::ReadOnly, 1, Order::ZERO).map(|id| id.0);
+        let close = |id| scene.mm.close_file(FileId(id)).unwrap();
+        assert_eq!([open(), open(), open(), open()], [0, 1, 2, 3].map(Ok));
+        close(2);
+        close(0);
+        assert_eq!([open(), open(), open()], [0, 2, 4].map(Ok));
+        let count = 5 + std::iter::from_fn(|| open().ok()).count() as u32;
+        assert_eq!(open(), Err(Error::NoFile));
+        close(7);
+        assert_eq!([open(), open()], [Ok(7), Err(Error::NoFile)]);
+        (0..count).for_each(close);
+    });
+}
+
+#[test]
 fn b2_code_is_read_in_aligned_folios_of_the_preferred_size_within_its_area() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 400);
@@ -300,6 +317,18 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
         let mut by_blocks = 0;
         scene.mm.folio_map(&scene.space, |map| by_blocks += map.by_blocks);
         assert_eq!(by_blocks, 512, "one leaf of 2 MiB");
+        let cached = scene.mm.file(file).unwrap().cached();
+        assert_eq!(scene.mm.cached_from(file, Order::new(9)), Ok(cached));
+        let small = scene.file(Store::ReadOnly, 2048);
+        for page in [3, 5, 700, 2000] {
+            let (wanted, mut reader) = (FilePages::new(page, page + 1), Readahead::default());
+            let page = scene.mm.page(small, wanted, &mut reader, Pattern::Random);
+            let Err(Error::Unread(reads)) = page else { panic!("not in memory yet") };
+            scene.carry(reads).unwrap();
+        }
+        let in_small = |order| scene.mm.cached_from(small, Order::new(order));
+        assert_eq!([in_small(0), in_small(1), in_small(9)], [Ok(4), Ok(0), Ok(0)]);
+        assert_eq!(scene.mm.cached_from(FileId(7), Order::ZERO), Err(Error::NoFile));
         assert_eq!(scene.mm.totals().event(quire::stats::Event::EntriesMade), 1);
         assert_eq!(scene.word(START.add(1000)), word(1001, 0));
     });

@@ -269,6 +269,28 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Whether an access was refused for want of what the story takes away.
+fn is_injected(why: Stopped) -> bool {
+    matches!(why, Stopped::Refused(Error::Poisoned(_) | Error::NoMemory(_)))
+}
+
+/// All that each of them sees is as it should be.
+fn agrees<A: Arch>(
+    mm: &HostedMm<'_, '_, A>,
+    cpu: &Cpu<'_, '_>,
+    spaces: &[Space<A>],
+    naive: &[Naive],
+    data: &[u64],
+) {
+    for (space, naive) in spaces.iter().zip(naive) {
+        let program = Program::on(cpu, mm, space);
+        for (at, own) in naive.own.iter().enumerate() {
+            let want = own.or(data.get(at).copied());
+            assert_eq!(program.read(page::<A>(at as u64)).ok(), want, "page {at}");
+        }
+    }
+}
+
 /// The story of a process and its child against the naive one.
 fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
     with::<A>(config, order, |mm, cpu, file, parent| {
@@ -281,25 +303,22 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
             match *op {
                 Op::Write(child, at) => {
                     stamps += 1;
-                    let got = Program::on(cpu, mm, &spaces[who(child)])
-                        .write(page::<A>(at), stamps)
-                        .map(drop);
+                    let program = Program::on(cpu, mm, &spaces[who(child)]);
+                    let got = program.write(page::<A>(at), stamps).map(drop);
                     mm.phys().set_fail_plan(FailPlan::Never);
-                    let failed_copy = matches!(got, Err(Stopped::Refused(Error::Poisoned(_))));
-                    let no_memory = matches!(got, Err(Stopped::Refused(Error::NoMemory(_))));
                     match got {
                         Ok(()) => naive[who(child)].own[at as usize] = Some(stamps),
-                        Err(_) if at as usize >= data.len() || failed_copy || no_memory => {}
-                        Err(wrong) => panic!("{op:?}: {wrong:?}"),
+                        Err(_) if at as usize >= data.len() => {}
+                        Err(why) => assert!(is_injected(why), "{op:?}: {why:?}"),
                     }
                 }
                 Op::Read(child, at) => {
                     let got = Program::on(cpu, mm, &spaces[who(child)]).read(page::<A>(at));
                     mm.phys().set_fail_plan(FailPlan::Never);
-                    let own = naive[who(child)].own[at as usize];
-                    let want = own.or(data.get(at as usize).copied());
-                    let no_memory = matches!(got, Err(Stopped::Refused(Error::NoMemory(_))));
-                    assert!(no_memory || got.ok() == want, "{op:?}: {got:?}, not {want:?}");
+                    let want = naive[who(child)].own[at as usize];
+                    let want = want.or(data.get(at as usize).copied());
+                    let failed = got.is_err_and(is_injected);
+                    assert!(failed || got.ok() == want, "{op:?}: {got:?}, not {want:?}");
                 }
                 Op::Want(most) => want(mm, most),
                 Op::Most(most) => mm.policy.set_copy_most(Order::new(most)),
@@ -333,13 +352,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
         }
         mm.phys().set_fail_plan(FailPlan::Never);
         mm.hardware().faults().fail_copy(0);
-        for (space, naive) in spaces.iter().zip(&naive) {
-            let program = Program::on(cpu, mm, space);
-            for (at, own) in naive.own.iter().enumerate() {
-                let want = own.or(data.get(at).copied());
-                assert_eq!(program.read(page::<A>(at as u64)).ok(), want, "page {at}");
-            }
-        }
+        agrees(mm, cpu, &spaces, &naive, &data);
         verify(mm, &spaces.iter().collect::<Vec<_>>());
         cpu.leave();
         spaces.into_iter().for_each(|space| mm.destroy(space));

@@ -294,18 +294,30 @@ fn stat(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("procs_running {}\nprocs_blocked 0\n", load.ready))
 }
 
-/// Bytes that files have in memory, and of these, of files that are nowhere else.
-fn file_bytes() -> (u64, u64) {
-    let (mut all, mut memory) = (0, 0);
-    for file in mm().file_ids().filter_map(|id| mm().file(id)) {
-        let bytes = file.cached() * PAGE;
-        match file.store() {
-            Some(Store::Swap) | None => {}
-            Some(Store::Memory) => (all, memory) = (all + bytes, memory + bytes),
-            Some(Store::ReadOnly | Store::ReadWrite) => all += bytes,
+/// Bytes that files have in memory, of these in blocks of 2 MiB and larger.
+#[derive(Clone, Copy, Default)]
+struct FileBytes {
+    all: u64,
+    huge: u64,
+}
+
+impl FileBytes {
+    /// Those of files with a store, and of files that are nowhere else.
+    fn take() -> [Self; 2] {
+        let mut kinds = [Self::default(); 2];
+        for id in mm().file_ids() {
+            let Some(file) = mm().file(id) else { continue };
+            let kind = match file.store() {
+                Some(Store::Swap) | None => continue,
+                Some(Store::ReadOnly | Store::ReadWrite) => &mut kinds[0],
+                Some(Store::Memory) => &mut kinds[1],
+            };
+            kind.all += file.cached() * PAGE;
+            // Closed meanwhile, it has none.
+            kind.huge += mm().cached_from(id, BLOCK).unwrap_or(0) * PAGE;
         }
+        kinds
     }
-    (all, memory)
 }
 
 /// `meminfo`: what there is no such thing of is zero.
@@ -314,7 +326,7 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let free = mm().phys().free_frames() * PAGE;
     let heap = memory::taken_bytes() + census.nodes * PAGE;
     let mapped = (census.pages() - census.of_files) * PAGE;
-    let (cached, shared) = file_bytes();
+    let [files, shared] = FileBytes::take();
     let total = total_bytes();
     let block = BLOCK.bytes(memory::PAGE_SHIFT);
     let (swap_all, swap_free, swap_cached) = swap_bytes();
@@ -323,14 +335,14 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("MemFree", free),
         ("MemAvailable", free),
         ("Buffers", 0),
-        ("Cached", cached),
+        ("Cached", files.all + shared.all),
         ("SwapCached", swap_cached),
         ("Active", mapped),
-        ("Inactive", cached - shared),
+        ("Inactive", files.all),
         ("Active(anon)", mapped),
         ("Inactive(anon)", 0),
         ("Active(file)", 0),
-        ("Inactive(file)", cached - shared),
+        ("Inactive(file)", files.all),
         ("Unevictable", 0),
         ("Mlocked", 0),
         ("SwapTotal", swap_all),
@@ -339,7 +351,7 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("Writeback", 0),
         ("AnonPages", mapped),
         ("Mapped", census.of_files * PAGE),
-        ("Shmem", shared),
+        ("Shmem", shared.all),
         ("KReclaimable", 0),
         ("Slab", heap),
         ("SReclaimable", 0),
@@ -353,9 +365,9 @@ fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
         ("VmallocChunk", 0),
         ("Percpu", 0),
         ("AnonHugePages", census.pages_from(BLOCK.index()) * PAGE),
-        ("ShmemHugePages", 0),
+        ("ShmemHugePages", shared.huge),
         ("ShmemPmdMapped", 0),
-        ("FileHugePages", 0),
+        ("FileHugePages", files.huge),
         ("FilePmdMapped", 0),
     ];
     let kib = |out: &mut Text, (name, bytes): (&str, u64)| {

@@ -20,6 +20,8 @@ mod window;
 mod word;
 
 #[cfg(all(test, not(loom)))]
+mod code_tests;
+#[cfg(all(test, not(loom)))]
 mod index_tests;
 #[cfg(all(test, not(loom)))]
 mod readahead_tests;

@@ -111,22 +111,22 @@ impl File {
 }
 
 /// A file of `end` pages of 4 KiB: windows of 128 KiB, folios up to 2 MiB.
-fn file(end: u64) -> Bounds {
+pub(super) fn file(end: u64) -> Bounds {
     Bounds { end, window: 32, smallest: Order::ZERO, sizes: 0x3ff }
 }
 
-fn shows(start: u64, end: u64) -> Mapped {
+pub(super) fn shows(start: u64, end: u64) -> Mapped {
     let pages = FilePages::new(start, end);
     Mapped { pages, exec: false, huge: false, pattern: Pattern::Normal }
 }
 
-fn code(start: u64, end: u64) -> Mapped {
+pub(super) fn code(start: u64, end: u64) -> Mapped {
     Mapped { exec: true, ..shows(start, end) }
 }
 
-const BLOCK: Order = Order::new(9);
-const NONE: Preference = Preference { exec: 0, huge: BLOCK };
-const ARM: Preference = Preference { exec: 1 << 4, huge: BLOCK };
+pub(super) const BLOCK: Order = Order::new(9);
+pub(super) const NONE: Preference = Preference { exec: 0, huge: BLOCK };
+pub(super) const ARM: Preference = Preference { exec: 1 << 4, huge: BLOCK };
 const TIERS: Preference = Preference { exec: 1 << 4 | 1 << 9, huge: BLOCK };
 
 #[test]
@@ -325,43 +325,6 @@ fn b1_a_huge_area_is_followed_in_huge_windows() {
 }
 
 #[test]
-fn b2_code_is_read_in_aligned_folios_within_the_area() {
-    let bounds = file(4096);
-    let pages = |page, area: &Mapped, preference| {
-        let window = Readahead::default().fault(page, area, &bounds, preference);
-        assert_eq!(window.mark, None, "no asynchronous part");
-        (window.pages.start, window.pages.end, window.preferred().get())
-    };
-    assert_eq!(pages(37, &code(0, 1000), &ARM), (16, 80, 4), "a block before, and two behind");
-    assert_eq!(pages(37, &code(33, 1000), &ARM), (33, 80, 4), "up to 47 pages");
-    assert_eq!(pages(37, &code(0, 50), &ARM), (16, 50, 4));
-    assert_eq!(pages(37, &code(37, 38), &ARM), (37, 38, 4));
-    assert_eq!(pages(37, &code(0, 1000), &NONE), (37, 69, 0), "from the fault on");
-    let random = Mapped { pattern: Pattern::Random, ..code(0, 1000) };
-    assert_eq!(pages(37, &random, &ARM), (16, 80, 4), "before the test for random access");
-}
-
-#[test]
-fn b2_code_does_not_touch_the_state_of_streams() {
-    let (mut ra, bounds) = (Readahead::default(), file(4096));
-    ra.miss(FilePages::new(0, 4), 0, &bounds, Pattern::Normal);
-    let before = ra;
-    for page in 0..500 {
-        ra.fault(page, &code(0, 1000), &bounds, &ARM);
-    }
-    assert_eq!(ra, before);
-}
-
-#[test]
-fn b2_code_that_is_read_as_a_stream_keeps_its_size() {
-    let (mut ra, bounds) = (Readahead::default(), file(4096));
-    let area = Mapped { pattern: Pattern::Sequential, ..code(0, 1000) };
-    let window = ra.fault(37, &area, &Bounds { sizes: 1, ..bounds }, &ARM);
-    assert_eq!((window.pages, window.mark), (FilePages::new(32, 64), Some(48)));
-    assert_eq!(window.preferred(), Order::new(4));
-}
-
-#[test]
 fn b7_the_largest_tier_that_fits_area_and_file_is_taken() {
     let fault = |page, area: &Mapped, end| {
         let window = Readahead::default().fault(page, area, &file(end), &TIERS);
@@ -490,34 +453,6 @@ proptest! {
         prop_assert!(window.pages.contains(page));
         prop_assert!(around.covers(window.pages), "{window:?}");
         prop_assert_eq!(window.mark, None);
-    }
-
-    #[test]
-    fn b2_code_windows_are_the_blocks_around_that_a_walk_finds(
-        page in 0..4096u64,
-        (left, right) in (0..200u64, 1..200u64),
-        order in 1..10u8,
-        window in 1..100u64,
-    ) {
-        let pages = FilePages::new(page.saturating_sub(left), (page + right).min(4096));
-        let mapped = Mapped { exec: true, ..shows(pages.start, pages.end) };
-        let bounds = Bounds { window, ..file(4096) };
-        let preference = Preference { exec: 1 << order, huge: BLOCK };
-        let got = Readahead::default().fault(page, &mapped, &bounds, &preference);
-        // Block by block: back while a quarter of two windows has room for one more, and ahead
-        // until there are two windows.
-        let block = FilePages::block(page, Order::new(order));
-        let (mut first, mut end) = (block.start, block.end);
-        while first > 0 && block.start - first + block.count() <= window / 2 {
-            first -= block.count();
-        }
-        let before = window / 2 / block.count() * block.count();
-        while end - block.start + before < 2 * window {
-            end += block.count();
-        }
-        let naive = FilePages::new(first, end).intersect(pages);
-        prop_assert_eq!(got.pages, naive);
-        prop_assert_eq!(got.preferred().get(), order);
     }
 
     #[test]

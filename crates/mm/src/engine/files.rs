@@ -46,8 +46,13 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         if pages > FILE_PAGES_MAX || smallest > A::block_order() {
             return Err(Error::Invalid);
         }
-        let free = self.files.iter().position(|file| file.open(store, pages, smallest));
-        free.map(|at| FileId(at as u32)).ok_or(Error::NoFile)
+        let first = self.files.len().min(self.free_file.load(Ordering::Relaxed) as usize);
+        // Who closed one meanwhile may have gone unheard.
+        let mut all = (first..self.files.len()).chain(0..first);
+        let found = all.find(|&at| self.files[at].open(store, pages, smallest));
+        let id = found.ok_or(Error::NoFile)? as u32;
+        self.free_file.store(id + 1, Ordering::Relaxed);
+        Ok(FileId(id))
     }
 
     /// The file with this number, if it is in use.
@@ -73,6 +78,23 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// [`Error::NoFile`].
     pub fn next_cached(&self, id: FileId, pages: FilePages) -> Result<Option<FilePages>, Error> {
         Ok(self.index(id)?.next(pages).map(|(_, at)| at))
+    }
+
+    /// How many pages of a file are in memory in folios of `order` or larger. Of each block of that
+    /// order at most two folios are looked at.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn cached_from(&self, id: FileId, order: Order) -> Result<u64, Error> {
+        let index = self.index(id)?;
+        let (mut at, mut pages) = (0, 0);
+        while let Some((folio, found)) = index.next(FilePages::new(at, FILE_PAGES_MAX)) {
+            let large = folio.order >= order;
+            pages += if large { found.count() } else { 0 };
+            // Where a block has a smaller one, it has no folio of the order.
+            at = if large { found.end } else { FilePages::block(found.start, order).end };
+        }
+        Ok(pages)
     }
 
     /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`

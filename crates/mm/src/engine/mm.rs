@@ -17,7 +17,7 @@ use crate::phys::{CpuCache, Phys, SetupError, Slot};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
 use crate::swap::{SWAPS_MAX, Swap};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{Gather, Tables};
 
 /// What the embedder lends for as long as the memory manager lives.
@@ -49,6 +49,8 @@ pub struct Mm<'m, A, H> {
     pub(super) counters: &'m [Counters],
     pub(super) pace: Pace,
     pub(super) files: &'m [File],
+    /// No file before this one is free, mostly.
+    pub(super) free_file: AtomicU32,
     pub(super) swaps: &'m [Swap],
     /// Where the reclaimer goes on.
     pub(super) hand: Hand,
@@ -98,6 +100,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
             files: parts.files,
+            free_file: AtomicU32::new(0),
             hand: Hand::new(),
             file_hand: Hand::new(),
             balance: Balance::new(),

@@ -74,6 +74,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.drop_pages(&index, all);
         index.prune(all, &mut |run| self.free(run));
         index.file.close();
+        self.free_file.fetch_min(id.0, Ordering::Relaxed);
         Ok(())
     }
 

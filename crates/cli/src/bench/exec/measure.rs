@@ -126,10 +126,10 @@ fn records(run: &mut Run, args: &ExecArgs, measured: &Measured) {
 fn say(run: &mut Run, args: &ExecArgs) {
     run.settings.push(format!(
         "Tables of {}. Windows of 128 KiB, or, where code has a preferred size, of 256 KiB of a \
-         program's file, a quarter of it before the block of the fault; what is in memory is mapped \
-         64 KiB around a fault, or as far as a fault reads, folios whole. Each file begins at a \
-         multiple of 2 MiB of a space that holds nothing else, and none of it is in memory at \
-         first.",
+         program's file, a quarter of it before the block of the fault; what is in memory is \
+         mapped 64 KiB around a fault, or as far as a fault reads, folios whole. Each file begins \
+         at a multiple of 2 MiB of a space that holds nothing else, and none of it is in memory \
+         at first.",
         args.isa.name()
     ));
     run.settings.push(
