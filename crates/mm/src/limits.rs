@@ -22,6 +22,10 @@ pub const COPY_MOST_BYTES: u64 = 64 << 10;
 /// written one after the other: looking at one costs a hundredth of an exception.
 pub const KEEP_AHEAD: usize = 16;
 
+/// Of so many folios of a file a block is copied at most that a write makes its space's own: of a
+/// page each, where the block is of [`COPY_MOST_BYTES`] and pages are of 4 KiB.
+pub const PIECES_MAX: usize = 16;
+
 /// How much of a file is read ahead at most unless the policy says otherwise, as Linux's default
 /// for `read_ahead_kb`.
 pub const READ_AHEAD_BYTES: u64 = 128 << 10;

@@ -39,6 +39,8 @@ pub struct File {
     /// 0: nobody's.
     store: AtomicU32,
     smallest: AtomicU32,
+    /// Whether an area has shown it as code; a hint.
+    code: AtomicU32,
     pages: AtomicU64,
     /// How many pages of it are in memory.
     cached: AtomicU64,
@@ -57,6 +59,7 @@ impl File {
             shape: AtomicU64::new(0),
             store: AtomicU32::new(0),
             smallest: AtomicU32::new(0),
+            code: AtomicU32::new(0),
             pages: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             ahead: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -73,6 +76,7 @@ impl File {
             shape: AtomicU64::new(0),
             store: AtomicU32::new(0),
             smallest: AtomicU32::new(0),
+            code: AtomicU32::new(0),
             pages: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             ahead: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -90,6 +94,7 @@ impl File {
             return false;
         }
         self.smallest.store(smallest.get().into(), Ordering::Relaxed);
+        self.code.store(0, Ordering::Relaxed);
         self.pages.store(pages, Ordering::Release);
         self.ahead.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         true
@@ -132,6 +137,17 @@ impl File {
     /// The smallest folio that its pages may be in: what its blocks demand.
     pub fn smallest(&self) -> Order {
         Order::new(self.smallest.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Notes that an area shows it whose pages may be executed.
+    pub(crate) fn note_code(&self) {
+        self.code.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether an area has shown it, since it was opened, whose pages may be executed: it is a
+    /// program or a library.
+    pub fn holds_code(&self) -> bool {
+        self.code.load(Ordering::Relaxed) != 0
     }
 
     /// Counts so many more pages in memory, or fewer.

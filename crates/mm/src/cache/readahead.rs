@@ -16,9 +16,11 @@
 //! 1. the area is advised to be huge: one or two of the largest folios;
 //! 2. reading ahead is off, or the area is advised to be random and holds no code: the page;
 //! 3. the area is advised to be sequential: a stream;
-//! 4. the area holds code: a window in folios of the size that suits the CPU, within the area, and
-//!    without a mark, since code does not run from front to back; also any area for which somebody
-//!    prefers a size, in folios of that;
+//! 4. the area is read as code: a window in folios of the size that suits the CPU, within the area,
+//!    and without a mark, since code does not run from front to back. That is where it may be
+//!    executed; where somebody prefers a size, in folios of that; and, where code has a preferred
+//!    size, in all of a file that holds code: constants and data of a program are used as its code
+//!    is;
 //! 5. there were many misses and few hits: the page;
 //! 6. else: a window around the page.
 //!
@@ -28,6 +30,9 @@
 //! - a window that is cut to end aligned does not make the next ones smaller;
 //! - a stream keeps windows as large as the reads that began it;
 //! - code that is read as a stream keeps its preferred size;
+//! - where code has a preferred size, its windows are twice as large, and a quarter of them lies
+//!   before the block of the fault: calls lead back as well as ahead, and what is read in whole
+//!   blocks anyhow reads less in vain;
 //! - where code has a preferred size, a window around other pages ends with their area.
 //!
 //! All of this is arithmetic on numbers: no lock, no memory.
@@ -61,7 +66,8 @@ pub enum Pattern {
 pub struct Mapped {
     /// The pages of the file that the area shows. They hold the page of the fault.
     pub pages: FilePages,
-    /// Whether the area may be executed, or has a preferred size of its own.
+    /// Whether the area is read as code: it may be executed, or has a preferred size of its own,
+    /// or its file holds code and code has a preferred size.
     pub exec: bool,
     /// Whether it was advised so (`MADV_HUGEPAGE`).
     pub huge: bool,
@@ -73,6 +79,29 @@ impl Mapped {
     /// Whether its hits and misses say how the file is read.
     const fn is_counted(&self) -> bool {
         matches!(self.pattern, Pattern::Normal) && !self.exec && !self.huge
+    }
+
+    /// What is read for a fault at `page` where code is not cached: aligned blocks of the preferred
+    /// size, within the area.
+    pub(crate) fn code_around(
+        &self,
+        page: u64,
+        bounds: &Bounds,
+        preference: &Preference,
+    ) -> FilePages {
+        let preferred = tier(page, self, bounds, preference);
+        let block = FilePages::block(page, preferred.unwrap_or_default());
+        let (before, ahead) = match preferred {
+            None => (0, limit(bounds, Pattern::Normal)),
+            Some(order) => {
+                let size = limit(bounds, Pattern::Sequential);
+                let before = (size / 4) & !(order.pages() - 1);
+                (before, (size - before).next_multiple_of(order.pages()))
+            }
+        };
+        let start = block.start.saturating_sub(before).max(self.pages.start).min(page);
+        let end = (block.start + ahead).min(self.pages.end).max(page + 1);
+        FilePages::new(start, end)
     }
 }
 
@@ -352,12 +381,10 @@ fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) ->
     (tiers != 0).then(|| highest(tiers))
 }
 
-/// The window for code: aligned blocks from the one of the fault on, within the area.
+/// The window for code.
 fn exec(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Window {
     let order = tier(page, mapped, bounds, preference).unwrap_or_default();
-    let start = FilePages::block(page, order).start.max(mapped.pages.start).min(page);
-    let end = (start + limit(bounds, Pattern::Normal)).next_multiple_of(order.pages());
-    let end = end.min(mapped.pages.end).max(page + 1);
-    let window = Window::new(FilePages::new(start, end), order, None, bounds);
+    let pages = mapped.code_around(page, bounds, preference);
+    let window = Window::new(pages, order, None, bounds);
     window.with(preference.exec & up_to(order))
 }

@@ -332,13 +332,13 @@ fn b2_code_is_read_in_aligned_folios_within_the_area() {
         assert_eq!(window.mark, None, "no asynchronous part");
         (window.pages.start, window.pages.end, window.preferred().get())
     };
-    assert_eq!(pages(37, &code(0, 1000), &ARM), (32, 64, 4));
+    assert_eq!(pages(37, &code(0, 1000), &ARM), (16, 80, 4), "a block before, and two behind");
     assert_eq!(pages(37, &code(33, 1000), &ARM), (33, 80, 4), "up to 47 pages");
-    assert_eq!(pages(37, &code(0, 50), &ARM), (32, 50, 4));
+    assert_eq!(pages(37, &code(0, 50), &ARM), (16, 50, 4));
     assert_eq!(pages(37, &code(37, 38), &ARM), (37, 38, 4));
     assert_eq!(pages(37, &code(0, 1000), &NONE), (37, 69, 0), "from the fault on");
     let random = Mapped { pattern: Pattern::Random, ..code(0, 1000) };
-    assert_eq!(pages(37, &random, &ARM), (32, 64, 4), "before the test for random access");
+    assert_eq!(pages(37, &random, &ARM), (16, 80, 4), "before the test for random access");
 }
 
 #[test]
@@ -368,9 +368,9 @@ fn b7_the_largest_tier_that_fits_area_and_file_is_taken() {
         (window.pages.start, window.pages.end, window.preferred().get())
     };
     assert_eq!(fault(600, &code(0, 2000), 4096), (512, 1024, 9));
-    assert_eq!(fault(600, &code(513, 2000), 4096), (592, 624, 4));
-    assert_eq!(fault(600, &code(0, 1023), 4096), (592, 624, 4));
-    assert_eq!(fault(600, &code(0, 2000), 1000), (592, 624, 4));
+    assert_eq!(fault(600, &code(513, 2000), 4096), (576, 640, 4));
+    assert_eq!(fault(600, &code(0, 1023), 4096), (576, 640, 4));
+    assert_eq!(fault(600, &code(0, 2000), 1000), (576, 640, 4));
     let window = Readahead::default().fault(600, &code(0, 2000), &only_pages(), &TIERS);
     assert_eq!(window.below(BLOCK), Some(Order::new(4)), "the tiers are steps on the way down");
     assert_eq!(window.below(Order::new(4)), Some(Order::ZERO));
@@ -490,6 +490,34 @@ proptest! {
         prop_assert!(window.pages.contains(page));
         prop_assert!(around.covers(window.pages), "{window:?}");
         prop_assert_eq!(window.mark, None);
+    }
+
+    #[test]
+    fn b2_code_windows_are_the_blocks_around_that_a_walk_finds(
+        page in 0..4096u64,
+        (left, right) in (0..200u64, 1..200u64),
+        order in 1..10u8,
+        window in 1..100u64,
+    ) {
+        let pages = FilePages::new(page.saturating_sub(left), (page + right).min(4096));
+        let mapped = Mapped { exec: true, ..shows(pages.start, pages.end) };
+        let bounds = Bounds { window, ..file(4096) };
+        let preference = Preference { exec: 1 << order, huge: BLOCK };
+        let got = Readahead::default().fault(page, &mapped, &bounds, &preference);
+        // Block by block: back while a quarter of two windows has room for one more, and ahead
+        // until there are two windows.
+        let block = FilePages::block(page, Order::new(order));
+        let (mut first, mut end) = (block.start, block.end);
+        while first > 0 && block.start - first + block.count() <= window / 2 {
+            first -= block.count();
+        }
+        let before = window / 2 / block.count() * block.count();
+        while end - block.start + before < 2 * window {
+            end += block.count();
+        }
+        let naive = FilePages::new(first, end).intersect(pages);
+        prop_assert_eq!(got.pages, naive);
+        prop_assert_eq!(got.preferred().get(), order);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
+use crate::cache::FileId;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
 use crate::stats::Event;
@@ -42,6 +43,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             flags: request.flags,
             backing: request.backing,
         };
+        self.note_code(&area);
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
         }
@@ -89,11 +91,23 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
             } else if area.most.contains(prot) {
-                Ok(Area { prot, ..area })
+                let area = Area { prot, ..area };
+                self.note_code(&area);
+                Ok(area)
             } else {
                 Err(Error::Forbidden(area.span.start, prot))
             }
         })
+    }
+
+    /// Lets the file that `area` shows know if it holds code: all of it is read as code is then.
+    fn note_code(&self, area: &Area) {
+        if area.prot.contains(Prot::EXEC)
+            && let Backing::Object { id, .. } = area.backing
+            && let Some(file) = self.file(FileId(id))
+        {
+            file.note_code();
+        }
     }
 
     /// Advises the areas of `span` about large folios. All of it must be mapped.

@@ -7,7 +7,9 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{Access, Asid, Order, PageSpan, Vpn};
 
 use super::{Errno, Error, Mm, Parts, ReadFailed};
-use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity};
+use crate::cache::{
+    FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Pieces, Readahead, Store, identity,
+};
 use crate::check;
 use crate::fault::plan::Reach;
 use crate::fault::{Decision, decide};
@@ -85,6 +87,38 @@ fn b1_a_page_is_not_mapped_when_its_area_has_gone_meanwhile() {
         assert!(shown.is_none(), "{shown:?}");
         assert_eq!(mm.resident(space), 0);
     });
+}
+
+#[test]
+fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
+    let block = PageSpan::block(START, Order::new(4));
+    let one = PageSpan::new(START.add(5), START.add(6));
+    type Change = fn(&MachineMm<'_, '_>, &Space<X86_64>, PageSpan);
+    let changes: [(Change, bool); 4] = [
+        (|_, _, _| {}, true),
+        (|mm, space, one| mm.discard(space, one).expect("it is mapped"), false),
+        (|mm, space, one| mm.unmap(space, one).expect("it is mapped"), false),
+        (|mm, space, one| assert!(mm.fault(space, one.start, Access::Write).is_ok()), false),
+    ];
+    for (change, goes) in changes {
+        with(|mm, space, _| {
+            mm.fault(space, START, Access::Read).expect("there is memory");
+            mm.populate(space, block).expect("there is memory");
+            let view = mm.view(space);
+            let decided = decide(&view, &mm.policy, START, Access::Write, Reach::Folio);
+            let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
+            let fault = unshare.of_file().expect("a private page of a file");
+            let pieces = Pieces::hold(&view, &fault, block).expect("all of it is mapped");
+            assert_eq!(pieces.frames().map(|(_, frames)| frames.count).sum::<u64>(), 16);
+            change(mm, space, one);
+            let run = mm.frames(Order::new(4), true).expect("memory");
+            mm.clear(&run, 0, &mut || {});
+            let replaced = pieces.replace(&view, &fault, block, run);
+            pieces.release(&view, &mut |run| mm.free(run));
+            assert_eq!(replaced.is_ok(), goes);
+            replaced.unwrap_or_else(|run| mm.free(run));
+        });
+    }
 }
 
 #[test]

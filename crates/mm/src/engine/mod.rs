@@ -24,6 +24,7 @@ mod holdings;
 mod lazy;
 mod memory;
 mod mm;
+mod own_block;
 mod page_out;
 mod reclaim;
 mod remap;

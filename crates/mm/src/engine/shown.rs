@@ -41,7 +41,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             return self.lacking(view, &index, fault, resched).map(|()| None);
         };
         self.deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = self.around(view.space, fault, reach);
+        let around = self.around(view.space, &index, fault, reach);
         let Some(shown) = map_around(view, &index, fault, leaf, around) else {
             self.wait(view, fault.page);
             return Ok(None);
@@ -60,15 +60,26 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Which pages are mapped besides the one that faulted: no others, where the space's group has
     /// no room for all of them.
-    fn around(&self, space: &Space<A>, fault: &FilePage, reach: Reach) -> PageSpan {
+    fn around(
+        &self,
+        space: &Space<A>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+        reach: Reach,
+    ) -> PageSpan {
         let around = match reach {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.file_policy.around());
-                // Of code, what one fault has had read: see `Readahead::fault`.
-                let prefers = self.preference_in(&fault.area).exec != 0;
-                let most =
-                    if is_code(&fault.area) && prefers { self.file_policy.window() } else { 0 };
-                PageSpan::new(block.start, block.end.max(block.start.add(most)))
+                let (shown, preference) = self.shown_at(index, fault);
+                if shown.exec && preference.exec != 0 {
+                    // Of code, what one fault has had read.
+                    let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
+                    let read = shown.code_around(fault.at, &bounds, &preference);
+                    let page = |at: u64| fault.page_of(at, fault.area.span);
+                    PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
+                } else {
+                    block
+                }
             }
             Reach::Upto(end) => {
                 let most = fault.page.add(POPULATE_ORDER.pages());
@@ -134,10 +145,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// What to read for a fault.
     fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
         let bounds = self.file_policy.bounds(index.file.pages(), index.file.smallest());
-        let preference = self.preference_in(&fault.area);
-        let window = change_reader(index, |reader| {
-            reader.fault(fault.at, &mapped(fault), &bounds, &preference)
-        });
+        let (shown, preference) = self.shown_at(index, fault);
+        let window =
+            change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
         Reads::new(index.id, window, Some(fault.at))
     }
 
@@ -150,9 +160,30 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
+    /// The area of a fault as its file sees it, and which sizes faults there would like to have.
+    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
+        let flags = fault.area.flags;
+        let own = flags.read_order().is_some();
+        let code = own || fault.area.prot.contains(Prot::EXEC);
+        let mut preference = self.preference_in(&fault.area);
+        let beside = !code && preference.exec != 0 && index.file.holds_code();
+        if beside {
+            // Of a program's constants and data less is used than of its code.
+            preference.exec = 1 << preference.exec.trailing_zeros();
+        }
+        let start = fault.file_page(fault.area.span.start);
+        let mapped = Mapped {
+            pages: FilePages::new(start, start + fault.area.span.count()),
+            exec: code || beside,
+            huge: flags.contains(AreaFlags::HUGE) && !own,
+            pattern: pattern(flags),
+        };
+        (mapped, preference)
+    }
+
     /// Notes that pages were found in memory; what is worth reading next.
     fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
-        let area = mapped(fault);
+        let (area, _) = self.shown_at(index, fault);
         let Some(folio) = shown.marked else {
             change_reader(index, |reader| reader.hit(shown.count, &area));
             return None;
@@ -189,26 +220,13 @@ fn change_reader<A: Arch, H: Hardware, T>(
     done
 }
 
-/// Whether an area is read as code is: it holds some, or has a wish of its own.
-fn is_code(area: &Area) -> bool {
-    area.prot.contains(Prot::EXEC) || area.flags.read_order().is_some()
-}
-
-/// The area of a fault as its file sees it.
-fn mapped(fault: &FilePage) -> Mapped {
-    let flags = fault.area.flags;
-    let pattern = if flags.contains(AreaFlags::SEQUENTIAL) {
+/// What an area was advised about the order in which it is read.
+fn pattern(flags: AreaFlags) -> Pattern {
+    if flags.contains(AreaFlags::SEQUENTIAL) {
         Pattern::Sequential
     } else if flags.contains(AreaFlags::RANDOM) {
         Pattern::Random
     } else {
         Pattern::Normal
-    };
-    let start = fault.file_page(fault.area.span.start);
-    Mapped {
-        pages: FilePages::new(start, start + fault.area.span.count()),
-        exec: is_code(&fault.area),
-        huge: flags.contains(AreaFlags::HUGE) && flags.read_order().is_none(),
-        pattern,
     }
 }

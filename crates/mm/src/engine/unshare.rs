@@ -93,6 +93,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Option<Resolved>, Error> {
         let wanted = self.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
         let allowed = wanted & ((2 << self.policy.copy_most().get()) - 1);
+        if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
+            return Ok(Some(done));
+        }
         let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
         let orders = (source.leaf.get()..=allowed.ilog2() as u8).rev().map(Order::new);
         for order in orders.filter(|order| allowed >> order.get() & 1 != 0).filter(fits) {
@@ -133,12 +136,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 if let Some(run) = last {
                     self.free(run);
                 }
-                self.draw(view.space, pages.count());
-                self.count(Event::CowCopy, pages.count());
-                if let Some(own) = self.counters.get(self.hw.cpu().index()) {
-                    own.copy(order.index());
-                }
-                Ok(Some(Resolved::Unshared { pages, copied: Some(order) }))
+                Ok(Some(self.copied(view, pages, order)))
             }
             Err(run) => {
                 self.free(run);
@@ -146,6 +144,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 Ok(None)
             }
         }
+    }
+
+    /// Counts that `pages` were copied into a folio of `order`.
+    pub(super) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
+        self.draw(view.space, pages.count());
+        self.count(Event::CowCopy, pages.count());
+        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+            own.copy(order.index());
+        }
+        Resolved::Unshared { pages, copied: Some(order) }
     }
 
     /// Splits the leaf of order `leaf` that maps `page` into smaller ones.

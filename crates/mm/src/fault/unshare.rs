@@ -20,9 +20,10 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
+use super::FilePage;
 use crate::folio::{Folio, Folios};
 use crate::limits::KEEP_AHEAD;
-use crate::space::{Advice, Area, Seq, View};
+use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::{Locked, Place, Run, What};
 
 /// A leaf that others may map as well, and that is to become its space's own: what is known
@@ -93,6 +94,25 @@ impl Unshare {
     /// What the area was advised.
     pub fn advice(&self) -> Advice {
         Advice::of(self.area.flags)
+    }
+
+    /// The page of a file that is shown there, if that is a private area's and to be written as
+    /// any other: no debugger's, and not in one that tells pages that were written from others.
+    pub(crate) fn of_file(&self) -> Option<FilePage> {
+        let Backing::Object { id: file, page: at } = self.area.backing_of(self.page) else {
+            return None;
+        };
+        let (flags, prot) = (self.area.flags, self.area.prot);
+        let told_apart = flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED);
+        (prot.contains(Prot::WRITE) && !told_apart).then_some(FilePage {
+            page: self.page,
+            file,
+            at,
+            place_order: Order::ZERO,
+            is_there: true,
+            area: self.area,
+            seq: self.seq,
+        })
     }
 
     /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from: `most` at

@@ -36,3 +36,26 @@ pub fn copy<H: Hardware>(
     }
     Ok(())
 }
+
+/// Copies pieces over the frames of `to`, each to where it says, in units as [`copy`] does.
+///
+/// # Errors
+/// As for [`copy`].
+pub(crate) fn copy_pieces<H: Hardware>(
+    hw: &H,
+    to: &FrameRun,
+    pieces: impl Iterator<Item = (u64, FrameSpan)>,
+    pace: Pace,
+    mut resched: impl FnMut(),
+) -> Result<(), Poisoned> {
+    for (at, from) in pieces {
+        for unit in units(0..from.count, pace.unit_pages) {
+            if at + unit.start > 0 {
+                resched();
+            }
+            let part = FrameSpan::new(from.start.add(unit.start), unit.end - unit.start);
+            hw.copy(to, at + unit.start, part)?;
+        }
+    }
+    Ok(())
+}

@@ -85,6 +85,7 @@ fn figures(outcome: &Outcome, page: u64) -> Vec<(String, &'static str, f64)> {
         ("reads".to_owned(), "count", outcome.reads as f64),
         ("bytes read".to_owned(), "bytes", (outcome.pages_read * page) as f64),
         ("bytes read and not touched".to_owned(), "bytes", (beyond * page) as f64),
+        ("bytes copied for writes".to_owned(), "bytes", (outcome.copied * page) as f64),
     ];
     for (geometry, [first, again]) in tlb::ALL.iter().zip(&text.misses) {
         for (misses, when) in [(first, "first touches"), (again, "all once more")] {
@@ -124,15 +125,19 @@ fn records(run: &mut Run, args: &ExecArgs, measured: &Measured) {
 /// What a reader must know.
 fn say(run: &mut Run, args: &ExecArgs) {
     run.settings.push(format!(
-        "Tables of {}. Windows of 128 KiB; what is in memory is mapped 64 KiB around a fault \
-         (128 KiB from it on in code that has a preferred size), folios whole. Each file begins \
-         at a multiple of 2 MiB of a space that holds nothing else, and none of it is in memory \
-         at first.",
+        "Tables of {}. Windows of 128 KiB, or, where code has a preferred size, of 256 KiB of a \
+         program's file, a quarter of it before the block of the fault; what is in memory is mapped \
+         64 KiB around a fault, or as far as a fault reads, folios whole. Each file begins at a \
+         multiple of 2 MiB of a space that holds nothing else, and none of it is in memory at \
+         first.",
         args.isa.name()
     ));
     run.settings.push(
         "read-around maps text as data, which is how Linux read it until 6.15; read-ahead is \
-         Linux 7.2's way for text without a preferred size; exec-64K is its way on arm64."
+         Linux 7.2's way for text without a preferred size. exec-64K prefers folios of 64 KiB, as \
+         Linux 7.2 does on arm64, with larger windows and for all of a program's file; and there, \
+         as in tiers-2M, anonymous memory may be in folios of 16 to 64 KiB, so that a write to \
+         private data copies up to 64 KiB around it."
             .to_owned(),
     );
     for geometry in tlb::ALL {

@@ -15,9 +15,10 @@ pub(super) enum Policy {
     /// A window from the fault on, in no preferred size: Linux 7.2 for text where the CPU prefers
     /// none.
     Ahead,
-    /// A window of whole folios of 64 KiB: Linux 7.2 for text on arm64 (`exec_folio_order`).
+    /// Windows of whole folios of 64 KiB in all of a program's file; what is written is copied in
+    /// blocks of up to 64 KiB.
     Exec,
-    /// Folios of 2 MiB where the text has room for them, else of 64 KiB (row B7).
+    /// The same, with folios of 2 MiB where the text has room for them (row B7).
     Tiers,
 }
 
@@ -49,6 +50,11 @@ impl Policy {
             Policy::Tiers => &[middle, large],
             Policy::Pages | Policy::Around | Policy::Ahead => &[],
         };
+        if !tiers.is_empty() {
+            // What is written of private areas is anonymous memory, in folios of these sizes.
+            let set = mm.policy.set_sizes("16K-64K:always", A::PAGE_SHIFT);
+            debug_assert!(set.is_ok(), "sizes of formats with pages of 4K: {set:?}");
+        }
         let set = mm.file_policy.set_exec_tiers(tiers);
         debug_assert!(set.is_ok(), "64K and 2M are sizes of formats with pages of 4K: {set:?}");
     }

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FileId, Reads, Store};
 use quire::engine::{Error, Resolved};
 use quire::space::{At, Backing, Request, Space};
+use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu};
 use quire_sim::system::{self, HostedMm};
@@ -27,6 +28,8 @@ pub(super) struct Outcome {
     pub(super) pages_read: u64,
     /// Pages of files that were touched.
     pub(super) touched: u64,
+    /// Pages of private memory that pages of files were copied into.
+    pub(super) copied: u64,
     /// What became of the text.
     pub(super) text: Look,
 }
@@ -67,6 +70,7 @@ impl Job for Replay<'_> {
             let fetched = program.run(recording, &files)?;
             let mut out = program.out;
             let areas = files.iter().flat_map(|file| &file.areas).filter(|area| area.exec);
+            out.copied = mm.totals().event(Event::CowCopy);
             out.text = Text::new(mm, &space, areas.map(|area| area.span)).look(&fetched);
             Ok(out)
         })?

@@ -34,9 +34,14 @@ impl Data {
         }
     }
 
+    /// Whether one word fills all pages.
+    pub(crate) fn repeats(self) -> bool {
+        matches!(self, Data::Same | Data::Zero)
+    }
+
     /// Whether each page begins with its number, so that none can be taken for another.
     pub(crate) fn is_stamped(self) -> bool {
-        matches!(self, Data::Random | Data::Text)
+        !self.repeats()
     }
 
     /// Whole pages of such data, always the same.

@@ -305,7 +305,8 @@ fn push(run: &mut Run, backing: Backing, kind: &Kind) {
     }
 }
 
-/// Storing is judged where a folio is more than a page.
+/// Storing is judged where a folio is more than a page, and not one word that repeats: that is read
+/// at the speed of memory in either way, and nothing is compressed.
 fn sentence(backing: Backing, kind: &Kind) -> Option<String> {
     let store = kind.times(|cycle| cycle.write)?;
     let load = kind.times(|cycle| cycle.back)?;
@@ -315,7 +316,7 @@ fn sentence(backing: Backing, kind: &Kind) -> Option<String> {
     };
     let (runs, pages) = (rate(Way::Runs)?, rate(Way::Pages)?);
     let [whole, single] = kind.smaller[..] else { return None };
-    let goal = match backing.size.bytes() > PAGE as u64 {
+    let goal = match backing.size.bytes() > PAGE as u64 && !kind.data.repeats() {
         true => {
             let met = verdict(store.median >= GOAL && whole >= single);
             format!("; goal: at least {GOAL} at an equal or better ratio; {met}")
@@ -365,18 +366,19 @@ mod tests {
         smaller("compressed same", 100.0, f64::MAX);
     }
 
-    fn kind(runs: f64, smaller: Vec<f64>) -> String {
+    fn kind(data: Data, runs: f64, smaller: Vec<f64>) -> String {
         let cycles = |write| vec![Cycle { out: 1.0, write, back: 1.0 }; 3];
-        let kind = Kind { data: Data::Text, cycles: vec![cycles(runs), cycles(1200.0)], smaller };
+        let kind = Kind { data, cycles: vec![cycles(runs), cycles(1200.0)], smaller };
         sentence(BACKINGS[1], &kind).unwrap()
     }
 
     #[test]
     fn d7_whole_folios_are_to_be_faster_and_no_larger() {
-        let met = kind(1000.0, vec![2.0, 2.0]);
+        let met = kind(Data::Text, 1000.0, vec![2.0, 2.0]);
         assert!(met.contains("1.20 times as fast (1.20 to 1.20; goal: at least 1.2 at"), "{met}");
         assert!(met.contains("ratio; met)"), "{met}");
-        assert!(kind(1001.0, vec![2.0, 2.0]).contains("MISSED"));
-        assert!(kind(1000.0, vec![1.9, 2.0]).contains("MISSED"));
+        assert!(kind(Data::Random, 1001.0, vec![2.0, 2.0]).contains("MISSED"));
+        assert!(kind(Data::Text, 1000.0, vec![1.9, 2.0]).contains("MISSED"));
+        assert!(!kind(Data::Same, 1001.0, vec![2.0, 2.0]).contains("goal"));
     }
 }
