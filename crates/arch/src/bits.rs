@@ -2,10 +2,10 @@
 
 use crate::Attrs;
 
-/// Bit `at` of a word, set when `attrs` holds `flag`.
+/// Bit `at` of a word, set when `attrs` holds `flag`; `flag` is a single flag.
 #[inline]
 pub(crate) const fn put(attrs: Attrs, flag: Attrs, at: u32) -> u64 {
-    (attrs.intersects(flag) as u64) << at
+    (attrs.bits() as u64 >> flag.bits().trailing_zeros() & 1) << at
 }
 
 /// `flag` when bit `at` of `word` is set; `flag` is a single flag.

@@ -208,7 +208,8 @@ fn common(attrs: Attrs) -> u64 {
 
 #[inline]
 fn rights(attrs: Attrs) -> u64 {
-    put(attrs, Attrs::READ.union(Attrs::WRITE), READ_AT)
+    put(attrs, Attrs::READ, READ_AT)
+        | put(attrs, Attrs::WRITE, READ_AT)
         | put(attrs, Attrs::WRITE, WRITE_AT)
         | put(attrs, Attrs::EXEC, EXEC_AT)
 }

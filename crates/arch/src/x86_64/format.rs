@@ -165,25 +165,26 @@ const fn large(level: Level) -> u64 {
 /// All but rights and dirty flag.
 #[inline]
 fn common(attrs: Attrs) -> u64 {
-    let device = if attrs.contains(Attrs::DEVICE) { UNCACHED } else { 0 };
-    let saved = attrs.contains(Attrs::DIRTY) && !attrs.contains(Attrs::WRITE);
+    let device = put(attrs, Attrs::DEVICE, UNCACHED_AT);
+    // The uncached bits are neighbours, and written and dirty are told apart by shifts: a fault
+    // makes a leaf, and should not have to jump about.
     device
+        | device >> 1
         | put(attrs, Attrs::USER, USER_AT)
         | put(attrs, Attrs::YOUNG, ACCESSED_AT)
         | put(attrs, Attrs::GLOBAL, GLOBAL_AT)
         | put(attrs, Attrs::SOFT, SOFT_AT)
         | put(attrs, Attrs::COW, COW_AT)
-        | (saved as u64) << SAVED_DIRTY_AT
+        | (put(attrs, Attrs::DIRTY, SAVED_DIRTY_AT) & !put(attrs, Attrs::WRITE, SAVED_DIRTY_AT))
 }
 
 /// The attributes of a leaf that the hardware sees.
 #[inline]
 fn visible(attrs: Attrs) -> u64 {
-    let dirty = attrs.contains(Attrs::DIRTY.union(Attrs::WRITE));
     common(attrs)
         | put(attrs, Attrs::WRITE, WRITE_AT)
-        | (dirty as u64) << DIRTY_AT
-        | (!attrs.contains(Attrs::EXEC) as u64) << NO_EXEC_AT
+        | (put(attrs, Attrs::DIRTY, DIRTY_AT) & put(attrs, Attrs::WRITE, DIRTY_AT))
+        | put(attrs, Attrs::EXEC, NO_EXEC_AT) ^ 1 << NO_EXEC_AT
 }
 
 #[inline]

@@ -113,12 +113,22 @@ impl Backend {
     /// Clears `extent`, which others may load from meanwhile. Any alignment and length.
     #[inline]
     pub fn clear_words(self, extent: &[AtomicU64]) {
+        let (start, bytes) = (extent.as_ptr(), extent.len() * 8);
+        if (start.addr() | bytes).is_multiple_of(GRAIN) {
+            // SAFETY: 1 by the question; atomics may be written through a shared borrow; 2: the
+            // type allows others only atomic 64-bit accesses; 3 as in `clear`.
+            return unsafe { self.clear_raw(start.cast_mut().cast(), bytes) };
+        }
+        self.clear_crooked(extent);
+    }
+
+    /// The same for what does not begin and end with a grain.
+    fn clear_crooked(self, extent: &[AtomicU64]) {
         let head = extent.as_ptr().align_offset(GRAIN).min(extent.len());
         let (head, rest) = extent.split_at(head);
         let (bulk, tail) = rest.split_at(rest.len() / (GRAIN / 8) * (GRAIN / 8));
         portable::clear_words(head);
-        // SAFETY: 1 by the two splits; atomics may be written through a shared borrow; 2: the
-        // type allows others only atomic 64-bit accesses; 3 as in `clear`.
+        // SAFETY: 1 by the two splits; 2 and 3 as in `clear_words`.
         unsafe { self.clear_raw(bulk.as_ptr().cast_mut().cast(), bulk.len() * 8) };
         portable::clear_words(tail);
     }

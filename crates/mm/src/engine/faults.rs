@@ -237,7 +237,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// The largest run that is wanted and to be had, and the order of the folios to make of it.
     fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
-        let hard = self.policy.tries_hard(plan.advice);
         loop {
             if !self.affords(view.space, order)
                 && let Some(smaller) = plan.choice.below(order)
@@ -249,10 +248,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             if let Some(run) = self.take_several(view.space, plan, order) {
                 return Ok((run, order));
             }
-            match (self.frames(order, hard || order == Order::ZERO), plan.choice.below(order)) {
-                (Ok(run), _) => return Ok((run, order)),
-                (Err(error), None) => return Err(error),
-                (Err(_), Some(smaller)) => {
+            let hard = order == Order::ZERO || self.policy.tries_hard(plan.advice);
+            match self.frames(order, hard) {
+                Ok(run) => return Ok((run, order)),
+                Err(error) => {
+                    let Some(smaller) = plan.choice.below(order) else { return Err(error) };
                     self.fallback(view.space, order, Cause::Memory);
                     order = smaller;
                 }
@@ -362,6 +362,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if let Some(own) = self.counters.get(cpu) {
             own.alloc(order.index(), folios);
             own.add(Event::EntriesMade, installed.entries);
+            if let Some(order) = choice.policy {
+                own.fallback(order.index(), Cause::Policy as usize);
+            }
         }
         space.counters.alloc(cpu, order.index(), folios);
         for (mask, cause) in
@@ -374,9 +377,6 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
                 left &= left - 1;
             }
         }
-        if let Some(order) = choice.policy {
-            self.fallback(space, order, Cause::Policy);
-        }
     }
 
     pub(super) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
@@ -384,10 +384,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if let Some(own) = self.counters.get(cpu) {
             own.fallback(order.index(), cause as usize);
         }
-        // What the policy does not want, nobody fell back from.
-        if cause != Cause::Policy {
-            space.counters.fallback(cpu, order.index());
-        }
+        space.counters.fallback(cpu, order.index());
     }
 }
 

@@ -282,6 +282,11 @@ impl Policy {
     /// The orders above 0 that are allowed in an area, as a mask.
     #[inline]
     pub fn candidates(&self, advice: Advice, process: OptOut) -> u32 {
+        let sizes = [&self.always, &self.madvise, &self.inherit];
+        let [always, madvise, inherit] = sizes.map(|mask| mask.load(Ordering::Relaxed));
+        if always | madvise | inherit == 0 {
+            return 0;
+        }
         let advised = advice == Advice::Huge;
         let refused = match process {
             OptOut::No => false,
@@ -296,14 +301,7 @@ impl Policy {
             Enabled::Madvise => advised,
             Enabled::Never => false,
         };
-        let mut mask = self.always.load(Ordering::Relaxed);
-        if advised {
-            mask |= self.madvise.load(Ordering::Relaxed);
-        }
-        if inherits {
-            mask |= self.inherit.load(Ordering::Relaxed);
-        }
-        mask
+        always | if advised { madvise } else { 0 } | if inherits { inherit } else { 0 }
     }
 
     /// Whether a large folio in an area advised so is worth what a page is worth: emptying other
@@ -346,8 +344,11 @@ impl Policy {
 }
 
 /// The choice whose number is in `cell`.
+#[inline]
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
-    all[cell.load(Ordering::Relaxed) as usize % all.len()]
+    let number = cell.load(Ordering::Relaxed) as usize;
+    // It was one of them that was put there.
+    all.get(number).copied().unwrap_or(all[0])
 }
 
 /// The order of a size such as `64K`, `2M`, `1G`, if there is a choice for it.
