@@ -260,7 +260,8 @@ impl<'r> DirectMap<'r> {
     ///
     /// # Panics
     /// When `pages` is not within the run, or the run is not of this map.
-    #[inline]
+    // Always: it is called for each first touch, with constants, in one place.
+    #[inline(always)]
     pub fn clear(&self, frames: &FrameRun, pages: Range<u64>, chosen: &Chosen, reuse: Reuse) {
         let words = self.owned(frames, pages.start, pages.end);
         chosen.backend(words.len() as u64 * 8, reuse).clear_words(words);

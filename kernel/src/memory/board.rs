@@ -169,7 +169,7 @@ impl Hardware for Board {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
         if canary::is_on() {
             let count = pages.end - pages.start;

@@ -123,6 +123,7 @@ impl Backend {
     }
 
     /// The same for what does not begin and end with a grain.
+    #[inline(never)]
     fn clear_crooked(self, extent: &[AtomicU64]) {
         let head = extent.as_ptr().align_offset(GRAIN).min(extent.len());
         let (head, rest) = extent.split_at(head);
