@@ -167,11 +167,15 @@ impl Packed {
         &self.pools[(slot / CLUSTER % POOLS) as usize]
     }
 
-    /// Page `page`; zeroes where it was not written.
+    /// Page `page`; zeroes where it was not written. What is away nobody but the swap device can
+    /// have.
     fn page(&self, page: u64) -> Result<[u8; PAGE as usize]> {
         let mut whole = [0; PAGE as usize];
         self.each(page, 1, |cell, slot, _, _| match cell.pool.load(slot, 1, &mut whole) {
-            Ok(()) | Err(Error::Absent { .. }) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(Error::Absent { .. }) if !self.behind.as_ref().is_some_and(|b| b.has(slot)) => {
+                Ok(())
+            }
             Err(_) => Err(Errno::EIO),
         })?;
         Ok(whole)
