@@ -130,7 +130,7 @@ fn frames(bytes: &[u8]) {
     if let Ok((back, _)) = x86_64::parse(&first(bytes)) {
         assert!(back.registers.rip < 1 << 47);
         assert_eq!(back.blocked.0 & Set::UNSTOPPABLE.0, 0);
-        // No right to ports, no nested task, no virtual machine and its interrupts; interrupts come.
+        // No right to ports, no nested task, no virtual machine; and interrupts come.
         assert_eq!(back.registers.rflags & 0x3a_7200, 0x200, "{:x?}", back.registers);
     }
     if let Ok(back) = aarch64::parse(&first(bytes)) {

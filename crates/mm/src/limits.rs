@@ -19,7 +19,7 @@ pub const POPULATE_ORDER: Order = Order::new(9);
 pub const COPY_MOST_BYTES: u64 = 64 << 10;
 
 /// How many more leaves a write that finds its page to be nobody else's keeps, where pages are
-/// written one after the other: looking at one costs a hundredth of an exception.
+/// written one after the other. Beyond that, a fault would hold its table for long.
 pub const KEEP_AHEAD: usize = 16;
 
 /// Of so many folios of a file a block is copied at most that a write makes its space's own: of a

@@ -272,13 +272,17 @@ impl Cell {
         most: u64,
         next: &dyn Fn(Range<u64>) -> Option<Range<u64>>,
     ) -> Option<(Range<u64>, FrameRun)> {
+        let mut passed = false;
         while self.pool.counters().data_pages > most && self.out.is_some() {
             let mut runs = [ColdRun::default()];
             let found = self.pool.coldest(&mut runs);
             let cold = runs[..found].first()?;
             let slots = cold.first..cold.first + cold.count;
-            // The header stays where it is found.
+            // The header stays where it is found; when it comes again, there is nothing else.
             if slots.start == FIRST {
+                if core::mem::replace(&mut passed, true) {
+                    return None;
+                }
                 continue;
             }
             if let Some(free) = next(slots.start - FIRST..slots.end - FIRST) {

@@ -107,8 +107,15 @@ fn swap(
     };
     (order.memory, order.settings) = (memory, Vec::new());
     let (ending, lines) = booted?;
-    let device = device.map(|device| format!(", {device}")).unwrap_or_default();
-    Ok(judge(&format!("abicheck swap{device}"), ending, &lines, start.elapsed()))
+    let suffix = device.map(|device| format!(", {device}")).unwrap_or_default();
+    let mut count = judge(&format!("abicheck swap{suffix}"), ending, &lines, start.elapsed());
+    // Without it another would be swapped to, and all be well.
+    let made = device.and_then(|device| Some(format!("{}: ", device.split_once('=')?.0)));
+    if made.is_some_and(|made| !lines.iter().any(|line| line.contains(&made))) {
+        println!("FAILED the device{suffix} was not made");
+        count.failed += 1;
+    }
+    Ok(count)
 }
 
 type Case = (&'static str, &'static [&'static str], Trouble);

@@ -38,7 +38,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     }
 
     /// The first area that ends after `page`: the one that holds it, or else the next.
-    // Always: a fault asks, and an area returned through memory costs a third of what finding it
+    // Always: a fault asks, and an area returned through memory costs a sixth of what finding it
     // does.
     #[inline(always)]
     pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
