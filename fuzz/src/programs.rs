@@ -15,7 +15,7 @@ use quire_linux::files::{
 use quire_linux::text::{number, word};
 use quire_linux::{Errno, Result, Wake};
 
-#[path = "../../crates/linux/src/files/tests/heap.rs"]
+#[path = "../../os/linux/src/files/tests/heap.rs"]
 #[allow(dead_code)]
 mod heap;
 

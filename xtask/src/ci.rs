@@ -10,7 +10,7 @@ use crate::steps::{Missing, Steps};
 use crate::tidy;
 
 /// The crates that are built without an operating system.
-const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire"];
+const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire-mm"];
 
 /// From what the property tests draw their scripts. One seed for all runs, so that a change is
 /// judged by the same scripts as the one before; set another, or run `cargo test`, to look further.
@@ -66,7 +66,7 @@ fn host(root: &Path, steps: &mut Steps) {
     }
     steps.run("tests", tests);
     if root.join("crates/mm/examples/embed.rs").is_file() {
-        steps.run("example", cargo(&["run", "--package", "quire", "--example", "embed"]));
+        steps.run("example", cargo(&["run", "--package", "quire-mm", "--example", "embed"]));
     }
     // The command and the library are both called quire, and rustdoc would mix their pages up.
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib"]);
@@ -77,7 +77,7 @@ fn host(root: &Path, steps: &mut Steps) {
 /// The tests that run under a model checker: small models in every order of the threads' steps, the
 /// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
-    let mut test = cargo(&["test", "--release", "--package", "quire", "--lib", "loom"]);
+    let mut test = cargo(&["test", "--release", "--package", "quire-mm", "--lib", "loom"]);
     test.env("RUSTFLAGS", "--cfg loom");
     test.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("loom"));
     // Three switches away from a running thread find what is found in practice; all orders of
@@ -124,12 +124,12 @@ fn emulated(root: &Path, steps: &mut Steps) {
     steps.run("emulated", command);
 }
 
-/// Quire's kernel: its style, and the programs of `guest/` on it.
+/// Quire's kernel: its style, and the programs of `os/guest/` on it.
 fn kernel(root: &Path, steps: &mut Steps) {
     if setup::component("fmt", "rustfmt").is_ok() {
         let mut format = cargo(&["fmt", "--check", "--", "--color=never"]);
         format.arg("--config-path").arg(root.join("rustfmt.toml"));
-        steps.run_in("kernel format", format, &root.join("kernel"));
+        steps.run_in("kernel format", format, &root.join("os/kernel"));
     }
     match setup::bare(root) {
         Ok(compiler) => kernel_clippy(root, &compiler, steps),
@@ -153,7 +153,7 @@ fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
         clippy.args(["--target", isa.target()]);
     }
     clippy.args(["--", "-D", "warnings"]);
-    steps.run_in("kernel clippy", clippy, &root.join("kernel"));
+    steps.run_in("kernel clippy", clippy, &root.join("os/kernel"));
 }
 
 fn cargo(words: &[&str]) -> Command {

@@ -94,7 +94,7 @@ struct Run {
     #[arg(long)]
     check: bool,
     /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
-    /// of guest/
+    /// of os/guest/
     #[arg(long)]
     root: Option<PathBuf>,
     /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
@@ -130,7 +130,7 @@ struct Compare {
     /// End a machine after so many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
-    /// Programs of guest/ that print figures
+    /// Programs of os/guest/ that print figures
     #[arg(default_values = ["calibrate", "touch", "forkbench"])]
     programs: Vec<String>,
 }

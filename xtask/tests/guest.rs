@@ -1,5 +1,5 @@
-//! The programs of `guest/` compile for both ISAs and are right on the Linux that runs this test;
-//! only then do they say anything about another kernel.
+//! The programs of `os/guest/` compile for both ISAs and are right on the Linux that runs this
+//! test; only then do they say anything about another kernel.
 
 use std::path::Path;
 use std::process::Command;

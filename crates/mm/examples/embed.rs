@@ -9,7 +9,7 @@
 //! The board's RAM is a slice of ordinary memory, so that this runs anywhere, without privileges:
 //!
 //! ```text
-//! cargo run -p quire --example embed
+//! cargo run -p quire-mm --example embed
 //! ```
 
 use std::error::Error;

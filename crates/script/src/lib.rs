@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Two systems carry scripts out: the simulator in `quire-sim`, on the hosted machine, where faults
-//! strike and races are played out; and the kernel in `kernel/`, where the MMU is a real one. So
+//! strike and races are played out; and the kernel in `os/kernel/`, where the MMU is a real one. So
 //! this crate is `no_std`, and asks for a heap only.
 #![no_std]
 

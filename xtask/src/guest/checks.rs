@@ -1,4 +1,4 @@
-//! `cargo xtask kernel-tests`: the programs of `guest/` that check something, on Quire's kernel.
+//! `cargo xtask kernel-tests`: the programs of `os/guest/` that check something, on Quire's kernel.
 //!
 //! Each program has a machine to itself, so that one that brings the kernel down leaves the others
 //! their say. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the

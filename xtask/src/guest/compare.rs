@@ -14,7 +14,7 @@ use super::run::{Order, boot};
 use super::{Figure, Isa};
 use crate::steps::Missing;
 
-/// The exit status of programs where the kernel has not what they measure (`guest/common.h`).
+/// The exit status of programs where the kernel has not what they measure (`os/guest/common.h`).
 const UNSUPPORTED: u8 = 3;
 
 /// What is compared.
@@ -22,7 +22,7 @@ const UNSUPPORTED: u8 = 3;
 pub struct Comparison {
     /// The machine's ISA.
     pub isa: Isa,
-    /// Programs of `guest/`; all are told `-t -j 1`, and the two numbers below.
+    /// Programs of `os/guest/`; all are told `-t -j 1`, and the two numbers below.
     pub programs: Vec<String>,
     /// MiB of the region that they measure.
     pub region_mib: u32,

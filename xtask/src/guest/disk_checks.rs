@@ -177,7 +177,7 @@ impl Staged {
         holes.write_all_at(b"something", 500_000)?;
         holes.set_len(1 << 20)?;
         fs::copy(self.0.join("bin/ls"), test.join("program"))?;
-        fs::copy(root.join("guest/scripts/disk.sh"), test.join("disk.sh"))?;
+        fs::copy(root.join("os/guest/scripts/disk.sh"), test.join("disk.sh"))?;
         let script = test.join("script");
         fs::write(&script, "#!/bin/sh\nsha256sum /bin/* >/dev/null && echo ok script\n")?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))

@@ -1,4 +1,4 @@
-//! Reads the figures that programs of `guest/` print: `PROGRAM size=SIZE METRIC VALUE UNIT`.
+//! Reads the figures that programs of `os/guest/` print: `PROGRAM size=SIZE METRIC VALUE UNIT`.
 
 /// One figure.
 #[derive(Clone, PartialEq, Debug)]

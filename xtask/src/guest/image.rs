@@ -93,7 +93,8 @@ pub(super) struct Image {
     pub words: Vec<String>,
 }
 
-/// Packs what `program` names: a program of `guest/`, a script of `guest/scripts/` (`NAME.sh`),
+/// Packs what `program` names: a program of `os/guest/`, a script of `os/guest/scripts/`
+/// (`NAME.sh`),
 /// `busybox`, a static ELF file of the host, or a directory of the host that becomes the root; and
 /// the drivers that init is to load.
 ///
@@ -142,8 +143,8 @@ pub(super) fn pack(
     Ok(Image { archive: archive.finish(), words })
 }
 
-/// Packs init, the drivers that it is to load, and the program if it is one of `guest/`: the rest
-/// is on a disk.
+/// Packs init, the drivers that it is to load, and the program if it is one of `os/guest/`: the
+/// rest is on a disk.
 ///
 /// # Errors
 /// Why it cannot be had, as a sentence.
@@ -186,11 +187,11 @@ fn add_modules(archive: &mut Archive, modules: &[Module]) {
     }
 }
 
-/// The script's file: one of `guest/scripts/`, or a path.
+/// The script's file: one of `os/guest/scripts/`, or a path.
 fn script(root: &Path, name: &str) -> Result<PathBuf, Missing> {
-    let ours = root.join("guest/scripts").join(name);
+    let ours = root.join("os/guest/scripts").join(name);
     let found = [ours, PathBuf::from(name)].into_iter().find(|path| path.is_file());
-    found.ok_or_else(|| failed(format!("there is no script `{name}` in guest/scripts.")))
+    found.ok_or_else(|| failed(format!("there is no script `{name}` in os/guest/scripts.")))
 }
 
 /// The program's file on the host, compiled now if it is ours.

@@ -89,7 +89,7 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     cargo
         .args(["build", "--quiet", "--release", "--target", isa.target()])
         .args(looks.then_some("--features=checks"))
-        .current_dir(root.join("kernel"))
+        .current_dir(root.join("os/kernel"))
         .env("CARGO_TARGET_DIR", &place)
         .env("RUSTFLAGS", FLAGS);
     match cargo.status() {

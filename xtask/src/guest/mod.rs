@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   guest/*.c ──programs──► static ELF ──image──► initramfs ─┐
-//!   kernel/   ──kernel────► ELF or Image ────────────────────┼──machine──► QEMU ──console──► lines
+//!   os/kernel/   ──kernel────► ELF or Image ────────────────────┼──machine──► QEMU ──console──►
+//! lines
 //!   Debian    ──setup─────► vmlinuz, busybox ────────────────┤
 //!   a directory ──disk────► ext4 image ──────────────────────┘
 //! ```

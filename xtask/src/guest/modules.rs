@@ -32,7 +32,8 @@ const SWAP: [Driver; 5] = [
     ("zram", ""),
 ];
 
-/// What needs a device to swap to: programs of `guest/`, and the root directory of Linux's tests.
+/// What needs a device to swap to: programs of `os/guest/`, and the root directory of Linux's
+/// tests.
 const SWAPPING: [&str; 2] = ["pageout", "selftests-root"];
 
 /// What Quire's kernel is told to have such devices, which take memory as they are written, too.

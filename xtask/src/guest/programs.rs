@@ -1,5 +1,5 @@
-//! Compiles the C programs of `guest/`, anew each time: it takes less than asking whether it must
-//! be done.
+//! Compiles the C programs of `os/guest/`, anew each time: it takes less than asking whether it
+//! must be done.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const FLAGS: [&str; 6] = ["-static", "-O2", "-Wall", "-Wextra", "-Werror", "-pth
 /// The program whose sources have a directory, and that directory.
 const DIRECTORY: (&str, &str) = ("abicheck", "abi");
 
-/// The programs of `guest/`, and a compiler for them.
+/// The programs of `os/guest/`, and a compiler for them.
 pub struct Programs {
     source: PathBuf,
     built: PathBuf,
@@ -31,12 +31,12 @@ impl Programs {
     pub fn new(root: &Path, isa: Isa) -> Result<Self, Missing> {
         let compiler = setup::c_compiler(isa)?;
         let built = build_dir(root).join("guest").join(isa.name()).join("bin");
-        Ok(Self { source: root.join("guest"), built, compiler })
+        Ok(Self { source: root.join("os/guest"), built, compiler })
     }
 
     /// The names of all programs of the workspace at `root`, in order.
     pub fn names(root: &Path) -> Vec<String> {
-        let entries = root.join("guest").read_dir().into_iter().flatten().flatten();
+        let entries = root.join("os/guest").read_dir().into_iter().flatten().flatten();
         let files = entries.map(|entry| entry.path()).filter(|path| is_c(path));
         let stems = files.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
         let mut names: Vec<String> = stems.chain([DIRECTORY.0.to_owned()]).collect();

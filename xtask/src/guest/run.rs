@@ -102,7 +102,7 @@ pub(super) fn boot(
     boot_disk(root, &kernel, order, &Disk::of(dir, &files(root))?, is_shown)
 }
 
-/// Boots the order's machine with a disk, on which its program is if `guest/` has it not.
+/// Boots the order's machine with a disk, on which its program is if `os/guest/` has it not.
 pub(super) fn boot_disk(
     root: &Path,
     kernel: &Kernel,

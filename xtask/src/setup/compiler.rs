@@ -1,4 +1,4 @@
-//! C compilers with a static C library, for the programs of `guest/`.
+//! C compilers with a static C library, for the programs of `os/guest/`.
 
 use std::path::Path;
 use std::process::Command;

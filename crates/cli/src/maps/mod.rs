@@ -6,8 +6,8 @@
 //!   /proc/kpageflags ───► frame → folio    [`frames`]               and prints the table
 //! ```
 //!
-//! The kernel in `kernel/` prints the same table as `/proc/PID/folios`. A host does not say whether
-//! entries are contiguous blocks, so that `-folded` is missing here; what *could* be one is
+//! The kernel in `os/kernel/` prints the same table as `/proc/PID/folios`. A host does not say
+//! whether entries are contiguous blocks, so that `-folded` is missing here; what *could* be one is
 //! `-cont-aligned`. Nothing is stopped while it is read: of a program that runs, the figures are
 //! close and not exact. Not counted are pages of zeroes, of devices, and hugetlb memory, which RSS
 //! leaves out as well.

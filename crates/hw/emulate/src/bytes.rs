@@ -1,6 +1,6 @@
 //! The kernel's `memcpy`, `memmove` and `memset` for arm64, byte by byte against the obvious.
 
-#[path = "../../../../kernel/src/isa/aarch64/bytes.rs"]
+#[path = "../../../../os/kernel/src/isa/aarch64/bytes.rs"]
 mod kernel;
 
 use crate::linux;

@@ -1,4 +1,4 @@
-//! Every interleaving of two holders of one folio: `RUSTFLAGS="--cfg loom" cargo test -p quire
+//! Every interleaving of two holders of one folio: `RUSTFLAGS="--cfg loom" cargo test -p quire-mm
 //! --lib --release loom_`.
 
 use std::boxed::Box;

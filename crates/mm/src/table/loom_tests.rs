@@ -1,4 +1,5 @@
-//! Every interleaving of two CPUs on one table: `RUSTFLAGS="--cfg loom" cargo test -p quire --lib
+//! Every interleaving of two CPUs on one table: `RUSTFLAGS="--cfg loom" cargo test -p quire-mm
+//! --lib
 //! --release loom_`.
 
 use std::boxed::Box;

@@ -1,6 +1,6 @@
 //! The parts of the Linux ABI that need no machine, so that they are tested on any host.
 //!
-//! The kernel in `kernel/` adds what does: memory, traps, threads. Everything here is safe code,
+//! The kernel in `os/kernel/` adds what does: memory, traps, threads. Everything here is safe code,
 //! takes bytes and gives values. It never waits: who would have to is told so, and comes again.
 #![no_std]
 #![forbid(unsafe_code)]

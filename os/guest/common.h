@@ -1,4 +1,4 @@
-/* What the programs of guest/ share: errors, options, the clock, THP settings, regions, figures.
+/* What the programs of os/guest/ share: errors, options, the clock, THP settings, regions, figures.
  *
  * Each program is one static file that runs unchanged on Linux and on Quire's kernel. A figure is
  * one line of five words, which `cargo xtask compare` reads:
