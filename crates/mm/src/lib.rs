@@ -12,9 +12,12 @@ pub mod folio;
 pub mod table;
 pub mod space;
 pub mod fault;
+#[cfg(feature = "files")]
 pub mod cache;
+#[cfg(feature = "swap")]
 pub mod swap;
 pub mod engine;
+#[cfg(feature = "check")]
 pub mod check;
 
 #[doc(no_inline)]
