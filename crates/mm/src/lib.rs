@@ -8,6 +8,8 @@ pub mod sync;
 pub mod limits;
 pub mod stats;
 pub mod phys;
+#[cfg(feature = "files")]
+mod radix;
 pub mod folio;
 pub mod table;
 pub mod space;

@@ -9,7 +9,7 @@ use super::mm::Mm;
 use crate::cache::{Entry, FileId, FilePages, Index, Store, identity};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::Space;
-use crate::swap::{Slots, Swap, SwapEntry};
+use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
 /// A device as the engine sees it: its slots, and the file whose pages they are.
@@ -38,7 +38,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
     /// file or no device is free; [`Error::NoMemory`]. Nothing has changed then.
     pub fn swap_on(&self, slots: u64) -> Result<FileId, Error> {
-        if slots == 0 || slots > Slots::<A, H>::most() {
+        if slots == 0 || slots > SLOTS_MAX {
             return Err(Error::Invalid);
         }
         let free = |swap: &&Swap| swap.file().is_none();
