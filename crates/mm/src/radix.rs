@@ -71,10 +71,6 @@ pub(crate) struct Place {
     pub(crate) word: u64,
 }
 
-/// A zeroed frame is missing, to become a node. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NoFrame;
-
 /// A tree: a view that is cheap to make and to copy.
 pub(crate) struct Tree<'a, A, H> {
     pub(crate) hw: &'a H,
@@ -150,12 +146,6 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         (number >> Self::shift(top.level + 1) == 0 && top.level >= level).then_some(top)
     }
 
-    /// Whether the root is a node with a place for `number` at `level`.
-    #[inline]
-    pub(crate) fn reaches(&self, number: u64, level: u8) -> bool {
-        self.top(number, level).is_some()
-    }
-
     /// The place of `number` in the lowest node there is, `level` or above; `None` where the root
     /// is no node, or none that reaches so far.
     #[inline]
@@ -211,35 +201,29 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         self.hw.fill(lock.words(), at, count, word, 0);
     }
 
-    /// Makes a node of `level` out of the frame in `spare`, for the numbers around `number`.
+    /// Makes a node of `level` out of the frame in `spare`, for the numbers around `number`; `None`
+    /// where there is no frame.
     pub(crate) fn adopt(
         &self,
         spare: &mut Option<FrameRun>,
         number: u64,
         level: u8,
-    ) -> Result<Node, NoFrame> {
-        let run = spare.take().ok_or(NoFrame)?;
+    ) -> Option<Node> {
+        let run = spare.take()?;
         let name = self.name.wrapping_add(Self::base(number, level));
         self.meta.at(run.start()).owner.store(name, Ordering::Relaxed);
-        Ok(Node { frame: self.meta.adopt(run, self.kind, level), level })
+        Some(Node { frame: self.meta.adopt(run, self.kind, level), level })
     }
 
-    /// Makes a node of `level` the root, whose first word is `below` if that is not 0. The caller
-    /// holds the right to change the root.
-    pub(crate) fn raise(
-        &self,
-        spare: &mut Option<FrameRun>,
-        level: u8,
-        below: u64,
-    ) -> Result<(), NoFrame> {
+    /// Makes a new node of `level`, with `first` as its first word, the root; `None` where there is
+    /// no frame for it. The caller holds the right to change the root.
+    pub(crate) fn raise(&self, spare: &mut Option<FrameRun>, level: u8, first: u64) -> Option<()> {
         let node = self.adopt(spare, 0, level)?;
-        if below != 0 {
-            let lock = self.lock(node, 0).ok_or(NoFrame)?;
-            self.write(&lock, 0, 1, below);
-            self.add_used(&lock, 1);
-        }
+        let lock = self.lock(node, 0)?;
+        self.write(&lock, 0, 1, first);
+        self.add_used(&lock, (first != 0).into());
         self.set_root(node.word());
-        Ok(())
+        Some(())
     }
 
     /// The level of the lowest root that has a place for `number`.
@@ -250,19 +234,20 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         }
     }
 
-    /// Links a new node below `place`, whose node is locked, for the numbers around `number`.
+    /// Links a new node below `place`, whose node is locked, for the numbers around `number`;
+    /// `None` where there is no frame for it.
     pub(crate) fn link(
         &self,
         place: &Place,
         lock: &WordsLock<'_>,
         number: u64,
         spare: &mut Option<FrameRun>,
-    ) -> Result<(), NoFrame> {
+    ) -> Option<()> {
         let was = self.hw.load(lock.frame(), place.at);
         let lower = self.adopt(spare, number, place.node.level - 1)?;
         self.write(lock, place.at, 1, lower.word());
         self.add_used(lock, (was == 0).into());
-        Ok(())
+        Some(())
     }
 
     /// Takes the node below place `at` of `upper` out, if no word of it is used; its frame.
@@ -290,23 +275,23 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         Some(self.meta.disown(lock.frame()))
     }
 
-    /// Makes all nodes for the numbers below `end`, of the frames that `frame` gives. No other CPU
-    /// knows the tree yet.
+    /// Makes all nodes for the numbers below `end`, of the frames that `frame` gives; `None` when it
+    /// gives none. No other CPU knows the tree yet.
     pub(crate) fn plant(
         &self,
         end: u64,
         mut frame: impl FnMut() -> Option<FrameRun>,
-    ) -> Result<(), NoFrame> {
+    ) -> Option<()> {
         self.raise(&mut frame(), Self::height(end.saturating_sub(1)), 0)?;
         for number in (0..end).step_by(Self::PLACES) {
             while let Some(place) = self.walk(number, 0)
                 && place.node.level > 0
             {
-                let lock = self.lock(place.node, number).ok_or(NoFrame)?;
+                let lock = self.lock(place.node, number)?;
                 self.link(&place, &lock, number, &mut frame())?;
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Takes the whole tree apart; each frame goes to `free`. No other CPU knows it any more.

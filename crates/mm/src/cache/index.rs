@@ -14,6 +14,8 @@
 //! `shape` tells a lookup that found nothing to look again (see `reshape`).
 //! Under a node's lock at most a folio's is taken.
 
+use core::ops::DerefMut;
+
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::Order;
@@ -22,7 +24,7 @@ use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
 use crate::phys::{Kind, Meta, WordsLock};
-use crate::radix::{NoFrame, Node, Place, Tree};
+use crate::radix::{Node, Place, Tree};
 
 /// How many pages a file may have at most: 64 PiB of 4 KiB pages.
 pub const FILE_PAGES_MAX: u64 = 1 << PAGE_BITS;
@@ -73,12 +75,6 @@ pub(crate) enum InsertLack {
     /// folio that is larger than one, which hold nothing any more, and which
     /// [`prune`](Index::prune) removes.
     Room,
-}
-
-impl From<NoFrame> for InsertLack {
-    fn from(_: NoFrame) -> Self {
-        InsertLack::Node
-    }
 }
 
 impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
@@ -193,7 +189,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             if page == 0 && self.put_root(entry) {
                 return Ok(());
             }
-            if !self.tree.reaches(page, level) {
+            if self.tree.top(page, level).is_none() {
                 self.raise(page, level, spare)?;
                 continue;
             }
@@ -203,20 +199,14 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 continue;
             }
             if let Some(lock) = self.tree.lock(place.node, page) {
-                let count = Self::places(order, place.node.level);
-                return self.put_at(&lock, &place, count, entry);
+                return self.put_at(&lock, &place, entry);
             }
         }
     }
 
-    /// Puts `entry` into `count` places of a node, from `place` on.
-    fn put_at(
-        &self,
-        lock: &WordsLock<'_>,
-        place: &Place,
-        count: usize,
-        entry: Entry,
-    ) -> Result<(), InsertLack> {
+    /// Puts `entry` into its places of a locked node, from `place` on.
+    fn put_at(&self, lock: &WordsLock<'_>, place: &Place, entry: Entry) -> Result<(), InsertLack> {
+        let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
         let (at, mut used) = (place.at, 0);
         for index in at..at + count {
             match self.entry(place.node, index) {
@@ -290,26 +280,41 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Writes `new` over the word of `folio`, which is at `page`; the level of its node.
     fn replace(&self, page: u64, folio: Folio, new: Entry) -> Option<u8> {
         let is = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        let level = Self::level_of(folio.order);
-        loop {
-            let Some(place) = self.place_of(page, folio.order) else {
-                let _changing = self.file.changing.lock();
-                if self.tree.reaches(page, level) {
-                    continue;
-                }
-                if page != 0 || !is(self.root()) {
-                    return None;
-                }
+        let (place, lock) = match self.locked(page, folio.order) {
+            Ok(found) => found,
+            Err(_changing) if page == 0 && is(self.root()) => {
                 self.tree.set_root(new.word());
-                return Some(level);
-            };
-            let Some(lock) = self.tree.lock(place.node, page) else { continue };
-            if place.node.level > level || !is(self.entry(place.node, place.at)) {
-                return None;
+                return Some(Self::level_of(folio.order));
             }
-            self.tree.write(&lock, place.at, 1, new.word());
-            self.tree.add_used(&lock, if new == Entry::Empty { -1 } else { 0 });
-            return Some(place.node.level);
+            Err(_) => return None,
+        };
+        let is_there = is(self.entry(place.node, place.at));
+        if place.node.level > Self::level_of(folio.order) || !is_there {
+            return None;
+        }
+        self.tree.write(&lock, place.at, 1, new.word());
+        self.tree.add_used(&lock, if new == Entry::Empty { -1 } else { 0 });
+        Some(place.node.level)
+    }
+
+    /// The place for a folio of `order` at `page` with its node locked; where no node has one, the
+    /// right to change the root.
+    pub(super) fn locked(
+        &self,
+        page: u64,
+        order: Order,
+    ) -> Result<(Place, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
+        loop {
+            if let Some(place) = self.place_of(page, order) {
+                if let Some(lock) = self.tree.lock(place.node, page) {
+                    return Ok((place, lock));
+                }
+                continue;
+            }
+            let changing = self.file.changing.lock();
+            if self.tree.top(page, Self::level_of(order)).is_none() {
+                return Err(changing);
+            }
         }
     }
 
@@ -389,7 +394,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {
         let _changing = self.file.changing.lock();
-        if self.tree.reaches(page, level) {
+        if self.tree.top(page, level).is_some() {
             return Ok(());
         }
         let root = self.root();
@@ -401,7 +406,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 (level.max(Tree::<A, H>::height(page)), Entry::Empty)
             }
         };
-        Ok(self.tree.raise(spare, height, below.word())?)
+        self.tree.raise(spare, height, below.word()).ok_or(InsertLack::Node)
     }
 
     /// Puts a node below `place`, which has none, for `page`.
@@ -420,6 +425,6 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         if let (_, Entry::Folio { .. }) = self.covering_in(place.node, place.at) {
             return Err(InsertLack::Room);
         }
-        Ok(self.tree.link(place, &lock, page, spare)?)
+        self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)
     }
 }

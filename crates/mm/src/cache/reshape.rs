@@ -53,12 +53,9 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
     ) -> bool {
-        loop {
-            let Some(place) = self.place_of(page, folio.order) else {
-                let _changing = self.file.changing.lock();
-                if self.tree.reaches(page, Self::level_of(folio.order)) {
-                    continue;
-                }
+        let (place, lock) = match self.locked(page, folio.order) {
+            Ok(found) => found,
+            Err(_changing) => {
                 let Entry::Folio { folio: old, dirty } = self.root() else { return false };
                 let fits = page == 0 && old.order < folio.order && such(old);
                 if fits {
@@ -66,18 +63,17 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                     gone(old);
                 }
                 return fits;
-            };
-            if place.node.level > Self::level_of(folio.order) {
-                return false;
             }
-            let Some(lock) = self.tree.lock(place.node, page) else { continue };
-            let Some(dirty) = self.join_in(&lock, &place, folio, such, gone) else { return false };
-            drop(lock);
-            if dirty {
-                self.mark_all_above(page, place.node.level);
-            }
-            return true;
+        };
+        if place.node.level > Self::level_of(folio.order) {
+            return false;
         }
+        let Some(dirty) = self.join_in(&lock, &place, folio, such, gone) else { return false };
+        drop(lock);
+        if dirty {
+            self.mark_all_above(page, place.node.level);
+        }
+        true
     }
 
     /// The same in one node; whether the folio is dirty.
@@ -154,7 +150,8 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                         Entry::Folio { folio: here, dirty } if here == folio => dirty,
                         _ => return Ok(false),
                     };
-                    let node = self.tree.adopt(spare, page, node.level - 1)?;
+                    let node = self.tree.adopt(spare, page, node.level - 1);
+                    let node = node.ok_or(InsertLack::Node)?;
                     let lower = self.tree.lock(node, page).ok_or(InsertLack::Node)?;
                     self.tree.write(&lower, 0, 1, now.word());
                     self.tree.add_used(&lower, 1);
@@ -174,26 +171,18 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         folio: Folio,
         parts: impl Iterator<Item = (u64, Folio)>,
     ) -> bool {
-        let (node, lock) = loop {
-            match self.place_of(page, folio.order) {
-                Some(Place { node, .. }) if node.level == 0 => {
-                    if let Some(lock) = self.tree.lock(node, page) {
-                        break (node, lock);
-                    }
-                }
-                _ => return false,
-            }
+        let Ok((Place { node, at, .. }, lock)) = self.locked(page, folio.order) else {
+            return false;
         };
-        let place = |page| Tree::<A, H>::place(page, 0);
-        let at = place(page);
         let dirty = match self.entry(node, at) {
-            Entry::Folio { folio: here, dirty } if here == folio => dirty,
+            Entry::Folio { folio: here, dirty } if here == folio && node.level == 0 => dirty,
             _ => return false,
         };
         let _changing = self.change_shape();
         let (mut more, mut first) = (0, 0);
         for (page, folio) in parts {
-            let (place, word) = (place(page), Entry::Folio { folio, dirty }.word());
+            let place = Tree::<A, H>::place(page, 0);
+            let word = Entry::Folio { folio, dirty }.word();
             if place == at {
                 first = word;
             } else {

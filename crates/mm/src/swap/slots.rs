@@ -50,7 +50,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// Makes the tree of all clusters of `slots` slots, of frames that `frame` gives: zeroed ones.
     /// `false` when it gives none: [`fell`](Self::fell) what there is.
     pub(crate) fn found(&self, slots: u64, frame: impl FnMut() -> Option<FrameRun>) -> bool {
-        if self.tree.plant(slots, frame).is_err() {
+        if self.tree.plant(slots, frame).is_none() {
             return false;
         }
         // Beyond the device's end no slot is ever free.
