@@ -164,6 +164,16 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         }
     }
 
+    /// The frame of the lowest node for `number`, in a tree that has all of them.
+    #[inline]
+    pub(crate) fn lowest(&self, number: u64) -> Option<Pfn> {
+        let mut node = self.top(number, 0)?;
+        while node.level > 0 {
+            node = Node::of(self.hw.load(node.frame, Self::place(number, node.level)))?;
+        }
+        Some(node.frame)
+    }
+
     /// Locks the node that holds `number`, if that is what its frame is.
     #[inline]
     pub(crate) fn lock(&self, node: Node, number: u64) -> Option<WordsLock<'a>> {
@@ -275,8 +285,8 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         Some(self.meta.disown(lock.frame()))
     }
 
-    /// Makes all nodes for the numbers below `end`, of the frames that `frame` gives; `None` when it
-    /// gives none. No other CPU knows the tree yet.
+    /// Makes all nodes for the numbers below `end`, of the frames that `frame` gives; `None` when
+    /// it gives none. No other CPU knows the tree yet.
     pub(crate) fn plant(
         &self,
         end: u64,

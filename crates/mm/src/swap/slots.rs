@@ -61,7 +61,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
         let mut lists = self.swap.lists.lock();
         let clusters = (0..slots.div_ceil(Self::WORDS)).rev();
-        for frame in clusters.filter_map(|number| self.cluster(number << Self::BITS)) {
+        for frame in clusters.filter_map(|number| self.tree.lowest(number << Self::BITS)) {
             lists.put(self.tree.meta, frame, Place::Free, 0);
         }
         true
@@ -70,11 +70,6 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// Takes all clusters apart; each frame goes to `free`.
     pub(crate) fn fell(&self, mut free: impl FnMut(FrameRun)) {
         self.tree.fell(&mut free);
-    }
-
-    /// The frame of the cluster of `slot`.
-    fn cluster(&self, slot: u64) -> Option<Pfn> {
-        self.tree.walk(slot, 0).map(|place| place.node.frame)
     }
 
     /// Takes an aligned run of 2^`order` slots, cached and without entries, for the CPU number
@@ -162,7 +157,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let mut at = slots.start;
         while at < slots.end {
             let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots.end);
-            let lock = self.cluster(at).and_then(|frame| self.tree.meta.lock(frame)?.words());
+            let lock = self.tree.lowest(at).and_then(|frame| self.tree.meta.lock(frame)?.words());
             debug_assert!(lock.is_some(), "the clusters of a device in use are its own");
             if let Some(lock) = lock {
                 act(&lock, (at & (Self::WORDS - 1)) as usize, (end - at) as usize);
@@ -253,7 +248,8 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let (mut at, slots) = (slots.start, slots.end.min(self.swap.slots()));
         while at < slots {
             let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots);
-            let (cluster, word) = (self.cluster(at)?, |slot| (slot & (Self::WORDS - 1)) as usize);
+            let (cluster, word) =
+                (self.tree.lowest(at)?, |slot| (slot & (Self::WORDS - 1)) as usize);
             if let Some(first) = (at..end).find(|&slot| self.tree.hw.load(cluster, word(slot)) == 0)
             {
                 let most = (end - first) as usize;
