@@ -167,7 +167,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The frame of the lowest node for `number`, in a tree that has all of them.
     #[inline]
     pub(crate) fn lowest(&self, number: u64) -> Option<Pfn> {
-        let mut node = self.top(number, 0)?;
+        let mut node = Node::of(self.root())?;
         while node.level > 0 {
             node = Node::of(self.hw.load(node.frame, Self::place(number, node.level)))?;
         }

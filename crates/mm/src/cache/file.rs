@@ -5,10 +5,6 @@ use quire_units::Order;
 use super::word::Entry;
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
-/// The number of a file: its place among the files that the embedder lent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileId(pub u32);
-
 /// Where a file's pages come from, and what becomes of those that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]

@@ -26,7 +26,7 @@ mod index_tests;
 mod readahead_tests;
 
 pub(crate) use file::root_of;
-pub use file::{File, FileId, Store};
+pub use file::{File, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, identity};
 pub use index::{file_of, page_of};
@@ -37,3 +37,5 @@ pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
 pub use reads::{Read, Reads};
 pub use window::{Bounds, Window};
 pub(crate) use word::{Entry, Note};
+
+pub use crate::space::FileId;

@@ -6,7 +6,6 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::error::Error;
 use super::mm::Mm;
-use crate::cache::FileId;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
 use crate::stats::Event;
@@ -39,7 +38,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let area = Area {
             span,
             prot: request.prot,
-            most: request.most,
+            max_prot: request.max_prot,
             flags: request.flags,
             backing: request.backing,
         };
@@ -90,7 +89,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.alter(space, span, |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
-            } else if area.most.contains(prot) {
+            } else if area.max_prot.contains(prot) {
                 let area = Area { prot, ..area };
                 self.note_code(&area);
                 Ok(area)
@@ -103,8 +102,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Lets the file that `area` shows know if it holds code: all of it is read as code is then.
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
-            && let Backing::Object { id, .. } = area.backing
-            && let Some(file) = self.file(FileId(id))
+            && let Backing::File { id, .. } = area.backing
+            && let Some(file) = self.file(id)
         {
             file.note_code();
         }
@@ -137,7 +136,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         self.alter(space, span, |area| match area.backing {
             Backing::Anon => Err(Error::Invalid),
-            Backing::Object { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
+            Backing::File { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
         })
     }
 
@@ -350,7 +349,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub(super) fn align(&self, space: &Space<A>, request: &Request) -> Order {
         let wanted = match request.backing {
             Backing::Anon => self.policy.candidates(Advice::of(request.flags), space.opt_out()),
-            Backing::Object { .. } => self.file_policy.alignments(),
+            Backing::File { .. } => self.file_policy.alignments(),
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);

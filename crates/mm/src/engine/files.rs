@@ -38,7 +38,7 @@ impl Held {
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// Takes a file into use whose pages may be in memory from now on: `pages` many, none of which
     /// is yet, in folios of order `smallest` at least. Its number is for areas
-    /// ([`Backing::Object`](crate::space::Backing::Object)) and for the calls here.
+    /// ([`Backing::File`](crate::space::Backing::File)) and for the calls here.
     ///
     /// # Errors
     /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large.

@@ -146,7 +146,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         for area in self.areas(space, all).filter(|area| !area.flags.contains(AreaFlags::LOCKED)) {
-            let span = area.showing(id.0, window.start, window.end);
+            let span = area.showing(id, window.start, window.end);
             if !span.is_empty() {
                 act(span);
             }

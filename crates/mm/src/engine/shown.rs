@@ -8,7 +8,7 @@ use super::error::Error;
 use super::faults::Resolved;
 use super::mm::Mm;
 use crate::cache::{
-    Entry, FileId, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
+    Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
     grant_write, identity, leaf_order, map_around,
 };
 use crate::fault::FilePage;
@@ -30,7 +30,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         reach: Reach,
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
-        let index = self.index(FileId(fault.file)).map_err(|_| Error::Missing(fault.page))?;
+        let index = self.index(fault.file).map_err(|_| Error::Missing(fault.page))?;
         if fault.at >= index.file.pages() {
             return Err(Error::Missing(fault.page));
         }

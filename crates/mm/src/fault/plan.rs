@@ -8,7 +8,7 @@ use super::policy::Policy;
 use super::size::{Choice, choose};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
-use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
+use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View};
 use crate::table::Place;
 
 /// What to do about a fault.
@@ -102,7 +102,7 @@ pub struct FilePage {
     /// The page that faulted.
     pub page: Vpn,
     /// Which file.
-    pub file: u32,
+    pub file: FileId,
     /// Which page of it.
     pub at: u64,
     /// The size of the entry that is to map it, where there is no lower table yet; zero where one
@@ -198,7 +198,7 @@ pub fn decide<A: Arch, H: Hardware>(
 
 fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {
     match area.backing_of(page) {
-        Backing::Object { id: file, page: at } => {
+        Backing::File { id: file, page: at } => {
             Decision::File(FilePage { page, file, at, place_order, is_there, area, seq })
         }
         Backing::Anon => Decision::Refuse(Refusal::Missing),

@@ -7,8 +7,8 @@
 //! word 0   first page
 //! word 1   page after the last
 //! word 2   63           32 31              8 7   6      5..3   2..0
-//!          | object id    | flags           | 0 | kind | most | prot |      kind: 0 anon, 1 object
-//! word 3   page of the object at the first page of the area; 0 for anon
+//!          | file id      | flags           | 0 | kind | max  | prot |      kind: 0 anon, 1 file
+//! word 3   page of the file at the first page of the area; 0 for anon
 //! ```
 //!
 //! Word 0 is the key of the tree, and no word names memory: whatever garbage a reader finds in a
@@ -88,16 +88,20 @@ impl AreaFlags {
     }
 }
 
-/// What stands behind the pages of an area that nobody has written yet.
+/// The number of a file: its place among the files that the embedder lent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u32);
+
+/// The content of an area's pages until they are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
     /// Zeroes.
     Anon,
-    /// Pages of a file-like object.
-    Object {
-        /// Which object.
-        id: u32,
-        /// Which page of the object the first page of the area shows.
+    /// Pages of a file.
+    File {
+        /// Which file.
+        id: FileId,
+        /// Which page of the file the first page of the area shows.
         page: u64,
     },
 }
@@ -109,7 +113,7 @@ impl Backing {
     pub const fn advanced(self, count: u64) -> Self {
         match self {
             Backing::Anon => Backing::Anon,
-            Backing::Object { id, page } => Backing::Object { id, page: page.wrapping_add(count) },
+            Backing::File { id, page } => Backing::File { id, page: page.wrapping_add(count) },
         }
     }
 }
@@ -122,34 +126,34 @@ pub struct Area {
     /// What a program may do to them now.
     pub prot: Prot,
     /// What it may ever be allowed to: the bound of a later change of `prot`.
-    pub most: Prot,
+    pub max_prot: Prot,
     /// What the area is and was advised to be.
     pub flags: AreaFlags,
     /// What stands behind the pages.
     pub backing: Backing,
 }
 
-const MOST_AT: u32 = 3;
-const OBJECT: u64 = 1 << 6;
+const MAX_AT: u32 = 3;
+const FILE: u64 = 1 << 6;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
 const PROTS: u64 = Prot::all().bits() as u64;
 const KNOWN: u64 = PROTS
-    | PROTS << MOST_AT
-    | OBJECT
+    | PROTS << MAX_AT
+    | FILE
     | (AreaFlags::all().bits() as u64) << FLAGS_AT
     | (u32::MAX as u64) << ID_AT;
 
 const _: () = assert!(AreaFlags::all().bits() < 1 << (ID_AT - FLAGS_AT), "flags meet the id");
-const _: () = assert!(PROTS < 1 << MOST_AT, "rights meet the bound of rights");
+const _: () = assert!(PROTS < 1 << MAX_AT, "rights meet the bound of rights");
 
 impl Area {
-    /// Whether a tree can hold it: it has a page, and its object has a page for each of them.
+    /// Whether a tree can hold it: it has a page, and its file has a page for each of them.
     #[inline]
     pub const fn is_well_formed(&self) -> bool {
         let fits = match self.backing {
             Backing::Anon => true,
-            Backing::Object { page, .. } => {
+            Backing::File { page, .. } => {
                 !self.span.is_empty() && page.checked_add(self.span.count()).is_some()
             }
         };
@@ -161,10 +165,11 @@ impl Area {
     pub const fn pack(&self) -> [u64; 4] {
         let (kind, id, page) = match self.backing {
             Backing::Anon => (0, 0, 0),
-            Backing::Object { id, page } => (OBJECT, id, page),
+            Backing::File { id, page } => (FILE, id.0, page),
         };
         let flags = (self.flags.bits() & AreaFlags::all().bits()) as u64;
-        let rights = self.prot.bits() as u64 & PROTS | (self.most.bits() as u64 & PROTS) << MOST_AT;
+        let rights =
+            self.prot.bits() as u64 & PROTS | (self.max_prot.bits() as u64 & PROTS) << MAX_AT;
         let terms = rights | kind | flags << FLAGS_AT | (id as u64) << ID_AT;
         [self.span.start.get(), self.span.end.get(), terms, page]
     }
@@ -174,8 +179,8 @@ impl Area {
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;
         let id = (terms >> ID_AT) as u32;
-        let backing = if terms & OBJECT != 0 {
-            Backing::Object { id, page }
+        let backing = if terms & FILE != 0 {
+            Backing::File { id: FileId(id), page }
         } else if id == 0 && page == 0 {
             Backing::Anon
         } else {
@@ -187,7 +192,7 @@ impl Area {
         let area = Area {
             span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
             prot: Prot::from_bits_truncate(terms as u8),
-            most: Prot::from_bits_truncate((terms >> MOST_AT) as u8),
+            max_prot: Prot::from_bits_truncate((terms >> MAX_AT) as u8),
             flags: AreaFlags::from_bits_truncate((terms >> FLAGS_AT) as u32),
             backing,
         };
@@ -195,12 +200,12 @@ impl Area {
     }
 
     /// Whether `self` and `next` are one area cut in two: `next` begins where `self` ends, all
-    /// attributes are equal, and the object's pages go on.
+    /// attributes are equal, and the file's pages go on.
     #[inline]
     pub fn can_merge(&self, next: &Area) -> bool {
         self.span.end == next.span.start
             && self.prot == next.prot
-            && self.most == next.most
+            && self.max_prot == next.max_prot
             && self.flags == next.flags
             && self.backing.advanced(self.span.count()) == next.backing
     }
@@ -240,11 +245,11 @@ impl Area {
         self.split_at(span.end).0.split_at(span.start).1
     }
 
-    /// Its pages that show those of object `id` from number `first` up to but not including `end`;
+    /// Its pages that show those of file `id` from number `first` up to but not including `end`;
     /// an empty span if there are none.
-    pub fn showing(&self, id: u32, first: u64, end: u64) -> PageSpan {
+    pub fn showing(&self, id: FileId, first: u64, end: u64) -> PageSpan {
         let nothing = PageSpan::new(self.span.start, self.span.start);
-        let Backing::Object { id: own, page } = self.backing else { return nothing };
+        let Backing::File { id: own, page } = self.backing else { return nothing };
         let at =
             |number: u64| self.span.start.add(number.saturating_sub(page).min(self.span.count()));
         if own == id && first < end { PageSpan::new(at(first), at(end)) } else { nothing }

@@ -29,7 +29,7 @@ mod view;
 mod tree_tests;
 
 pub use advice::{Advice, OptOut};
-pub use area::{Area, AreaFlags, Backing};
+pub use area::{Area, AreaFlags, Backing, FileId};
 pub use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};

@@ -19,7 +19,7 @@ pub struct Request {
     /// What it may do to them.
     pub prot: Prot,
     /// What it may ever be allowed to.
-    pub most: Prot,
+    pub max_prot: Prot,
     /// What the area is, and was advised to be.
     pub flags: AreaFlags,
     /// What stands behind them.
@@ -33,7 +33,7 @@ impl Request {
             pages,
             at: At::Anywhere,
             prot: Prot::RW,
-            most: Prot::all(),
+            max_prot: Prot::all(),
             flags: AreaFlags::empty(),
             backing: Backing::Anon,
         }
@@ -128,7 +128,7 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
         let find = |align: Order| {
             // Pages of an object lie as in the object: its folios are aligned there.
             let skew = match request.backing {
-                Backing::Object { page, .. } => page & (align.pages() - 1),
+                Backing::File { page, .. } => page & (align.pages() - 1),
                 Backing::Anon => 0,
             };
             let room = pages.checked_add(skew)?;

@@ -102,7 +102,7 @@ fn area(start: u64, end: u64, kind: u32) -> Area {
     Area {
         span: span(start, end),
         prot: Prot::READ,
-        most: Prot::RW,
+        max_prot: Prot::RW,
         flags: AreaFlags::from_bits_truncate(kind),
         backing: Backing::Anon,
     }
@@ -130,13 +130,14 @@ mod plain {
     fn any_area() -> impl Strategy<Value = Area> {
         let backing = prop_oneof![
             Just(Backing::Anon),
-            (any::<u32>(), 0..1u64 << 60).prop_map(|(id, page)| Backing::Object { id, page }),
+            (any::<u32>(), 0..1u64 << 60)
+                .prop_map(|(id, page)| Backing::File { id: crate::space::FileId(id), page }),
         ];
         (0..1u64 << 52, 1..1u64 << 40, 0..8u8, 0..8u8, any::<u32>(), backing).prop_map(
             |(start, count, prot, most, flags, backing)| Area {
                 span: span(start, start + count),
                 prot: Prot::from_bits_truncate(prot),
-                most: Prot::from_bits_truncate(most),
+                max_prot: Prot::from_bits_truncate(most),
                 flags: AreaFlags::from_bits_truncate(flags),
                 backing,
             },

@@ -110,10 +110,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let prot = rights(args[2]) & most;
         let flags = if shared { AreaFlags::SHARED } else { AreaFlags::empty() };
         let first = args[4] % 4096;
-        let backing = Backing::Object { id: self.ids[file].0, page: u64::from(first) };
+        let backing = Backing::File { id: self.ids[file], page: u64::from(first) };
         let request = Request {
             prot,
-            most,
+            max_prot: most,
             flags,
             backing,
             ..Request::anon(count as u64).at(At::Fixed(self.vpn(at)))

@@ -118,7 +118,7 @@ impl World {
         let (source, backing) = match is_file {
             true => {
                 let source = Source::File { file: 0, page: args[4], shared };
-                (source, Backing::Object { id: self.file.0, page: u64::from(args[4]) })
+                (source, Backing::File { id: self.file, page: u64::from(args[4]) })
             }
             false => (Source::Anon, Backing::Anon),
         };

@@ -217,7 +217,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             };
             let old = area.clipped(PageSpan::new(at, span.end));
             let asked = update(old);
-            let new = Area { prot: asked.prot, most: asked.most, flags: asked.flags, ..old };
+            let new =
+                Area { prot: asked.prot, max_prot: asked.max_prot, flags: asked.flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
             if differs {
