@@ -12,7 +12,7 @@
 //!
 //! The room **owns** the walk, the growth and the locks of a tree. The owner of the tree gives all
 //! other words a meaning, and keeps the root and the right to change it. **Key types**: [`Tree`] (a
-//! view of one tree), [`Node`], [`Place`].
+//! view of one tree), [`Node`], [`Spot`].
 //!
 //! Readers take no lock: they load words, and may end in a frame that is no node any more, so that
 //! what they find is a guess. Writers lock the one node that they change, and ask its slot whether
@@ -64,7 +64,7 @@ impl Node {
 
 /// One place of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Spot {
     pub(crate) node: Node,
     pub(crate) at: usize,
     /// What was read there.
@@ -149,7 +149,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The place of `number` in the lowest node there is, `level` or above; `None` where the root
     /// is no node, or none that reaches so far.
     #[inline]
-    pub(crate) fn walk(&self, number: u64, level: u8) -> Option<Place> {
+    pub(crate) fn walk(&self, number: u64, level: u8) -> Option<Spot> {
         let mut node = self.top(number, level)?;
         loop {
             let at = Self::place(number, node.level);
@@ -159,7 +159,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
                 Some(lower) if node.level > level => {
                     node = Node { frame: lower.frame, level: node.level - 1 };
                 }
-                _ => return Some(Place { node, at, word }),
+                _ => return Some(Spot { node, at, word }),
             }
         }
     }
@@ -248,7 +248,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// `None` where there is no frame for it.
     pub(crate) fn link(
         &self,
-        place: &Place,
+        place: &Spot,
         lock: &WordsLock<'_>,
         number: u64,
         spare: &mut Option<FrameRun>,

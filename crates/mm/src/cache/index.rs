@@ -24,7 +24,7 @@ use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
 use crate::phys::{Kind, Meta, WordsLock};
-use crate::radix::{Node, Place, Tree};
+use crate::radix::{Node, Spot, Tree};
 
 /// How many pages a file may have at most: 64 PiB of 4 KiB pages.
 pub const FILE_PAGES_MAX: u64 = 1 << PAGE_BITS;
@@ -205,7 +205,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Puts `entry` into its places of a locked node, from `place` on.
-    fn put_at(&self, lock: &WordsLock<'_>, place: &Place, entry: Entry) -> Result<(), InsertLack> {
+    fn put_at(&self, lock: &WordsLock<'_>, place: &Spot, entry: Entry) -> Result<(), InsertLack> {
         let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
         let (at, mut used) = (place.at, 0);
         for index in at..at + count {
@@ -303,7 +303,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         &self,
         page: u64,
         order: Order,
-    ) -> Result<(Place, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
+    ) -> Result<(Spot, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
         loop {
             if let Some(place) = self.place_of(page, order) {
                 if let Some(lock) = self.tree.lock(place.node, page) {
@@ -334,7 +334,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
     /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
     /// [`walk`](Tree::walk).
-    pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Place> {
+    pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Spot> {
         let level = Self::level_of(order);
         let place = self.tree.walk(page, level);
         let is_whole = (order.get() as u32).is_multiple_of(Self::BITS);
@@ -344,7 +344,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             .filter(|node| is_whole && is_there && node.level + 1 == level);
         let Some(node) = below else { return place };
         let is_its = place.is_some() || page == 0;
-        is_its.then(|| Place { node, at: 0, word: self.tree.hw.load(node.frame, 0) })
+        is_its.then(|| Spot { node, at: 0, word: self.tree.hw.load(node.frame, 0) })
     }
 
     #[inline]
@@ -360,7 +360,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// What covers the place: what is there, or at an aligned ancestor in the node.
     #[inline]
-    fn covering(&self, place: &Place) -> (usize, Entry) {
+    fn covering(&self, place: &Spot) -> (usize, Entry) {
         match Entry::of(place.word) {
             Entry::Empty => self.covering_in(place.node, place.at),
             entry => (place.at, entry),
@@ -412,7 +412,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Puts a node below `place`, which has none, for `page`.
     fn link(
         &self,
-        place: &Place,
+        place: &Spot,
         page: u64,
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {

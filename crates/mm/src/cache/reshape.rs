@@ -18,7 +18,7 @@ use super::index::{Index, InsertLack};
 use super::word::Entry;
 use crate::folio::Folio;
 use crate::phys::WordsLock;
-use crate::radix::{Place, Tree};
+use crate::radix::{Spot, Tree};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 #[cfg(doc)]
@@ -80,7 +80,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
     fn join_in(
         &self,
         lock: &WordsLock<'_>,
-        place: &Place,
+        place: &Spot,
         folio: Folio,
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             match self.place_of(page, folio.order) {
                 None => self.raise(page, Self::level_of(folio.order), spare)?,
                 Some(place) if place.node.level == 0 => return Ok(true),
-                Some(Place { node, at, .. }) => {
+                Some(Spot { node, at, .. }) => {
                     let Some(lock) = self.tree.lock(node, page) else { continue };
                     let now = self.entry(node, at);
                     let dirty = match now {
@@ -171,7 +171,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         folio: Folio,
         parts: impl Iterator<Item = (u64, Folio)>,
     ) -> bool {
-        let Ok((Place { node, at, .. }, lock)) = self.locked(page, folio.order) else {
+        let Ok((Spot { node, at, .. }, lock)) = self.locked(page, folio.order) else {
             return false;
         };
         let dirty = match self.entry(node, at) {

@@ -7,7 +7,7 @@ use quire_units::{Access, CpuSet, Order, PageSpan, Vpn};
 use super::error::Error;
 use super::mm::Mm;
 use crate::cache::Reads;
-use crate::fault::plan::{Leaf, Reach};
+use crate::fault::plan::{Reach, Touch};
 use crate::fault::{Cause, Choice, Decision, Installed, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
@@ -327,7 +327,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     fn note(
         &self,
         view: &View<'_, A, H>,
-        leaf: Leaf,
+        leaf: Touch,
         page: Vpn,
         access: Access,
     ) -> Option<Resolved> {

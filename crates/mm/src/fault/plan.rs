@@ -19,7 +19,7 @@ pub enum Decision {
     /// A lower table is needed below this place first, if the areas are still the same.
     Below(Place, Seq),
     /// A leaf is there: note the access in it.
-    Touch(Leaf),
+    Touch(Touch),
     /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
     /// A marker is there: a swap entry, say.
@@ -63,14 +63,14 @@ pub struct Plan {
     pub(crate) seq: Seq,
 }
 
-/// A leaf that should have allowed the access.
+/// A leaf that allows the access by its area, and is to be given those rights.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf {
+pub struct Touch {
     prot: Prot,
     seq: Seq,
 }
 
-impl Leaf {
+impl Touch {
     /// Notes `access` to `page` in the leaf, and gives it its area's rights. Whether the areas are
     /// unchanged and there is a leaf; otherwise decide again.
     pub fn touch<A: Arch, H: Hardware>(
@@ -172,7 +172,7 @@ pub fn decide<A: Arch, H: Hardware>(
             let leaf = Some((frame, attrs));
             return Decision::Unshare(Unshare { page, place, leaf, area, seq });
         }
-        _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
+        _ => return Decision::Touch(Touch { prot: area.prot, seq }),
     }
     let advice = Advice::of(area.flags);
     let candidates = policy.candidates(advice, view.space.opt_out());

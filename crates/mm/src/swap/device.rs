@@ -41,7 +41,7 @@ const NO_FILE: u32 = u32::MAX;
 /// In which list a cluster is: the flags of its frame's slot. Only changed with the lists locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum Place {
+pub(super) enum InList {
     /// In none: it has no run of its order left.
     Unlisted = 0,
     /// Empty.
@@ -54,14 +54,14 @@ pub(super) enum Place {
     Current = 4,
 }
 
-impl Place {
+impl InList {
     const fn of(flags: u32) -> Self {
         match flags {
-            1 => Place::Free,
-            2 => Place::Partial,
-            3 => Place::Frag,
-            4 => Place::Current,
-            _ => Place::Unlisted,
+            1 => InList::Free,
+            2 => InList::Partial,
+            3 => InList::Frag,
+            4 => InList::Current,
+            _ => InList::Unlisted,
         }
     }
 }
@@ -78,23 +78,23 @@ impl Lists {
         Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
     }
 
-    fn head(&mut self, place: Place, order: u8) -> Option<&mut u32> {
+    fn head(&mut self, place: InList, order: u8) -> Option<&mut u32> {
         match place {
-            Place::Free => Some(&mut self.free),
-            Place::Frag => self.frag.get_mut(order as usize),
-            Place::Partial => self.partial.get_mut(order as usize),
-            Place::Unlisted | Place::Current => None,
+            InList::Free => Some(&mut self.free),
+            InList::Frag => self.frag.get_mut(order as usize),
+            InList::Partial => self.partial.get_mut(order as usize),
+            InList::Unlisted | InList::Current => None,
         }
     }
 
     /// The place and the order of the cluster at `frame`.
-    pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (Place, u8) {
+    pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (InList, u8) {
         let state = meta.at(frame).state();
-        (Place::of(state.flags()), state.order())
+        (InList::of(state.flags()), state.order())
     }
 
     /// Moves the cluster at `frame` to `place`, and gives it `order`.
-    pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: Place, order: u8) {
+    pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: InList, order: u8) {
         self.unlink(meta, frame);
         let slot = meta.at(frame);
         let state = crate::phys::State::new(slot.state().kind(), order);
@@ -136,7 +136,7 @@ impl Lists {
         let found = [&self.partial[own], &self.free].into_iter().chain(left);
         let found = found.copied().find(|&at| at != NONE)?;
         let frame = meta.frame(found);
-        self.put(meta, frame, Place::Current, order);
+        self.put(meta, frame, InList::Current, order);
         Some(frame)
     }
 }

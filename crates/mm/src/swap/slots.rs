@@ -14,7 +14,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
 use super::Swap;
-use super::device::{CLUSTER_LANES, Lists, NONE, Place};
+use super::device::{CLUSTER_LANES, InList, Lists, NONE};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::radix::Tree;
@@ -62,7 +62,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let mut lists = self.swap.lists.lock();
         let clusters = (0..slots.div_ceil(Self::WORDS)).rev();
         for frame in clusters.filter_map(|number| self.tree.lowest(number << Self::BITS)) {
-            lists.put(self.tree.meta, frame, Place::Free, 0);
+            lists.put(self.tree.meta, frame, InList::Free, 0);
         }
         true
     }
@@ -101,7 +101,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
         let is_current = |at: u32, lists: &Lists| {
-            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == Place::Current
+            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == InList::Current
         };
         if is_current(lane.load(Ordering::Relaxed), &lists) {
             return true;
@@ -121,7 +121,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// its list afterwards if it has none.
     fn take_from(&self, frame: Pfn, order: Order) -> Option<u64> {
         let lock = self.tree.meta.lock(frame)?.words()?;
-        if self.swap.lists.lock().place(self.tree.meta, frame).0 != Place::Current {
+        if self.swap.lists.lock().place(self.tree.meta, frame).0 != InList::Current {
             return None;
         }
         if let Some(at) = self.find(&lock, order) {
@@ -133,7 +133,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             return Some(self.tree.first(&lock) + at as u64);
         }
         let full = self.tree.used(&lock) == Self::WORDS;
-        let place = if full { Place::Unlisted } else { Place::Frag };
+        let place = if full { InList::Unlisted } else { InList::Frag };
         self.swap.lists.lock().put(self.tree.meta, frame, place, order.get());
         None
     }
@@ -193,10 +193,10 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let mut lists = self.swap.lists.lock();
         let (place, order) = lists.place(self.tree.meta, lock.frame());
         let now = match place {
-            Place::Current => return,
-            _ if self.tree.used(lock) == 0 => Place::Free,
-            Place::Partial => return,
-            Place::Unlisted | Place::Frag | Place::Free => Place::Partial,
+            InList::Current => return,
+            _ if self.tree.used(lock) == 0 => InList::Free,
+            InList::Partial => return,
+            InList::Unlisted | InList::Frag | InList::Free => InList::Partial,
         };
         lists.put(self.tree.meta, lock.frame(), now, order);
     }
