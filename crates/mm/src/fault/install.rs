@@ -9,7 +9,7 @@ use crate::folio::Folios;
 use crate::space::View;
 use crate::table::Locked;
 
-/// What was mapped.
+/// A run that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Installed {
     /// The pages.
@@ -51,7 +51,7 @@ impl Plan {
         let pages = PageSpan::new(start, start.add(run.count()));
         let level = A::leaf_level(order);
         let tables = view.tables();
-        // Mostly the table that was planned for; who it is, the lock tells.
+        // Mostly the planned table; its slot tells, once it is locked.
         let place = if self.is_at(level) { self.place } else { tables.walk(start, level) };
         if place.level != level {
             return Err(Stale(run));
@@ -67,8 +67,8 @@ impl Plan {
         Ok(Installed { pages, order, entries: entries as u64 })
     }
 
-    /// Whether what was planned still holds, under the table's lock: the areas did not change, so
-    /// that whoever changes them from now on finds what is installed; and the place is empty.
+    /// Whether the plan still holds, under the table's lock: the areas did not change, so a later
+    /// change will find these leaves; and the place is empty.
     fn holds<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

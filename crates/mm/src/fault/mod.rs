@@ -14,8 +14,8 @@
 //!
 //! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
 //! table, how much around the page is empty. Frames are taken and cleared with no lock held.
-//! [`install`](Plan) then locks *one* table, asks it who it is, asks the area tree whether it is
-//! unchanged, looks whether the place is still empty, and writes one run.
+//! [`install`](Plan) then locks *one* table, asks its slot whether it is that table, asks the area
+//! tree whether it is unchanged, looks whether the place is still empty, and writes one run.
 //!
 //! **Never** allocates, sleeps, or does I/O. **Next room**: `engine`.
 

@@ -11,7 +11,7 @@ use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View};
 use crate::table::Place;
 
-/// What to do about a fault.
+/// The next step for a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision {
     /// Frames are needed: take them, clear them, install them.
@@ -24,7 +24,7 @@ pub enum Decision {
     Unshare(Unshare),
     /// A marker is there: a swap entry, say.
     Marked(MarkedPage),
-    /// A page of a file is needed, or may be written now that whoever keeps the file knows.
+    /// A page of a file is needed, or a shared page of one is written for the first time.
     File(FilePage),
     /// A stack may grow down to the page: the area that would.
     Grow(Area),
@@ -32,15 +32,14 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
-/// Why a program may not have what it tried.
+/// The reason to refuse a program its access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No area holds the page (Linux: `SEGV_MAPERR`).
     NoArea,
     /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
     Denied(Prot),
-    /// It is a page of an object, and nobody has it: beyond the object's end (Linux: SIGBUS with
-    /// `BUS_ADRERR`).
+    /// It is a page of a file beyond the file's end (Linux: SIGBUS with `BUS_ADRERR`).
     Missing,
 }
 
@@ -51,12 +50,12 @@ pub struct Plan {
     pub page: Vpn,
     /// The sizes that are possible here.
     pub choice: Choice,
-    /// What the area was advised.
+    /// The advice for the area.
     pub advice: Advice,
     /// Empty pages from the block's start on that are wanted at once: one block for a fault, more
     /// for populating. Never shorter than the largest block.
     pub wanted: PageSpan,
-    /// The table that they go into: out of date, perhaps, as all of a plan.
+    /// The table that they go into: perhaps out of date, like the rest of a plan.
     pub(super) place: Place,
     pub(super) attrs: Attrs,
     pub(super) area: Area,
@@ -161,7 +160,7 @@ pub fn decide<A: Arch, H: Hardware>(
         Entry::Absent if area.backing == Backing::Anon => {}
         Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
         Entry::Marker(first) => {
-            // Of an entry for a block, each page has its own.
+            // The pages of a block's entry have consecutive payloads.
             let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
             return Decision::Marked(MarkedPage { page, payload, area, seq });
         }
@@ -189,8 +188,8 @@ pub fn decide<A: Arch, H: Hardware>(
         Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
     };
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-    // What may be written is mapped dirty at once: that saves the hardware a second visit. Who
-    // tracks writes wants to know the difference.
+    // A writable page is mapped dirty at once: that saves the hardware a second walk. In a tracked
+    // area the dirty bit must tell the written pages.
     let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
     attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
@@ -233,8 +232,8 @@ fn empty_order<A: Arch, H: Hardware>(
     empty.min(ORDER_MAX)
 }
 
-/// How far the emptiness that begins with `block` goes within one table and up to `end`, in whole
-/// blocks, as far as it pays to take frames at once.
+/// The empty pages from `block` on, in whole blocks, within one table and up to `end`, as far as it
+/// pays to take frames at once.
 fn wanted<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     block: PageSpan,

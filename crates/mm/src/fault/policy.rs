@@ -173,7 +173,7 @@ impl Policy {
     }
 
     /// Sets the most pages that one step of paging out takes; at first a block. Zero is a page at a
-    /// time, to find out what runs are worth. Entries for more pages than that are still one step.
+    /// time, to measure the worth of runs. Entries for more pages than that are still one step.
     pub fn set_evict_most(&self, order: Order) {
         self.evict_most.store(order.get().into(), Ordering::Relaxed);
     }
@@ -191,7 +191,7 @@ impl Policy {
     }
 
     /// How much of what is reclaimed is anonymous memory rather than pages of files, as long as
-    /// neither costs more than the other: so many parts of [`SWAPPINESS_MOST`].
+    /// neither costs more than the other, in parts of [`SWAPPINESS_MOST`].
     pub fn swappiness(&self) -> u32 {
         self.swappiness.load(Ordering::Relaxed)
     }
@@ -215,8 +215,8 @@ impl Policy {
     }
 
     /// Sets how many frames large folios leave free; at first none. One folio can be larger than
-    /// all that is free below a watermark, and to make memory free takes some: tables for what a
-    /// swap device has, the requests of a disk, what compressed pages are put into.
+    /// all that is free below a watermark, and reclaim itself needs some: for the tables of a swap
+    /// device, for disk requests, for compressed pages.
     pub fn set_spare(&self, frames: u64) {
         self.spare.store(frames, Ordering::Relaxed);
     }
@@ -304,8 +304,8 @@ impl Policy {
         always | if advised { madvise } else { 0 } | if inherits { inherit } else { 0 }
     }
 
-    /// Whether a large folio in an area advised so is worth what a page is worth: emptying other
-    /// CPUs' caches for it. Otherwise it is taken only if it is at hand.
+    /// Whether an allocation for a large folio in an area with this advice may empty other CPUs'
+    /// caches, as one for a page may. Otherwise it is taken only if it is at hand.
     #[inline]
     pub fn tries_hard(&self, advice: Advice) -> bool {
         match self.defrag() {
@@ -347,7 +347,7 @@ impl Policy {
 #[inline]
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
     let number = cell.load(Ordering::Relaxed) as usize;
-    // It was one of them that was put there.
+    // The cell always holds one of their numbers.
     all.get(number).copied().unwrap_or(all[0])
 }
 

@@ -1,20 +1,20 @@
 //! A write to a page that others may map, too (copy-on-write): keep the folio or copy from it.
 //!
 //! ```text
-//!   a COW leaf is written ── is all of its folio mapped by this table alone, and held by nobody?
+//!   a COW leaf is written ── is all of its folio mapped by this table alone, without other holds?
 //!                               │ yes                          │ no
 //!                               ▼                              ▼
 //!                        keep it: the whole run         hold the folio; copy the largest block
 //!                        gets its rights back           that is allowed; put it in its place
 //!                               │ the page before is its own already
 //!                               ▼
-//!                        the same for what follows: it is about to be asked for
+//!                        the same for the next leaves: they are about to be written
 //! ```
 //!
-//! Whether a folio is anyone else's is one comparison: it counts its mapped pages, and those that
-//! this table has of it are counted here. If both agree, nobody else maps a page of it, and nobody
-//! can begin to: that takes the lock of a table that maps it, and this is the only one. A folio
-//! across two tables is not found out so, and is copied; that costs time, not correctness.
+//! One comparison tells whether a folio is shared: the folio counts its mapped pages, and this code
+//! counts those that this table maps. If both agree, no other table maps a page of it, and none can
+//! begin to: that takes the lock of a table that maps it, and this is the only one. A folio across
+//! two tables counts as shared and is copied, which costs time, not correctness.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -25,32 +25,31 @@ use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::{Locked, Place, Run, What};
 
-/// A leaf that others may map as well, and that is to become its space's own: what is known
-/// without a lock.
+/// A COW leaf that is to become its space's own, as it was read without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Unshare {
-    /// The page that is written.
+    /// The page that the program writes.
     pub page: Vpn,
     /// Where a walk for it ended.
     pub(super) place: Place,
-    /// What it found there, if that is known.
+    /// The leaf that the walk found there, if it did.
     pub(super) leaf: Option<(Pfn, Attrs)>,
     pub(super) area: Area,
     pub(super) seq: Seq,
 }
 
-/// What was found under the table's lock.
+/// The result of a look under the table's lock.
 #[derive(Debug)]
 pub enum Claim {
-    /// The folio was nobody else's: these pages are exclusive now.
+    /// The folio was not shared: these pages are exclusive now.
     Kept(PageSpan),
-    /// There is something to copy. The folio is held until [`Source::release`].
+    /// The folio is shared: copy from it. It is held until [`Source::release`].
     Copy(Source),
-    /// Nothing of it is as it was.
+    /// The leaf or the areas have changed.
     Stale,
 }
 
-/// What to copy from.
+/// The folio to copy from.
 #[derive(Debug)]
 #[must_use = "the folio is held: release it"]
 pub struct Source {
@@ -70,7 +69,7 @@ impl Source {
         FrameSpan::new(self.frame.add(ahead), pages.count())
     }
 
-    /// Lets the folio go; its frames, if it was held by nobody else any more.
+    /// Drops the hold; returns the folio's frames, if it was the last hold.
     #[must_use = "the last reference returns the frames"]
     pub fn release<A: Arch, H: Hardware>(self, view: &View<'_, A, H>) -> Option<FrameRun> {
         Folios::new(view.meta).put(self.folio)
@@ -85,12 +84,12 @@ impl Unshare {
         area.map(|area| Self { page, place, leaf: None, area, seq })
     }
 
-    /// What the area allows.
+    /// The rights of the area.
     pub fn prot(&self) -> Prot {
         self.area.prot
     }
 
-    /// What the area was advised.
+    /// The advice for the area.
     pub fn advice(&self) -> Advice {
         Advice::of(self.area.flags)
     }
@@ -103,8 +102,8 @@ impl Unshare {
         self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
-    /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from: `most` at
-    /// once, so that no more than that is looked at.
+    /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. At most a block
+    /// of order `most` is copied at once, so the search ends there.
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest_from(self.place, self.page);
@@ -129,8 +128,8 @@ impl Unshare {
             let count = (pages.count() >> A::order(locked.level()).get()) as usize;
             let whole = (run.index, run.count) == (first, count);
             let run = if whole { run } else { locked.run(first, first + count) };
-            // They count as written: the one that was will be, and the hardware need not come back
-            // for the others.
+            // They get the dirty bit: the program is about to write one of them, and the others
+            // save the hardware a second walk.
             let mut noted = Attrs::YOUNG;
             noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
             locked.own(run, folio.order, self.area.prot, noted);
@@ -143,9 +142,9 @@ impl Unshare {
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
     }
 
-    /// Keeps what follows `run`, which was kept, as well, folio by folio, as far as it is nobody
-    /// else's; but only where what lies before `run` is the space's own already: who writes one
-    /// page after the other asks once for many of them. The entry where that ends.
+    /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
+    /// where the page before `run` is exclusive already, so that a program that writes page after
+    /// page faults once for many. Returns the entry where that ends.
     fn keep_ahead<A: Arch, H: Hardware>(
         &self,
         locked: &Locked<'_, A, H>,
@@ -175,8 +174,8 @@ impl Unshare {
         at
     }
 
-    /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place. The
-    /// frames of what was there, if nobody else holds it.
+    /// Maps `run`, a folio with the copy of `pages` of `source`, in their place. Returns the frames
+    /// of the old folio, if this was the last hold.
     ///
     /// # Errors
     /// The run, when the areas or the leaves are not as they were.
@@ -230,7 +229,7 @@ fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
 
 /// The run around the entry `leaf`, which maps `frame` of `folio`, as far as it maps the folio
 /// within the block of order `reach` around it; and how many pages of the folio this table maps
-/// there in step with it, in whatever state.
+/// there at the same offset, whatever their attributes.
 #[inline]
 fn around<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,

@@ -1,8 +1,8 @@
-//! What was said about large folios: for an area, and for a process.
+//! The advice about large folios: for an area, and for a process.
 
 use super::AreaFlags;
 
-/// What an area was advised about large folios.
+/// The advice to an area about large folios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Advice {
     /// Nothing.
@@ -15,7 +15,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// What `flags` say.
+    /// The advice that `flags` hold.
     #[inline]
     pub fn of(flags: AreaFlags) -> Self {
         if flags.contains(AreaFlags::NOHUGE) {

@@ -11,17 +11,17 @@
 //! word 3   page of the file at the first page of the area; 0 for anon
 //! ```
 //!
-//! Word 0 is the key of the tree, and no word names memory: whatever garbage a reader finds in a
-//! node that was reused under its hands, [`Area::unpack`] makes a harmless value or `None` of it.
+//! Word 0 is the key of the tree, and no word names memory: [`Area::unpack`] turns garbage from a
+//! reused node into a harmless value or `None`.
 
 use bitflags::bitflags;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
 bitflags! {
-    /// What an area is and was advised to be, besides its rights.
+    /// The kind of an area and the advice for it, besides its rights.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct AreaFlags: u32 {
-        /// Writes reach the object and everyone who maps it (`MAP_SHARED`); otherwise the area is
+        /// Writes reach the file and all spaces that map it (`MAP_SHARED`); otherwise the area is
         /// private and a write makes a copy.
         const SHARED = 1 << 0;
         /// Large folios are wanted (`MADV_HUGEPAGE`).
@@ -46,15 +46,15 @@ bitflags! {
         const DONTDUMP = 1 << 10;
         /// It is not counted against the commit limit (`MAP_NORESERVE`).
         const NORESERVE = 1 << 11;
-        /// Its leaves tell what was written since somebody asked last. Where it is not set, all
-        /// pages count as written.
+        /// Its leaves tell which pages were written since tracking began (soft-dirty). Without the
+        /// flag all pages count as written.
         const TRACKED = 1 << 12;
         /// It stays where it is and what it is (`mseal`).
         const SEALED = 1 << 13;
         /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 14;
-        /// The order of the folios in which its file is best read, in five bits; 0: nothing was
-        /// said. See [`read_order`](Self::read_order).
+        /// The order of the folios in which its file is best read, in five bits; 0: no advice. See
+        /// [`read_order`](Self::read_order).
         const READ_ORDER = 31 << READ_ORDER_AT;
     }
 }
@@ -62,7 +62,7 @@ bitflags! {
 const READ_ORDER_AT: u32 = 15;
 
 impl AreaFlags {
-    /// What advice may change while the area stays what it is.
+    /// The flags that advice may change.
     pub const ADVICE: Self = Self::HUGE
         .union(Self::NOHUGE)
         .union(Self::DONTFORK)
@@ -71,7 +71,7 @@ impl AreaFlags {
         .union(Self::RANDOM)
         .union(Self::DONTDUMP);
 
-    /// The order of the folios in which its file is best read, if somebody said so.
+    /// The order of the folios in which its file is best read, if there was such advice.
     #[inline]
     pub const fn read_order(self) -> Option<Order> {
         match self.intersection(Self::READ_ORDER).bits() >> READ_ORDER_AT {
@@ -80,7 +80,7 @@ impl AreaFlags {
         }
     }
 
-    /// The same flags with another such order, or none; 0 says nothing.
+    /// The same flags with this order for reading, or none; 0 is no advice.
     #[must_use]
     pub fn with_read_order(self, order: Option<Order>) -> Self {
         let number = u32::from(order.unwrap_or_default().get()) << READ_ORDER_AT;
@@ -107,7 +107,7 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// What stands behind the page `count` pages further on.
+    /// The backing of the page `count` pages further on.
     #[inline]
     #[must_use]
     pub const fn advanced(self, count: u64) -> Self {
@@ -123,13 +123,13 @@ impl Backing {
 pub struct Area {
     /// Which pages; never empty in a tree.
     pub span: PageSpan,
-    /// What a program may do to them now.
+    /// The rights of a program to them now.
     pub prot: Prot,
-    /// What it may ever be allowed to: the bound of a later change of `prot`.
+    /// The most that a later change of `prot` may allow.
     pub max_prot: Prot,
-    /// What the area is and was advised to be.
+    /// The kind of the area and the advice for it.
     pub flags: AreaFlags,
-    /// What stands behind the pages.
+    /// The content of its pages until they are written.
     pub backing: Backing,
 }
 
@@ -224,14 +224,14 @@ impl Area {
         (head, tail)
     }
 
-    /// Whether its pages are nobody else's, and zero until they are written.
+    /// Whether its pages are private, and zero until they are written.
     #[inline]
     pub fn is_private_anon(&self) -> bool {
         self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Whether nobody may make it lose what it holds: it is sealed and anonymous, and its content
-    /// could not be written back, either.
+    /// Whether its content must stay (`mseal`): it is sealed and anonymous, and the program could
+    /// not write it anew.
     #[inline]
     pub fn keeps_content(&self) -> bool {
         let is_lost = self.is_private_anon() && !self.prot.contains(Prot::WRITE);
@@ -255,7 +255,7 @@ impl Area {
         if own == id && first < end { PageSpan::new(at(first), at(end)) } else { nothing }
     }
 
-    /// What stands behind `page`, which lies in the area.
+    /// The backing of `page`, which lies in the area.
     #[inline]
     pub const fn backing_of(&self, page: Vpn) -> Backing {
         self.backing.advanced(page.get().wrapping_sub(self.span.start.get()))

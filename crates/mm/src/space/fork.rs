@@ -1,4 +1,4 @@
-//! What a child inherits: which areas, and how their pages.
+//! Which areas a child inherits, and how their pages.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -8,10 +8,10 @@ use super::section::{Need, Section};
 use super::{Area, AreaFlags, View};
 use crate::table::{ForkLack, Heritage, Inherit, Marks};
 
-/// What stopped a fork of an area's pages.
+/// A fork of an area's pages stopped for lack of this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForkNeed {
-    /// What any change may need.
+    /// A frame, as in any change.
     Of(Need),
     /// A copy for these pages of the child, of the frames from this one on, with these attributes:
     /// the parent's are pinned. Make it and go on behind them.
@@ -19,15 +19,14 @@ pub enum ForkNeed {
 }
 
 impl Area {
-    /// The area as a child gets it, unless it is not for children. Locks are not inherited, as on
-    /// Linux.
+    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child does not inherit locks.
     pub fn inherited(&self) -> Option<Area> {
         let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
         let inherits = !self.flags.contains(AreaFlags::DONTFORK);
         inherits.then_some(Area { flags, ..*self })
     }
 
-    /// What becomes of its pages in a child that has the area; `None` where it gets none of them.
+    /// How a child with the area inherits its pages; `None` where it gets none of them.
     pub fn inherits_pages(&self) -> Option<Inherit> {
         if self.flags.contains(AreaFlags::WIPEONFORK) {
             None
@@ -40,10 +39,10 @@ impl Area {
 }
 
 impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Gives `child`, which has such areas already and which no CPU uses, what is mapped here in
-    /// `span`, which shrinks from below by what is done. Faults wait, here and until the change
-    /// ends: what is written after it must not be seen by the child. `lend_marks` is told of each
-    /// run of markers, and says what both have of it.
+    /// Maps the pages of `span` in `child`, too, which has the areas already and runs on no CPU.
+    /// `span` shrinks from below by the part that is done. Faults wait until the change ends: the
+    /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
+    /// returns the markers that both have.
     ///
     /// # Errors
     /// [`ForkNeed`]: bring it and repeat.

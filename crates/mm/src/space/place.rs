@@ -9,20 +9,20 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::tree::Placement;
 use super::{Area, AreaFlags, Backing, Space, View};
 
-/// What a program asks for.
+/// A program's request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// How many pages.
     pub pages: u64,
     /// Where.
     pub at: At,
-    /// What it may do to them.
+    /// The rights to them.
     pub prot: Prot,
-    /// What it may ever be allowed to.
+    /// The most that a later change of the rights may allow.
     pub max_prot: Prot,
-    /// What the area is, and was advised to be.
+    /// The kind of the area and the advice for it.
     pub flags: AreaFlags,
-    /// What stands behind them.
+    /// The content of the pages until they are written.
     pub backing: Backing,
 }
 
@@ -93,9 +93,9 @@ impl fmt::Display for MapError {
 impl core::error::Error for MapError {}
 
 impl<A: Arch, H: Hardware> View<'_, A, H> {
-    /// Where `request` goes, for whoever holds the right to change the areas. `align` is the
-    /// order of the folio for which a place without an address is aligned, if it can be; pages of
-    /// an object lie in such a block as they do in the object.
+    /// Where `request` goes. The caller holds the right to change the areas. `align` is the order
+    /// of the folio for which a place without an address is aligned, if it can be; a page of a file
+    /// gets the same offset in such a block as it has in the file.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -126,7 +126,7 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
         }
         let window = self.space.window();
         let find = |align: Order| {
-            // Pages of an object lie as in the object: its folios are aligned there.
+            // A file's folios are aligned in the file, so its pages keep their offset in a block.
             let skew = match request.backing {
                 Backing::File { page, .. } => page & (align.pages() - 1),
                 Backing::Anon => 0,

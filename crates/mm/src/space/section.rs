@@ -7,8 +7,8 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! What a step lacks it *returns*; the engine brings it and repeats the step. A section that is
-//! dropped before the areas change has changed nothing that a program could see.
+//! A step *returns* what it lacks; the engine brings it and repeats the step. A program sees no
+//! effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
@@ -19,7 +19,7 @@ use super::{Area, View};
 use crate::folio::Folio;
 use crate::table::{Gather, Marks, Taking};
 
-/// What a step lacks.
+/// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// One frame, any content, for the area tree.
@@ -30,7 +30,7 @@ pub enum Need {
     Settle,
 }
 
-/// The right to change a space's areas, and what the change has in hand.
+/// The right to change a space's areas, with the frames and leaves that the change holds.
 pub struct Section<'a, A, H: Hardware> {
     pub(super) view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
@@ -38,8 +38,8 @@ pub struct Section<'a, A, H: Hardware> {
     pub(super) gather: Gather,
     pub(super) entries: u64,
     splits: u64,
-    /// Nothing is mapped here, and no table is empty here: a table that was locked when faults
-    /// waited already has said so, and faults that come later are refused.
+    /// No page is mapped here, and no table is empty here. A table said so, locked while faults
+    /// waited; later faults find the areas changed.
     vacant: PageSpan,
 }
 
@@ -57,13 +57,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         &self.writer
     }
 
-    /// Entries zeroed or given other rights until now.
+    /// How many entries were zeroed or got other rights so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Makes everything ready for a change of `span` that inserts `insertions` areas at most: from
-    /// now on it cannot fail, and faults wait.
+    /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
+    /// fail, and faults wait.
     ///
     /// # Errors
     /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
@@ -77,8 +77,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
-    /// Makes everything ready to move the pages of `from` to `to`, whatever is there: the same for
-    /// both places.
+    /// Prepares both places for moving the pages of `from` to `to`, which may be mapped.
     ///
     /// # Errors
     /// As for [`prepare`](Self::prepare).
@@ -97,8 +96,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
-    /// Splits every leaf that reaches across an end of `span`. Pages, of the span and beyond, that
-    /// one absent entry covers.
+    /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
+    /// beyond, that one absent entry covers.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
@@ -106,7 +105,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
-            // Where nothing is, nothing reaches across.
+            // No leaf reaches across where none is.
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
@@ -140,7 +139,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         tables.prune(from, hole, &mut self.gather);
     }
 
-    /// Brings what [`Need`] asked for. What is not wanted comes back.
+    /// Brings the frame that [`Need`] asked for. An unwanted frame comes back.
     pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
         match need {
             Need::Node => self.writer.stock(run),
@@ -152,19 +151,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
     }
 
-    /// Makes faults in `pages` wait from now on: what is taken out where an area stays must be
-    /// flushed before anything else is mapped in its place, lest two CPUs see different memory
-    /// there.
+    /// Makes faults in `pages` wait from now on. Leaves that are taken out of an area that stays
+    /// must be flushed before a fault maps other memory there, lest two CPUs see different memory.
     pub fn hold(&self, pages: PageSpan) {
         self.writer.hold(pages);
     }
 
-    /// Lets faults go on: the areas are as they shall be.
+    /// Lets faults go on, now that the areas have changed.
     pub fn open(&self) {
         self.writer.release();
     }
 
-    /// Makes the tables that guards in `span`, which is prepared, need.
+    /// Makes the tables for guards in `span`, which is prepared.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
@@ -173,7 +171,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         tables.ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
     }
 
-    /// Puts guards into `span`, from which all was taken, and which is ready for them.
+    /// Puts guards into `span`, which is empty and has the tables for them.
     pub fn guard(&mut self, span: PageSpan) {
         let tables = self.view.tables();
         let (mut left, mut marks) = (span, Marks::guards(span.start));
@@ -186,9 +184,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().unguard(span);
     }
 
-    /// Takes every page of `span` out of the tables, as far as `what` says, and tables that became
-    /// empty as well if they translate nothing outside `hole`, which is asked for only where there
-    /// are any.
+    /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
+    /// within `hole` with them; `hole` is called only if there is an empty table.
     ///
     /// # Errors
     /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
@@ -221,8 +218,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
-    /// Takes the flags `noted` from the leaves of `span`, which is prepared, for each piece of a
-    /// folio for which `forgets` says so. Markers become what `remark` makes of them.
+    /// Clears the flags `noted` in the leaves of `span`, which is prepared, for each piece of a
+    /// folio for which `forgets` is true. `remark` changes the markers.
     pub fn forget(
         &mut self,
         span: PageSpan,
@@ -234,18 +231,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
     }
 
-    /// Takes the right to write from the leaves of `span` that map one of `frames`, until it is
-    /// asked for again.
+    /// Write-protects the leaves of `span` that map one of `frames`: the next write faults.
     pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
     }
 
-    /// Makes the leaves of `span` ones that others may map, too, but for what is pinned.
+    /// Makes the leaves of `span` COW, but for pinned pages.
     pub fn lend(&mut self, span: PageSpan) {
         self.entries += self.view.tables().lend(span, &mut self.gather);
     }
 
-    /// What was taken out, to be settled.
+    /// The leaves that were taken out, to be settled.
     pub fn gathered(&mut self) -> &mut Gather {
         &mut self.gather
     }
@@ -259,7 +255,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 }
 
-/// What a [`Section`] leaves behind.
+/// The remains of a [`Section`].
 #[must_use]
 pub struct Ended {
     /// A table that was brought and not needed.

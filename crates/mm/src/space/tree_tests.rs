@@ -1,5 +1,5 @@
-//! Areas and their tree from inside: damage, garbage, races. What the tree answers is compared
-//! with a naive model in `quire-sim`.
+//! Areas and their tree from inside: damage, garbage, races. `quire-sim` compares the answers of
+//! the tree with a naive model.
 
 use std::vec::Vec;
 
@@ -181,7 +181,7 @@ mod plain {
             prop_assert_eq!(head.span.count() + tail.span.count(), area.span.count());
         }
 
-        /// Nodes of random words: whatever a reader asks, it returns.
+        /// Nodes of random words: every call of a reader returns.
         #[test]
         fn e3_reading_garbage_terminates(
             seed in any::<u64>(),

@@ -1,4 +1,4 @@
-//! What callers do to a tree: cut, set, replace, update.
+//! The operations on a tree: cut, set, replace, update.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ pub enum EditError {
     Lacks(usize),
     /// This area has pages in the way.
     Occupied(Area),
-    /// This area has no pages, or more than its object.
+    /// This area has no pages, or more than its file.
     Malformed(Area),
 }
 
@@ -35,9 +35,9 @@ impl fmt::Display for EditError {
 impl core::error::Error for EditError {}
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. What is taken, whole areas and the parts that
-    /// areas at the ends have within, is told to `taken` in ascending order. One insertion at
-    /// most, for an area that reaches beyond both ends.
+    /// Takes all pages of `span` out of their areas. `taken` gets the areas that go, in ascending
+    /// order, those at the ends clipped to `span`. One insertion at most, for an area that reaches
+    /// beyond both ends.
     ///
     /// Readers wait while this runs; `taken` must not read the tree.
     ///
@@ -96,10 +96,10 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Gives the areas in `span` other rights, bounds and flags: `update` gets each area's part
-    /// within `span`, in ascending order, and answers with `prot`, `most` and `flags` to have;
-    /// span and backing of the answer are not looked at. Areas at the ends are split where the
-    /// answer differs, and neighbours that became equal become one. Free pages stay free. Two
-    /// insertions at most.
+    /// within `span`, in ascending order, and returns its new `prot`, `max_prot` and `flags`; the
+    /// span and backing of the answer are ignored. Areas at the ends are split where the answer
+    /// differs, and neighbours that became equal become one. Free pages stay free. Two insertions
+    /// at most.
     ///
     /// Readers wait while this runs; `update` must not read the tree.
     ///

@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::node::{Node, Nodes};
 use super::{DEPTH_MAX, Root};
 
-/// Which of the places that fit is taken.
+/// Which of the fitting places to take.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
     /// The highest: the usual one of `mmap`.
@@ -46,7 +46,7 @@ impl Search {
         (start.get() >= from && place.end.get() <= to).then_some(place)
     }
 
-    /// What is left to search once the gap has been tried.
+    /// The rest of the search after a gap was tried.
     fn beyond(self, (from, to): (u64, u64)) -> Self {
         match self.placement {
             Placement::TopDown => Self { high: from, ..self },
@@ -55,8 +55,8 @@ impl Search {
     }
 }
 
-/// How many more nodes a descent may enter. Only children that hold an end of `low..high` can
-/// disappoint it, two on each level; in what is not a tree, anything could.
+/// How many more nodes a descent may enter. In a sound tree only the two children of a level that
+/// hold an end of `low..high` can have no fitting gap in spite of their summary.
 struct Budget(usize);
 
 impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
@@ -117,7 +117,7 @@ impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
         match search.placement {
             Placement::TopDown => {
                 let (mut at, mut next) = (node.rank(search.high), None);
-                // What begins at `low` or before has the last gap that counts behind it.
+                // The last gap that counts lies behind an area that begins at `low` or before.
                 while at > 0 && next.is_none_or(|next| next > search.low) {
                     at -= 1;
                     let found = self

@@ -117,7 +117,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
         if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank }
     }
 
-    /// What the parent says of a node that has entries. `leaf` tells that entries have no inside.
+    /// The summary of a node with entries. The entries of a `leaf` have no gaps inside.
     pub(super) fn summary(&self, leaf: bool) -> Entry {
         let mut end = self.end(0);
         let mut gap = if leaf { 0 } else { self.gap(0) };
@@ -241,7 +241,7 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
     }
 
     /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
-    /// as nodes can be written: should the tree be damaged, nothing else is.
+    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
     #[inline]
     fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
         let lock = self.meta.lock(frame);

@@ -1,4 +1,4 @@
-//! The writing view: who may change the tree, the stock of spare nodes, paths.
+//! The writing view: the right to change the tree, the stock of spare nodes, paths.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -96,16 +96,16 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
-    /// its number, until [`release`](Self::release) or the end of the writer: who acts on a reading
-    /// waits, so that what a change needs elsewhere can be made ready before the areas change.
-    /// A second hold takes the place of the first and covers all of it.
+    /// its number, until [`release`](Self::release) or the end of the writer: faults wait, so that
+    /// the page tables can be prepared before the areas change. A second hold takes the place of
+    /// the first and covers all of it.
     pub fn hold(&self, pages: PageSpan) {
         let [start, end] = &self.tree.held;
         start.store(pages.start.get(), Ordering::Release);
         end.store(pages.end.get(), Ordering::Release);
     }
 
-    /// Ends a [`hold`](Self::hold). Whoever sees the end sees the changes made before it.
+    /// Ends a [`hold`](Self::hold). A CPU that sees the end sees the changes made before it.
     pub fn release(&self) {
         self.tree.held[1].store(0, Ordering::Release);
     }
@@ -192,8 +192,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.refresh(path, 0);
     }
 
-    /// Tells the parents, from that of `level` upwards, what their children hold now. A parent
-    /// that knows already ends it: its own summary has not changed.
+    /// Updates the summaries in the parents, from that of `level` upwards, as far as they change.
     pub(super) fn refresh(&self, path: &Path, level: usize) {
         for (level, pair) in path.steps[..path.depth].windows(2).enumerate().skip(level) {
             let [child, parent] = [pair[0], pair[1]];
