@@ -10,13 +10,14 @@
 //!   | frame          |  0   | owner | level  |  1   |      a link to a lower node
 //! ```
 //!
-//! The room **owns** the walk, the growth and the locks of a tree. The owner of the tree gives all
-//! other words a meaning, and keeps the root and the right to change it. **Key types**: [`Tree`] (a
-//! view of one tree), [`Node`], [`Spot`].
+//! The room **owns** the walk, the growth and the locks of a tree. The owner of the tree defines
+//! all other words, and keeps the root and the right to change it. **Key types**: [`Tree`] (a view
+//! of one tree), [`Node`], [`Spot`].
 //!
-//! Readers take no lock: they load words, and may end in a frame that is no node any more, so that
-//! what they find is a guess. Writers lock the one node that they change, and ask its slot whether
-//! it is that node: *lock, then ask*, as in page tables. Nodes are locked from the root down.
+//! Readers take no lock: they load words, and may end in a frame that is no node any more, so the
+//! word that they find is a guess. Writers lock the one node that they change, and ask its slot
+//! whether it is that node: *lock, then ask*, as in page tables. Nodes are locked from the root
+//! down.
 //!
 //! **Never** knows folios or slots. **Next room**: `folio`.
 
@@ -67,7 +68,7 @@ impl Node {
 pub(crate) struct Spot {
     pub(crate) node: Node,
     pub(crate) at: usize,
-    /// What was read there.
+    /// The word there, as it was read.
     pub(crate) word: u64,
 }
 
@@ -76,9 +77,9 @@ pub(crate) struct Tree<'a, A, H> {
     pub(crate) hw: &'a H,
     pub(crate) meta: Meta<'a>,
     root: &'a AtomicU64,
-    /// What its nodes are on record as.
+    /// The kind of its nodes.
     kind: Kind,
-    /// What its nodes say with their first number: nodes of two trees of a kind differ in it.
+    /// Added to a node's first number in its slot, so that nodes of two trees of a kind differ.
     name: u64,
     arch: PhantomData<A>,
 }
@@ -97,7 +98,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The number of places in a node.
     pub(crate) const PLACES: usize = 1 << Self::BITS;
 
-    /// The tree under `root`, whose nodes are of `kind` and say `name` with their first number.
+    /// The tree under `root`, whose nodes are of `kind` and have `name` in their slots.
     #[inline]
     pub(crate) fn new(
         hw: &'a H,
@@ -174,7 +175,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         Some(node.frame)
     }
 
-    /// Locks the node that holds `number`, if that is what its frame is.
+    /// Locks the node that holds `number`, if its frame is that node.
     #[inline]
     pub(crate) fn lock(&self, node: Node, number: u64) -> Option<WordsLock<'a>> {
         let lock = self.meta.lock(node.frame)?.words()?;

@@ -1,10 +1,10 @@
 //! Files in memory: which pages of which file are in which folio.
 //!
-//! **Owns** the index from a file's pages to its folios, what is known about each folio's content,
-//! and what is worth reading next. **Key types**: [`FilePages`].
+//! **Owns** the index from a file's pages to its folios, the state of each folio's content, and the
+//! readahead. **Key types**: [`FilePages`].
 //!
-//! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
-//! and hears when that is done. **Next room**: `engine`.
+//! **Never** chooses victims, waits, or talks to a device: it returns plans of reads, and the
+//! engine tells it when they are done. **Next room**: `engine`.
 
 mod file;
 mod index;

@@ -9,7 +9,7 @@ use crate::folio::Folios;
 use crate::space::View;
 use crate::table::{FOREIGN, plain};
 
-/// What the hardware notes by itself, in any entry of a block.
+/// The bits that the hardware sets by itself, in any entry of a block.
 const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
 
 /// Looks at the block that begins at entry `index` of `table`, if one does; whether it is folded.

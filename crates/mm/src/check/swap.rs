@@ -1,4 +1,4 @@
-//! Swap devices: every slot is referred to as often as it counts, and in memory where it says so.
+//! Swap devices: every slot counts its entries, and is cached just where its file has a folio.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

@@ -1,4 +1,4 @@
-//! The walkers must find what is broken: each claim is broken by hand, and the walker names it.
+//! The walkers must find damage: each test breaks a claim by hand, and the walker names it.
 
 use std::vec::Vec;
 
@@ -221,7 +221,7 @@ fn e1_a_cached_frame_that_is_a_folios_is_found() {
         let rest = mm.phys().meta().mint(folio.span(), false).split_at(1).1;
         let (one, _) = rest.split_at(1);
         let frame = one.start();
-        // Something else is lost, so that the sum is right.
+        // Another frame is lost, so that the sum is right.
         let _ = mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
         mm.phys().free(CpuId::new(0), one);
         assert_eq!(system(mm, &[own]), Err(Violation::Cached(frame)));
@@ -245,7 +245,7 @@ fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
         assert_eq!(system(mm, &[own]), Err(Violation::Stray(frame)));
         slot.set_state(State::new(Kind::None, 0));
         mm.phys().free(CpuId::new(0), run);
-        // A space that is not named: its tables and nodes are nobody's.
+        // A space that is not named: its tables and nodes have no owner.
         assert!(matches!(system(mm, &[]), Err(Violation::Tables { found: 0, .. })));
         assert_eq!(system(mm, &[own]), Ok(found));
     });

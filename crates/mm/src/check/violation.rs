@@ -1,4 +1,4 @@
-//! What a walker can find, with its evidence.
+//! The faults that a walker can find, with their evidence.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::phys::{self, Kind};
 use crate::space::tree::TreeViolation;
 use crate::swap::SlotFault;
 
-/// A claim that does not hold.
+/// A violated invariant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// The allocator's walker found this.
@@ -47,8 +47,8 @@ pub enum Violation {
         /// The first page it is used for.
         page: u64,
     },
-    /// A folio in a file's index does not say that it is there, is not aligned, overlaps another,
-    /// or lies beyond the file's end.
+    /// A folio in a file's index has another identity, is not aligned, overlaps another, or lies
+    /// beyond the file's end.
     NotThePage {
         /// The folio.
         folio: Folio,
@@ -57,16 +57,16 @@ pub enum Violation {
         /// The page at which it is.
         page: u64,
     },
-    /// A slot of a swap device is not what the page tables and its file say.
+    /// A slot of a swap device contradicts the page tables or its file.
     Slot {
         /// The device's file.
         id: FileId,
         /// Which slot.
         slot: u64,
-        /// What is wrong with it.
+        /// Its fault.
         fault: SlotFault,
     },
-    /// Below this place of a file's index a folio is dirty, and its word does not say so.
+    /// Below this place of a file's index a folio is dirty, and the link is not marked.
     Unmarked {
         /// Which file's index.
         id: FileId,
@@ -139,9 +139,9 @@ pub enum Violation {
     Rights {
         /// The leaf's first page.
         page: Vpn,
-        /// What the leaf grants.
+        /// The rights of the leaf.
         granted: Attrs,
-        /// What the area allows.
+        /// The rights of the area.
         prot: Prot,
     },
     /// A leaf maps frames that are not all of one folio.
@@ -155,22 +155,22 @@ pub enum Violation {
     Mapped {
         /// The folio.
         folio: Folio,
-        /// What it counts.
+        /// Its count.
         counted: u32,
-        /// What the tables have.
+        /// The number in the tables.
         found: u32,
     },
-    /// Nobody holds this folio, and yet it is one.
+    /// A folio without any hold.
     Unheld(Folio),
     /// A folio is not aligned to its size, or goes beyond RAM.
     Misplaced(Folio),
-    /// Something is on record in the midst of a folio.
+    /// A frame amid a folio is on record as something else.
     Inside {
         /// The folio.
         folio: Folio,
         /// The frame on record.
         frame: Pfn,
-        /// As what.
+        /// Its kind.
         kind: Kind,
     },
     /// A frame of a folio is in a CPU's cache of free frames.
@@ -191,7 +191,7 @@ pub enum Violation {
         /// Found in the spaces.
         found: u64,
     },
-    /// More frames are on record as somebody's than have been taken.
+    /// More frames are on record as used than have been taken.
     TooMany {
         /// Frames that are neither free nor cached.
         taken: u64,
@@ -201,7 +201,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// What was found in a file.
+    /// Faults in a file.
     fn fmt_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotTheNode { frame, id, page } => {
@@ -267,7 +267,7 @@ impl fmt::Display for Violation {
             Self::Mapped { folio, counted, found } => {
                 write!(f, "{folio:?} counts {counted} mapped pages, but {found} are")
             }
-            Self::Unheld(folio) => write!(f, "nobody holds {folio:?}"),
+            Self::Unheld(folio) => write!(f, "{folio:?} has no hold"),
             Self::Misplaced(folio) => write!(f, "{folio:?} cannot be where it is"),
             Self::Inside { folio, frame, kind } => {
                 write!(f, "{frame} inside {folio:?} is on record as {kind:?}")
@@ -281,7 +281,7 @@ impl fmt::Display for Violation {
                 write!(f, "{recorded} nodes are on record, and {found} in use")
             }
             Self::TooMany { taken, recorded } => {
-                write!(f, "{taken} frames are taken, and {recorded} on record as somebody's")
+                write!(f, "{taken} frames are taken, and {recorded} on record as used")
             }
             _ => self.fmt_file(f),
         }

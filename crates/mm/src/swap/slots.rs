@@ -7,7 +7,7 @@
 //!
 //! A word that is zero is a free slot. `cached`: the slot belongs to a folio in memory, which may
 //! be about to leave it, or about to be read. Words are changed with the cluster's frame locked, by
-//! runs: what was equal before is equal after, and is one `fill`.
+//! runs: equal words stay equal, so each run is one `fill`.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -47,8 +47,8 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         Self { tree: Tree::new(hw, meta, &swap.root, Kind::Swap, 0), swap }
     }
 
-    /// Makes the tree of all clusters of `slots` slots, of frames that `frame` gives: zeroed ones.
-    /// `false` when it gives none: [`fell`](Self::fell) what there is.
+    /// Makes the tree of all clusters for `slots` slots, of zeroed frames that `frame` gives.
+    /// `false` when it gives none: [`fell`](Self::fell) the part that is there.
     pub(crate) fn found(&self, slots: u64, frame: impl FnMut() -> Option<FrameRun>) -> bool {
         if self.tree.plant(slots, frame).is_none() {
             return false;
@@ -92,12 +92,11 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         }
     }
 
-    /// Sees to it that `lane` names a current cluster; `false` when there is none that may have a
-    /// run of `order`.
+    /// Gives `lane` a current cluster; `false` when there is none that may have a run of `order`.
     ///
-    /// All of it under the lock of the lists. Else two CPUs of a lane would each take a cluster,
-    /// and the one that is written over would be current, and in no lane, for ever; and who looks
-    /// for another lane's cluster would not see the one that is on its way there.
+    /// All of it happens under the lock of the lists. Otherwise two CPUs of a lane could each take
+    /// a cluster, and the one that is written over would stay current, and in no lane, for ever;
+    /// and a CPU that looks for another lane's cluster would not see the one on its way there.
     fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
         let is_current = |at: u32, lists: &Lists| {
@@ -186,7 +185,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
     }
 
-    /// Notes that so many slots of a locked cluster have become free.
+    /// Notes that `count` slots of a locked cluster have become free.
     fn freed(&self, lock: &WordsLock<'_>, count: usize) {
         self.tree.add_used(lock, -(count as i64));
         self.swap.used.fetch_sub(count as u64, Ordering::Relaxed);
@@ -209,8 +208,8 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
     }
 
-    /// Counts one entry less for each of `slots`. Those that are not cached are free when they had
-    /// no other.
+    /// Counts one entry less for each of `slots`. A slot that is not cached is free when it was the
+    /// last.
     pub(crate) fn release(&self, slots: FilePages) {
         self.change(slots, |word| {
             debug_assert!(word & COUNT > 0, "an entry that was counted");
@@ -254,7 +253,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             {
                 let most = (end - first) as usize;
                 let count = self.tree.hw.count_run(cluster, word(first), most, 0, 0);
-                // It may have been taken since.
+                // Another CPU may have taken it since.
                 return Some(FilePages::new(first, first + count.max(1) as u64));
             }
             at = end;
