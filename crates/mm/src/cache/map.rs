@@ -60,8 +60,8 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     Some(work.shown)
 }
 
-/// The attributes of the leaves: COW, so that the first write faults, unless no one tracks writes
-/// to the file.
+/// The attributes of the leaves: COW, so that the first write faults, except where a shared file
+/// lives in memory alone and has no dirty pages to write back.
 fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Attrs {
     let free =
         fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
