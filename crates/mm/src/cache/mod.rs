@@ -3,6 +3,25 @@
 //! **Owns** the index from a file's pages to its folios, the state of each folio's content, and the
 //! readahead. **Key types**: [`FilePages`].
 //!
+//! ```text
+//!   fault ──► Index::find ──► a folio: map its run (map) ──► a marked one: Readahead
+//!                  │                                                   │
+//!                  └─ missing ──► Readahead, FilePolicy ──► Window ◄───┘
+//!                                                             │
+//!   Index::insert ◄── the engine reads, folio by folio ◄── Reads
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `index`, `word`, `sweep`, `reshape` | the tree: lookups, its words, dirty folios, folios that merge or split |
+//! | `file` | one file: source, length, locks |
+//! | `map` | mapping cached folios around a fault |
+//! | `readahead`, `window`, `policy` | which pages to read, and in which folios |
+//! | `pages`, `reads` | pages of a file, and plans to read some |
+//!
+//! **Locks**: a file's `reshaping`, then its `changing`, then nodes from the root down, then a
+//! folio.
+//!
 //! **Never** chooses victims, waits, or talks to a device: it returns plans of reads, and the
 //! engine tells it when they are done. **Next room**: `engine`.
 

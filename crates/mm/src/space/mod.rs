@@ -3,6 +3,12 @@
 //! **Owns** the areas of each space and every change of them. **Key types**: [`Space`], [`Area`],
 //! [`View`] (a space, its frames and its hardware), [`Section`] (the right to change it).
 //!
+//! ```text
+//!   Request ──► place ──► Section: prepare ─► change the areas ─► take, protect ─► settle ─► end
+//!                                                │
+//!   fault ──► View::areas (no lock) ◄──────── AreaTree: Area, Area, ..     (tree)
+//! ```
+//!
 //! Faults read the areas without a lock and validate what they read by a sequence number; so
 //! faults in different areas, and in different parts of one, do not meet. Changes take turns.
 //!
