@@ -22,9 +22,9 @@
 //! # Contract of every backend
 //! * Start and length are multiples of [`GRAIN`], the smallest base page of the three ISAs. (The
 //!   safe entries take any slice and do the ragged ends word by word.)
-//! * Each aligned 64-bit word is written by whole stores, so another CPU that loads it meanwhile sees
-//!   the old or the new word. So a table walker may read a frame that is being cleared. To the Rust
-//!   memory model the stores are relaxed atomic ones.
+//! * Each aligned 64-bit word is written by whole stores, so another CPU that loads it meanwhile
+//!   sees the old or the new word. So a table walker may read a frame that is being cleared. To the
+//!   Rust memory model the stores are relaxed atomic ones.
 //! * On return the stores are ordered like plain ones: sequences of weakly ordered stores (x86-64
 //!   non-temporal stores and `clzero`) end in `sfence`. A release operation that follows therefore
 //!   publishes the extent. DC ZVA, STNP, MOPS and `cbo.zero` are ordered by the barriers that
