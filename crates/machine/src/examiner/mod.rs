@@ -14,11 +14,9 @@
 //!    to reach it first. Clearing the accessed flag needs no flush.
 //! 2. **Break before make** (arm64). In a live table, a valid entry must not become another valid
 //!    entry with other memory, memory type or size; and a broken entry must not be made again
-//!    before
-//!    the flush has reached all shadows of the old one. FEAT_BBM level 2 exempts changes of size
-//!    alone. A table is *live* if it is reachable from a root that some CPU has installed, whether
-//!    or
-//!    not a CPU has walked it.
+//!    before the flush has reached all shadows of the old one. FEAT_BBM level 2 exempts changes of
+//!    size alone. A table is *live* if it is reachable from a root that some CPU has installed,
+//!    whether or not a CPU has walked it.
 //! 3. **Malformed.** Words that the manual forbids, when stored into a live table, when a table
 //!    that has them becomes live, or when a walk meets them.
 //! 4. **Freed too early.** Frames leave use while a shadow leads to them or a live table is among
@@ -34,8 +32,7 @@
 //!      Hardware may join the block again from any entry that is left, and would then reach pages
 //!      that the caller believes flushed.
 //!    * *When the operation ends*: the block is whole, or gone. A block that another CPU is
-//!      changing
-//!      as well is judged when the last of them is done.
+//!      changing as well is judged when the last of them is done.
 //!
 //!    Accessed and dirty flags may differ: hardware sets them in any entry of the block, and so
 //!    does this machine. A whole block may be cached as one or page by page, so a flush has to
@@ -46,8 +43,7 @@
 //!    be writable and clean with the same frame when the operation ends, also if it was read-only
 //!    in between, for however long; nor may the parts of a block that was split. Where a block is
 //!    contiguous again at the end, one dirty entry is enough for all. Operations that clean pages
-//!    on
-//!    purpose announce it ([`Operation::cleans`](crate::Operation::cleans)).
+//!    on purpose announce it ([`Operation::cleans`](crate::Operation::cleans)).
 //!
 //! The rules cannot know the following; the models of `quire-sim` and the walkers of `quire` check
 //! it:
