@@ -109,7 +109,7 @@ pub(super) fn contiguous_entries(level: u8, granule: Granule) -> usize {
 }
 
 /// The rights of EL0. A leaf that is read-only for now but carries the dirty bit modifier counts as
-/// writable: the walker clears AP[2] at the first store, where it updates dirty state.
+/// writable: the walker clears the read-only bit at the first store, where it updates dirty state.
 fn rights(word: u64) -> Prot {
     let mut prot = Prot::empty();
     // EL0 may execute pages that it may not read.
