@@ -175,7 +175,7 @@ fn d5_the_parts_of_a_unit_are_decoded_once_if_loaded_one_after_the_other() {
         for (slot, page) in (FIRST..).zip(bytes.chunks(4096)) {
             let mut out = vec![0; 4096];
             pool.load(slot, 1, &mut out).unwrap();
-            assert!(out == page, "what was there before is not remembered");
+            assert!(out == page, "the earlier contents are not remembered");
         }
         assert_eq!(pool.counters().decoded_units, before + 1);
     }
