@@ -1,4 +1,4 @@
-//! What is cold is found, named once, and gone when it is freed.
+//! The search returns each cold unit once, and no longer when it is freed.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn runs(cold: &[ColdRun]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn d5_what_was_loaded_since_is_not_cold() {
+fn d5_units_loaded_since_the_last_round_are_not_cold() {
     let config = Config::new(12, 16 << 10, 1000, 64).unwrap();
     let mut pool = pool(config, 1000);
     for n in 0..8 {
