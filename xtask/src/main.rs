@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,7 +73,8 @@ struct Run {
     /// How many CPUs it has
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
-    /// How much memory it has
+    /// How much memory it has. Quire's kernel needs 32M, Linux 128M, and both twice the initramfs
+    /// more
     #[arg(long, default_value = "2G")]
     mem: String,
     /// Folio sizes and when they are used, such as 64K=always,2M=inherit
@@ -84,23 +86,36 @@ struct Run {
     /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// End the machine after so many seconds, with exit status 124
+    /// Give the program a device to swap to, such as zram0=192M (compressed) or ram0=64M; may be
+    /// repeated
+    #[arg(long, value_name = "DEVICE=SIZE")]
+    swap: Vec<String>,
+    /// Write a setting under /proc/sys first, such as vm.swappiness=10; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<String>,
+    /// Run the program in a control group with a setting, such as memory.max=64M; may be repeated
+    #[arg(long, value_name = "FILE=VALUE")]
+    cgroup: Vec<String>,
+    /// Add a word to the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD")]
+    boot: Vec<String>,
+    /// End the machine after this many seconds, with exit status 124
     #[arg(long, default_value_t = 600)]
     timeout: u64,
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
-    /// Quire's kernel looks itself whether programs are shown what was left in memory
+    /// Quire's kernel itself checks that no program sees what another left in memory
     #[arg(long)]
     check: bool,
     /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
-    /// of os/guest/
+    /// of os/guest/. Dynamic programs need it
     #[arg(long)]
     root: Option<PathBuf>,
-    /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
-    /// its arguments. None: a shell
+    /// A program of os/guest/, busybox, a static ELF file, or a directory that becomes the root;
+    /// then its arguments, which reach it byte for byte. Without a program: a shell
     #[arg(last = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -214,7 +229,10 @@ fn run(root: &Path, words: Run) -> ExitCode {
         timeout_seconds: words.timeout,
         counts_instructions: words.icount,
         looks_at_frames: words.check,
-        settings: Vec::new(),
+        settings: words.boot,
+        swaps: words.swap,
+        sysctls: words.sysctl,
+        group: words.cgroup,
         root: words.root,
         words: words.words,
     };

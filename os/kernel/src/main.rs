@@ -10,8 +10,17 @@
 //!   isa ──► memory ──► disk ──► task ──► proc ──► calls ──► run, report, scripts ──► main
 //! ```
 //!
-//! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
-//! of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`.
+//! Three doors lead to the right, where there is no caller to return to: boot enters `start`, a
+//! fault of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`. Beside
+//! them, rooms to the right leave these callbacks with `memory`:
+//!
+//! | callback | from | called when |
+//! |---|---|---|
+//! | `set_close_idle` | `disk` | no file number is free: files that no descriptor has are closed |
+//! | `set_fetch` | `disk` | a copy needs a page that is on a disk: the page is read |
+//! | `set_shrink` | `task` | no frame is free: files and swap give some up |
+//! | `set_ease` | `task` | a fault is about to take memory: below the watermark, reclaim comes first |
+//! | `set_limits` | `task` | a control group is at its limit: its cold pages are swapped out |
 //!
 //! | room | owns |
 //! |---|---|
@@ -46,7 +55,7 @@ use alloc::vec::Vec;
 use quire::units::CpuId;
 use quire_linux::Errno;
 use quire_linux::ext4;
-use quire_linux::files::{Caller, Here, Table};
+use quire_linux::files::{Caller, Here, Table, Unpacked};
 use quire_linux::signal::{Actions, Set};
 
 use task::{Process, Task, Thread, tree};
@@ -97,9 +106,18 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
     let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
-    let unpacked = memory::with_archive(|bytes| tree::tree().unpack(&who, bytes));
+    let mut length = 0;
+    let unpacked = memory::with_archive(|bytes| {
+        length = bytes.len();
+        tree::tree().unpack(&who, bytes)
+    });
     if !unpacked.is_whole || unpacked.refused > 0 {
-        log!("the initramfs: {unpacked:?}");
+        let Unpacked { entries, refused, .. } = unpacked;
+        panic!(
+            "too little memory, or a broken initramfs: of its {} KiB {entries} files are unpacked, \
+             {refused} found no room",
+            length >> 10,
+        );
     }
     tree::tree().fill_dev(&who)?;
     for (name, block) in disk::nodes() {

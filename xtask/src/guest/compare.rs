@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::console::Event;
 use super::kernel::linux_words;
-use super::machine::{Accel, Ending};
+use super::machine::Ending;
 use super::run::{Order, boot};
 use super::{Figure, Isa};
 use crate::steps::Missing;
@@ -84,18 +84,13 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         let file = what.root.iter().filter(|_| program != "calibrate");
         words.extend(file.map(|(_, file)| file.clone()));
         let order = Order {
-            isa: what.isa,
-            cpus: 1,
             memory: "2G".to_owned(),
             thp: what.thp.clone(),
-            accel: Accel::Tcg,
             kernel: kernel.to_owned(),
             timeout_seconds: what.timeout_seconds,
             counts_instructions: true,
-            looks_at_frames: false,
-            settings: Vec::new(),
             root: what.root.as_ref().map(|(dir, _)| dir.clone()),
-            words,
+            ..Order::new(what.isa, words)
         };
         let (ending, lines) = boot(root, &order, false)?;
         let mut figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();

@@ -62,7 +62,7 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
     order.timeout_seconds = SECONDS;
     for (name, words, trouble) in cases(&dir, root)? {
         let disk = Disk::of(&dir.0, &files(root))?.with(trouble);
-        order.words = words.iter().map(|&word| word.to_owned()).collect();
+        order.words = words.iter().map(Into::into).collect();
         let start = Instant::now();
         let (ending, lines) = boot_disk(root, kernel, order, &disk, false)?;
         let count = judge(name, ending, &lines, start.elapsed());
@@ -96,7 +96,7 @@ fn swap(
     (device, disk): (Option<&str>, Option<Disk>),
 ) -> Result<Count, Missing> {
     order.timeout_seconds = SECONDS;
-    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
+    order.words = ["abicheck", "swap"].map(Into::into).to_vec();
     // Less to fill until something must go out.
     let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
     order.settings.extend(device.map(str::to_owned));
