@@ -1,4 +1,4 @@
-/* Checks that an argument vector arrives byte for byte: `cargo xtask kernel-tests argcheck` gives it
+/* Checks that an argument vector arrives byte for byte: `cargo xtask kernel-tests argcheck` passes
  * the arguments below (ODD_WORDS in xtask/src/guest/checks.rs). A command line that is split at
  * spaces, reads quotes or drops empty words would change them. */
 #include "common.h"

@@ -171,12 +171,12 @@ static void settle(void)
 /* The control group that the program runs in when it has settings. */
 #define GROUP "/sys/fs/cgroup/run"
 
-/* A setting or a swap device that cannot be had: without it the program would run in another machine
- * than the one that was asked for. */
+/* The exit status where a setting or a swap device cannot be had: the program does not run, as it
+ * would run in another machine than the one that was asked for. */
 #define NOT_SET 126
 
-/* The strings of a file that the host left, each ended by a zero byte, then NULL; NULL if there is no
- * such file. The file is removed. */
+/* The strings of a file that the host left, each ended by a zero byte, then NULL; NULL if there is
+ * no such file. The file is removed. */
 static char **strings(const char *path)
 {
     struct stat data;

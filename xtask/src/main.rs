@@ -58,7 +58,7 @@ struct Fuzz {
     /// For how long, all targets together
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What the bytes are drawn from
+    /// The seed of the bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only these targets, such as elf
@@ -80,7 +80,7 @@ struct Run {
     /// Folio sizes and when they are used, such as 64K=always,2M=inherit
     #[arg(long)]
     thp: Option<String>,
-    /// What runs the instructions; auto is tcg, as kvm does not work everywhere
+    /// The accelerator; auto is tcg, as kvm does not work everywhere
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
     /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
@@ -133,7 +133,7 @@ struct Compare {
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
-    /// Medians are over so many rounds
+    /// Rounds that the medians are over
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// A directory that both get on an ext4 disk
@@ -142,7 +142,7 @@ struct Compare {
     /// The file of it that programs are told as their last word, such as /bin/python3 to textbench
     #[arg(long, requires = "root")]
     file: Option<String>,
-    /// End a machine after so many seconds
+    /// End a machine after this many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of os/guest/ that print figures
@@ -253,7 +253,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What cannot be run here is skipped, in the words that `steps` understands.
+/// A check that cannot run here is skipped, in the words that `steps` understands.
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     match guest::check(root, words.arch, &words.kernel, &words.programs) {
         Ok(good) => exit(good),
@@ -271,7 +271,7 @@ fn selftests(root: &Path, words: Selftests) -> ExitCode {
     selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What is needed is not here.
+/// Reports a missing tool or file.
 fn lacks(missing: &Missing) -> ExitCode {
     eprintln!("{}", missing.sentence);
     ExitCode::from(2)

@@ -1,8 +1,8 @@
 //! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64 and arm64.
 //!
-//! It is here to show the library at work on real hardware, and to be measured beside Linux. So it
-//! is small, and thin: all that can be had from well-kept crates is, what needs no machine is in
-//! `quire-linux` and tested on any host, and all memory management is Quire.
+//! It shows the library at work on real hardware, and is measured beside Linux. It is small and
+//! thin: well-kept crates do what they can, code that needs no machine is in `quire-linux` and
+//! tested on any host, and all memory management is Quire.
 //!
 //! Rooms, left to right; each names only those to its left:
 //!
@@ -27,8 +27,8 @@
 //! | [`isa`] | the machine: boot, traps, interrupts, translations, the console |
 //! | [`memory`] | RAM under Quire, the heap, address spaces, copies from and to programs |
 //! | [`disk`] | the disk: reads in flight, pages that are kept |
-//! | [`task`] | threads, processes, who runs, who waits, signals |
-//! | [`proc`] | what `/proc` and `/sys` say |
+//! | [`task`] | threads, processes, scheduling, waits, signals |
+//! | [`proc`] | `/proc` and `/sys` |
 //! | [`calls`] | Linux's system calls |
 #![no_std]
 #![no_main]
@@ -78,7 +78,7 @@ fn start(boot: isa::Boot) -> ! {
     run::forever(isa::cpu())
 }
 
-/// What the other CPUs do.
+/// The other CPUs, once they run.
 fn begin(cpu: CpuId) -> ! {
     #[cfg(feature = "checks")]
     scripts::help(cpu);
@@ -140,8 +140,8 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     })
 }
 
-/// Shows in the root directory what the disk has. What is to be written is in memory: /tmp and the
-/// like, and the root directory itself.
+/// Shows the disk's entries in the root directory. The places that can be written are in memory:
+/// /tmp and the like, and the root directory itself.
 fn show_disk(who: &Caller<'_>, name: &str) -> Result<(), ext4::Refusal> {
     let pages = disk::mount(name).map_err(ext4::Refusal::Device)?;
     let volume = disk::patiently(|| match ext4::Volume::open(who, pages.clone()) {

@@ -53,8 +53,8 @@ const CPUS: u32 = 4;
 /// How much memory it has; `oom` eats all of it.
 const MEMORY: &str = "512M";
 
-/// What the scripts are called that the kernel carries out before there are programs; the program
-/// that is run then; and how many seconds all of it may take.
+/// The name of the check in which the kernel carries scripts out before there are programs; the
+/// program that runs then; and the seconds that all of it may take.
 const SCRIPTS: &str = "selftest";
 const AFTER: &str = "badelf";
 const SCRIPTS_SECONDS: u64 = 300;
@@ -65,11 +65,11 @@ const STRESS_SECONDS: u64 = 60;
 /// How long `abuse` runs, unless QUIRE_ABUSE_SECONDS says otherwise.
 const ABUSE_SECONDS: u64 = 15;
 
-/// Where the kernel looks itself whether programs are shown what was left in memory: where much is
-/// taken, copied and given back. The others show that it runs without that.
+/// The checks for which the kernel itself looks for stale data in frames that programs see: those
+/// that take, copy and free much memory. The others show that it runs without that.
 const LOOKS: [&str; 5] = ["abuse", "forkbench", "session.sh", "oom", "cowcheck"];
 
-/// What came of the programs.
+/// The results of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Count {
     pub(super) passed: u64,

@@ -1,5 +1,5 @@
-//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and what
-//! is wrong with it is told to programs, and harms nobody else.
+//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and
+//! programs get its defects as errors, without harm to others.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -16,10 +16,10 @@ use super::run::{Order, boot_disk, boot_kernel};
 use crate::setup;
 use crate::steps::Missing;
 
-/// What the checks are called.
+/// The name of the checks.
 pub(super) const NAME: &str = "disk";
 
-/// What those among them are called that swap, where only they are wanted.
+/// The name of those among them that swap, to run only them.
 pub(super) const SWAPS: &str = "swap";
 
 /// How many seconds one may take on a busy machine.
@@ -186,7 +186,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // A directory that nobody could make is gone already.
+        // A directory that could not be made is gone already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -12,7 +12,7 @@ const PT_INTERP: u32 = 3;
 /// The facts about a program that decide whether a machine can run it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Program {
-    /// A text whose first line names an interpreter.
+    /// A text with an interpreter in its first line.
     Script,
     /// An ELF file.
     Elf {

@@ -149,7 +149,7 @@ pub(super) fn pack_init(
     let mut archive = Archive::default();
     archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
     if !modules.is_empty() {
-        // So it is Linux, which opens the console for init before anything is mounted.
+        // Only Linux has modules, and it opens the console for init before anything is mounted.
         archive.directory("dev");
         archive.device("dev/console", (5, 1));
     }

@@ -17,7 +17,7 @@ pub(super) const FAIR: &str = "init_on_alloc=0 mitigations=off cryptomgr.notests
 /// all figures of the first seconds are doubled.
 const STOCK: &str = "cryptomgr.notests";
 
-/// What a Linux of this name is told.
+/// The command line's words for a Linux of this name.
 pub(super) fn linux_words(name: &str) -> &'static str {
     if name == "stock" { STOCK } else { FAIR }
 }
@@ -27,7 +27,7 @@ pub(super) fn linux_words(name: &str) -> &'static str {
 pub(super) struct Kernel {
     /// The file.
     pub file: PathBuf,
-    /// Whether it is Linux, and what it is told besides its console.
+    /// If it is Linux, its words on the command line besides the console.
     pub linux: Option<&'static str>,
 }
 
@@ -70,7 +70,7 @@ fn failed(sentence: String) -> Missing {
     Missing { sentence, attempted: false }
 }
 
-/// How the kernel is compiled. Its code is where it is linked, and it can tell who called whom.
+/// How the kernel is compiled. Its code is where it is linked, and it can print backtraces.
 const FLAGS: &str = "-Crelocation-model=static -Cforce-frame-pointers=yes -Dwarnings";
 
 /// Builds Quire's kernel with the compiler for bare targets.

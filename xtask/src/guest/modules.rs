@@ -10,11 +10,11 @@ use super::request;
 use super::run::Order;
 use crate::steps::Missing;
 
-/// A driver's name, and what it is told when it is loaded.
+/// A driver's name, and its arguments.
 type Driver = (&'static str, &'static str);
 
-/// What a disk with ext4 needs, each after what it needs itself. What there is no file of is in
-/// the kernel.
+/// The drivers of a disk with ext4, each after those that it needs itself. A driver without a file
+/// is built into the kernel.
 const DISK: [Driver; 6] = [
     ("crc16", ""),
     ("mbcache", ""),
@@ -34,11 +34,10 @@ const SWAP: [Driver; 5] = [
     ("zram", ""),
 ];
 
-/// What needs a device to swap to: programs of `os/guest/`, and the root directory of Linux's
-/// tests.
+/// Programs that need a device to swap to: of `os/guest/`, and the root directory of Linux's tests.
 const SWAPPING: [&str; 2] = ["pageout", "selftests-root"];
 
-/// What Quire's kernel is told to have such devices, which take memory as they are written, too.
+/// The words that make such devices in Quire's kernel, which take memory as they are written, too.
 const SWAP_WORDS: [&str; 2] = ["ram0=1G", "zram0=1G"];
 
 /// The words for `kernel` that make the devices that the order swaps to. Linux gets drivers.
@@ -63,7 +62,7 @@ pub(super) fn has_swap(order: &Order) -> bool {
 pub(super) struct Module {
     /// Its ELF file.
     pub image: Vec<u8>,
-    /// What it is told.
+    /// Its arguments.
     pub args: &'static str,
 }
 

@@ -27,7 +27,7 @@ const INTERRUPTED: u8 = 130;
 /// clock, which runs ahead when nothing is to be done.
 const SETTLE: &str = "settle=3";
 
-/// What is to be run, and on what.
+/// A program to run, and the machine for it.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The machine's ISA.
@@ -38,7 +38,7 @@ pub struct Order {
     pub memory: String,
     /// THP settings for init, such as `64K=always,2M=inherit`.
     pub thp: Option<String>,
-    /// What runs the instructions.
+    /// The accelerator.
     pub accel: Accel,
     /// `quire`, `linux`, or a file.
     pub kernel: String,
