@@ -1,8 +1,6 @@
 //! What is cold is found, named once, and gone when it is freed.
 
-mod common;
-
-use common::{Kind, data, pool};
+use crate::common::{Kind, data, pool};
 use quire_units::Order;
 use quire_zpool::{ColdRun, Config, SLOT_END};
 
