@@ -14,6 +14,7 @@ use crate::examiner::{Ledger, Violation, audit};
 use crate::faults::Faults;
 use crate::lock;
 use crate::mmu::Geometry;
+use crate::races::Races;
 use crate::ram::Ram;
 
 /// A machine that runs in `'r` on borrowed RAM. It implements [`Hardware`].
@@ -23,6 +24,7 @@ pub struct Machine<'r> {
     pub(crate) ram: DirectMap<'r>,
     pub(crate) banks: Box<[Bank]>,
     pub(crate) faults: Faults,
+    pub(crate) races: Races,
     pub(crate) clock: Clock,
     pub(crate) clears: Chosen,
     /// Something wants to know of every call; the one branch that calls pay otherwise.
@@ -49,6 +51,7 @@ impl<'r> Machine<'r> {
             ram,
             banks: (0..config.cpus).map(|_| Bank::new(&config)).collect(),
             faults: Faults::default(),
+            races: Races::default(),
             clock: Clock::new(config.time),
             clears: Chosen::default_with_vectors(),
             watched: watches || config.counts,

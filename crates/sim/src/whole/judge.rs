@@ -10,7 +10,8 @@ use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
-use super::world::{World, WorldMm};
+use super::world::World;
+use crate::system::HostedMm;
 
 /// An error as a number, for the trace.
 pub(super) fn code(error: Error) -> u64 {
@@ -238,7 +239,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut told = vec![false; pages.len()];
         for area in self.mm.areas(space, self.span(0, pages.len())) {
             self.mm.runs(space, area.span, &mut |seen| {
-                if WorldMm::<A>::is_written(&area, seen) {
+                if HostedMm::<A>::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
