@@ -8,7 +8,7 @@ use super::Paging;
 use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store};
 use crate::space::Space;
-use crate::swap::{Slots, Swap, SwapEntry};
+use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
@@ -21,7 +21,7 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
     /// file or no device is free; [`Error::NoMemory`]. Nothing has changed then.
     pub fn swap_on(&self, slots: u64) -> Result<FileId, Error> {
-        if slots == 0 || slots > Slots::<A, H>::most() {
+        if slots == 0 || slots > SLOTS_MAX {
             return Err(Error::Invalid);
         }
         let free = |swap: &&Swap| swap.file().is_none();
