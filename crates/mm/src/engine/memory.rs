@@ -40,8 +40,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
 
     /// Gives frames back that nothing maps.
     pub(super) fn free(&self, run: FrameRun) {
-        self.hw.freed(run.span());
-        self.phys.free(self.hw.cpu(), run);
+        self.phys().free(run);
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).

@@ -13,7 +13,7 @@ use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
 use crate::folio::clear::Pace;
 use crate::limits::{COPY_MOST_BYTES, GROUPS_MAX};
-use crate::phys::{CpuCache, Phys, SetupError, Slot};
+use crate::phys::{CpuCache, Frames, Phys, SetupError, Slot};
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event, Totals};
 use crate::swap::{SWAPS_MAX, Swap};
@@ -115,13 +115,18 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// Brings RAM under management.
     ///
     /// # Errors
-    /// See [`Phys::add`].
+    /// [`NotRam`](crate::phys::NotRam) when a frame of it belongs to no zone.
     pub fn add(&self, run: FrameRun) -> Result<(), crate::phys::NotRam> {
         self.phys.add(run)
     }
 
-    /// The physical memory allocator.
-    pub fn phys(&self) -> &Phys<'m> {
+    /// Frames for the embedder's own use, and how many are free.
+    pub fn phys(&self) -> Frames<'_, H> {
+        Frames::new(self.hw, &self.phys)
+    }
+
+    /// The allocator itself, which takes frames and gives them back without a word to anyone.
+    pub(crate) fn allocator(&self) -> &Phys<'m> {
         &self.phys
     }
 
