@@ -1,11 +1,10 @@
-//! Frames as such: what each is used for, and some for the embedder's own use.
+//! Frames as such: what each is used for.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::Hardware;
 use quire_units::{Order, Pfn};
 
 use super::Mm;
-use crate::base::Error;
 use crate::cache::Store;
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::Kind;
@@ -66,20 +65,5 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Kind::Swap => FrameInfo { used: FrameUse::Swap, ..other },
             Kind::Stray | Kind::None => other,
         })
-    }
-
-    /// A block of frames for the embedder's own use, naturally aligned, of any content unless
-    /// [`is_zeroed`](FrameRun::is_zeroed) says that it is zero. The library knows nothing of it
-    /// until it [comes back](Self::give_back), whole or in parts.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn take_frames(&self, order: Order) -> Result<FrameRun, Error> {
-        self.base().phys.alloc(self.base().hw.cpu(), order).ok_or(Error::NoMemory(order))
-    }
-
-    /// Frees what [`take_frames`](Self::take_frames) gave. Nothing may use it any more.
-    pub fn give_back(&self, run: FrameRun) {
-        self.base().free(run);
     }
 }
