@@ -20,7 +20,7 @@ use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::Space;
 use crate::sync::spin_loop;
-use crate::table::{Division, Gather, MarkKind, Seen, Sight};
+use crate::table::{Division, Eviction, Gather, MarkKind, Seen, Sight};
 
 /// What failed memory came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,9 +107,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let what = (folio, Order::ZERO, false);
+        let what = Eviction { folio, most: Order::ZERO, tracks: false };
         let here = PageSpan::block(page, Order::ZERO);
-        self.view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
+        let _ = self.view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }

@@ -189,7 +189,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             }
         }
         view.tables().prune(all, all, &mut gather);
-        view.tables().fell(&mut gather);
+        view.tables().free_root(&mut gather);
         self.settle(&space, &mut gather);
     }
 

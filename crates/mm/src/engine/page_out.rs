@@ -33,7 +33,7 @@ use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::sync::spin_loop;
-use crate::table::{Divided, Division, Gather};
+use crate::table::{Divided, Division, Eviction, Gather};
 
 /// Which folios are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -399,7 +399,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             let written = attrs.contains(Attrs::DIRTY);
             Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
         };
-        let what = (folio, self.policy.evict_most(), tracks);
+        let what = Eviction { folio, most: self.policy.evict_most(), tracks };
         let evicted = self.view(space).tables().evict(span, what, gather, ask);
         self.count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;

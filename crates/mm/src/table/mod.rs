@@ -29,26 +29,26 @@
 //! **Next room**: `space`.
 
 mod change;
-mod detach;
 mod divide;
 mod evict;
 mod fold;
 mod fork;
 mod gather;
-mod harvest;
 mod lock;
 mod look;
 mod map;
 mod mark;
+mod noted;
+mod regrant;
 mod run;
 mod sample;
 mod shift;
 mod split;
 mod take;
+mod visit;
 mod walk;
 mod weigh;
 mod write;
-mod written;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -57,6 +57,7 @@ mod tests;
 
 pub(crate) use change::unwritten;
 pub use divide::{Divided, Division};
+pub(crate) use evict::Eviction;
 pub(crate) use fold::plain;
 pub(crate) use fork::Heritage;
 pub use fork::{ForkLack, Inherit};
@@ -66,7 +67,9 @@ pub use look::{Seen, Sight, Survey};
 pub(crate) use map::FOREIGN;
 pub use map::Lack;
 pub use mark::MarkKind;
+pub(crate) use noted::Discard;
+pub(crate) use regrant::Regrant;
 pub use run::{Marks, Run, What};
 pub use take::{Taking, Took};
+pub use visit::{Found, Step};
 pub use walk::{Place, Tables};
-pub(crate) use written::Discard;
