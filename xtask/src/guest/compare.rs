@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_what_its_copies_take_is_believed() {
+    fn the_cost_of_copies_comes_from_the_kernel() {
         let read = |line: &str| Figure::read(line).expect("a figure");
         let line = "[quire] ram0: 1024 MiB; a page is copied in 4098 ns";
         let mut figures =
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_does_not_support_is_told_and_is_no_failure() {
+    fn an_unsupported_program_is_named_and_is_no_failure() {
         let read = |line: &str| vec![Figure::read(line).expect("a figure")];
         let figures = read("pageout size=64K out 2512 ns/page");
         let linux = Side { figures, ..Side::default() };

@@ -20,7 +20,7 @@ use quire_linux::files::{Caller, Time};
 use quire_linux::{Errno, Result, Wake};
 
 use super::device::reap;
-use super::files::{as_nobody, note, start, start_ahead};
+use super::files::{note, start, start_ahead, without_wake};
 use crate::isa::{self, MAX_CPUS};
 use crate::memory;
 

@@ -243,7 +243,7 @@ fn another_reader_finds_the_same_in_images_of_all_block_sizes() {
 }
 
 #[test]
-fn what_lacks_a_block_is_made_again_and_comes_to_the_same() {
+fn a_call_that_lacks_a_block_is_made_again_with_the_same_result() {
     let Some(bytes) = image(&["-b", "1024"], fill) else { return };
     let lacked = compare(&bytes, Disk::slow(bytes.clone()));
     assert!(lacked > 500, "only {lacked} pages were lacking");
@@ -304,7 +304,7 @@ fn a_page_that_cannot_be_read_is_eio_for_its_file_and_no_other() {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn an_unknown_feature_is_refused() {
     let Some(bytes) = image(&[], |_| {}) else { return };
     let open = |bytes: Vec<u8>| {
         with_caller(|who| Volume::open(who, Arc::new(Disk::new(bytes))).map(drop).unwrap_err())

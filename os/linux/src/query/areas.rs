@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         let read = |words: &[u64]| AreaQuery::read(&mut words.as_bytes()).map(|_| ());
         assert_eq!(read(&[23, 0, 0]), Err(Errno::EINVAL));
         assert_eq!(read(&[24, 64, 0]), Err(Errno::EINVAL));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         assert_eq!(scan(|scan| scan.size = 88), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.flags = 4), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.start = 1), Err(Errno::EINVAL));

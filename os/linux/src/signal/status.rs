@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_told_what_became_of_the_child() {
+    fn the_parent_gets_the_status_of_the_child() {
         let usage = Usage { user_ns: 25_000_000, system_ns: 9_999_999, ..Usage::default() };
         let child = |status: i32, user_ticks| Detail::Child {
             pid: 7,
