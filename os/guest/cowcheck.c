@@ -1,6 +1,6 @@
-/* cowcheck: whether memory stays what each process made it. A tree of processes writes and verifies
- * patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK and
- * WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
+/* cowcheck: checks that memory keeps each process's own writes. A tree of processes writes and
+ * verifies patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK
+ * and WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
 #include "common.h"
 
 #include <sys/wait.h>

@@ -32,7 +32,7 @@ static const char vocabulary[32][9] = {
     "or ",    "his ",   "from ",  "at ",    "which ", "kernel ", ".\n",   ", ",
 };
 
-/* Ends the program with the name that there is not. */
+/* Ends the program, as there is no kind of this name. */
 static enum kind kind_of(const char *word)
 {
     for (int kind = 0; word && kind < KINDS; kind++)
@@ -81,7 +81,7 @@ static void fill(char *region, const struct scene *s, uint64_t seed)
         make_page(region + at, s->kind, seed, at / PAGE);
 }
 
-/* Ends the program if any byte is another than `fill` left it; `when` says what came before. */
+/* Ends the program if any byte differs from `fill`'s; `when` names the step before. */
 static void verify(const char *region, const struct scene *s, uint64_t seed, const char *when)
 {
     static char expected[PAGE];
@@ -197,8 +197,8 @@ static void part_out(const struct scene *s)
     unmap(region, s);
 }
 
-/* In a child, when the parent says so: all is as the parent left it; then the child writes its own,
- * which goes out and comes back as well. */
+/* In a child, once the gate opens: checks the parent's data, then writes its own, which goes out
+ * and comes back as well. */
 __attribute__((noreturn)) static void child_of(char *region, const struct scene *s, int gate[2])
 {
     char byte;

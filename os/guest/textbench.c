@@ -1,4 +1,5 @@
-/* textbench: what faults in a mapped file cost, cold and warm, and how much of it can be folded.
+/* textbench: the cost of faults in a mapped file, cold and warm, and the part of it that can be
+ * folded.
  *
  * textbench [-t] [-m MIB] [-n ROUNDS] [-j THREADS] FILE
  *
@@ -8,9 +9,9 @@
  * come. The first pass of an order is `cold`: nothing but a directory was read before. The other
  * passes are `warm`: mapped anew, the file in memory.
  *
- * The time that the same touches take where all is mapped is subtracted, so what is left are the
- * faults. Cold, it is the time of the thread, without that in which it waits for the disk.
- */
+ * The time that the same touches take where all is mapped is subtracted, so the faults remain.
+ * Cold, it is the time of the thread, without that in which it waits for the disk.
+ * */
 #include "common.h"
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* Control groups (cgroup v2) with the controller of memory. They need the right to make groups, and
- * a root that gives that controller; without, they have nothing to say. Those that page out, with a
+ * a root that passes that controller on; without, they are skipped. Those that page out, with a
  * disk, are among the cases of swap. */
 #include "groups.h"
 
@@ -121,7 +121,7 @@ static const char *who_gives_memory_has_no_processes(void)
     if (!child) {
         bool good = !group_write(one, "cgroup.procs", "0") && errno == EBUSY;
         good = good && group_write(in, "cgroup.procs", "0");
-        /* The last to be told that it gives, while a process is in it. */
+        /* A group with a process cannot pass the controller on. */
         good = good && !group_write(in, "cgroup.subtree_control", "+memory") && errno == EBUSY;
         _exit(!good);
     }
@@ -163,7 +163,7 @@ static const char *limits_are_numbers(void)
     return NULL;
 }
 
-/* Whether memory.stat says so, sooner or later: Linux sums it up now and then. */
+/* Whether memory.stat shows it, sooner or later: Linux updates it now and then. */
 static bool anon_falls_below(const char *group, long bytes)
 {
     for (int i = 0; i < 200 && group_number(group, "memory.stat", "anon ") >= bytes; i++)

@@ -1,5 +1,5 @@
-/* Swap devices: taking them into use and out of it, and memory that was sent there. They need a
- * disk with nothing on it; without one, and without the right to swap, they are skipped. */
+/* Swap devices: swapon and swapoff, and memory that was swapped out. They need a disk with nothing
+ * on it; without one, and without the right to swap, they are skipped. */
 #include "groups.h"
 
 #include <sys/ioctl.h>
@@ -218,7 +218,7 @@ static bool comes_to(const char *name, long least, long most)
     return false;
 }
 
-/* Where a disk is behind compressed memory: what is too much for that goes on to the disk. */
+/* With a disk behind compressed memory: units beyond its limit go on to the disk. */
 static const char *what_is_cold_goes_behind(void)
 {
     enum { MANY = 6144, WORDS = MANY * PAGE / 8 };
@@ -475,7 +475,7 @@ static const char *a_group_is_told_to_reclaim(void)
         char *all = pages(REGION);
         fill(all, REGION, 10);
         good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
-        /* Not all that left is of this region. */
+        /* Not all swapped-out pages are of this region. */
         good = good && resident(all, REGION) <= REGION * 3 / 4 && holds(all, REGION, 10);
         good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
         /* Less room than there is in use: the rest goes out, and no process ends. */

@@ -14,7 +14,7 @@ check() { # NAME CONDITION...
     fi
 }
 
-# The words come as they are: nothing must succeed that is to fail.
+# The command must fail, with this text in its message.
 fails_with() { # TEXT COMMAND...
     text=$1
     shift

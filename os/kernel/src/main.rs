@@ -102,7 +102,7 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     Ok(())
 }
 
-/// Unpacks the initramfs, mounts what is generated, and opens the console three times.
+/// Unpacks the initramfs, mounts /proc and /sys, and opens the console three times.
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
     let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };

@@ -83,7 +83,7 @@ pub enum Detail {
     Timer {
         /// Which.
         id: i32,
-        /// How often more it did so meanwhile.
+        /// Further expirations meanwhile.
         overrun: i32,
         /// The word given with it.
         value: u64,
@@ -115,12 +115,12 @@ pub enum Detail {
     },
 }
 
-/// A signal, and what is said about it.
+/// A signal, and the information about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The signal.
     pub signal: Signal,
-    /// Where it comes from, see [`code`].
+    /// Its origin, see [`code`].
     pub code: i32,
     /// `si_errno`: 0, unless a program sent something else.
     pub errno: i32,

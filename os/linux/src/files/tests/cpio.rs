@@ -1,4 +1,4 @@
-//! The initramfs: a tiny encoder, and the tree that comes of what it encodes.
+//! The initramfs: a tiny encoder, and the tree made from its archives.
 
 use std::boxed::Box;
 use std::format;

@@ -1,4 +1,4 @@
-//! Pairs of sockets: bytes, packets, and what one end knows of the other.
+//! Pairs of sockets: bytes, packets, and hang-ups.
 
 use super::*;
 

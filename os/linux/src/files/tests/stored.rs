@@ -10,7 +10,7 @@ use super::*;
 
 const PAGE: u64 = 4096;
 
-/// Bytes in pages, each of which is there only when it was asked for before.
+/// Bytes in pages, each of which is there only after a request.
 struct Late {
     bytes: Vec<u8>,
     there: Mutex<BTreeSet<u64>>,
@@ -53,8 +53,7 @@ impl Stored for Late {
     }
 }
 
-/// A directory with a file, a directory with another, and a link. Each name has to be asked for
-/// twice.
+/// A directory with a file, a directory with another, and a link. Each lookup needs two tries.
 struct Disk {
     file: Arc<Late>,
     asked: Mutex<BTreeSet<Vec<u8>>>,
@@ -109,7 +108,7 @@ fn world(count: usize, bad: Option<u64>) -> World {
     world
 }
 
-/// Makes a call until it does not lack anything; how often it did.
+/// Makes a call until it lacks nothing; returns the number of tries.
 fn patiently<T>(mut call: impl FnMut() -> Outcome<T>) -> (Outcome<T>, usize) {
     let mut left = 0;
     loop {
