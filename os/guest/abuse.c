@@ -749,7 +749,7 @@ int main(int argc, char **argv)
     bool clean = !finding->kind;
     printf("%s only own bytes were seen, in %lu calls\n", clean ? "ok" : "FAILED",
            atomic_load(&finding->calls));
-    printf("abuse: looked %lu times at what calls wrote, at %lu blocks of new memory\n",
+    printf("abuse: checked the results of %lu calls and %lu blocks of new memory\n",
            atomic_load(&finding->looks), atomic_load(&finding->blocks));
     if (!clean)
         printf("abuse: after call %ld: %s, %#lx\n", finding->call, kinds[finding->kind],

@@ -7,7 +7,7 @@
  *
  * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 the measured feature
  * is not supported here.
- * */
+ */
 #ifndef COMMON_H
 #define COMMON_H
 

@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     check("writes stay private", writes_are_private());
     check("a child's pages are its own", children_are_alone());
     check("a mapping ends where the file does", ends_where_it_ends());
-    check("what is shared is not written", shared_is_not_written());
+    check("a shared mapping cannot be written", shared_is_not_written());
     check("many read at once", many_read_it());
     check("it still shows the file", shows(at));
     return failures != 0;

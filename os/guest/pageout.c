@@ -1,12 +1,12 @@
-/* pageout: what it costs to write memory to swap (MADV_PAGEOUT) and to bring it back by touching
- * it, by folio size, and whether each byte comes back.
+/* pageout: the cost of writing memory to swap (MADV_PAGEOUT) and of bringing it back by touching
+ * it, by folio size, and a check that each byte comes back.
  *
  *     pageout [--device PATH] [--kind random|text|same|zero] [--region MIB] and all of `options`
  *
- * The device becomes a swap area; what was on it is lost. Without --device only one that holds
- * nothing is taken. `device-write` and `device-read` are a plain transfer of as much in large
- * calls; `copy-out` and `copy-in` are the copying in them alone, which an emulator counts in another
- * way than a CPU does: a reporter subtracts it. Touches read: a page is in when it can be read.
+ * The device becomes a swap area, and its data is lost. Without --device only an empty one is
+ * taken. `device-write` and `device-read` are a plain transfer of as many bytes in large calls;
+ * `copy-out` and `copy-in` are the copies in them alone, which an emulator counts in another way
+ * than a CPU does: a reporter subtracts them. Touches read: a page is in when it can be read.
  */
 #include "swap.h"
 

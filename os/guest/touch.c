@@ -2,7 +2,7 @@
  *
  * `clear` is the cost of clearing the same bytes from user mode, with the instruction that kernels
  * use where it is one per byte to an emulator; a reporter subtracts it from `touch`.
- * */
+ */
 #include "common.h"
 
 enum { TOUCH, MUNMAP, DONTNEED, PROTECT, MOVE, CLEAR, METRICS };

@@ -73,7 +73,7 @@ fn start(boot: isa::Boot) -> ! {
     #[cfg(feature = "checks")]
     scripts::run(boot.command_line);
     if let Err(error) = first_process(&boot) {
-        panic!("the first program cannot be run: {error}");
+        panic!("the first program, /init or init=PATH, cannot be run: {error}");
     }
     run::forever(isa::cpu())
 }

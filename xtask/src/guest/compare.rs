@@ -64,10 +64,10 @@ pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
         ..Side::default()
     });
     println!("{}, instructions", what.isa.name());
-    println!("Linux is told {}; both had 3 s of rest after boot", linux_words(&what.linux));
-    println!("Linux {}", linux.thp.as_deref().unwrap_or("told no THP settings"));
+    println!("Linux has the words {}; both had 3 s of rest after boot", linux_words(&what.linux));
+    println!("Linux {}", linux.thp.as_deref().unwrap_or("printed no THP settings"));
     if quire.is_whole {
-        println!("Quire {}", quire.thp.as_deref().unwrap_or("told no THP settings"));
+        println!("Quire {}", quire.thp.as_deref().unwrap_or("printed no THP settings"));
     }
     println!("{}", table(&linux, &quire));
     for trouble in linux.troubles.iter().chain(&quire.troubles) {

@@ -108,7 +108,9 @@ impl Order {
 pub fn run(root: &Path, order: &Order) -> Result<u8, Missing> {
     let (ending, _) = boot(root, order, true)?;
     match ending {
-        Ending::Guest(None) => eprintln!("The machine ended before init said how the program did."),
+        Ending::Guest(None) => {
+            eprintln!("The machine ended before init printed the program's exit status.")
+        }
         Ending::Timeout => eprintln!("The machine was ended after {} s.", order.timeout_seconds),
         _ => {}
     }

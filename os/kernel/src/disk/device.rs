@@ -274,7 +274,7 @@ impl Disk {
         let Some(token) = queue.device.peek_used() else { return queue.give_up() };
         let slot = queue.flights.get_mut(usize::from(token));
         let Some(mut flight) = slot.and_then(Option::take) else {
-            panic!("the disk answers what it was not asked: {token}")
+            panic!("the disk answers without a request: {token}")
         };
         let result = queue.finish(token, &mut flight);
         let read = queue.land(flight);

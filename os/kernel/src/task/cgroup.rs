@@ -244,7 +244,7 @@ pub(super) fn note_oom(id: GroupId) {
     // Without memory for it, its name is not told.
     let _ = number.map(|number| groups.path(number, &mut path));
     drop(groups);
-    log!("group {} has all the memory it may have", path.bytes().escape_ascii());
+    log!("group {} is at its memory limit", path.bytes().escape_ascii());
 }
 
 /// Notes that a process is to end since memory ran out.

@@ -63,7 +63,7 @@ pub(super) fn set_up(machine: Machine) {
 }
 
 fn known() -> &'static Known {
-    let Some(known) = KNOWN.get() else { panic!("the machine is asked for before it is known") };
+    let Some(known) = KNOWN.get() else { panic!("the machine is used before it is known") };
     known
 }
 
