@@ -104,7 +104,7 @@ static const char *a_missing_process_does_not_move(void)
     return NULL;
 }
 
-static const char *with_a_controller_for_children_has_no_processes(void)
+static const char *with_controlled_children_has_no_processes(void)
 {
     GROUP(one);
     char in[GROUP_BYTES], path[GROUP_BYTES];
@@ -306,7 +306,7 @@ const struct abi_case group_cases[] = {
     {"group_a_directory_lists_files_and_groups", a_directory_lists_files_and_groups},
     {"group_processes_move_and_children_stay", processes_move_and_children_stay},
     {"group_a_missing_process_does_not_move", a_missing_process_does_not_move},
-    {"group_with_a_controller_for_children_has_no_processes", with_a_controller_for_children_has_no_processes},
+    {"group_with_controlled_children_has_no_processes", with_controlled_children_has_no_processes},
     {"group_limits_are_numbers", limits_are_numbers},
     {"group_memory_is_reported", memory_is_reported},
     {"group_a_process_over_the_limit_ends_alone", a_process_over_the_limit_ends_alone},
