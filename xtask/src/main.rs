@@ -21,6 +21,11 @@ struct Words {
 enum Command {
     /// Check the house rules of STYLE.md; one line for each finding
     Tidy,
+    /// Find sentences that plain English would turn round; in all files, or at these paths
+    English {
+        /// Files and directories, relative to the workspace
+        paths: Vec<String>,
+    },
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -39,11 +44,11 @@ enum Command {
     Selftests(Selftests),
     /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
     Soak(Soak),
-    /// Give the targets of fuzz/ any bytes, until one does not survive them
+    /// Give random bytes to the targets of fuzz/, until one of them fails
     Fuzz(Fuzz),
     /// Run the hosted suites under a sanitizer
     Sanitize {
-        /// Which
+        /// The sanitizer
         #[arg(value_enum)]
         sanitizer: Sanitizer,
         /// Only these packages, such as quire-sim
@@ -197,6 +202,7 @@ fn main() -> ExitCode {
     let root = workspace();
     match words.command {
         Command::Tidy => check(&root),
+        Command::English { paths } => show(tidy::english(&root, &paths)),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -297,7 +303,11 @@ fn exit(good: bool) -> ExitCode {
 }
 
 fn check(root: &Path) -> ExitCode {
-    match tidy::check(root) {
+    show(tidy::check(root))
+}
+
+fn show(findings: Result<Vec<tidy::Finding>, String>) -> ExitCode {
+    match findings {
         Ok(findings) => {
             for finding in &findings {
                 println!("{finding}");

@@ -111,7 +111,8 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         length = bytes.len();
         tree::tree().unpack(&who, bytes)
     });
-    if !unpacked.is_whole || unpacked.refused > 0 {
+    // Without an initramfs the programs may be on a disk.
+    if length > 0 && (!unpacked.is_whole || unpacked.refused > 0) {
         let Unpacked { entries, refused, .. } = unpacked;
         panic!(
             "too little memory, or a broken initramfs: of its {} KiB {entries} files are unpacked, \

@@ -16,8 +16,8 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
+use quire::Held;
 use quire::cache;
-use quire::engine::{self, Held};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::units::{Order, Pfn};
 use quire_linux::files::Source;
@@ -53,7 +53,7 @@ pub(crate) enum Target {
     /// From frames of its own to the disk.
     Out(FrameRun),
     /// From frames of a file to the disk.
-    Kept(engine::Write),
+    Kept(quire::Write),
     /// From frames of a device of compressed memory to the disk behind it.
     Moved(FrameRun),
 }
@@ -486,7 +486,7 @@ impl Direct {
 unsafe impl Hal for Direct {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         let order = Order::fitting((pages as u64).next_power_of_two());
-        let run = order.and_then(|order| mm().phys().alloc(isa::cpu(), order));
+        let run = order.and_then(|order| mm().phys().alloc(order));
         // Address 0 is the driver's word for failure.
         let Some(run) = run else { return (0, NonNull::dangling()) };
         mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::engine::{Error, Pinned, Populated, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
+use quire::{Error, Pinned, Populated, Resolved};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
@@ -190,7 +190,7 @@ impl Memory {
     /// Whether other spaces may see writes at `address`.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         let page = Vpn::new(address / PAGE);
-        let mut areas = mm().areas(&self.space, PageSpan::new(page, page.add(1)));
+        let mut areas = mm().spaces().areas(&self.space, PageSpan::new(page, page.add(1)));
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
@@ -198,7 +198,7 @@ impl Memory {
     /// no room, pages come in pieces: the first may leave again for the next.
     ///
     /// # Errors
-    /// See [`Mm::populate`](quire::engine::Mm::populate).
+    /// See [`Mm::populate`](quire::Mm::populate).
     pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Error> {
         match self.bring(span, access) {
             Err(Error::OverLimit(_)) => {}
@@ -317,7 +317,7 @@ pub(crate) fn set_fetch(how: fn(Error) -> bool) {
 /// A root table: zeroes, and the kernel's entries where its half is under the same root.
 fn root() -> Result<FrameRun, Errno> {
     let board = mm().hardware();
-    let run = mm().phys().alloc(isa::cpu(), Order::ZERO).ok_or(Errno::ENOMEM)?;
+    let run = mm().phys().alloc(Order::ZERO).ok_or(Errno::ENOMEM)?;
     board.clear(&run, 0..1, Reuse::Soon);
     let words = board.address(run.start()).cast::<u64>();
     for (at, word) in isa::root_template() {
@@ -400,7 +400,7 @@ impl Deref for Own {
 /// worth its time next.
 ///
 /// # Errors
-/// The reason there is no page: see [`Mm::fault`](quire::engine::Mm::fault).
+/// The reason there is no page: see [`Mm::fault`](quire::Mm::fault).
 pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error> {
     // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
     let here = unsafe { &*HERE[isa::cpu().index()].0.get() };
