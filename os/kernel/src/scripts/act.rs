@@ -1,5 +1,5 @@
-//! Carrying a step out, and what its answer must be. Nothing fails on purpose here and memory is
-//! not short, so every answer is known beforehand.
+//! Carries steps out, and knows the right answers. Nothing fails on purpose here and memory is not
+//! short, so every answer is known beforehand.
 
 use core::fmt::Debug;
 
@@ -207,7 +207,7 @@ impl World {
         self.alter(process, part, |page| page.flags |= AreaFlags::LOCKED);
     }
 
-    /// Bringing pages in ends with what is true of one of them, if at all.
+    /// Populating pages ends with the error of one of them, if at all.
     fn judge_true<R: Debug>(&self, process: usize, got: Result<R, Error>) {
         if let Err(error) = got
             && !self.is_true(process, error)
@@ -244,8 +244,8 @@ impl World {
         }
     }
 
-    /// Until a page is written again it may hold what it held, or be zero. Where writes are
-    /// tracked it is lost at once.
+    /// Until a page is written again it may keep its content, or be zero. Where writes are tracked
+    /// it is lost at once.
     fn free(&mut self, process: usize, part: Part) {
         let span = self.span(part.0, part.1);
         let expected = self.agree(process, part, |page, _| {
