@@ -25,6 +25,11 @@ enum Command {
         /// Files and directories, relative to the workspace
         paths: Vec<String>,
     },
+    /// Find files that use each other in a circle, by calls as well as by imports
+    Circles {
+        /// A directory, relative to the workspace
+        path: String,
+    },
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -188,6 +193,7 @@ fn main() -> ExitCode {
     match words.command {
         Command::Tidy => check(&root),
         Command::English { paths } => show(tidy::english(&root, &paths)),
+        Command::Circles { path } => show(tidy::circles(&root, &path)),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),

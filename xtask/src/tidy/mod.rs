@@ -20,6 +20,8 @@ mod unsafety;
 mod words;
 mod prose;
 mod english;
+mod names;
+mod circles;
 mod files;
 mod rows;
 mod docs;
@@ -30,6 +32,7 @@ mod tests;
 mod english_tests;
 
 pub use check::check;
+pub use circles::look as circles;
 pub use docs::write_readme;
 pub use english::look as english;
 pub use finding::Finding;
