@@ -30,6 +30,8 @@ enum Command {
         /// A directory, relative to the workspace
         path: String,
     },
+    /// Write docs/api.md, the list of the library's public items
+    Api,
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -194,6 +196,7 @@ fn main() -> ExitCode {
         Command::Tidy => check(&root),
         Command::English { paths } => show(tidy::english(&root, &paths)),
         Command::Circles { path } => show(tidy::circles(&root, &path)),
+        Command::Api => api(&root),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -301,6 +304,16 @@ fn show(findings: Result<Vec<tidy::Finding>, String>) -> ExitCode {
                 println!("{finding}");
             }
             exit(findings.is_empty())
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn api(root: &Path) -> ExitCode {
+    match tidy::write_api(root) {
+        Ok(sentence) => {
+            println!("{sentence}");
+            ExitCode::SUCCESS
         }
         Err(error) => refuse(&error),
     }

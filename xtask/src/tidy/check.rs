@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    Finding, Tree, circles, crates, docs, english, files, rooms, rows, sizes, unsafety, words,
+    Finding, Tree, api, circles, crates, docs, english, files, rooms, rows, sizes, unsafety, words,
 };
 
 /// The places that break a house rule in the workspace at `root`, sorted by file and line.
@@ -26,7 +26,7 @@ pub(crate) fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-const RULES: [fn(&Tree, &mut Vec<Finding>); 10] = [
+const RULES: [fn(&Tree, &mut Vec<Finding>); 11] = [
     crates::check,
     rooms::check,
     sizes::check,
@@ -37,4 +37,5 @@ const RULES: [fn(&Tree, &mut Vec<Finding>); 10] = [
     docs::check,
     english::check,
     circles::check,
+    api::check,
 ];

@@ -22,6 +22,7 @@ mod prose;
 mod english;
 mod names;
 mod circles;
+mod api;
 mod files;
 mod rows;
 mod docs;
@@ -31,6 +32,7 @@ mod tests;
 #[cfg(test)]
 mod english_tests;
 
+pub use api::write as write_api;
 pub use check::check;
 pub use circles::look as circles;
 pub use docs::write_readme;
