@@ -20,6 +20,11 @@ struct Words {
 enum Command {
     /// Check the house rules of STYLE.md; one line for each finding
     Tidy,
+    /// Find sentences that plain English would turn round; in all files, or at these paths
+    English {
+        /// Files and directories, relative to the workspace
+        paths: Vec<String>,
+    },
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -38,11 +43,11 @@ enum Command {
     Selftests(Selftests),
     /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
     Soak(Soak),
-    /// Give the targets of fuzz/ any bytes, until one does not survive them
+    /// Give random bytes to the targets of fuzz/, until one of them fails
     Fuzz(Fuzz),
     /// Run the hosted suites under a sanitizer
     Sanitize {
-        /// Which
+        /// The sanitizer
         #[arg(value_enum)]
         sanitizer: Sanitizer,
         /// Only these packages, such as quire-sim
@@ -57,7 +62,7 @@ struct Fuzz {
     /// For how long, all targets together
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What the bytes are drawn from
+    /// The seed of the bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only these targets, such as elf
@@ -78,13 +83,13 @@ struct Run {
     /// Folio sizes and when they are used, such as 64K=always,2M=inherit
     #[arg(long)]
     thp: Option<String>,
-    /// What runs the instructions; auto is tcg, as kvm does not work everywhere
+    /// The emulator's accelerator; auto is tcg, as kvm does not work everywhere
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
     /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// End the machine after so many seconds, with exit status 124
+    /// The time limit in seconds; beyond it, the exit status is 124
     #[arg(long, default_value_t = 600)]
     timeout: u64,
     /// The machine's clock counts instructions, one nanosecond each
@@ -118,7 +123,7 @@ struct Compare {
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
-    /// Medians are over so many rounds
+    /// The number of rounds that medians are taken over
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// A directory that both get on an ext4 disk
@@ -127,7 +132,7 @@ struct Compare {
     /// The file of it that programs are told as their last word, such as /bin/python3 to textbench
     #[arg(long, requires = "root")]
     file: Option<String>,
-    /// End a machine after so many seconds
+    /// The time limit of a machine in seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of os/guest/ that print figures
@@ -182,6 +187,7 @@ fn main() -> ExitCode {
     let root = workspace();
     match words.command {
         Command::Tidy => check(&root),
+        Command::English { paths } => show(tidy::english(&root, &paths)),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -235,7 +241,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What cannot be run here is skipped, in the words that `steps` understands.
+/// Where the tests cannot run, prints the reason in the form that `steps` understands.
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     match guest::check(root, words.arch, &words.kernel, &words.programs) {
         Ok(good) => exit(good),
@@ -253,7 +259,7 @@ fn selftests(root: &Path, words: Selftests) -> ExitCode {
     selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What is needed is not here.
+/// Something that the command needs is not here.
 fn lacks(missing: &Missing) -> ExitCode {
     eprintln!("{}", missing.sentence);
     ExitCode::from(2)
@@ -279,7 +285,11 @@ fn exit(good: bool) -> ExitCode {
 }
 
 fn check(root: &Path) -> ExitCode {
-    match tidy::check(root) {
+    show(tidy::check(root))
+}
+
+fn show(findings: Result<Vec<tidy::Finding>, String>) -> ExitCode {
+    match findings {
         Ok(findings) => {
             for finding in &findings {
                 println!("{finding}");

@@ -16,7 +16,6 @@ use std::error::Error;
 use std::ops::Range;
 
 use quire::arch::{Arch, X86_64};
-use quire::engine::{FolioMap, Mm, Parts};
 use quire::fault::SizePolicy;
 use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
 use quire::hw::{TableFrame, Transitions};
@@ -24,6 +23,7 @@ use quire::phys::{CpuCache, Slot};
 use quire::space::Request;
 use quire::stats::{Counters, Event};
 use quire::units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire::{FolioMap, Mm, Parts};
 
 /// 32 MiB of RAM, its first frame at 1 MiB, as on a PC.
 const RAM_BYTES: usize = 32 << 20;
@@ -115,8 +115,8 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     let free = mm.phys().free_frames();
 
     // Use folios of 64 KiB, which is order 4 in pages of 4 KiB, wherever they fit.
-    mm.policy.set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
-    assert_eq!(mm.policy.size(Order::new(4)), SizePolicy::Always);
+    mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
+    assert_eq!(mm.policy().size(Order::new(4)), SizePolicy::Always);
 
     // A process. Its areas lie in the window; `space.root()` goes into CR3.
     let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));

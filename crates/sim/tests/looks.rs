@@ -1,11 +1,11 @@
 //! What is told about pages and frames, and looking at another space's memory (rows E3 and C4).
 
-use quire::engine::{Error, FrameUse};
 use quire::folio::Counts;
 use quire::phys::FailPlan;
 use quire::space::{AreaFlags, At, Request};
 use quire::stats::Event::{CowCopy, CowReuse, Flush};
 use quire::table::{Seen, Sight};
+use quire::{Error, FrameUse};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -25,7 +25,7 @@ fn told<A: Arch>(
     span: PageSpan,
 ) -> Vec<Seen> {
     let mut all = Vec::new();
-    mm.runs(space, span, &mut |seen| all.push(*seen));
+    mm.spaces().runs(space, span, &mut |seen| all.push(*seen));
     all
 }
 
@@ -115,7 +115,12 @@ fn forgets_touches<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let meter = Meter::new(mm);
     {
         let _op = cpu.operation("clear_young");
-        assert_eq!(mm.clear_young(&space, span::<A>(0, 2 * block)), 2 * block, "{}", A::NAME);
+        assert_eq!(
+            mm.spaces().clear_young(&space, span::<A>(0, 2 * block)),
+            2 * block,
+            "{}",
+            A::NAME
+        );
     }
     assert_eq!(meter.event(Flush), 1, "{}", A::NAME);
     assert_eq!((young(0, 2 * block), young(2 * block, 2 * block)), (0, 2 * block), "{}", A::NAME);
@@ -125,7 +130,7 @@ fn forgets_touches<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     program.read(page::<A>(1)).unwrap();
     assert!(young(1, 1) == 1, "{}", A::NAME);
     assert!(young(block, block) == 0, "{}", A::NAME);
-    assert_eq!(mm.clear_young(&space, PageSpan::new(page::<A>(9), page::<A>(9))), 0);
+    assert_eq!(mm.spaces().clear_young(&space, PageSpan::new(page::<A>(9), page::<A>(9))), 0);
     verify(mm, &[&space]);
     cpu.leave();
     mm.destroy(space);

@@ -193,7 +193,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     /// A program accesses `page`; where the CPU does not set flags itself, it traps, and the trap
-    /// is answered as the engine would.
+    /// is answered as `spaces` would.
     fn access(&mut self, page: Vpn, access: Access) {
         let addr = VirtAddr::new(page.get() << A::PAGE_SHIFT);
         let allowed = self.model.access(page, access);

@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use quire::engine::Error;
+use quire::Error;
 use quire::space::GroupId;
 use quire::units::{Access, CpuId, Order, Vpn};
 use quire_linux::Errno;

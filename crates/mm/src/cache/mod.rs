@@ -4,7 +4,7 @@
 //! and what is worth reading next. **Key types**: [`FilePages`].
 //!
 //! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
-//! and hears when that is done. **Next room**: `engine`.
+//! and hears when that is done. **Next room**: `swap`.
 
 mod file;
 mod index;

@@ -6,8 +6,8 @@ use quire_units::Pfn;
 
 use super::Violation;
 use crate::cache::{Entry, FileId, FilePages, identity, root_of};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::sync::Ordering;
 
@@ -32,7 +32,7 @@ pub struct FileReport {
 /// The first [`Violation`].
 pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileReport, Violation> {
     let mut report = FileReport::default();
-    let Some(file) = mm.file(id) else { return Ok(report) };
+    let Some(file) = mm.base().file(id) else { return Ok(report) };
     let mut walk = Walk { mm, id, report: &mut report, free_from: 0 };
     match root_of(file) {
         Entry::Node { frame, level, .. } => walk.node(frame, level, 0).map(drop)?,
@@ -103,7 +103,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
         let folios = Folios::new(self.mm.phys().meta());
         let (known, owner) = folios.known(folio);
         let pages = FilePages::block(page, folio.order);
-        let end = self.mm.file(self.id).map_or(0, |file| file.pages());
+        let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());
         let is_it = folios.of(folio.head) == Some(folio)
             && known.contains(Known::CACHED)
             && owner == identity(self.id, page)

@@ -7,8 +7,8 @@ use quire_units::{FrameSpan, Order, Pfn};
 use super::exclusive::check_exclusive;
 use super::swap::check_swap;
 use super::{Violation, file, leaves, space};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
 use crate::sync::Ordering;
@@ -65,7 +65,7 @@ pub fn system<A: Arch, H: Hardware>(
         found.mapped += report.pages - report.foreign;
     }
     let mut files = (0, 0);
-    for id in mm.file_ids() {
+    for id in mm.files().ids() {
         let report = file(mm, id)?;
         files = (files.0 + report.nodes, files.1 + report.folios);
     }

@@ -5,7 +5,7 @@
 //! (the sizes that are possible here).
 //!
 //! ```text
-//!   plan ──► Place ──► (the engine takes frames and clears them) ──► install ──► Done
+//!   plan ──► Place ──► (`spaces` takes frames and clears them) ──► install ──► Done
 //!     │                                                                 │
 //!     │ Below: a lower table is missing                                 └─► Stale: plan again
 //!     ├ Touch: a leaf is there already; Refuse: the program may not
@@ -17,7 +17,7 @@
 //! [`install`](Plan) then locks *one* table, asks it who it is, asks the area tree whether it is
 //! unchanged, looks whether the place is still empty, and writes one run.
 //!
-//! **Never** allocates, sleeps, or does I/O. **Next room**: `engine`.
+//! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.
 
 mod install;
 pub mod plan;

@@ -142,7 +142,7 @@ impl Lists {
 }
 
 /// A swap device. The embedder lends an array of them; which are in use it says by
-/// [`Mm::swap_on`](crate::engine::Mm::swap_on).
+/// [`Mm::swap_on`](crate::mm::Mm::swap_on).
 pub struct Swap {
     /// The file whose pages are the slots.
     file: AtomicU32,

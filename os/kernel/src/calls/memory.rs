@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
 use quire::units::{Access, PageSpan, Prot, Vpn};
+use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
 use super::{guard, map_file, shown, swap};
@@ -170,7 +170,7 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
         return Ok(());
     }
     let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    let mapped: u64 = mm().areas(memory.space(), all).map(|area| area.span.count()).sum();
+    let mapped: u64 = mm().spaces().areas(memory.space(), all).map(|area| area.span.count()).sum();
     if mapped.saturating_add(pages) > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
@@ -198,14 +198,14 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
     let memory = own()?;
     if prot & grows != 0 {
         // From the beginning of the area on, which must be a stack.
-        let first = mm().areas(memory.space(), span).next().ok_or(Errno::ENOMEM)?;
+        let first = mm().spaces().areas(memory.space(), span).next().ok_or(Errno::ENOMEM)?;
         let is_stack = first.flags.contains(AreaFlags::GROWS_DOWN);
         if !is_stack || prot & abi::PROT_GROWSUP as usize != 0 {
             return Err(Errno::EINVAL.into());
         }
         span = PageSpan::new(first.span.start, span.end);
     }
-    for area in mm().areas(memory.space(), span) {
+    for area in mm().spaces().areas(memory.space(), span) {
         guard::check(&memory, area.prot, prot_rights)?;
     }
     mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
@@ -294,7 +294,7 @@ fn each_area(
 ) -> Result<()> {
     let mut next = span.start;
     let mut holes = false;
-    for area in mm().areas(memory.space(), span) {
+    for area in mm().spaces().areas(memory.space(), span) {
         holes |= area.span.start > next;
         action(&area, area.span.intersect(span))?;
         next = area.span.end;
@@ -392,14 +392,16 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     each_area(memory, span, |area, part| match advised {
         Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
-        Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
+        Advised::Flags(set, clear) => {
+            mm().spaces().set_flags(space, part, set, clear).map_err(errno)
+        }
         Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
         Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
         Advised::Discard => mm().discard(space, part).map_err(errno),
         Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
             Err(Errno::EINVAL)
         }
-        Advised::Free => mm().free_lazily(space, part).map_err(errno),
+        Advised::Free => mm().spaces().free_lazily(space, part).map_err(errno),
         Advised::Guard(true) => {
             memory.set_has_guards();
             mm().guard(space, part).map_err(errno)
@@ -409,7 +411,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Err(Errno::EINVAL)
         }
         Advised::Cold => {
-            mm().clear_young(space, part);
+            mm().spaces().clear_young(space, part);
             Ok(())
         }
         Advised::PageOut => swap::page_out(memory, part),
@@ -452,14 +454,14 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
     }
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
     let memory = own()?;
-    if mm().first_hole(memory.space(), span).is_some() {
+    if mm().spaces().first_hole(memory.space(), span).is_some() {
         return Err(Errno::ENOMEM.into());
     }
     let mut at = span.start;
     while at < span.end {
         let piece = PageSpan::new(at, at.add(256).min(span.end));
         let mut present = [0_u8; 256];
-        mm().runs(memory.space(), piece, &mut |seen| {
+        mm().spaces().runs(memory.space(), piece, &mut |seen| {
             if matches!(seen.what, Sight::Leaf { .. }) {
                 let from = seen.pages.start.offset_from(at) as usize;
                 present[from..from + seen.pages.count() as usize].fill(1);
@@ -479,7 +481,7 @@ pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> 
         return Err(Errno::EINVAL.into());
     }
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    match mm().first_hole(own()?.space(), span) {
+    match mm().spaces().first_hole(own()?.space(), span) {
         Some(_) => Err(Errno::ENOMEM.into()),
         None => Ok(0),
     }

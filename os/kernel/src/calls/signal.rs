@@ -375,8 +375,8 @@ pub(super) fn rt_sigqueueinfo(thread: &mut Thread, args: [usize; 6]) -> Answer {
 }
 
 /// The signal for a fault that has no page.
-pub(crate) fn of_fault(address: u64, error: quire::engine::Error) -> Option<Info> {
-    use quire::engine::Error;
+pub(crate) fn of_fault(address: u64, error: quire::Error) -> Option<Info> {
+    use quire::Error;
     Some(match error {
         Error::Denied(..) | Error::Forbidden(..) => {
             Info::fault(Signal::SEGV, abi::SEGV_ACCERR as i32, address)

@@ -14,7 +14,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Error;
+use quire::Error;
 use quire::units::Access;
 use quire_linux::files::{Caller, Time};
 use quire_linux::{Errno, Result, Wake};

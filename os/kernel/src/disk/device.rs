@@ -16,8 +16,8 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
+use quire::Held;
 use quire::cache;
-use quire::engine::{self, Held};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::units::{Order, Pfn};
 use quire_linux::files::Source;
@@ -53,7 +53,7 @@ pub(crate) enum Target {
     /// From frames of its own to the disk.
     Out(FrameRun),
     /// From frames of a file to the disk.
-    Kept(engine::Write),
+    Kept(quire::Write),
     /// From frames of a device of compressed memory to the disk behind it.
     Moved(FrameRun),
 }

@@ -14,8 +14,8 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use quire::cache::{self, FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::engine::{Error, ReadFailed};
 use quire::units::Order;
+use quire::{Error, ReadFailed};
 use quire_linux::ext4::File;
 use quire_linux::files::{Caller, Stored, Time};
 use quire_linux::{Errno, Result, Waiters, Wake};
@@ -58,7 +58,7 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
         return cached.clone();
     }
     let pages = file.inode().length.div_ceil(PAGE);
-    let new = || mm().open_file(Store::ReadOnly, pages, Order::ZERO);
+    let new = || mm().files().open(Store::ReadOnly, pages, Order::ZERO);
     let id = match new() {
         Err(Error::NoFile) => {
             known.close_idle();
@@ -80,7 +80,7 @@ impl Known {
         let is_idle = |cached: &Arc<Cached>| Arc::strong_count(cached) == 1;
         let inodes = &mut self.inodes;
         self.files.retain(|_, cached| {
-            let idle = is_idle(cached) && mm().close_file(cached.id).is_ok();
+            let idle = is_idle(cached) && mm().files().close(cached.id).is_ok();
             if idle {
                 inodes.remove(&cached.file.inode().number);
             }
@@ -112,7 +112,7 @@ pub(crate) fn shrink() -> bool {
     let Some(count) = KNOWN.try_lock().map(|known| known.files.len()) else { return false };
     (0..count).any(|_| {
         let id = KNOWN.try_lock().and_then(|mut known| known.next());
-        id.is_some_and(|id| mm().drop_clean(id, all).is_ok_and(|dropped| dropped > 0))
+        id.is_some_and(|id| mm().files().drop_clean(id, all).is_ok_and(|dropped| dropped > 0))
     })
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn start(who: &Caller<'_>, mut reads: Reads) -> Result<()> {
     loop {
         // Else a read that finds no memory for its request would seem to be one that failed.
         memory::admit()?;
-        match mm().next_read(&mut reads).map_err(errno)? {
+        match mm().files().next_read(&mut reads).map_err(errno)? {
             Some(read) => cached.fill(who, read),
             None => return Ok(()),
         }
@@ -229,7 +229,7 @@ impl Cached {
             part.spoil();
         }
         let Some((read, result)) = part.into_whole(self.file.inode().length) else { return };
-        mm().read_done(read, result.map_err(|_| ReadFailed));
+        mm().files().read_done(read, result.map_err(|_| ReadFailed));
         WAITERS.wake();
     }
 
@@ -248,7 +248,7 @@ impl Cached {
         let end = offset + into.len() as u64;
         let wanted = FilePages::new(offset / PAGE, end.div_ceil(PAGE));
         let mut reader = *self.reader.lock();
-        let mut page = || mm().page(self.id, wanted, &mut reader, Pattern::Normal);
+        let mut page = || mm().files().read(self.id, wanted, &mut reader, Pattern::Normal);
         let found = match page() {
             Err(Error::Unread(_) | Error::Busy(_)) => {
                 // Left word first, then looked again: so no answer is missed.
@@ -262,7 +262,7 @@ impl Cached {
         let room = held.frames().count * PAGE - offset % PAGE;
         let count = room.min(into.len() as u64) as usize;
         device::copy_held(&held, offset % PAGE, &mut into[..count]);
-        mm().release(held);
+        mm().files().release(held);
         if let Some(reads) = ahead {
             start_ahead(reads);
         }

@@ -16,8 +16,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use quire::FrameUse;
 use quire::arch::{Arch, Entry, Level};
-use quire::engine::FrameUse;
 use quire::units::{FrameSpan, Pfn};
 
 use super::{Board, MM};

@@ -24,10 +24,10 @@ mod tags;
 pub(crate) mod user;
 
 use quire::cache::File;
-use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::{SWAPS_MAX, Swap};
+use quire::{Mm, Parts};
 use spin::Once;
 
 pub(crate) use archive::with_archive;

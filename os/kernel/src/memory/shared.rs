@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Spaces;
+use quire::AllSpaces;
 use quire::space::{Area, AreaFlags, Backing, Request, Space};
 use quire::units::{PageSpan, Prot};
 use quire_linux::files::Pages;
@@ -106,7 +106,7 @@ impl Memory {
     /// [`sweep_shared`](Self::sweep_shared) then.
     pub(crate) fn shows_files(&self, span: PageSpan) -> bool {
         let has_none = self.shared.all.lock().is_empty();
-        !has_none && mm().areas(self.space(), span).any(|area| file_of(&area).is_some())
+        !has_none && mm().spaces().areas(self.space(), span).any(|area| file_of(&area).is_some())
     }
 
     /// Lets go of what no area shows any more.
@@ -114,7 +114,7 @@ impl Memory {
         {
             let mut all = self.shared.all.lock();
             all.iter_mut().for_each(|shown| shown.is_seen = false);
-            for id in mm().areas(self.space(), ALL).filter_map(|area| file_of(&area)) {
+            for id in mm().spaces().areas(self.space(), ALL).filter_map(|area| file_of(&area)) {
                 all.iter_mut().filter(|shown| shown.id == id).for_each(|it| it.is_seen = true);
             }
         }
@@ -175,7 +175,7 @@ pub(crate) fn spaces() -> Vec<Arc<Memory>> {
 /// All spaces, each once, and a child that is being made after its parent.
 pub(crate) struct Everyone;
 
-impl Spaces<Format> for Everyone {
+impl AllSpaces<Format> for Everyone {
     fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
         let mut next = 0;
         while let Some((number, memory)) = next_space(next) {
@@ -220,13 +220,13 @@ impl Showing {
         let is_it = |area: &Area| file_of(area) == Some(self.id) && such(area);
         let mut found = false;
         self.each(&mut |memory| {
-            found |= mm().areas(memory.space(), ALL).any(|area| is_it(&area));
+            found |= mm().spaces().areas(memory.space(), ALL).any(|area| is_it(&area));
         });
         found
     }
 }
 
-impl Spaces<Format> for Showing {
+impl AllSpaces<Format> for Showing {
     fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
         self.each(&mut |memory| see(memory.space()));
     }

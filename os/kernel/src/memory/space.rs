@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::engine::{Error, Pinned, Populated, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
+use quire::{Error, Pinned, Populated, Resolved};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
@@ -189,7 +189,7 @@ impl Memory {
     /// Whether other spaces may see what is written at `address`.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         let page = Vpn::new(address / PAGE);
-        let mut areas = mm().areas(&self.space, PageSpan::new(page, page.add(1)));
+        let mut areas = mm().spaces().areas(&self.space, PageSpan::new(page, page.add(1)));
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
@@ -197,7 +197,7 @@ impl Memory {
     /// room, that is made bit by bit: what was brought in first may leave again for it.
     ///
     /// # Errors
-    /// See [`Mm::populate`](quire::engine::Mm::populate).
+    /// See [`Mm::populate`](quire::Mm::populate).
     pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Error> {
         match self.bring(span, access) {
             Err(Error::OverLimit(_)) => {}
@@ -400,7 +400,7 @@ impl Deref for Own {
 /// next.
 ///
 /// # Errors
-/// Why there is no page: see [`Mm::fault`](quire::engine::Mm::fault).
+/// Why there is no page: see [`Mm::fault`](quire::Mm::fault).
 pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error> {
     // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
     let here = unsafe { &*HERE[isa::cpu().index()].0.get() };

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use quire::engine::FolioMap;
+use quire::FolioMap;
 use quire::space::{AreaFlags, OptOut};
 use quire::units::Prot;
 use quire_linux::files::{Caller, LIMIT_MAX, Text};
@@ -65,7 +65,7 @@ fn sizes(memory: &Memory) -> Sizes {
     let mut sizes = Sizes::default();
     mm().folio_map(memory.space(), |map| add(&mut sizes, map));
     if swap::is_on() {
-        sizes.swap = mm().swapped(memory.space()) * PAGE;
+        sizes.swap = mm().paging().swapped(memory.space()) * PAGE;
     }
     sizes
 }

@@ -34,7 +34,7 @@ const GRAIN: Grain = Grain { page: PAGE, cont: 64 << 10 };
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Some(memory) = of.memory() else { return Ok(()) };
     let mut sum = Folios::default();
-    for area in mm().areas(memory.space(), super::maps::all()) {
+    for area in mm().spaces().areas(memory.space(), super::maps::all()) {
         let folios = folios(&memory, &area);
         if folios != Folios::default() {
             place(&area).print_short(out)?;

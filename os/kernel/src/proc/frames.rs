@@ -1,9 +1,9 @@
 //! Physical memory, frame by frame, and all folios counted.
 
 use quire::cache::Store;
-use quire::engine::{FrameInfo, FrameUse};
 use quire::limits::ORDERS;
 use quire::units::Pfn;
+use quire::{FrameInfo, FrameUse};
 use quire_linux::files::Sink;
 use quire_linux::{Errno, Result};
 use zerocopy::IntoBytes;

@@ -127,7 +127,7 @@ pub(super) fn each(
 ) -> Result<()> {
     let Some(memory) = of.memory() else { return Ok(()) };
     let names = Names::of(of, &memory)?;
-    mm().areas(memory.space(), all()).try_for_each(|area| action(&memory, &names, &area))
+    mm().spaces().areas(memory.space(), all()).try_for_each(|area| action(&memory, &names, &area))
 }
 
 /// `maps`.
@@ -156,7 +156,7 @@ pub(super) fn ask(
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     let names = Names::of(of, &memory)?;
     let from = Vpn::new(query.address() / PAGE).min(all().end);
-    for area in mm().areas(memory.space(), PageSpan::new(from, all().end)) {
+    for area in mm().spaces().areas(memory.space(), PageSpan::new(from, all().end)) {
         let is_it = names.line(&memory, &area, |line| {
             let is_meant = query.is_meant(line)?;
             if is_meant && let Some(address) = query.answer(line, PAGE)? {

@@ -1,8 +1,8 @@
 //! A program's pages: which frames, whose, and what was noted.
 
+use quire::FrameUse;
 use quire::arch::Attrs;
 use quire::cache::{FILE_PAGES_MAX, FileId, Store};
-use quire::engine::FrameUse;
 use quire::folio::{Folio, Folios, Known};
 use quire::space::AreaFlags;
 use quire::swap::SwapEntry;
@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::process::Subject;
 use crate::isa;
-use crate::memory::{Memory, PAGE, System, mm};
+use crate::memory::{Memory, PAGE, mm};
 
 /// Pages of one folio that are mapped side by side.
 pub(super) struct Piece {
@@ -52,7 +52,7 @@ impl Piece {
 
 /// Tells all that is mapped in `span`, folio by folio.
 pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piece)) {
-    mm().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
+    mm().spaces().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
 }
 
 /// Tells what is mapped in a run, folio by folio.
@@ -81,7 +81,7 @@ struct At {
 fn is_of_file(folio: Folio) -> bool {
     let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
     let id = FileId((owner / FILE_PAGES_MAX) as u32);
-    let store = mm().file(id).and_then(|file| file.store());
+    let store = mm().files().get(id).and_then(|file| file.store());
     known.contains(Known::CACHED)
         && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
 }
@@ -154,7 +154,7 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
         let file = if piece.is_file { SHARED_OR_FILE } else { 0 };
         slots(&mut words, piece.pages, &|at| PRESENT | own | file | (frame + at) & FRAME);
     });
-    mm().runs(memory.space(), pages, &mut |seen| {
+    mm().spaces().runs(memory.space(), pages, &mut |seen| {
         if let Sight::Marker(marks) = seen.what {
             // The first payload is that of the leaf's first page, which may lie before these.
             let start = seen.pages.start;
@@ -162,14 +162,14 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
             slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at));
         }
     });
-    for area in mm().areas(memory.space(), pages) {
+    for area in mm().spaces().areas(memory.space(), pages) {
         let part = area.span.intersect(pages);
         if !area.flags.contains(AreaFlags::TRACKED) {
             slots(&mut words, part, &|_| WRITTEN);
             continue;
         }
-        mm().runs(memory.space(), part, &mut |seen| {
-            let written = System::is_written(&area, seen);
+        mm().spaces().runs(memory.space(), part, &mut |seen| {
+            let written = quire::is_written(&area, seen);
             slots(&mut words, seen.pages, &|_| if written { WRITTEN } else { 0 });
         });
     }
@@ -188,7 +188,7 @@ fn marked(payload: u64) -> u64 {
 /// How many pages of `span` are on swap devices.
 pub(super) fn swapped(memory: &Memory, span: PageSpan) -> u64 {
     let mut pages = 0;
-    mm().runs(memory.space(), span, &mut |seen| {
+    mm().spaces().runs(memory.space(), span, &mut |seen| {
         if let Sight::Marker(marks) = seen.what
             && SwapEntry::of(marks.first).is_some()
         {

@@ -53,7 +53,7 @@ fn held(memory: &Memory, area: &Area) -> Held {
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
     sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
-    sum.lazy_free = mm().lazily_free(memory.space(), area.span) * PAGE;
+    sum.lazy_free = mm().spaces().lazily_free(memory.space(), area.span) * PAGE;
     sum
 }
 
@@ -61,7 +61,7 @@ fn held(memory: &Memory, area: &Area) -> Held {
 fn is_of_memory(area: &Area) -> bool {
     match area.backing {
         Backing::Object { id, .. } => {
-            mm().file(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
+            mm().files().get(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
         }
         Backing::Anon => false,
     }
@@ -104,7 +104,7 @@ fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
 /// block of it lies within.
 fn is_eligible(memory: &Memory, area: &Area) -> bool {
     let advice = Advice::of(area.flags);
-    let allowed = mm().policy.candidates(advice, memory.space().opt_out());
+    let allowed = mm().policy().candidates(advice, memory.space().opt_out());
     let fits = |order: u8| {
         let size = Order::new(order).pages();
         let start = area.span.start.align_up(size);

@@ -121,23 +121,23 @@ fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     if !(1..=4).contains(&what) {
         return Err(Errno::EINVAL);
     }
-    for id in mm().file_ids().filter(|_| what & 1 != 0) {
-        let stored = mm().file(id).and_then(File::store);
+    for id in mm().files().ids().filter(|_| what & 1 != 0) {
+        let stored = mm().files().get(id).and_then(File::store);
         if matches!(stored, Some(Store::ReadOnly | Store::ReadWrite)) {
             // It may be closed meanwhile.
-            let _ = mm().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
+            let _ = mm().files().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
         }
     }
     Ok(())
 }
 
 fn swappiness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().policy.swappiness()))
+    out.print(format_args!("{}\n", mm().policy().swappiness()))
 }
 
 fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
-    mm().policy.set_swappiness(wanted).map_err(|_| Errno::EINVAL)
+    mm().policy().set_swappiness(wanted).map_err(|_| Errno::EINVAL)
 }
 
 /// What frames the CPUs keep for themselves goes back, where neighbours merge.
@@ -161,7 +161,7 @@ fn version(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(SWAPS)?;
     for device in swap::devices() {
-        let found = mm().swap_devices().find(|(id, ..)| *id == device.id);
+        let found = mm().paging().devices().find(|(id, ..)| *id == device.id);
         let Some((_, slots, used)) = found else { continue };
         out.push(&device.path)?;
         let room = 40_usize.saturating_sub(device.path.len()).max(1);
@@ -178,7 +178,7 @@ fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 /// Bytes of swap: in all, free, and of what is in memory as well.
 fn swap_bytes() -> (u64, u64, u64) {
     let (slots, used) = swap::slots();
-    let cached = swap::devices().filter_map(|device| mm().file(device.id));
+    let cached = swap::devices().filter_map(|device| mm().files().get(device.id));
     let cached: u64 = cached.map(|file| file.cached()).sum();
     (slots * PAGE, (slots - used) * PAGE, cached * PAGE)
 }
@@ -305,8 +305,8 @@ impl FileBytes {
     /// Those of files with a store, and of files that are nowhere else.
     fn take() -> [Self; 2] {
         let mut kinds = [Self::default(); 2];
-        for id in mm().file_ids() {
-            let Some(file) = mm().file(id) else { continue };
+        for id in mm().files().ids() {
+            let Some(file) = mm().files().get(id) else { continue };
             let kind = match file.store() {
                 Some(Store::Swap) | None => continue,
                 Some(Store::ReadOnly | Store::ReadWrite) => &mut kinds[0],
@@ -314,7 +314,7 @@ impl FileBytes {
             };
             kind.all += file.cached() * PAGE;
             // Closed meanwhile, it has none.
-            kind.huge += mm().cached_from(id, BLOCK).unwrap_or(0) * PAGE;
+            kind.huge += mm().files().cached_from(id, BLOCK).unwrap_or(0) * PAGE;
         }
         kinds
     }

@@ -3,10 +3,10 @@
 
 use core::fmt::Debug;
 
-use quire::engine::{Error, Move, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request};
 use quire::units::{Order, Prot, Vpn};
+use quire::{Error, Move, Whose};
 use quire_script::{Page, Source, Step, Verb};
 
 use super::world::World;
@@ -180,7 +180,7 @@ impl World {
         let wipes = on.contains(AreaFlags::WIPEONFORK);
         let expected = self
             .agree(process, part, |page, _| (wipes && !page.is_anon()).then_some(Error::Invalid));
-        let got = self.call(process, |space| mm().set_flags(space, span, on, off));
+        let got = self.call(process, |space| mm().spaces().set_flags(space, span, on, off));
         if self.judge(expected, got) {
             self.alter(process, part, |page| page.flags = (page.flags - off) | on);
         }
@@ -190,13 +190,13 @@ impl World {
         let span = self.span(part.0, part.1);
         let expected = self.agree(process, part, |_, _| None);
         if !on {
-            let got = self.call(process, |space| mm().unlock(space, span));
+            let got = self.call(process, |space| mm().spaces().munlock(space, span));
             if self.judge(expected, got) {
                 self.alter(process, part, |page| page.flags -= LOCKS);
             }
             return;
         }
-        let got = self.call(process, |space| mm().lock(space, span));
+        let got = self.call(process, |space| mm().mlock(space, span));
         if expected.is_err() {
             self.judge(expected, got);
             return;
@@ -253,7 +253,7 @@ impl World {
         });
         let pages = &self.naive[process].pages[part.0..part.0 + part.1];
         let tracked = pages.iter().any(|page| page.flags.contains(AreaFlags::TRACKED));
-        let got = self.call(process, |space| mm().free_lazily(space, span));
+        let got = self.call(process, |space| mm().spaces().free_lazily(space, span));
         if self.judge(expected, got) {
             self.alter(process, part, if tracked { Page::forget } else { Page::loosen });
         }
@@ -261,7 +261,7 @@ impl World {
 
     fn track(&mut self, process: usize, part: Part) {
         let span = self.span(part.0, part.1);
-        let got = self.call(process, |space| mm().track(space, span));
+        let got = self.call(process, |space| mm().spaces().track(space, span));
         self.judge(Ok(()), got);
         self.alter(process, part, |page| {
             page.written = false;
@@ -278,24 +278,25 @@ impl World {
         match step.verb {
             Verb::Collapse => {
                 let order = Order::new((step.args[2] as u8).clamp(1, 9));
-                match self.call(process, |space| mm().collapse(space, span, order)) {
+                match self.call(process, |space| mm().reclaim().collapse(space, span, order)) {
                     // There may be no such block.
                     Err(Error::NoMemory(order)) if order > Order::ZERO => {}
                     got => drop(self.judge(Ok(()), got)),
                 }
             }
             Verb::Age => {
-                let got = self.call(process, |space| Ok(mm().clear_young(space, span)));
+                let got = self.call(process, |space| Ok(mm().spaces().clear_young(space, span)));
                 self.judge(Ok(()), got);
             }
             Verb::PageOut => {
                 let whose = if step.args[2] % 2 == 1 { Whose::All } else { Whose::Own };
-                let got = self.call(process, |space| mm().page_out(space, span, whose, &Everyone));
+                let got = self
+                    .call(process, |space| mm().paging().page_out(space, span, whose, &Everyone));
                 self.judge(Ok(()), got);
                 self.swap.write();
             }
             _ => {
-                mm().reclaim(u64::from(step.args[0]), &Everyone);
+                mm().reclaim().reclaim(u64::from(step.args[0]), &Everyone);
                 self.swap.write();
             }
         }
@@ -385,9 +386,9 @@ impl World {
                     SizePolicy::Inherit,
                 ];
                 // Not every format has every size.
-                let _ = mm().policy.set_size(order, all[step.args[1] as usize % all.len()]);
+                let _ = mm().policy().set_size(order, all[step.args[1] as usize % all.len()]);
             }
-            Verb::CopyMost => mm().policy.set_copy_most(order),
+            Verb::CopyMost => mm().policy().set_copy_most(order),
             _ => {
                 let all = [OptOut::No, OptOut::All, OptOut::ExceptAdvised];
                 if let Some(memory) = &self.processes[process] {

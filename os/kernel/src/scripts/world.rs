@@ -5,9 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use quire::Error;
 use quire::cache::{FileId, Reads, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Order, PageSpan, Vpn};
@@ -77,8 +77,8 @@ impl World {
         let held = held(&[]).unwrap_or_else(|violation| panic!("{violation}"));
         let mut script = Generator::new(seed, bounds);
         let step = script.next();
-        let file = mm().open_file(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
-        let policy = &mm().policy;
+        let file = mm().files().open(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
+        let policy = &mm().policy();
         let orders = ORDERS.map(Order::new);
         let world = Self {
             seed,
@@ -161,11 +161,11 @@ impl World {
         memory::switch(None);
         self.processes.iter_mut().for_each(|process| *process = None);
         self.swap.off();
-        mm().close_file(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        mm().files().close(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
         for &(order, choice) in &self.sizes {
-            let _ = mm().policy.set_size(order, choice);
+            let _ = mm().policy().set_size(order, choice);
         }
-        mm().policy.set_copy_most(self.copy_most);
+        mm().policy().set_copy_most(self.copy_most);
         match held(&[]) {
             Ok(held) if held == self.held => {}
             other => self.fail(format_args!("{other:?} frames are held, not {}", self.held)),
@@ -193,9 +193,9 @@ impl World {
         let Some(memory) = &self.processes[process] else { return };
         let pages = &self.naive[process].pages;
         let mut told = vec![false; pages.len()];
-        for area in mm().areas(memory.space(), self.span(0, pages.len())) {
-            mm().runs(memory.space(), area.span, &mut |seen| {
-                if memory::System::is_written(&area, seen) {
+        for area in mm().spaces().areas(memory.space(), self.span(0, pages.len())) {
+            mm().spaces().runs(memory.space(), area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
@@ -354,7 +354,7 @@ impl World {
         let got = self.touch(process, at, Access::Write, word);
         match (self.naive[process].access(&self.files, at, Access::Write), got) {
             (Ok(_), Ok(_)) => {
-                let copied = mm().policy.copy_most().pages() as usize;
+                let copied = mm().policy().copy_most().pages() as usize;
                 self.naive[process].store(&mut self.files, at, word, copied);
             }
             (expected, got) => self.judge_refusal(process, at, expected, got),

@@ -17,7 +17,7 @@
 
 use core::sync::atomic::Ordering;
 
-use quire::engine::Spaces;
+use quire::AllSpaces;
 use quire::space::GroupId;
 use quire_linux::files::Text;
 use quire_linux::groups::{Control, Groups};
@@ -73,7 +73,7 @@ pub(super) fn init() {
 pub(crate) fn make(above: u32, name: &[u8]) -> Result<()> {
     let mut groups = groups();
     let outer = groups.get(above).ok().and_then(|group| group.of.id);
-    let new = || match mm().new_group(outer) {
+    let new = || match mm().groups().create(outer) {
         Ok(id) => Ok(Kept { id: Some(id), events: Events::default() }),
         Err(_) => Err(Errno::ENOSPC),
     };
@@ -94,10 +94,10 @@ pub(crate) fn remove(above: u32, name: &[u8]) -> Result<()> {
     // What somebody still looks at, or whose process has gone elsewhere, is the outer group's.
     Everyone.visit(&mut |space| {
         if space.group() == Some(id) {
-            let _ = mm().join(space, outer);
+            let _ = mm().groups().join(space, outer);
         }
     });
-    mm().end_group(id).map_err(|_| Errno::ENODEV)
+    mm().groups().end(id).map_err(|_| Errno::ENODEV)
 }
 
 /// Does what was written to `cgroup.subtree_control` of a group.
@@ -120,7 +120,7 @@ pub(crate) fn control(number: u32, wanted: Control) -> Result<()> {
         let kept = &mut groups.get_mut(below)?.of;
         kept.events = Events::default();
         if let Some(id) = kept.id {
-            let _ = mm().set_limit(id, u64::MAX);
+            let _ = mm().groups().set_limit(id, u64::MAX);
         }
     }
     Ok(())
@@ -211,7 +211,7 @@ fn put(groups: &Groups<Kept>, memory: &Memory, number: u32) {
     let id = groups.get(number).ok().and_then(|group| group.of.id);
     if memory.space().group() != id {
         // It is there, as the lock says.
-        let _ = mm().join(memory.space(), id);
+        let _ = mm().groups().join(memory.space(), id);
     }
 }
 
@@ -267,7 +267,7 @@ fn relieve(id: GroupId) -> bool {
     };
     note_in(id, |events| events.max += 1);
     let before = mm().phys().free_frames();
-    let relieved = mm().relieve(id, &Everyone);
+    let relieved = mm().reclaim().relieve(id, &Everyone);
     if let Ok(relieved) = relieved {
         write_out(before, relieved.paged_out);
     }
@@ -297,19 +297,19 @@ fn lend(id: GroupId) -> bool {
     if ending.is_none() || ending == own {
         return false;
     }
-    mm().lend(id, LENT);
+    mm().groups().lend(id, LENT);
     true
 }
 
 /// Sees to it that a group has no more than its limit: what was not used for longest leaves, and
 /// then the largest end.
 pub(crate) fn enforce(id: GroupId) {
-    let limit = mm().limit(id).unwrap_or(u64::MAX);
-    if mm().usage(id, &Everyone) <= limit {
+    let limit = mm().groups().limit(id).unwrap_or(u64::MAX);
+    if mm().reclaim().usage(id, &Everyone) <= limit {
         return;
     }
     relieve(id);
-    let above = mm().usage(id, &Everyone).saturating_sub(limit);
+    let above = mm().reclaim().usage(id, &Everyone).saturating_sub(limit);
     if above > 0 {
         oom::end_some(id, above);
     }
@@ -319,8 +319,8 @@ pub(crate) fn enforce(id: GroupId) {
 pub(crate) fn reclaim(id: Option<GroupId>, pages: u64) -> u64 {
     let before = mm().phys().free_frames();
     let done = match id {
-        Some(id) => mm().page_out_group(id, pages, &Everyone).unwrap_or(0),
-        None => mm().reclaim(pages, &Everyone).pages(),
+        Some(id) => mm().reclaim().page_out_group(id, pages, &Everyone).unwrap_or(0),
+        None => mm().reclaim().reclaim(pages, &Everyone).pages(),
     };
     write_out(before, done);
     done

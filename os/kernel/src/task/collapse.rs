@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::{ScanCursor, ScanLimits};
 use quire::space::{Advice, OptOut};
+use quire::{ScanCursor, ScanLimits};
 use spin::mutex::SpinMutex;
 
 use super::queue;
@@ -69,7 +69,7 @@ pub(crate) fn hasten() {
 
 /// Does a part if one is due; when the next is, if any ever.
 pub(crate) fn background() -> Option<u64> {
-    if mm().policy.candidates(Advice::Huge, OptOut::No) == 0 {
+    if mm().policy().candidates(Advice::Huge, OptOut::No) == 0 {
         return None;
     }
     let due = DUE.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn scan(cursor: &mut ScanCursor) -> u64 {
         shared: settings.max_ptes_shared.get(),
         hard: settings.defrag.get() != 0,
     };
-    let done = mm().scan(cursor, settings.pages_to_scan.get(), &limits, &Everyone);
+    let done = mm().reclaim().scan(cursor, settings.pages_to_scan.get(), &limits, &Everyone);
     COLLAPSED.fetch_add(done.made, Ordering::Relaxed);
     ROUNDS.fetch_add(done.is_round.into(), Ordering::Relaxed);
     if let Some(reads) = done.reads {

@@ -78,7 +78,7 @@ pub(super) fn end_some(group: GroupId, pages: u64) {
     let mut left = pages;
     cgroup::note_oom(group);
     while let Some(chosen) = largest(|memory| is_meant(memory, Some(group))).filter(|_| left > 0) {
-        let size = chosen.memory().map_or(0, |memory| mm().footprint(memory.space()));
+        let size = chosen.memory().map_or(0, |memory| mm().spaces().footprint(memory.space()));
         left = left.saturating_sub(size);
         kill(&chosen);
     }
@@ -86,7 +86,7 @@ pub(super) fn end_some(group: GroupId, pages: u64) {
 
 /// Whether memory counts for a group; all does, if it is none.
 fn is_meant(memory: &Memory, group: Option<GroupId>) -> bool {
-    group.is_none_or(|group| mm().is_member(memory.space(), group))
+    group.is_none_or(|group| mm().groups().is_member(memory.space(), group))
 }
 
 /// Ends a process, and those that have its memory as well.
@@ -116,7 +116,7 @@ fn largest(such: impl Fn(&Memory) -> bool) -> Option<Arc<Process>> {
         if !may_end || process.family.lock().fate.is_some() {
             return;
         }
-        let size = mm().footprint(memory.space()) as i64 + adjust * all / 1000;
+        let size = mm().spaces().footprint(memory.space()) as i64 + adjust * all / 1000;
         if found.as_ref().is_none_or(|(most, _)| size > *most) {
             found = Some((size, process.clone()));
         }

@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Watermarks;
+use quire::Watermarks;
 use spin::Once;
 use spin::mutex::SpinMutex;
 
@@ -54,8 +54,8 @@ static AT_IT: SpinMutex<()> = SpinMutex::new(());
 pub(crate) fn init() {
     let frames = mm().phys().free_frames() + memory::taken_bytes() / PAGE;
     FRAMES.call_once(|| frames);
-    MARKS.call_once(|| mm().watermarks(frames));
-    mm().policy.set_spare(LAST);
+    MARKS.call_once(|| mm().reclaim().watermarks(frames));
+    mm().policy().set_spare(LAST);
     memory::set_shrink(|| disk::shrink() || relieve());
     memory::set_ease(ease);
     super::cgroup::init();
@@ -119,7 +119,7 @@ fn take(pages: u64) -> u64 {
     if pages == 0 || rests || used + FULL > slots {
         return 0;
     }
-    let taken = mm().reclaim(pages, &Everyone).pages();
+    let taken = mm().reclaim().reclaim(pages, &Everyone).pages();
     if taken == 0 {
         RESTS_UNTIL.store(isa::now() + REST_NS, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ fn take(pages: u64) -> u64 {
 fn relieve() -> bool {
     if !swap::is_on() {
         // Then pages of files, though somebody maps them.
-        return mm().reclaim(BATCH, &Everyone).pages() > 0;
+        return mm().reclaim().reclaim(BATCH, &Everyone).pages() > 0;
     }
     let at_it = loop {
         if let Some(at_it) = AT_IT.try_lock() {
