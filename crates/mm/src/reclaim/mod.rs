@@ -1,7 +1,7 @@
 //! Reclaim: choosing the memory to free, and the pages to collapse into larger folios.
 //!
 //! ```text
-//!   reclaim ──► a hand around spaces: age, thin, page out   ┐ the kind with the lower cost gives more
+//!   reclaim ──► a hand around spaces: age, thin, page out   ┐ the cheaper kind gives more
 //!           └─► a hand around files: age, detach, drop      ┘
 //!   relieve ──► the same within a group that is over its limit
 //!   scan ─────► collapse: one folio of many
