@@ -17,11 +17,11 @@ pub mod rooms;
 pub mod system;
 
 // The scripts and the model of `quire-sim`'s own swap test.
-#[path = "../../crates/sim/tests/swap/apply.rs"]
+#[path = "../../crates/sim/tests/it/swap/apply.rs"]
 mod apply;
-#[path = "../../crates/sim/tests/swap/ops.rs"]
+#[path = "../../crates/sim/tests/it/swap/ops.rs"]
 mod ops;
-#[path = "../../crates/sim/tests/swap/scene.rs"]
+#[path = "../../crates/sim/tests/it/swap/scene.rs"]
 mod scene;
 
 /// A function that takes any bytes.

@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -77,35 +78,49 @@ struct Run {
     /// How many CPUs it has
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
-    /// How much memory it has
+    /// How much memory it has. Quire's kernel needs 32M, Linux 128M, and both twice the initramfs
+    /// more
     #[arg(long, default_value = "2G")]
     mem: String,
     /// Folio sizes and when they are used, such as 64K=always,2M=inherit
     #[arg(long)]
     thp: Option<String>,
-    /// The emulator's accelerator; auto is tcg, as kvm does not work everywhere
+    /// The accelerator; auto is tcg, as kvm does not work everywhere
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
     /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// The time limit in seconds; beyond it, the exit status is 124
+    /// Give the program a device to swap to, such as zram0=192M (compressed) or ram0=64M; may be
+    /// repeated
+    #[arg(long, value_name = "DEVICE=SIZE")]
+    swap: Vec<String>,
+    /// Write a setting under /proc/sys first, such as vm.swappiness=10; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<String>,
+    /// Run the program in a control group with a setting, such as memory.max=64M; may be repeated
+    #[arg(long, value_name = "FILE=VALUE")]
+    cgroup: Vec<String>,
+    /// Add a word to the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD")]
+    boot: Vec<String>,
+    /// End the machine after this many seconds, with exit status 124
     #[arg(long, default_value_t = 600)]
     timeout: u64,
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
-    /// Quire's kernel looks itself whether programs are shown what was left in memory
+    /// Quire's kernel itself checks that no program sees what another left in memory
     #[arg(long)]
     check: bool,
     /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
-    /// of os/guest/
+    /// of os/guest/. Dynamic programs need it
     #[arg(long)]
     root: Option<PathBuf>,
-    /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
-    /// its arguments. None: a shell
+    /// A program of os/guest/, busybox, a static ELF file, or a directory that becomes the root;
+    /// then its arguments, which reach it byte for byte. Without a program: a shell
     #[arg(last = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -123,7 +138,7 @@ struct Compare {
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
-    /// The number of rounds that medians are taken over
+    /// Rounds that the medians are over
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// A directory that both get on an ext4 disk
@@ -132,7 +147,7 @@ struct Compare {
     /// The file of it that programs are told as their last word, such as /bin/python3 to textbench
     #[arg(long, requires = "root")]
     file: Option<String>,
-    /// The time limit of a machine in seconds
+    /// End a machine after this many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of os/guest/ that print figures
@@ -220,7 +235,10 @@ fn run(root: &Path, words: Run) -> ExitCode {
         timeout_seconds: words.timeout,
         counts_instructions: words.icount,
         looks_at_frames: words.check,
-        settings: Vec::new(),
+        settings: words.boot,
+        swaps: words.swap,
+        sysctls: words.sysctl,
+        group: words.cgroup,
         root: words.root,
         words: words.words,
     };
@@ -241,7 +259,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// Where the tests cannot run, prints the reason in the form that `steps` understands.
+/// A check that cannot run here is skipped, in the words that `steps` understands.
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     match guest::check(root, words.arch, &words.kernel, &words.programs) {
         Ok(good) => exit(good),
@@ -259,7 +277,7 @@ fn selftests(root: &Path, words: Selftests) -> ExitCode {
     selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// Something that the command needs is not here.
+/// Reports a missing tool or file.
 fn lacks(missing: &Missing) -> ExitCode {
     eprintln!("{}", missing.sentence);
     ExitCode::from(2)

@@ -24,7 +24,7 @@ const CASES: u32 = 1000;
 const STRESS_TIMES: u32 = 5;
 
 /// The stress tests of `quire-sim`.
-const STRESS: [&str; 4] = ["stress", "file_stress", "fork_stress", "swap_stress"];
+const STRESS: [&str; 6] = ["test", "--package", "quire-sim", "--test", "it", "stress::"];
 
 /// How long the simulator looks in a round, and how far apart the first seeds of rounds are: it
 /// gets through fewer in that time.
@@ -88,7 +88,7 @@ fn steps(rounds: u32, seed: u64, build_dir: &Path) -> Vec<Step> {
     for round in 0..u64::from(rounds) {
         let seed = seed.wrapping_add(round);
         all.push(scripts(round + 1, seed));
-        let again = |time| Step::new(format!("round {}: stress {time}", round + 1), &stress());
+        let again = |time| Step::new(format!("round {}: stress {time}", round + 1), &STRESS);
         all.extend((1..=STRESS_TIMES).map(again));
         all.push(simulator(round + 1, seed));
         all.push(schedules(round + 1, seed, build_dir));
@@ -110,8 +110,7 @@ fn scripts(round: u64, seed: u64) -> Step {
 /// nothing else is compiled again.
 fn canary(build_dir: &Path) -> Step {
     let dir = build_dir.join("canary").display().to_string();
-    let test =
-        ["test", "--package", "quire-sim", "--test", "whole", "--target-dir", &dir, "canary"];
+    let test = ["test", "--package", "quire-sim", "--test", "it", "--target-dir", &dir, "canary"];
     Step::new("canary".to_owned(), &test).with("RUSTFLAGS", "--cfg=quire_canary")
 }
 
@@ -130,12 +129,6 @@ fn schedules(round: u64, seed: u64, build_dir: &Path) -> Step {
         .with("RUSTFLAGS", SCHEDULES_FLAGS)
         .with("SHUTTLE_RANDOM_SEED", seed)
         .with("QUIRE_SCHEDULES", SCHEDULES_EACH)
-}
-
-/// The stress tests as one run of cargo.
-fn stress() -> Vec<&'static str> {
-    let tests = STRESS.iter().flat_map(|test| ["--test", test]);
-    ["test", "--package", "quire-sim"].into_iter().chain(tests).collect()
 }
 
 fn on_kernel(isa: Isa, seed: u64) -> [Step; 3] {

@@ -59,6 +59,7 @@ impl Hardware for Machine<'_> {
     }
 
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        self.moment();
         if self.faults.copy_fails() {
             return Err(Poisoned { frame: from.start });
         }
@@ -70,6 +71,7 @@ impl Hardware for Machine<'_> {
     }
 
     fn flush(&self, flush: &Flush<'_>) {
+        self.moment();
         // Entries first, then the set of CPUs: the counterpart of the fence in `Cpu::switch`.
         fence(Ordering::SeqCst);
         let counters = self.own();
@@ -123,11 +125,16 @@ impl Machine<'_> {
     /// Stores word by word, so that walkers may meet half-written tables.
     #[cold]
     fn watched_fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        self.moment();
         add(&self.own().fills, 1);
         add(&self.own().words_filled, count as u64);
         let cpu = Hardware::cpu(self);
         let mut word = first;
+        let half = index + count / 2;
         for at in index..index + count {
+            if at == half && at > index {
+                self.moment();
+            }
             self.faults.opportunity();
             let ledger = self.ledger();
             let old = self.ram.load(table.frame(), at);
@@ -147,6 +154,7 @@ impl Machine<'_> {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
+        self.moment();
         self.faults.opportunity();
         let ledger = self.ledger();
         let result = self.ram.compare_exchange(table, index, current, new);

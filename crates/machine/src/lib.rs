@@ -55,6 +55,7 @@ mod config;
 mod clock;
 mod ram;
 mod faults;
+mod races;
 mod counters;
 pub mod mmu;
 mod tlb;
@@ -72,6 +73,7 @@ pub use examiner::{Rule, Violation, Why};
 pub use faults::Faults;
 pub use machine::{Machine, MachineError, Operation};
 pub use mmu::{Flaw, Granule, Isa, Sv};
+pub use races::{Race, Raced, Races};
 pub use ram::{Ram, RamError};
 pub use tlb::TlbGeometry;
 

@@ -14,6 +14,7 @@ use crate::examiner::{Ledger, Violation, audit};
 use crate::faults::Faults;
 use crate::lock;
 use crate::mmu::Geometry;
+use crate::races::Races;
 use crate::ram::Ram;
 
 /// A machine that runs in `'r` on borrowed RAM. It implements [`Hardware`].
@@ -23,6 +24,7 @@ pub struct Machine<'r> {
     pub(crate) ram: DirectMap<'r>,
     pub(crate) banks: Box<[Bank]>,
     pub(crate) faults: Faults,
+    pub(crate) races: Races,
     pub(crate) clock: Clock,
     pub(crate) clears: Chosen,
     /// The examiner or the counters must see every call; this is the one branch that each call
@@ -50,6 +52,7 @@ impl<'r> Machine<'r> {
             ram,
             banks: (0..config.cpus).map(|_| Bank::new(&config)).collect(),
             faults: Faults::default(),
+            races: Races::default(),
             clock: Clock::new(config.time),
             clears: Chosen::default_with_vectors(),
             watched: watches || config.counts,

@@ -8,11 +8,15 @@ pub mod sync;
 pub mod limits;
 pub mod stats;
 pub mod phys;
+#[cfg(feature = "files")]
+mod radix;
 pub mod folio;
 pub mod table;
 pub mod space;
 pub mod fault;
+#[cfg(feature = "files")]
 pub mod cache;
+#[cfg(feature = "swap")]
 pub mod swap;
 mod base;
 mod spaces;
@@ -20,6 +24,7 @@ mod files;
 mod paging;
 mod reclaim;
 mod mm;
+#[cfg(feature = "check")]
 pub mod check;
 
 pub use base::{AllSpaces, Errno, Error, Groups};

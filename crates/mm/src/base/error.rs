@@ -41,7 +41,7 @@ pub enum Error {
     Failed(FileId, u64),
     /// There is no such file, or no room for one more.
     NoFile,
-    /// The group has reached its limit: [relieve](crate::mm::Mm::relieve) it, and try again.
+    /// The group has reached its limit: [relieve](crate::Reclaim::relieve) it, and try again.
     OverLimit(GroupId),
     /// There is no such group, or no room for one more.
     NoGroup,

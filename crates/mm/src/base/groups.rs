@@ -106,7 +106,7 @@ impl Groups {
     }
 
     /// Sets the most frames that a group may have. If it has more, the next fault, or
-    /// [`relieve`](Self::relieve), reports it.
+    /// [`relieve`](crate::Reclaim::relieve), reports it.
     ///
     /// # Errors
     /// [`Error::NoGroup`] when it is none.

@@ -9,7 +9,6 @@
 mod file;
 mod index;
 mod map;
-mod own;
 mod pages;
 mod policy;
 mod readahead;
@@ -32,7 +31,6 @@ pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, identity};
 pub use index::{file_of, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
-pub(crate) use own::Pieces;
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
 pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};

@@ -19,6 +19,7 @@
 //!
 //! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.
 
+mod block;
 mod install;
 pub mod plan;
 pub mod policy;
@@ -28,6 +29,7 @@ mod unshare;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use block::BlockSource;
 pub use install::{Installed, Stale};
 pub use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};

@@ -20,7 +20,7 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadFailed;
 
-/// Pages of a file that stay in memory until [`Mm::release`].
+/// Pages of a file that stay in memory until [`Files::release`].
 #[derive(Debug)]
 #[must_use = "the folio stays in memory: release it"]
 pub struct Held {

@@ -30,7 +30,7 @@ use crate::sync::spin_loop;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteFailed;
 
-/// A folio that is being written to its file's store, until [`Mm::write_done`].
+/// A folio that is being written to its file's store, until [`Files::write_done`].
 #[derive(Debug)]
 #[must_use = "the folio stays in memory and is never written again: give it to `write_done`"]
 pub struct Write {

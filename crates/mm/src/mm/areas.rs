@@ -122,7 +122,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
     /// another number of pages. [`Error::NoArea`]:
     /// `old` is not in one area. [`Error::NoRoom`]: it may not move and has no room.
-    /// [`Error::Exists`]: with [`At::FixedNoReplace`], the target is taken. [`Error::NoMemory`].
+    /// [`Error::Exists`]: with [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken. [`Error::NoMemory`].
     /// Nothing has changed then, but that with a target that replaces, that may be unmapped, and
     /// what `pages` cuts off as well, as on Linux.
     pub fn remap(

@@ -6,12 +6,10 @@ use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Access, Asid, Order, PageSpan, Vpn};
 
-use crate::cache::{
-    FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Pieces, Readahead, Store, identity,
-};
+use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity};
 use crate::check;
 use crate::fault::plan::Reach;
-use crate::fault::{Decision, decide};
+use crate::fault::{BlockSource, Decision, decide};
 use crate::folio::{Folios, Known};
 use crate::phys::{CpuCache, Slot};
 use crate::space::{At, Backing, Request, Space};
@@ -107,13 +105,13 @@ fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
             let view = mm.base().view(space);
             let decided = decide(&view, &mm.policy(), START, Access::Write, Reach::Folio);
             let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
-            let fault = unshare.of_file().expect("a private page of a file");
-            let pieces = Pieces::hold(&view, &fault, block).expect("all of it is mapped");
+            assert!(unshare.is_of_file());
+            let pieces = BlockSource::hold(&view, &unshare, block).expect("all of it is mapped");
             assert_eq!(pieces.frames().map(|(_, frames)| frames.count).sum::<u64>(), 16);
             change(mm, space, one);
             let run = mm.base().frames(Order::new(4), true).expect("memory");
             mm.base().clear(&run, 0, &mut || {});
-            let replaced = pieces.replace(&view, &fault, block, run);
+            let replaced = pieces.replace(&view, &unshare, block, run);
             pieces.release(&view, &mut |run| mm.base().free(run));
             assert_eq!(replaced.is_ok(), goes);
             replaced.unwrap_or_else(|run| mm.base().free(run));

@@ -8,19 +8,19 @@ use super::Paging;
 use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store};
 use crate::space::Space;
-use crate::swap::{Slots, Swap, SwapEntry};
+use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// Adds a swap device of `slots` base pages. Page `n` of its file is slot `n`; use
-    /// [`next_read`](Self::next_read) and [`next_write`](Self::next_write) for its reads and
+    /// [`next_read`](crate::Files::next_read) and [`next_write`](crate::Files::next_write) for its reads and
     /// writes. All memory for the slots' words is allocated now, 8 bytes for each.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
     /// file or no device is free; [`Error::NoMemory`]. Nothing has changed then.
     pub fn swap_on(&self, slots: u64) -> Result<FileId, Error> {
-        if slots == 0 || slots > Slots::<A, H>::most() {
+        if slots == 0 || slots > SLOTS_MAX {
             return Err(Error::Invalid);
         }
         let free = |swap: &&Swap| swap.file().is_none();

@@ -126,7 +126,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// removed. Without effect on a page in memory.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault), but [`Error::Denied`].
+    /// As for [`fault`](crate::Mm::fault), but [`Error::Denied`].
     pub fn swap_in_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let view = self.base().view(space);
         let (area, seq) = view.areas().next_at_or_after(page);

@@ -23,7 +23,7 @@ use crate::space::{Advice, Area, OptOut, Section, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, Sight, Survey};
 
-/// The result of [`Mm::collapse`], in blocks.
+/// The result of [`Reclaim::collapse`], in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Collapsed {
     /// Blocks that are one folio now.
@@ -40,7 +40,7 @@ pub struct Collapsed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hindrance {
     /// It does not lie in one area that is private and anonymous; or, for
-    /// [`collapse_file`](Mm::collapse_file), in one that maps a file.
+    /// [`collapse_file`](Reclaim::collapse_file), in one that maps a file.
     Area,
     /// The area, or the process, was advised not to have large folios.
     Advice,

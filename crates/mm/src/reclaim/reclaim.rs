@@ -119,7 +119,7 @@ impl Quest {
 pub struct Reclaimed {
     /// Pages that are free now: of files, and unused parts of large folios.
     pub dropped: u64,
-    /// Anonymous pages that are free as soon as they are written; see [`Mm::page_out`].
+    /// Anonymous pages that are free as soon as they are written; see [`Paging::page_out`](crate::Paging::page_out).
     pub paged_out: u64,
 }
 

@@ -26,7 +26,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Counts the memory of a group and, if it is at or just below its limit, pages out the memory
     /// of its spaces with the oldest last access. Then they may map as many more pages as there is
     /// [room](Relieved). Pages that were paged out must be written, as after
-    /// [`page_out`](Self::page_out).
+    /// [`page_out`](crate::Paging::page_out).
     ///
     /// # Errors
     /// [`Error::OverLimit`] when there is no room, and no more can be paged out: one of the group's
@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Pages out about `pages` pages of a group's spaces, those with the oldest last access,
     /// whatever its limit; returns how many. They must be written, as after
-    /// [`page_out`](Self::page_out).
+    /// [`page_out`](crate::Paging::page_out).
     ///
     /// # Errors
     /// [`Error::NoGroup`] when there is no such group.

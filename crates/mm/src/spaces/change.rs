@@ -107,7 +107,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Sets the order of the folios in which files are read for the areas of `span`: in aligned
     /// blocks of it around the accessed page, as code is, where they fit the area and are free, and
-    /// else in smaller ones. `None`: as the [policy](Self::file_policy) says. Areas remember it,
+    /// else in smaller ones. `None`: as the [policy](crate::Files::policy) says. Areas remember it,
     /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// other parts. Programs see no change. Exclusive and pinned pages stay where they are.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault).
+    /// As for [`fault`](crate::Mm::fault).
     pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let pages = PageSpan::new(page, page.add(1));
         if !Space::<A>::may_map(pages) {

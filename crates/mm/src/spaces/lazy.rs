@@ -22,8 +22,8 @@ use crate::stats::Event;
 use crate::table::{Division, MarkKind, Marks, Sight};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Lets reclaim take the memory of `span` ([`reclaim`](Self::reclaim),
-    /// [`page_out`](Self::page_out)): until then, or until a page is written, reads return the old
+    /// Lets reclaim take the memory of `span` ([`reclaim`](crate::Reclaim::reclaim),
+    /// [`page_out`](crate::Paging::page_out)): until then, or until a page is written, reads return the old
     /// contents, and then zeroes (`MADV_FREE`). Pages on a swap device are lost at once, and a page
     /// whose memory failed is a new one. Shared folios stay as they are; a folio that is only
     /// partly in the span is split there if possible.

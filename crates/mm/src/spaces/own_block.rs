@@ -6,8 +6,7 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan};
 
 use super::Spaces;
-use crate::cache::Pieces;
-use crate::fault::{Cause, FilePage, Source, Unshare};
+use crate::fault::{BlockSource, Cause, Source, Unshare};
 use crate::folio::copy::copy_pieces;
 use crate::space::View;
 use crate::spaces::Resolved;
@@ -23,16 +22,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         allowed: u32,
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
-        let fault = unshare.of_file()?;
+        if !unshare.is_of_file() {
+            return None;
+        }
         let orders = (1..=allowed.checked_ilog2().unwrap_or(0) as u8).rev();
         for order in orders.map(Order::new).filter(|order| allowed >> order.get() & 1 != 0) {
-            let pages = PageSpan::block(fault.page, order);
+            let pages = PageSpan::block(unshare.page, order);
             if source.pages.covers(pages) {
                 return None;
             }
-            let Some(pieces) = Pieces::hold(view, &fault, pages) else { continue };
+            let Some(pieces) = BlockSource::hold(view, unshare, pages) else { continue };
             let hard = self.base().policy.tries_hard(unshare.advice());
-            let done = self.own_pieces(view, &fault, &pieces, (pages, order), hard, resched);
+            let done = self.own_pieces(view, unshare, &pieces, (pages, order), hard, resched);
             pieces.release(view, &mut |run| self.base().free(run));
             if done.is_some() {
                 return done;
@@ -45,8 +46,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn own_pieces(
         &self,
         view: &View<'_, A, H>,
-        fault: &FilePage,
-        pieces: &Pieces,
+        unshare: &Unshare,
+        pieces: &BlockSource,
         (pages, order): (PageSpan, Order),
         hard: bool,
         resched: &mut dyn FnMut(),
@@ -63,7 +64,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let copied = copy_pieces(self.base().hw, &run, pieces.frames(), self.base().pace, resched);
         // Where memory has failed, a smaller block may still be sound.
         let placed = match copied {
-            Ok(()) => pieces.replace(view, fault, pages, run),
+            Ok(()) => pieces.replace(view, unshare, pages, run),
             Err(_) => Err(run),
         };
         match placed {

@@ -20,7 +20,7 @@ use crate::swap::SwapEntry;
 use crate::table::{Marks, Seen, Sight};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// From now on, pages in the areas of `span` count as [written](Self::is_written) if they are
+    /// From now on, pages in the areas of `span` count as [written](crate::is_written) if they are
     /// written after this call, and also if they are pinned: a pin's owner may write them at any
     /// time. Pages that a swap device has as well go on to count as written if they were. Areas
     /// that are mapped later are not tracked. Unmapped pages in the span are no error.

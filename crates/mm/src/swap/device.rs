@@ -146,8 +146,7 @@ impl Lists {
 pub struct Swap {
     /// The file whose pages are the slots.
     file: AtomicU32,
-    /// The frame of the directory: each word names a frame of words, each of which names a
-    /// cluster.
+    /// The root of the tree of clusters.
     pub(super) root: AtomicU64,
     /// How many slots there are.
     slots: AtomicU64,
@@ -217,7 +216,7 @@ impl Swap {
         self.closing.store(closing.into(), Ordering::SeqCst);
     }
 
-    /// Takes it into use with the directory at `root`, all of whose clusters are free and listed.
+    /// Takes it into use once its clusters are there, free and listed.
     pub(crate) fn open(&self, file: FileId, slots: u64) {
         self.slots.store(slots, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);

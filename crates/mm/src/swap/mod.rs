@@ -30,5 +30,6 @@ mod slots;
 
 pub use audit::SlotFault;
 pub use device::{CLUSTER_LANES, Swap};
+pub(crate) use entry::SLOTS_MAX;
 pub use entry::{SWAPS_MAX, SwapEntry};
 pub(crate) use slots::Slots;

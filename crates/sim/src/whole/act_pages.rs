@@ -107,7 +107,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             Verb::PageOut => self.page_out(process, span, step.args[2] % 2 == 1),
             Verb::DropZeroes => {
-                let drop = |mm: &super::world::WorldMm<'_, '_, A>, space: &_| {
+                let drop = |mm: &crate::system::HostedMm<'_, '_, A>, space: &_| {
                     mm.reclaim().drop_zeroes(space, span)
                 };
                 let got = self.cleaning_call(process, "drop zeroes", drop)?;

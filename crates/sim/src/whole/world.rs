@@ -9,18 +9,15 @@ use quire::space::{GroupId, Space};
 use quire::{Error, Mm, Pinned, ScanCursor};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
-use quire_machine::{Cpu, Machine, Operation};
+use quire_machine::{Cpu, Machine, Operation, Race, Raced};
 use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_groups::Group;
-use super::boundary::{Boundary, Race, Raced};
 use super::device::{Devices, LOOSE, Transfer};
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
-
-/// A memory manager on the machine with races.
-pub(super) type WorldMm<'m, 'r, A> = Mm<'m, A, Boundary<'m, 'r>>;
+use crate::system::HostedMm;
 
 /// What the three files are.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
@@ -39,8 +36,7 @@ pub(super) struct Pin {
 pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) setup: Setup,
     pub(super) machine: &'m Machine<'r>,
-    pub(super) boundary: &'m Boundary<'m, 'r>,
-    pub(super) mm: &'w WorldMm<'m, 'r, A>,
+    pub(super) mm: &'w HostedMm<'m, 'r, A>,
     cpu: Option<Cpu<'m, 'r>>,
     /// Which process each CPU runs.
     pub(super) running: Vec<Option<usize>>,
@@ -81,15 +77,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn new(
         setup: Setup,
         machine: &'m Machine<'r>,
-        boundary: &'m Boundary<'m, 'r>,
-        mm: &'w WorldMm<'m, 'r, A>,
+        mm: &'w HostedMm<'m, 'r, A>,
     ) -> Result<Self, Wrong> {
         let window = setup.window as usize;
         let processes = setup.processes as usize;
         let mut world = Self {
             setup,
             machine,
-            boundary,
             mm,
             cpu: Some(machine.cpu(0)),
             running: vec![None; setup.cpus as usize],
@@ -268,7 +262,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name), work)
     }
@@ -278,7 +272,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
@@ -296,7 +290,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         operation: Operation<'m, 'r>,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         let done = work(self.mm, self.space(process)?);
         drop(operation);
@@ -418,7 +412,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(step.fault, step.nth),
             Fault::Race => {
                 let races = self.races(step);
-                self.boundary.arm(races);
+                self.machine.races().arm(races);
             }
         }
     }
@@ -430,7 +424,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Never),
             Fault::Copy => self.machine.faults().fail_copy(0),
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(Fault::None, 0),
-            Fault::Race => self.boundary.arm(Vec::new()),
+            Fault::Race => self.machine.races().arm(Vec::new()),
         }
         self.faulty = Fault::None;
     }
@@ -461,11 +455,11 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// Judges what other CPUs did: as if it had been before the step.
     pub(super) fn settle_races(&mut self) -> Result<(), Wrong> {
-        if !self.boundary.is_armed() {
+        if !self.machine.races().is_armed() {
             return Ok(());
         }
         let copied = self.copied();
-        for (race, found) in self.boundary.done() {
+        for (race, found) in self.machine.races().done() {
             let Some(word) = found else { continue };
             self.raced = true;
             let (process, at) = (race.place.0, race.place.1 as usize);

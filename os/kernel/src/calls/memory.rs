@@ -40,7 +40,7 @@ pub(super) fn is_aligned(address: usize) -> bool {
     (address as u64).is_multiple_of(PAGE)
 }
 
-/// What `PROT_` bits say.
+/// The rights that `PROT_` bits stand for.
 ///
 /// # Errors
 /// `EINVAL` for bits that do not exist.
@@ -83,8 +83,8 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     Ok((placed.start.get() * PAGE) as usize)
 }
 
-/// Maps memory that is zero. What is shared has an object behind it, so that children find in it
-/// what anybody brings in later.
+/// Maps memory that is zero. Shared memory has an object behind it, so that a child finds pages in
+/// it that any process brings in later.
 fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
     if !request.flags.contains(AreaFlags::SHARED) {
         return mm().map(memory.space(), request).map_err(errno);
@@ -95,7 +95,7 @@ fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
 /// Flags that cannot go with `MAP_DROPPABLE`.
 const STAYS: u32 = abi::MAP_LOCKED | abi::MAP_GROWSDOWN;
 
-/// What an area is whose content may be lost at any time: no child has it, and no dump.
+/// The flags of an area whose content may be lost at any time: no child has it, and no dump.
 const DROPPABLE: AreaFlags = AreaFlags::DROPPABLE
     .union(AreaFlags::NORESERVE)
     .union(AreaFlags::WIPEONFORK)
@@ -119,7 +119,7 @@ impl MapRequest {
         let shared = match flags as u32 & abi::MAP_TYPE {
             abi::MAP_PRIVATE => false,
             abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => true,
-            // What has a file behind it, or is to stay in memory or to grow, cannot be dropped.
+            // Memory that has a file behind it, must stay in memory or grows cannot be dropped.
             abi::MAP_DROPPABLE if has(abi::MAP_ANONYMOUS) && !has(STAYS) => false,
             _ => return Err(Errno::EINVAL),
         };
@@ -226,7 +226,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
     let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
     if old.is_empty() {
-        // Linux maps shared memory a second time here; so far nobody has asked for that.
+        // Linux maps shared memory a second time here; no program has needed that so far.
         return Err(Errno::EINVAL.into());
     }
     if pages > isa::USER_END / PAGE {
@@ -326,7 +326,7 @@ pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize;
 const MADV_GUARD_INSTALL: u32 = 102;
 const MADV_GUARD_REMOVE: u32 = 103;
 
-/// What `madvise` may be asked for.
+/// The kinds of advice.
 #[derive(Clone, Copy)]
 pub(super) enum Advised {
     /// Advice that areas remember.
@@ -385,7 +385,7 @@ impl Advised {
 /// Does what was advised.
 ///
 /// # Errors
-/// What `madvise` gives.
+/// The errors of `madvise`.
 pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
     let space = memory.space();
     let private =
@@ -420,7 +420,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     })
 }
 
-/// Whether advice may take these flags from an area: what may be lost stays out of children and
+/// Whether advice may take these flags from an area: droppable memory stays out of children and
 /// dumps.
 fn may_clear(area: &Area, clear: AreaFlags) -> bool {
     let kept = AreaFlags::WIPEONFORK | AreaFlags::DONTDUMP;

@@ -1,5 +1,5 @@
-//! What `madvise` and `prctl` do to the files that areas show: make large folios of their pages, or
-//! holes, and say in which sizes they are best read.
+//! `madvise` and `prctl` on the files that areas show: they make large folios of pages, or holes,
+//! and set the preferred read sizes.
 
 use quire::arch::Arch;
 use quire::cache::{FileId, FilePages};
@@ -34,7 +34,7 @@ pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
 }
 
 /// Collapses each 2 MiB of `span`, and what it shows of files into the largest folios that fit,
-/// smaller ones as well. What is missing of them is read first.
+/// smaller ones as well. Missing pages are read first.
 pub(super) fn collapse(thread: &Thread, memory: &Memory, span: PageSpan) -> Answer {
     if let Some(_hole) = mm().spaces().first_hole(memory.space(), span) {
         return Err(Errno::ENOMEM.into());
@@ -84,7 +84,8 @@ fn collapse_anon(
     }
 }
 
-/// Brings back what is on swap devices of a block. What cannot come stays, and so does the block.
+/// Brings back the pages of a block that are on swap devices. A page that cannot come stays there,
+/// and the block stays as it is.
 ///
 /// # Errors
 /// [`Error::Unread`] and [`Error::Busy`] when it must be read first.

@@ -57,7 +57,7 @@ pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
     };
     match done {
         Ok(()) => Ok(0),
-        // Somebody is at a page of it just now.
+        // Another CPU works on a page of it just now.
         Err(Stop::Fail(Errno::EBUSY)) if tries(thread) < TRIES => {
             thread.resume = Resume::Moved(tries(thread) + 1);
             Err(Stop::Wait(Some(isa::now() + PAUSE_NS)))
@@ -105,7 +105,7 @@ fn empty_space(
                 return Err(stop);
             }
         }
-        // What was only made ready is found by the next look at all.
+        // Pages that were only prepared are found by the next pass.
         from = page;
         if mm().paging().next_swapped(memory.space(), device.id, page) == Some(page) {
             from = page.add(1);
@@ -144,13 +144,14 @@ pub(super) fn with_pages<T>(
     }
 }
 
-/// Begins to page out what nobody else has of `span`. Without a device nothing leaves, as on Linux.
+/// Begins to page out the pages of `span` that no other space maps. Without a device nothing
+/// leaves, as on Linux.
 ///
 /// # Errors
 /// `EINVAL` for pages that are not the program's.
 pub(super) fn page_out(memory: &Memory, span: PageSpan) -> Result<()> {
-    let nobody: &[&quire::space::Space<isa::Format>] = &[];
-    match mm().paging().page_out(memory.space(), span, Whose::Own, nobody) {
+    let no_others: &[&quire::space::Space<isa::Format>] = &[];
+    match mm().paging().page_out(memory.space(), span, Whose::Own, no_others) {
         Ok(_) => Ok(()),
         Err(error) => Err(errno(error)),
     }
@@ -165,7 +166,7 @@ pub(super) fn written(thread: &mut Thread, result: usize) -> Answer {
     written_again(thread, result)
 }
 
-/// What such a call does when it is made again.
+/// The part of such a call that runs again when the call is restarted.
 ///
 /// # Errors
 /// As for [`written`].

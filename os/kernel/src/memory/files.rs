@@ -1,5 +1,5 @@
 //! Regular files in memory: each is a file of the library's that has no store. Its number is taken
-//! when it is first written or shown, and given back when nobody has the file any more.
+//! when it is first written or shown, and given back when the last owner of the file is gone.
 //!
 //! ```text
 //!   read, write ──► Data (its lock, its length) ──► MemoryFile ──► pages of the library
@@ -37,7 +37,7 @@ pub(super) fn init(files: usize) {
     LIMIT.store(files - files / 8, Ordering::Relaxed);
 }
 
-/// Closes files that nobody has, so that their numbers are free.
+/// Closes files without an owner, so that their numbers are free.
 static CLOSE_IDLE: Once<fn()> = Once::new();
 
 /// Says how numbers of files can be had when there is none. The rooms to the right know.
@@ -123,7 +123,7 @@ impl MemoryFile {
                 mm().files().release(held);
                 Ok(count)
             }
-            // Someone has made it shorter meanwhile: it lies behind the end.
+            // A truncation came meanwhile: the page lies behind the end.
             Err(Error::Invalid) => {
                 into.fill(0);
                 Ok(into.len())
@@ -173,7 +173,7 @@ fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
     found.map(|(held, _)| held)
 }
 
-/// What it means to a call that a page cannot be had.
+/// The error of a call whose page cannot be had.
 fn trouble(error: Error, short: Errno) -> Errno {
     match error {
         Error::NoMemory(_) => short,
@@ -297,7 +297,7 @@ impl Pages for MemoryFile {
                     mm().files().release(held);
                     return Err(Errno::ENOSPC);
                 }
-                // Someone has made it shorter meanwhile.
+                // A truncation came meanwhile.
                 Err(Error::Invalid) => break,
                 Err(error) => return Err(trouble(error, Errno::ENOSPC)),
             }
@@ -318,7 +318,7 @@ impl Pages for MemoryFile {
     fn object(&self) -> Result<u32> {
         let id = self.open()?;
         self.is_shown.store(true, Ordering::Relaxed);
-        // First this, then the areas: who makes the file shorter looks for areas afterwards.
+        // First this, then the areas: a truncation looks for areas afterwards.
         fence(Ordering::SeqCst);
         Ok(id.0)
     }
@@ -346,7 +346,7 @@ impl Drop for MemoryFile {
         }
         // Neither a name nor a descriptor nor an area has it any more.
         let closed = mm().files().close(id);
-        debug_assert!(closed.is_ok(), "nobody else closes it");
+        debug_assert!(closed.is_ok(), "only this call closes it");
     }
 }
 

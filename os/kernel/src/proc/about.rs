@@ -1,4 +1,4 @@
-//! What a process or thread is, does and may do.
+//! Status of a process or thread: identity, state, memory, limits.
 
 use core::sync::atomic::Ordering;
 
@@ -46,7 +46,7 @@ pub(super) fn set_comm(of: &Subject, who: &Caller<'_>, bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-/// What it does: a letter and a word.
+/// Its state: a letter and a word.
 pub(super) fn state(of: &Subject) -> (char, &'static str) {
     if of.process.is_zombie() {
         return ('Z', "zombie");

@@ -119,7 +119,7 @@ impl Directory for Group {
     }
 }
 
-/// The next group in a group. Nobody is told with the lock.
+/// The next group in a group. The lock is not held when the name is printed.
 fn next_below(above: u32, from: u32) -> Result<Option<(u32, Vec<u8>)>> {
     let groups = cgroup::groups();
     let next = groups.below(above, from).next();
@@ -247,7 +247,7 @@ fn holdings(of: u32) -> Result<Holdings> {
     Ok(mm().reclaim().holdings(id(of)?, &Everyone))
 }
 
-/// What can be derived: all of a file that counts is mapped.
+/// The values that can be derived: all file pages that count are mapped.
 fn memory_stat(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Holdings { anon, shared, file, .. } = holdings(*of)?;
     let files = shared + file;

@@ -25,7 +25,7 @@ mod flag {
     pub(super) const RESERVED: u64 = 1 << 32;
 }
 
-/// What all frames are used for. Read without a lock: a count, not an account.
+/// The use of all frames, read without a lock: an estimate.
 pub(super) struct Census {
     /// Mapped folios, by order.
     pub(super) folios: [u64; ORDERS],
@@ -113,7 +113,7 @@ fn flags_of(frame: Pfn) -> u64 {
         FrameUse::Free => flag::BUDDY,
         FrameUse::Table => flag::TABLE,
         FrameUse::Node | FrameUse::Index | FrameUse::Swap => 0,
-        // What is not on record is in a CPU's cache or the kernel's own.
+        // A frame without a record is in a CPU's cache or the kernel's own.
         FrameUse::Other => flag::RESERVED,
         FrameUse::Folio(counts) => {
             let mapped = if counts.mapped > 0 { flag::MAPPED } else { 0 };

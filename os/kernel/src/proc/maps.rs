@@ -22,7 +22,7 @@ pub(super) fn all() -> PageSpan {
     PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE))
 }
 
-/// What the areas of a program are called.
+/// The names of a program's areas.
 pub(super) struct Names {
     heap: Break,
     path: Vec<u8>,
@@ -120,7 +120,7 @@ fn rights(prot: Prot) -> Rights {
 /// Does something for each area of a subject, in ascending order; nothing when it has ended.
 ///
 /// # Errors
-/// What `action` says, and `ENOMEM`.
+/// The errors of `action`, and `ENOMEM`.
 pub(super) fn each(
     of: &Subject,
     mut action: impl FnMut(&Memory, &Names, &Area) -> Result<()>,

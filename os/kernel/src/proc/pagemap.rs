@@ -1,4 +1,4 @@
-//! A program's pages: which frames, whose, and what was noted.
+//! A program's pages: their frames, owners and flags.
 
 use quire::FrameUse;
 use quire::arch::Attrs;
@@ -25,7 +25,7 @@ pub(super) struct Piece {
     pub(super) leaf: Order,
     /// Whether these are in contiguous blocks.
     pub(super) folded: bool,
-    /// How many pages its folio has, and how often these are mapped in all, by anyone.
+    /// How many pages its folio has, and how often these are mapped in all spaces.
     pub(super) folio: (u64, u64),
     /// They are a file's (or shared memory's, which has one behind it), and no copies of its pages.
     pub(super) is_file: bool,
@@ -68,7 +68,7 @@ pub(super) fn pieces_of(seen: &Seen, tell: &mut dyn FnMut(&Piece)) {
     }
 }
 
-/// What is at a frame.
+/// The folio at a frame.
 struct At {
     /// How many frames from there on belong to its folio.
     count: u64,
@@ -77,7 +77,7 @@ struct At {
     is_file: bool,
 }
 
-/// Whether a folio has pages of a file; what lies on a swap device, too, has not.
+/// Whether a folio has pages of a file; one that has a copy on a swap device has not.
 fn is_of_file(folio: Folio) -> bool {
     let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
     let id = FileId((owner / FILE_PAGES_MAX) as u32);
@@ -86,7 +86,7 @@ fn is_of_file(folio: Folio) -> bool {
         && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
 }
 
-/// What is at `frame`, as far as `left` frames go.
+/// The folio at `frame`, as far as `left` frames go.
 fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let unknown = |count| At { count, folio: (1, 1), is_file: false };
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
@@ -95,8 +95,8 @@ fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let is_file = is_of_file(folio);
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
-    // What is exclusive needs no count, which may lag behind what is mapped; a file's page may be
-    // written without being that.
+    // An exclusive page needs no map count, which may lag behind the tables; a file's page may be
+    // written without being exclusive.
     let is_counted = is_file || attrs.contains(Attrs::COW);
     let mapped = if is_counted { counts.mapped.into() } else { pages };
     At { count, folio: (pages, mapped), is_file }

@@ -72,7 +72,7 @@ fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
     for area in mm().spaces().areas(memory.space(), pages) {
         let part = area.span.intersect(pages);
         let tracked = area.flags.contains(AreaFlags::TRACKED);
-        // Where nobody has asked before, all counts as written since.
+        // In an area that is not tracked yet, all counts as written.
         let nothing = if tracked { Category::empty() } else { Category::SOFT_DIRTY };
         let mut at = part.start;
         mm().spaces().runs(memory.space(), part, &mut |seen: &Seen| {
@@ -99,7 +99,7 @@ fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
     }
 }
 
-/// What a page is that has a marker.
+/// The category of a page with a marker.
 fn marked(payload: u64) -> Category {
     match SwapEntry::of(payload) {
         Some(_) => Category::SWAPPED | Category::WRITTEN,

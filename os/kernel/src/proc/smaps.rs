@@ -1,4 +1,4 @@
-//! What each area of a program holds.
+//! Memory use of each area of a program.
 
 use quire::arch::Attrs;
 use quire::cache::{FileId, Store};
@@ -47,7 +47,7 @@ pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Resul
     sum.print_rollup(out)
 }
 
-/// What an area holds.
+/// The memory use of an area.
 fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
     let is_memory = is_of_memory(area);
@@ -67,14 +67,14 @@ fn is_of_memory(area: &Area) -> bool {
     }
 }
 
-/// What one piece of an area holds. `is_memory`: if it is a file's, then of one in memory.
+/// The memory use of one piece of an area. `is_memory`: its file, if it has one, is in memory.
 fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
     let bytes = piece.count() * PAGE;
     let pss = piece.share_bytes();
     let when = |condition: bool, amount: u64| if condition { amount } else { 0 };
     let (shmem, file) = (piece.is_file && is_memory, piece.is_file && !is_memory);
     let anon = !piece.is_file;
-    // What a file in memory has is nowhere else.
+    // Pages of a file in memory have no copy elsewhere.
     let dirty = shmem || piece.attrs.contains(Attrs::DIRTY);
     let others = piece.is_shared();
     let huge = piece.leaf >= BLOCK;
@@ -141,7 +141,7 @@ fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
         (!has(AreaFlags::TRACKED), "sd"),
         (has(AreaFlags::HUGE), "hg"),
         (has(AreaFlags::NOHUGE), "nh"),
-        // Nobody counts them: an area may have some where its process has ever made any.
+        // There is no count: an area may have some where its process has ever made any.
         (memory.has_guards(), "gu"),
     ]
     .into_iter()

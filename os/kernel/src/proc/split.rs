@@ -22,7 +22,7 @@ use crate::memory::{Memory, PAGE, errno, mm};
 use crate::task::tree::tree;
 use crate::task::{find, processes};
 
-/// What is written to the file.
+/// Handles a write to the file.
 ///
 /// # Errors
 /// `EINVAL` for anything else; `ESRCH`, and what paths give.

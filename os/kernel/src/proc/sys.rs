@@ -32,7 +32,7 @@ const ROWS: &[Row<()>] = &[
 const KERNEL: &[Row<()>] =
     &[Row { name: "debug", is: Is::Table(DEBUG) }, Row { name: "mm", is: Is::Table(MEMORY) }];
 
-/// What Linux has in a file system of its own there, debugfs.
+/// The files that Linux has in debugfs there.
 const DEBUG: &[Row<()>] = &[Row { name: "split_huge_pages", is: Is::Action(super::split::split) }];
 
 const MEMORY: &[Row<()>] = &[

@@ -1,4 +1,4 @@
-//! What `/proc` tells of the whole system.
+//! The files of `/proc` about the whole system.
 
 use core::sync::atomic::Ordering;
 
@@ -20,11 +20,11 @@ use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
 use crate::task::{IDS_MAX, processes, queue, tree::tree};
 
-/// What `uname -r` says. Programs look at it to learn what they may use.
+/// The answer of `uname -r`. Programs derive features from it.
 pub(crate) const RELEASE: &str = "6.12.0-quire";
-/// What `uname -v` says.
+/// The answer of `uname -v`.
 pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
-/// What `uname -n` says.
+/// The answer of `uname -n`.
 pub(crate) const HOST_NAME: &str = "quire";
 
 static COMMAND_LINE: Once<&'static str> = Once::new();
@@ -42,7 +42,7 @@ pub(crate) fn total_bytes() -> u64 {
     TOTAL.get().copied().unwrap_or(0)
 }
 
-/// What there is besides processes.
+/// The files besides the processes.
 pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "self", is: Is::Link(|_, who, _| own(who.pid, None)) },
     Row { name: "thread-self", is: Is::Link(|_, who, _| own(who.pid, Some(who.tid))) },
@@ -114,8 +114,8 @@ const FILES: &[Row<()>] = &[
     fixed!("pipe-max-size", "{}\n", files::CAPACITY),
 ];
 
-/// What can be read again from a disk goes, if nobody has a hold on it: 1 asks for pages, 2 for
-/// descriptions of files, of which none is kept for speed alone, and 4 for silence.
+/// Drops clean pages that can be read again from a disk and have no other reference: 1 asks for
+/// pages, 2 for descriptions of files, of which none is cached, and 4 for silence.
 fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let what = number(bytes)?;
     if !(1..=4).contains(&what) {
@@ -140,7 +140,7 @@ fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy().set_swappiness(wanted).map_err(|_| Errno::EINVAL)
 }
 
-/// What frames the CPUs keep for themselves goes back, where neighbours merge.
+/// Frames in the CPUs' caches go back, where they merge with neighbours.
 fn compact(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     if number(bytes)? != 1 {
         return Err(Errno::EINVAL);
@@ -192,7 +192,7 @@ fn buddies(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(b"\n")
 }
 
-/// What is mounted, as `mount` prints it.
+/// The mounts, as `mount` prints them.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -204,7 +204,7 @@ pub(super) fn mounts(out: &mut Text) -> Result<()> {
     })
 }
 
-/// What is mounted where, numbered.
+/// The mounts with their numbers and places.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -230,7 +230,7 @@ fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Resu
     result
 }
 
-/// What all processes did and are.
+/// The sums over all processes.
 struct Load {
     processes: u64,
     threads: u64,

@@ -180,8 +180,8 @@ pub(super) fn fallbacks(totals: &Totals, order: Order) -> u64 {
     totals.fallback[order.index()].iter().sum()
 }
 
-/// What shared memory may be made of: for all of it, and by size. The library has one policy for
-/// all memory; these are kept, as tools set them and put them back.
+/// The THP settings of shared memory: for all of it, and by size. The library has one policy for
+/// all memory; these are stored only, as tools set them and restore them.
 const SHARED: &[&str] = &["always", "within_size", "advise", "never", "deny", "force"];
 const SIZE_SHARED: &[&str] = &["always", "inherit", "within_size", "advise", "never"];
 

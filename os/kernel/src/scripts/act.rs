@@ -34,7 +34,7 @@ fn area_flags(number: u32) -> AreaFlags {
 }
 
 impl World {
-    /// Carries `step` out, by `process`. What is about devices and their failures is left out.
+    /// Carries `step` out, by `process`. Steps about devices and their failures are left out.
     pub(super) fn act(&mut self, step: &Step, process: usize) {
         let args = &step.args;
         let part = self.part(args[0], args[1]);
@@ -77,7 +77,8 @@ impl World {
         }
     }
 
-    /// What a change of each page must answer: a hole, or what `refuse` has against a page.
+    /// The expected answer of a change of each page: a hole, or the objection of `refuse` to a
+    /// page.
     fn agree(
         &self,
         process: usize,
@@ -161,7 +162,7 @@ impl World {
         }
     }
 
-    /// What is said of large folios, or of children and reading ahead.
+    /// Advice about large folios, children or readahead.
     fn advise(&mut self, step: &Step, process: usize, part: Part) {
         let (span, args) = (self.span(part.0, part.1), &step.args);
         if step.verb == Verb::Advise {
@@ -265,14 +266,14 @@ impl World {
         self.judge(Ok(()), got);
         self.alter(process, part, |page| {
             page.written = false;
-            // What is free has no area that could say so.
+            // A free page has no area that could say so.
             if page.is_mapped() {
                 page.flags |= AreaFlags::TRACKED;
             }
         });
     }
 
-    /// What changes where memory is, and nothing that a process could see.
+    /// Steps that move memory, and change nothing that a process could see.
     fn shift(&mut self, step: &Step, process: usize, part: Part) {
         let span = self.span(part.0, part.1);
         match step.verb {
@@ -340,7 +341,7 @@ impl World {
                 true => list[at + ahead],
                 false => first.ahead(ahead as u32),
             };
-            // At its new place, nobody has asked yet what was written.
+            // At its new place, dirty tracking has not begun.
             list[to + ahead].flags -= AreaFlags::TRACKED;
         }
         match keep {

@@ -30,7 +30,7 @@ const BASE: u64 = 4 * 512 - 300;
 /// Pages of the file.
 const FILE_PAGES: u32 = 200;
 
-/// All is looked at after so many steps.
+/// Steps between two checks of everything.
 const EVERY: u64 = 250;
 
 /// How often an access is tried before it is said never to end.
@@ -39,7 +39,7 @@ const TRIES: usize = 80;
 /// The orders that a folio may have.
 const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
 
-/// What a CPU makes of these 32 bits as an instruction is a trap, on all ISAs: `int3`, `udf`.
+/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`.
 const TRAPS: u64 = 0xcc;
 
 /// Everything that a script is about.
@@ -110,12 +110,12 @@ impl World {
         self.seed
     }
 
-    /// Whether so many steps were carried out.
+    /// Whether `steps` steps were carried out.
     pub(super) fn is_over(&self, steps: u64) -> bool {
         self.number >= steps
     }
 
-    /// Who carries the next step out.
+    /// The CPU that carries the next step out.
     pub(super) fn next_cpu(&self) -> usize {
         self.step.cpu as usize % isa::cpu_count()
     }
@@ -178,7 +178,7 @@ impl World {
         panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
     }
 
-    /// All walkers, and all that processes have written since somebody asked.
+    /// Runs all walkers, and compares the dirty bits since the last check.
     fn check(&self) {
         let all = memory::spaces();
         let spaces: Vec<&Space<Format>> = all.iter().map(|memory| memory.space()).collect();
@@ -202,7 +202,7 @@ impl World {
             });
         }
         for (at, page) in pages.iter().enumerate() {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after writeback.
             let must =
                 page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file();
             if must && !told[at] {
@@ -240,7 +240,7 @@ impl World {
         (at < WINDOW as usize).then_some(at)
     }
 
-    /// What a call answers in the end; what it lacks of the device is read for it.
+    /// The final answer of a call; reads the pages of the device that it needs.
     pub(super) fn call<R>(
         &self,
         process: usize,
@@ -289,7 +289,8 @@ impl World {
         done.map_err(|_| ())
     }
 
-    /// Goes to user mode at a page; whether that could be fetched. What is there traps at once.
+    /// Goes to user mode at a page; whether that could be fetched. The instruction there traps at
+    /// once.
     fn fetch(&self, at: usize) -> Result<u64, ()> {
         let start = self.vpn(at).get() * PAGE;
         loop {
@@ -379,7 +380,7 @@ impl World {
         }
     }
 
-    /// Whether what an error says of a page is true for who reads it.
+    /// Whether an error about a page is right for the process that reads it.
     pub(super) fn is_true(&self, process: usize, error: Error) -> bool {
         let Some((page, why)) = why_of(error) else { return false };
         let found = self
@@ -389,7 +390,7 @@ impl World {
     }
 }
 
-/// What an error says of which page.
+/// The page and the reason in an error.
 fn why_of(error: Error) -> Option<(Vpn, Why)> {
     match error {
         Error::NoArea(page) => Some((page, Why::NoArea)),
@@ -404,7 +405,7 @@ fn why_of(error: Error) -> Option<(Vpn, Why)> {
 /// the heap's.
 ///
 /// # Errors
-/// What they found.
+/// The first violation.
 fn held(spaces: &[&Space<Format>]) -> Result<u64, check::Violation> {
     let totals = check::system(mm(), spaces)?;
     Ok(totals.held - memory::taken_bytes() / PAGE)

@@ -30,20 +30,20 @@ use super::process::{Process, find, find_task, processes};
 use crate::disk::{self, swap};
 use crate::memory::{self, Everyone, Limits, Memory, mm};
 
-/// The number of the group in which processes are that nobody put into another.
+/// The number of the root group, in which processes begin.
 pub(crate) const ROOT: u32 = Groups::<Kept>::ROOT;
 
-/// Pages that a copy may go on with while somebody ends.
+/// Pages that a copy may go on with while a process ends.
 const LENT: u64 = 16;
 
-/// What is kept for a group.
+/// The data of a group.
 pub(crate) struct Kept {
     /// Its number in the library; the root has none.
     pub(crate) id: Option<GroupId>,
     pub(crate) events: Events,
 }
 
-/// What happened in a group, and in those in it.
+/// The events in a group and its descendants.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Events {
     /// It had all it may have, and made room, or could not.
@@ -91,7 +91,7 @@ pub(crate) fn remove(above: u32, name: &[u8]) -> Result<()> {
     let kept = groups.remove(number, is_used(number))?;
     drop(groups);
     let Some(id) = kept.id else { return Ok(()) };
-    // What somebody still looks at, or whose process has gone elsewhere, is the outer group's.
+    // A space that is still in use elsewhere, or has lost its process, goes to the outer group.
     Everyone.visit(&mut |space| {
         if space.group() == Some(id) {
             let _ = mm().groups().join(space, outer);
@@ -109,7 +109,7 @@ pub(crate) fn control(number: u32, wanted: Control) -> Result<()> {
     if !groups.control(number, wanted, is_used(number))? {
         return Ok(());
     }
-    // Who has no controller has no limit.
+    // A group without the controller has no limit.
     let next = |groups: &Groups<Kept>, from| {
         let below = groups.below(number, from).next();
         below.map(|(below, _)| below)
@@ -157,7 +157,7 @@ pub(crate) fn next_within(number: u32, from: u32) -> Option<u32> {
 
 /// The number of the group that a process is in, or was when it ended.
 pub(crate) fn of(process: &Process) -> u32 {
-    // Relaxed: who must not miss a change has all groups locked.
+    // Relaxed: a caller that must not miss a change holds the lock of all groups.
     process.cgroup.load(Ordering::Relaxed)
 }
 
@@ -252,14 +252,14 @@ pub(super) fn note_kill(process: &Process) {
     note(of(process), |events| events.oom_kill += 1);
 }
 
-/// Who makes room in a group has it: two would page out twice as much.
+/// Held while making room in a group: two CPUs would page out twice as much.
 static AT_IT: SpinMutex<()> = SpinMutex::new(());
 
-/// Makes room in a group that has all it may have; whether there is some. What leaves for that is
-/// written before it is used.
+/// Makes room in a group that has all it may have; whether there is some. Pages that leave for that
+/// are written before their frames are used.
 fn relieve(id: GroupId) -> bool {
     let Some(_at_it) = AT_IT.try_lock() else {
-        // Whoever has it is at it, here or in another group: then it is tried again.
+        // Its owner makes room, here or in another group: then try again.
         while AT_IT.is_locked() {
             core::hint::spin_loop();
         }
@@ -286,8 +286,8 @@ fn write_out(before: u64, pages: u64) {
     }
 }
 
-/// What a copy of the kernel does in a group without room. It cannot wait until somebody has
-/// ended; so it goes on with a few pages more, unless it works for who ends.
+/// A copy of the kernel in a group without room. It cannot wait until a process has ended; so it
+/// goes on with a few pages more, unless it works for the process that ends.
 fn lend(id: GroupId) -> bool {
     if relieve(id) {
         return true;

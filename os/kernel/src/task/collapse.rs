@@ -76,7 +76,7 @@ pub(crate) fn background() -> Option<u64> {
     if isa::now() < due {
         return Some(due);
     }
-    // Who has it decides when it goes on.
+    // The owner of the lock decides when it goes on.
     let mut cursor = CURSOR.try_lock()?;
     let due = isa::now() + scan(cursor.get_or_insert_default()) * 1_000_000;
     DUE.store(due, Ordering::Relaxed);

@@ -3,13 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod support;
-
+use crate::support::scene::{Scene, clean, configs, fires, joined, on_blocks, parted, quiet};
+use crate::support::{self, ASID, Ends, Space, Want, leaf_word, on, table_word, used};
 use quire_hw::Hardware;
 use quire_machine::{Config, Machine, Rule, TrapKind, Why};
 use quire_units::{CpuId, FrameSpan, Order, Prot, VirtAddr, Vpn};
-use support::scene::{Scene, clean, configs, fires, joined, on_blocks, parted, quiet};
-use support::{ASID, Ends, Space, Want, leaf_word, on, table_word, used};
 
 #[test]
 fn i5_flags_are_set_in_any_entry_of_a_joined_block_and_only_there() {

@@ -8,8 +8,8 @@ use quire::{Error, Whose};
 use quire_arch::Arch;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
-use crate::ops::{Op, Stretch};
-use crate::scene::{Naive, Scene, base};
+use super::ops::{Op, Stretch};
+use super::scene::{Naive, Scene, base};
 
 impl<A: Arch> Scene<'_, '_, '_, A> {
     pub(crate) fn apply(&mut self, op: &Op) {

@@ -1,13 +1,11 @@
 //! Tests of the tests: contiguous blocks whose flush is forgotten, too short or too coarse, and
 //! what flushes and stores are counted as.
 
-mod support;
-
+use crate::support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
+use crate::support::{ASID, on};
 use quire_hw::{Flush, Hardware};
 use quire_machine::{Config, Examine, Rule, Why};
 use quire_units::{CpuSet, Order, Prot};
-use support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
-use support::{ASID, on};
 
 const STALE: Rule = Rule::StaleTranslation;
 

@@ -13,7 +13,7 @@ use quire_sim::disk::{Disk, word};
 use quire_sim::system::HostedMm;
 use quire_units::{Access, Asid, PageSpan, VirtAddr, Vpn};
 
-use crate::ops::{LIVES, Stretch};
+use super::ops::{LIVES, Stretch};
 
 /// What one process has: of each mapped page whether it may be written, and what it holds.
 #[derive(Clone, Default)]

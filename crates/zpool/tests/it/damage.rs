@@ -1,8 +1,6 @@
 //! Memory that other code wrote into: an error for the unit that was hit, and no more.
 
-mod common;
-
-use common::{Frames, KINDS, Kind, Noise, data, pool};
+use crate::common::{Frames, KINDS, Kind, Noise, data, pool};
 use quire_units::Order;
 use quire_zpool::{Config, Error, Lender, PageId, Pool};
 

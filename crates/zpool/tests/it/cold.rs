@@ -1,8 +1,6 @@
 //! The search returns each cold unit once, and no longer when it is freed.
 
-mod common;
-
-use common::{Kind, data, pool};
+use crate::common::{Kind, data, pool};
 use quire_units::Order;
 use quire_zpool::{ColdRun, Config, SLOT_END};
 

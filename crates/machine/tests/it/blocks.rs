@@ -1,12 +1,10 @@
 //! Tests of the tests: every mistake with the shape of a contiguous block is made on purpose, and
 //! the examiner finds it; beside each stands the nearest thing that is right, and it stays quiet.
 
-mod support;
-
+use crate::support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
+use crate::support::{Want, leaf_word, on, table_word};
 use quire_machine::{Flaw, Rule, TrapKind, Why};
 use quire_units::Prot;
-use support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
-use support::{Want, leaf_word, on, table_word};
 
 const TORN: Rule = Rule::TornBlock;
 

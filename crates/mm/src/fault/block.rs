@@ -1,51 +1,52 @@
-//! A block of a private area, out of all folios of its file that are mapped in it (rows B5, C4).
+//! A write to a private page of a file copies a whole block, out of all folios of the file that
+//! are mapped in it (rows B5, C4).
 //!
-//! Where a program's data lies in its file rarely agrees, to more than a page, with where it lies
-//! in memory. So a block of memory shows parts of several folios, and a write that wants all of the
-//! block to be one folio of the space's own copies from each of them:
+//! The offset of a program's data in its file rarely agrees, to more than a page, with its address.
+//! So a block of memory shows parts of several folios, and a copy of the whole block is put
+//! together from each of them:
 //!
 //! ```text
 //!   file     │ folio      │ folio      │
 //!                  ╲         ╲
-//!   memory     │ COW, COW, ..  COW │      held, copied from, looked at again, replaced at once
+//!   memory     │ COW, COW, ..  COW │      held, copied, compared with the leaves, replaced at once
 //! ```
 //!
-//! What is anyone else's, or not there, is in the way, and a smaller block may do.
+//! A page that is absent, or already the space's own, is in the way: a smaller block may do.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan};
+use quire_units::{FrameSpan, PageSpan};
 
-use crate::fault::FilePage;
+use super::unshare::Unshare;
 use crate::folio::{Folio, Folios, Known};
 use crate::limits::PIECES_MAX;
 use crate::space::View;
 use crate::table::{Locked, What};
 
-/// What a block shows of its file: consecutive pages in parts of folios, which are held.
+/// The pages of a file that a block shows: consecutive pages, in parts of folios, which are held.
 #[must_use = "the folios are held: release them"]
-pub(crate) struct Pieces {
+pub(crate) struct BlockSource {
     parts: [Option<(Folio, FrameSpan)>; PIECES_MAX],
 }
 
-impl Pieces {
-    /// Holds what `pages`, an aligned block, shows of the file; `None` where that is not all of it,
-    /// or too much of a mixture.
+impl BlockSource {
+    /// Holds the folios that `pages`, an aligned block, shows of the file; `None` where another
+    /// page is among them, or there are too many folios.
     pub(crate) fn hold<A: Arch, H: Hardware>(
         view: &View<'_, A, H>,
-        fault: &FilePage,
+        unshare: &Unshare,
         pages: PageSpan,
     ) -> Option<Self> {
-        if !fault.area.span.covers(pages) {
+        if !unshare.area.span.covers(pages) {
             return None;
         }
-        let locked = view.tables().lock_lowest(fault.page, Level::LAST);
-        if !reaches(&locked, pages) || !view.space.areas.is_current(fault.seq, pages) {
+        let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
+        if !reaches(&locked, pages) || !view.space.areas.is_current(unshare.seq, pages) {
             return None;
         }
         let folios = Folios::new(view.meta);
-        let mut pieces = Self { parts: [None; PIECES_MAX] };
-        let mut room = pieces.parts.iter_mut();
+        let mut source = Self { parts: [None; PIECES_MAX] };
+        let mut room = source.parts.iter_mut();
         let mut hold = |folio, part| {
             let place = room.next().filter(|_| is_sound(&folios, folio));
             if let Some(place) = place {
@@ -58,10 +59,10 @@ impl Pieces {
         let whole =
             each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count);
         if whole {
-            return Some(pieces);
+            return Some(source);
         }
         // This table maps them still: none of these holds is the last.
-        pieces.release(view, &mut |_| debug_assert!(false));
+        source.release(view, &mut |_| debug_assert!(false));
         None
     }
 
@@ -74,31 +75,26 @@ impl Pieces {
         })
     }
 
-    /// Puts `run`, a folio with a copy of all this, in its place at `pages`.
+    /// Maps `run`, a folio with a copy of all the parts, at `pages` in their place.
     ///
     /// # Errors
     /// The run, when the areas or the leaves are not as they were.
     pub(crate) fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
-        fault: &FilePage,
+        unshare: &Unshare,
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<(), FrameRun> {
-        let tables = view.tables();
-        let locked = tables.lock_lowest(fault.page, Level::LAST);
+        let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
         let current = reaches(&locked, pages)
-            && view.space.areas.is_current(fault.seq, pages)
+            && view.space.areas.is_current(unshare.seq, pages)
             && self.are_mapped(&locked, pages);
         if !current {
             return Err(run);
         }
-        let order = Order::fitting(run.count()).unwrap_or_default();
-        let frame = run.start();
+        unshare.put(view, &locked, pages, run);
         let folios = Folios::new(view.meta);
-        folios.adopt_mapped(run, order, tables.home(pages.start));
-        let attrs = Attrs::user(fault.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
-        locked.replace(locked.index(pages.start), pages.count() as usize, frame, attrs, order);
         for (folio, frames) in self.parts.iter().map_while(|part| *part) {
             // The flush is over, and this still holds the folio: it was not the last hold.
             let last = folios.unmap(folio, frames.count as u32);
@@ -107,7 +103,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Whether `pages` map all this, and may not write it.
+    /// Whether `pages` map all the parts, read-only.
     fn are_mapped<A: Arch, H: Hardware>(&self, locked: &Locked<'_, A, H>, pages: PageSpan) -> bool {
         let first = locked.index(pages.start);
         self.frames().all(|(before, frames)| {
@@ -118,7 +114,7 @@ impl Pieces {
         })
     }
 
-    /// Lets the folios go. `free` gets the frames of those that nobody else holds any more.
+    /// Lets the folios go. `free` gets the frames of those whose last hold this was.
     pub(crate) fn release<A: Arch, H: Hardware>(
         self,
         view: &View<'_, A, H>,
@@ -135,8 +131,8 @@ fn reaches<A: Arch, H: Hardware>(locked: &Locked<'_, A, H>, pages: PageSpan) -> 
     locked.level() == Level::LAST && locked.reach().covers(pages)
 }
 
-/// Calls `act` with the frames of all leaves of `pages`; whether all of them are leaves
-/// that must not be written without asking, and `act` has agreed to each.
+/// Calls `act` with the frames of all leaves of `pages`; whether all of them are COW leaves, and
+/// `act` has agreed to each.
 fn each_leaf<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,
     pages: PageSpan,
@@ -156,8 +152,8 @@ fn each_leaf<A: Arch, H: Hardware>(
     true
 }
 
-/// Whether `folio`, which a table maps, has pages of a file that can be copied. What a fork shares
-/// has none: it is better kept together until its last user writes it.
+/// Whether `folio`, which a table maps, has pages of a file that can be copied. A folio that a fork
+/// shares has none: it is better kept together until its last user writes it.
 fn is_sound(folios: &Folios<'_>, folio: Folio) -> bool {
     let (known, _) = folios.known(folio);
     known.contains(Known::CACHED) && !known.contains(Known::POISONED)

@@ -1,12 +1,10 @@
 //! Each rule of the examiner: seen to fire on a deliberate violation, and to stay quiet on the
 //! correct sequence.
 
-mod support;
-
+use crate::support::{ASID, Space, Want, leaf_word, on, on_each, page, ram, table_word, used};
 use quire_hw::{Flush, Hardware, Transitions};
 use quire_machine::{Config, Cpu, Examine, Isa, Machine, Rule, TrapKind, Why};
 use quire_units::{CpuId, CpuSet, FrameSpan, Order, Prot, Vpn};
-use support::{ASID, Space, Want, leaf_word, on, on_each, page, ram, table_word, used};
 
 const AT: Vpn = Vpn::new(0x1230);
 

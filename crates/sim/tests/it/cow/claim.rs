@@ -9,7 +9,7 @@ use quire_sim::stage::{Meter, contiguous, leaves, space_of, span, verify};
 use quire_sim::system::HostedMm;
 use quire_units::{PageSpan, Prot};
 
-use crate::{block, end, fork, frame, on_each_format, page, tell, unshared};
+use super::{block, end, fork, frame, on_each_format, page, tell, unshared};
 
 fn is_claimed_whole<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let size = block::<A>();

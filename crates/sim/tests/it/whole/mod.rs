@@ -65,7 +65,7 @@ fn seeds_of_every_format_find_nothing() {
 
 #[test]
 fn kept_scripts_find_nothing_any_more() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/whole/kept");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/whole/kept");
     let mut count = 0;
     for entry in fs::read_dir(kept).expect("there are kept scripts") {
         let path = entry.expect("a directory entry").path();

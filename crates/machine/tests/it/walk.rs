@@ -1,15 +1,13 @@
 //! Programs on the machine: walks against a naive interpretation, flags, TLBs, races.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{self, ASID, Ends, Space, Want, leaf_word, on, on_each, page, used};
 use proptest::prelude::*;
 use quire_hw::{Chosen, Flush, FrameRun, Hardware, Poisoned, Reuse};
 use quire_machine::{Config, ConfigError, Isa, Machine, MachineError, TrapKind};
 use quire_units::{Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
-use support::{ASID, Ends, Space, Want, leaf_word, on, on_each, page, used};
 
 const AT: Vpn = Vpn::new(0x1234);
 

@@ -1,8 +1,6 @@
 //! Each way to fail, and the state after it.
 
-mod common;
-
-use common::{Kind, data, pool};
+use crate::common::{Frames, Kind, data, pool};
 use quire_units::Order;
 use quire_zpool::{
     Config, Error, Lender, PageId, Pool, SLOT_END, Scratch, SetupError, Table, UNIT_BYTES_MAX,
@@ -33,7 +31,7 @@ fn d5_an_impossible_pool_is_refused_with_the_arguments() {
     for given in [0, 16384, needed - 1] {
         let mut bytes = vec![0; given];
         let scratch = Scratch { table: &mut Table::new(), bytes: &mut bytes };
-        let refused = Pool::new(config(), common::Frames::new(4096, 0), scratch).err();
+        let refused = Pool::new(config(), Frames::new(4096, 0), scratch).err();
         assert_eq!(refused, Some(SetupError::Scratch { given, needed }));
     }
 }

@@ -1,10 +1,8 @@
 //! The pool beside a naive one: a map from slots to bytes.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Frames, KINDS, Kind, Noise, data, pool};
+use crate::common::{Frames, KINDS, Kind, Noise, data, pool};
 use proptest::prelude::*;
 use quire_units::Order;
 use quire_zpool::{ColdRun, Config, Error, Pool};

@@ -1,10 +1,8 @@
 //! The share of lent memory that holds compressed bytes, beside a model of size classes.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Frames, Kind, Noise, data, pool};
+use crate::common::{Frames, Kind, Noise, data, pool};
 use quire_units::Order;
 use quire_zpool::{Config, Pool};
 
