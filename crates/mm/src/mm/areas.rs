@@ -120,11 +120,11 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     ///
     /// # Errors
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages. [`Error::NoArea`]:
-    /// `old` is not in one area. [`Error::NoRoom`]: it may not move and has no room.
-    /// [`Error::Exists`]: with [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken. [`Error::NoMemory`].
-    /// Nothing has changed then, but that with a target that replaces, that may be unmapped, and
-    /// what `pages` cuts off as well, as on Linux.
+    /// another number of pages. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
+    /// may not move and has no room. [`Error::Exists`]: with
+    /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
+    /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that
+    /// may be unmapped, and what `pages` cuts off as well, as on Linux.
     pub fn remap(
         &self,
         space: &Space<A>,

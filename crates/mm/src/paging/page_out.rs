@@ -148,10 +148,10 @@ impl Batch {
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// Pages the anonymous folios in `span` out. A folio that is only partly in the span is split,
     /// and so is one without a free run of slots; if that fails, it stays.
-    /// [`next_write`](crate::Files::next_write) writes them, one device's file after the other; their
-    /// memory is free with [`write_done`](crate::Files::write_done). Pages that were [freed
-    /// lazily](crate::Spaces::free_lazily), and not written since, are lost instead, and free at once;
-    /// without a swap device, no others leave.
+    /// [`next_write`](crate::Files::next_write) writes them, one device's file after the other;
+    /// their memory is free with [`write_done`](crate::Files::write_done). Pages that were [freed
+    /// lazily](crate::Spaces::free_lazily), and not written since, are lost instead, and free at
+    /// once; without a swap device, no others leave.
     /// # Errors
     /// [`Error::Invalid`] for pages that programs may not map.
     pub fn page_out(

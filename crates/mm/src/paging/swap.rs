@@ -13,8 +13,8 @@ use crate::table::{Marks, Sight};
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// Adds a swap device of `slots` base pages. Page `n` of its file is slot `n`; use
-    /// [`next_read`](crate::Files::next_read) and [`next_write`](crate::Files::next_write) for its reads and
-    /// writes. All memory for the slots' words is allocated now, 8 bytes for each.
+    /// [`next_read`](crate::Files::next_read) and [`next_write`](crate::Files::next_write) for its
+    /// reads and writes. All memory for the slots' words is allocated now, 8 bytes for each.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no

@@ -57,7 +57,7 @@ const LOOKS_MOST: u64 = 64;
 /// should also age more slowly. In later rounds it goes around everything.
 const LOOKS_FIRST: u64 = 16;
 
-/// The progress of a call of [`Mm::reclaim`].
+/// The progress of a call of [`Reclaim::reclaim`].
 pub(crate) struct Quest {
     pages: u64,
     /// The pages to free, and the pages to scan, before the other hand continues.
@@ -119,7 +119,8 @@ impl Quest {
 pub struct Reclaimed {
     /// Pages that are free now: of files, and unused parts of large folios.
     pub dropped: u64,
-    /// Anonymous pages that are free as soon as they are written; see [`Paging::page_out`](crate::Paging::page_out).
+    /// Anonymous pages that are free as soon as they are written; see
+    /// [`Paging::page_out`](crate::Paging::page_out).
     pub paged_out: u64,
 }
 

@@ -23,10 +23,10 @@ use crate::table::{Division, MarkKind, Marks, Sight};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Lets reclaim take the memory of `span` ([`reclaim`](crate::Reclaim::reclaim),
-    /// [`page_out`](crate::Paging::page_out)): until then, or until a page is written, reads return the old
-    /// contents, and then zeroes (`MADV_FREE`). Pages on a swap device are lost at once, and a page
-    /// whose memory failed is a new one. Shared folios stay as they are; a folio that is only
-    /// partly in the span is split there if possible.
+    /// [`page_out`](crate::Paging::page_out)): until then, or until a page is written, reads return
+    /// the old contents, and then zeroes (`MADV_FREE`). Pages on a swap device are lost at once,
+    /// and a page whose memory failed is a new one. Shared folios stay as they are; a folio that is
+    /// only partly in the span is split there if possible.
     ///
     /// In areas in which writes are [tracked](Self::track) the content is lost at once.
     ///
