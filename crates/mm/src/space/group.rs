@@ -1,4 +1,4 @@
-//! Which group a space is in.
+//! The group of a space.
 
 use core::num::NonZeroU32;
 
