@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
-use quire::phys::{CpuCache, Phys, Slot};
+use quire::inject::Phys;
+use quire::phys::{CpuCache, Slot};
 use quire_arch::{Arch, Arm4k, Level, Sv39, X86_64};
 use quire_hw::DirectMap;
 use quire_machine::Config;

@@ -19,7 +19,8 @@ use std::ptr::NonNull;
 
 use buddy_system_allocator::{LockedFrameAllocator, LockedHeap};
 use quire::hw::FrameRun;
-use quire::phys::{CpuCache, Phys, Slot};
+use quire::inject::Phys;
+use quire::phys::{CpuCache, Slot};
 use quire::units::{CpuId, FrameSpan, Order, Pfn};
 
 use crate::report::{Report, Variant};

@@ -19,8 +19,8 @@ use page_table_multiarch::{MappingFlags, PagingHandler};
 use quire::arch::{Arch, Attrs, X86_64};
 use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
 use quire::hw::{TableFrame, Transitions};
-use quire::phys::{CpuCache, Phys, Slot};
-use quire::table::{Gather, Tables, Target};
+use quire::inject::{Gather, Phys, Tables, Target};
+use quire::phys::{CpuCache, Slot};
 use quire::units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,10 +1,11 @@
 //! Quire: large-folio memory management.
 #![no_std]
+#![allow(unreachable_pub, reason = "a room's mod.rs says what leaves the room, and what the crate")]
 
 #[cfg(test)]
 extern crate std;
 
-pub mod sync;
+mod sync;
 pub mod limits;
 pub mod stats;
 pub mod phys;
@@ -26,6 +27,8 @@ mod reclaim;
 mod mm;
 #[cfg(feature = "check")]
 pub mod check;
+#[cfg(feature = "inject")]
+pub mod inject;
 
 pub use base::{AllSpaces, Errno, Error, Groups};
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};

@@ -71,8 +71,4 @@ pub const GROUPS_MAX: usize = 64;
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 
-/// A bug planted on purpose, to see that the simulator finds it: pages that a device failed to
-/// write are forgotten, as if they had been written. Only a build with `--cfg quire_canary` has it.
-pub(crate) const CANARY: bool = cfg!(quire_canary);
-
 const _: () = assert!(CACHED_ORDER_MAX.get() < ORDER_MAX.get());

@@ -223,7 +223,7 @@ fn see<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, effect: Effect) -> Seen {
         Effect::Exchange { frame, new, .. } => Some((frame, new)),
         _ => None,
     };
-    let state = |frame: Pfn| Some((mm.phys().meta().slot(frame)?.state(), frame));
+    let state = |frame: Pfn| Some((mm.bare_phys().meta().slot(frame)?.state(), frame));
     let place = match word.and_then(|(frame, word)| Some((state(frame)?.0, word))) {
         Some((state, _)) if state.kind() == Kind::Node => Place::Node,
         Some((state, word)) if state.kind() == Kind::Table => {

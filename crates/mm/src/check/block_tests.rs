@@ -1,4 +1,4 @@
-//! What walkers must find in contiguous blocks and in spaces that share pages.
+//! Defects that walkers must find in contiguous blocks and in shared pages.
 
 use std::vec::Vec;
 
@@ -59,7 +59,7 @@ fn forge<A: Arch, H: Hardware>(
     change: impl FnOnce(u64) -> u64,
 ) {
     let (table, index) = entry(mm, own, offset);
-    let lock = mm.phys().meta().lock(table).and_then(|lock| lock.words()).expect("a table");
+    let lock = mm.allocator().meta().lock(table).and_then(|lock| lock.words()).expect("a table");
     let word = change(mm.hardware().load(table, index));
     mm.hardware().fill(lock.words(), index, 1, word, 0);
 }
@@ -135,7 +135,7 @@ fn c1_a_block_that_could_be_folded_is_found() {
 fn i4_a_table_that_counts_its_blocks_wrong_is_found() {
     with::<Arm4k>(Config::arm64_4k(), |mm, own| {
         let (table, _) = entry(mm, own, 0);
-        let slot = mm.phys().meta().at(table);
+        let slot = mm.allocator().meta().at(table);
         assert_eq!(space(mm, own).map(|report| report.folded), Ok(32));
         slot.counts.fetch_add(1 << 32, Ordering::Relaxed);
         assert_eq!(space(mm, own), Err(Violation::Blocks { table, counted: 3, found: 2 }));

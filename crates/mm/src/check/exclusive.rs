@@ -20,7 +20,7 @@ pub(super) fn check_exclusive<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let flag = |frame: Pfn, change: &dyn Fn(u32) -> u32| {
         let slot = meta.at(frame);
         let flags = slot.state().flags();

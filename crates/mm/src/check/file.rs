@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     /// level.
     fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
         let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
-        let slot = self.mm.phys().meta().slot(frame).ok_or(wrong)?;
+        let slot = self.mm.allocator().meta().slot(frame).ok_or(wrong)?;
         let (state, owner) = (slot.state(), slot.owner.load(Ordering::Relaxed));
         let is_it = state.kind() == Kind::Index
             && state.order() == level
@@ -101,7 +101,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     }
 
     fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {
-        let folios = Folios::new(self.mm.phys().meta());
+        let folios = Folios::new(self.mm.allocator().meta());
         let (known, owner) = folios.known(folio);
         let pages = FilePages::block(page, folio.order);
         let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());

@@ -56,7 +56,7 @@ pub fn system<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<Totals, Violation> {
-    let free = mm.phys().check().map_err(Violation::Phys)?;
+    let free = mm.allocator().check().map_err(Violation::Phys)?;
     let mut found = Totals::default();
     for one in spaces {
         let report = space(mm, one)?;
@@ -69,7 +69,7 @@ pub fn system<A: Arch, H: Hardware>(
         let report = file(mm, id)?;
         files = (files.0 + report.nodes, files.1 + report.folios);
     }
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let totals = records(meta)?;
     let recorded = (totals.index, totals.of_files);
     if recorded != files {
@@ -145,9 +145,9 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
 /// Checks that no cached frame belongs to a folio. The allocator's walker finds those with another
 /// record.
 fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     let mut bad = None;
-    let walked = phys::each_cached(mm.phys(), |_, frame| {
+    let walked = phys::each_cached(mm.allocator(), |_, frame| {
         bad = bad.or(folios.of(frame).map(|_| frame));
         Ok(())
     });
@@ -161,7 +161,7 @@ fn check_mapped<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let folios = Folios::new(meta);
     each_mapping(mm, spaces, |head, pages| {
         meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn each_mapping<A: Arch, H: Hardware>(
     spaces: &[&Space<A>],
     mut each: impl FnMut(Pfn, u64),
 ) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     for space in spaces {
         leaves(mm, space, |leaf| {
             let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));

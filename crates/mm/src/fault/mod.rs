@@ -21,17 +21,18 @@
 
 mod block;
 mod install;
-pub mod plan;
-pub mod policy;
-pub mod size;
+pub(crate) mod plan;
+pub(crate) mod policy;
+mod size;
 mod unshare;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use block::BlockSource;
-pub use install::{Installed, Stale};
-pub use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
+pub(crate) use install::{Installed, Stale};
+pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
-pub use size::{Cause, Choice};
-pub use unshare::{Claim, Source, Unshare};
+pub use size::Cause;
+pub(crate) use size::Choice;
+pub(crate) use unshare::{Claim, Source, Unshare};

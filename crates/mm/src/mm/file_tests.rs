@@ -38,7 +38,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
-    let free = mm.phys().free_frames();
+    let free = mm.allocator().free_frames();
     let space = mm.space(Asid(1), PageSpan::new(START, Vpn::new(8192))).expect("memory");
     let file = mm.files().open(Store::Memory, 64, Order::ZERO).expect("a free file");
     let shown = Request {
@@ -51,7 +51,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     mm.destroy(space);
     mm.files().close(file).expect("it is open");
     assert_eq!(machine.verdict(), Ok(()));
-    assert_eq!(mm.phys().free_frames(), free);
+    assert_eq!(mm.allocator().free_frames(), free);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
 #[test]
 fn b1_a_folio_is_found_only_as_what_it_is() {
     with(|mm, _, file| {
-        let folios = Folios::new(mm.phys().meta());
+        let folios = Folios::new(mm.allocator().meta());
         let run = mm.base().frames(Order::new(2), true).expect("memory");
         let folio = folios.adopt_cached(run, Order::new(2), identity(file, 8), Known::FILLED);
         for other in [identity(file, 9), identity(FileId(1), 8)] {

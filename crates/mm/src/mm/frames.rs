@@ -1,11 +1,10 @@
-//! Frames as such: the use of each, and frames for the embedder.
+//! Frames as such: the use of each.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
+use quire_hw::Hardware;
 use quire_units::{Order, Pfn};
 
 use super::Mm;
-use crate::base::Error;
 use crate::cache::Store;
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::Kind;
@@ -66,20 +65,5 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Kind::Swap => FrameInfo { used: FrameUse::Swap, ..other },
             Kind::Stray | Kind::None => other,
         })
-    }
-
-    /// A block of frames for the embedder's own use, naturally aligned, with any contents unless
-    /// [`is_zeroed`](FrameRun::is_zeroed) says that it is zero. The library does not track it until
-    /// it [comes back](Self::give_back), whole or in parts.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn take_frames(&self, order: Order) -> Result<FrameRun, Error> {
-        self.base().phys.alloc(self.base().hw.cpu(), order).ok_or(Error::NoMemory(order))
-    }
-
-    /// Frees frames from [`take_frames`](Self::take_frames). No code may use them any more.
-    pub fn give_back(&self, run: FrameRun) {
-        self.base().free(run);
     }
 }

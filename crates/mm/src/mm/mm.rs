@@ -13,7 +13,7 @@ use crate::files::Files;
 use crate::folio::clear::Pace;
 use crate::limits::COPY_MOST_BYTES;
 use crate::paging::Paging;
-use crate::phys::{CpuCache, Phys, SetupError, Slot};
+use crate::phys::{CpuCache, Frames, Phys, SetupError, Slot};
 use crate::reclaim::Reclaim;
 use crate::spaces::Spaces;
 use crate::stats::{Counters, Totals};
@@ -111,13 +111,19 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// Adds RAM.
     ///
     /// # Errors
-    /// See [`Phys::add`].
+    /// [`NotRam`](crate::phys::NotRam) when a frame of it belongs to no zone.
     pub fn add(&self, run: FrameRun) -> Result<(), crate::phys::NotRam> {
         self.base().phys.add(run)
     }
 
-    /// The physical memory allocator.
-    pub fn phys(&self) -> &Phys<'m> {
+    /// Frames for the embedder's own use, and how many are free.
+    pub fn phys(&self) -> Frames<'_, H> {
+        Frames::new(self.base().hw, &self.base().phys)
+    }
+
+    /// The allocator itself, which takes frames and gives them back without telling anyone.
+    #[cfg(any(test, feature = "check", feature = "inject"))]
+    pub(crate) fn allocator(&self) -> &Phys<'m> {
         &self.base().phys
     }
 

@@ -9,7 +9,8 @@ use quire_units::{Access, Asid, CpuId, Order, PageSpan, Prot, Vpn};
 
 use crate::check;
 use crate::fault::SizePolicy;
-use crate::phys::{CpuCache, FailPlan, Slot};
+use crate::phys::fail::FailPlan;
+use crate::phys::{CpuCache, Slot};
 use crate::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::{Errno, Error, Mm, Parts, Populated, Resolved};
@@ -37,12 +38,12 @@ fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
     };
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
-    let free = mm.phys().free_frames();
+    let free = mm.allocator().free_frames();
     let space = mm.space(Asid(1), WINDOW).expect("there is memory");
     test(&machine, &mm, space);
     assert_eq!(machine.verdict(), Ok(()));
     assert_eq!(check::system(&mm, &[]).map(|totals| totals.held), Ok(0));
-    assert_eq!(mm.phys().free_frames(), free);
+    assert_eq!(mm.allocator().free_frames(), free);
 }
 
 fn span(start: u64, end: u64) -> PageSpan {
@@ -56,9 +57,9 @@ fn e3_a_space_with_a_bad_window_or_root_costs_nothing() {
         for window in [PageSpan::new(START, START), PageSpan::new(START, beyond.add(1))] {
             assert_eq!(mm.space(Asid(2), window).err(), Some(Error::Invalid));
         }
-        let pair = mm.phys().alloc(CpuId::new(0), Order::new(1)).expect("memory");
+        let pair = mm.allocator().alloc(CpuId::new(0), Order::new(1)).expect("memory");
         assert_eq!(mm.space_over(pair, Asid(2), WINDOW).err(), Some(Error::Invalid));
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.allocator().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(mm.space(Asid(2), WINDOW).err(), Some(Error::NoMemory(Order::ZERO)));
         assert_eq!(check::system(mm, &[&space]).map(|totals| totals.held), Ok(0));
         mm.destroy(space);
@@ -131,17 +132,17 @@ fn e4_a_fault_that_gets_less_than_it_wanted_maps_one_folio_around_its_page() {
         mm.map(&space, &Request::anon(512).at(At::Fixed(START))).expect("there is room");
         // Two tables and then the block, which fails; then the last table, and the folio.
         let held: Vec<_> =
-            core::iter::from_fn(|| mm.phys().alloc(CpuId::new(0), Order::new(9))).collect();
+            core::iter::from_fn(|| mm.allocator().alloc(CpuId::new(0), Order::new(9))).collect();
         let mut held = held.into_iter();
         let last = held.next().expect("8 MiB");
         let (at_hand, tail) = last.split_at(500);
-        mm.phys().free(CpuId::new(0), at_hand);
+        mm.allocator().free(CpuId::new(0), at_hand);
         let resolved = mm.fault(&space, START.add(77), Access::Write).expect("there is memory");
         let Resolved::Mapped(new) = resolved else { panic!("{resolved:?}") };
         assert_eq!((new.pages, new.order), (span(72, 80), Order::new(3)));
         assert_eq!(mm.resident(&space), 8);
         mm.destroy(space);
-        held.chain([tail]).for_each(|run| mm.phys().free(CpuId::new(0), run));
+        held.chain([tail]).for_each(|run| mm.allocator().free(CpuId::new(0), run));
     });
 }
 
@@ -236,6 +237,19 @@ fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
         }
         assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START)));
         assert_eq!(mm.resident(&space), 0);
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn a1_what_the_embedder_gives_back_counts_as_written() {
+    with(|machine, mm, space| {
+        let run = mm.phys().alloc(Order::ZERO).expect("there is memory");
+        machine.clear(&run, 0..1, Reuse::Soon);
+        mm.phys().free(run);
+        let again = mm.phys().alloc(Order::ZERO).expect("there is memory");
+        assert!(!again.is_zeroed());
+        mm.phys().free(again);
         mm.destroy(space);
     });
 }

@@ -25,7 +25,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         window: PageSpan,
     ) -> Result<Space<A>, Error> {
         if root.count() != 1 || !Space::<A>::may_map(window) {
-            self.base().free(root);
+            // The embedder may have written its kernel entries.
+            self.base().free(root.dirtied());
             return Err(Error::Invalid);
         }
         let tables = Tables::<A, H>::found(self.base().hw, self.base().phys.meta(), root);

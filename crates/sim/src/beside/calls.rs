@@ -1,6 +1,6 @@
 //! The calls.
 
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use quire::{Error, Move};
 use quire_arch::Arch;
@@ -83,10 +83,10 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let at = step.space % self.lives.len();
         self.enter(at);
         if step.fails > 0 {
-            self.mm.phys().set_fail_plan(FailPlan::Nth(step.fails));
+            self.mm.bare_phys().set_fail_plan(FailPlan::Nth(step.fails));
         }
         let done = self.apply(at, &step.op);
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         done?;
         self.agree(at.min(self.lives.len() - 1))
     }
@@ -346,7 +346,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn renew(&mut self, at: usize) -> Result<(), String> {
         self.cpu.leave();
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         self.end(at);
         if self.lives.len() < self.spaces {
             let live = self.found().map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quire::check;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, Backing, OptOut};
 use quire::{Collapsed, Error, Hindrance};
 use quire_arch::Arch;
@@ -28,7 +28,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         order: Order,
     ) -> Result<(), String> {
         let blocks = self.outlooks(at, span, order)?;
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let roomy = self.mm.phys().free_by_order()[order.index()..].iter().sum::<u64>();
         let real = {
             let _op = self.cpu.operation("collapse");

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Space;
 use quire::{Error, Pinned};
 use quire_arch::Arch;
@@ -42,7 +42,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 
     pub(super) fn fork(&mut self, at: usize) -> Result<(), String> {
-        let (plan, asid) = (self.mm.phys().fail_plan(), self.free_asid());
+        let (plan, asid) = (self.mm.bare_phys().fail_plan(), self.free_asid());
         let before = self.mm.phys().free_frames();
         let real = {
             let _op = self.cpu.operation("fork");
@@ -99,7 +99,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         if self.pins.len() == PINS {
             return Ok(());
         }
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let live = &mut self.lives[at];
         let real = {
             let _op = self.cpu.operation("pin");

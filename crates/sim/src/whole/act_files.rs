@@ -31,19 +31,20 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Verb::SwapOff => self.swap_off(),
             Verb::Hoard => {
                 let most = if self.hoard.len() < 24 { first % 8 } else { return Ok(0) };
-                match self.mm.take_frames(Order::new(most as u8)) {
-                    Ok(run) => {
+                let order = Order::new(most as u8);
+                match self.mm.phys().alloc(order) {
+                    Some(run) => {
                         self.hoard.push(run);
                         Ok(1)
                     }
-                    Err(error) if self.may_fail(error) => Ok(0),
-                    Err(error) => Err(Wrong::unexpected(error)),
+                    None if self.may_fail(Error::NoMemory(order)) => Ok(0),
+                    None => Err(Wrong::unexpected(Error::NoMemory(order))),
                 }
             }
             _ => {
                 if !self.hoard.is_empty() {
                     let run = self.hoard.swap_remove(first as usize % self.hoard.len());
-                    self.mm.give_back(run);
+                    self.mm.phys().free(run);
                 }
                 Ok(1)
             }

@@ -1,8 +1,8 @@
 //! Carrying out one step: memory that fails, and is mended.
 
-use quire::cache::{FileId, Store, file_of, page_of};
+use quire::cache::{FileId, Store};
 use quire::check;
-use quire::folio::{Folio, Folios, Known};
+use quire::inject::{Folio, Folios, Known, file_of, page_of};
 use quire::swap::SwapEntry;
 use quire::table::Sight;
 use quire::{FrameUse, Loss};
@@ -158,7 +158,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let info = self.mm.frame_info(frame)?;
         let FrameUse::Folio(_) = info.used else { return None };
         let folio = Folio { head: info.head, order: info.order };
-        let (known, owner) = Folios::new(self.mm.phys().meta()).known(folio);
+        let (known, owner) = Folios::new(self.mm.bare_phys().meta()).known(folio);
         let file = known.contains(Known::CACHED);
         Some((folio, file.then(|| file_of(owner)), page_of(owner)))
     }

@@ -319,7 +319,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         while self.mm.phys().free_frames() < few
             && let Some(run) = self.hoard.pop()
         {
-            self.mm.give_back(run);
+            self.mm.phys().free(run);
         }
         // A race is over; other faults may have struck without having been told.
         self.faulty = if faulty == Fault::Race { Fault::None } else { faulty };

@@ -268,7 +268,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.check()?;
         (0..self.spaces.len()).for_each(|process| self.end(process));
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
-        self.hoard.drain(..).for_each(|run| self.mm.give_back(run));
+        self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
         if let Some(id) = self.swap.take() {
             self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }

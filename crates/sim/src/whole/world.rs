@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Reads, Store};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{GroupId, Space};
 use quire::{Error, Mm, Pinned, ScanCursor};
 use quire_arch::{Arch, Level};
@@ -404,7 +404,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.raced = false;
         match step.fault {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
             Fault::Copy => {
                 self.poisons = true;
                 self.machine.faults().fail_copy(u64::from(step.nth));
@@ -421,7 +421,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn disarm(&mut self) {
         match self.faulty {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Never),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Never),
             Fault::Copy => self.machine.faults().fail_copy(0),
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(Fault::None, 0),
             Fault::Race => self.machine.races().arm(Vec::new()),

@@ -98,7 +98,7 @@ fn b4_only_whole_blocks_of_the_span_collapse() {
 /// The order of the folio at page `at`.
 fn frame_order(mm: &HostedMm<'_, '_, X86_64>, space: &quire::space::Space<X86_64>, at: u64) -> u8 {
     let leaf = leaves(mm, space).into_iter().find(|leaf| leaf.pages.contains(page::<X86_64>(at)));
-    let folios = quire::folio::Folios::new(mm.phys().meta());
+    let folios = quire::inject::Folios::new(mm.bare_phys().meta());
     leaf.and_then(|leaf| folios.of(leaf.frame)).map_or(99, |folio| folio.order.get())
 }
 
@@ -223,7 +223,7 @@ fn gives_back_on_failure<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(leaves(mm, &space), before, "{}: bit for bit", A::NAME);
     verify(mm, &[&space, &child]);
     mm.hardware().set_poisoned(bad, false);
-    mm.phys().set_fail_plan(quire::phys::FailPlan::Nth(1));
+    mm.bare_phys().set_fail_plan(quire::inject::FailPlan::Nth(1));
     let meter = Meter::new(mm);
     assert_eq!(
         mm.reclaim().collapse(&space, block, order),

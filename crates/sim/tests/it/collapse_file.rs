@@ -2,7 +2,7 @@
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::fault::SizePolicy;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire::stats::Event::{CollapseAlloc, CollapseFailed};
 use quire::{Collapsed, Errno, Error, Hindrance};
@@ -267,14 +267,14 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
         mm.hardware().set_poisoned(bad, false);
         intact();
         let meter = Meter::new(mm);
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::NoMemory(order)));
         assert_eq!(meter.event(CollapseFailed), 1);
         intact();
         // Beyond the folio itself nothing is needed: what fails later is made when it is touched.
-        mm.phys().set_fail_plan(FailPlan::From(2));
+        mm.bare_phys().set_fail_plan(FailPlan::From(2));
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Ok(made(1)));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         intact();
         end(mm, cpu, vec![space], file);
     });

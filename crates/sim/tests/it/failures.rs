@@ -3,7 +3,7 @@
 
 use quire::check;
 use quire::fault::{Cause, SizePolicy};
-use quire::phys::{FailPlan, Fragment, fragment};
+use quire::inject::{FailPlan, Fragment, fragment};
 use quire::space::{Advice, Area, AreaFlags, At, Request, Space};
 use quire::{Error, Mm};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64, X86_64La57};
@@ -139,14 +139,14 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan)
         for Page { page, .. } in &before.pages {
             cpu.read(page.addr(A::PAGE_SHIFT)).unwrap();
         }
-        mm.phys().set_fail_plan(plan);
+        mm.bare_phys().set_fail_plan(plan);
         let result = {
             let _op = cpu.operation(scene.name);
             (scene.call)(mm, &space)
         };
         // What has struck is over, or, of a plan without an end, about to strike again.
-        let struck = matches!(mm.phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        let struck = matches!(mm.bare_phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         walk(machine, mm, &spaces);
         match result {
             Ok(()) => {}
@@ -413,9 +413,9 @@ fn e3_a_stack_without_memory_has_grown_and_maps_nothing() {
         mm.map(&space, &stack.at(At::Fixed(at::<X86_64>(900)))).unwrap();
         let page = at::<X86_64>(890);
         for n in 1.. {
-            mm.phys().set_fail_plan(FailPlan::Nth(n));
+            mm.bare_phys().set_fail_plan(FailPlan::Nth(n));
             let result = mm.fault(&space, page, Access::Write);
-            mm.phys().set_fail_plan(FailPlan::Never);
+            mm.bare_phys().set_fail_plan(FailPlan::Never);
             walk(machine, mm, &[&space]);
             if result.is_ok() {
                 break;
@@ -440,7 +440,8 @@ fn in_pieces<A: Arch>(config: Config, left: Order) {
         mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
         let space = mm.space(Asid(1), span::<A>(0, 2 * block.pages())).unwrap();
         map_all(mm, &space).unwrap();
-        let pieces = fragment(mm.phys(), Fragment::FreeAtOrder { order: left, blocks: 1 << 20 }, 7);
+        let pieces =
+            fragment(mm.bare_phys(), Fragment::FreeAtOrder { order: left, blocks: 1 << 20 }, 7);
         let before = mm.totals();
         let got = Order::new(if left.get() >= 4 { 4 } else { 0 });
         let page = at::<A>(100);

@@ -1,7 +1,7 @@
 //! Single faults in areas that show files: which folios are read, what is mapped, what fails.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire::{Error, Move, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
@@ -228,7 +228,7 @@ fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() 
         assert_eq!(folios[1..5], around);
         assert_eq!([folios[0], folios[5], folios[6]], [(80, 16), (112, 16), (128, 16)]);
 
-        scene.mm.phys().set_fail_plan(FailPlan::Nth(1));
+        scene.mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         scene.fault(START.add(200), Access::Execute).unwrap();
         let folios = scene.folios();
         let read = [(176, 8), (184, 8), (192, 16), (208, 16), (224, 16)];
@@ -407,9 +407,9 @@ fn b4_an_areas_own_wish_for_a_size_is_kept_inherited_and_soft() {
         let read = [(176, 16), (192, 16), (208, 16), (224, 16)];
         assert_eq!(scene.folios(), read, "aligned blocks around it");
         // Where memory is short it is smaller, and no error.
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         scene.fault(START.add(130), Access::Read).unwrap();
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         let read = scene.folios();
         assert!(read[0].1 < 16, "{read:?}");
         mm.spaces().set_read_order(space, half, None).unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use quire::cache::{FileId, FilePages, Store};
 use quire::check;
 use quire::fault::{Cause, SizePolicy};
-use quire::folio::Folios;
+use quire::inject::Folios;
 use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
 use quire::{Error, Holdings, Resolved};
@@ -27,7 +27,7 @@ fn space<A: Arch>(mm: &HostedMm<'_, '_, A>, asid: u16, pages: u64) -> Space<A> {
 
 /// The frames of all folios that these spaces map, one by one.
 fn frames<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: &[&Space<A>]) -> u64 {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.bare_phys().meta());
     let mut found = BTreeSet::new();
     for space in spaces {
         mm.spaces().runs(space, PageSpan::new(BASE, BASE.add(1 << 18)), &mut |seen| {

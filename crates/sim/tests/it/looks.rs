@@ -1,7 +1,7 @@
 //! What is told about pages and frames, and looking at another space's memory (rows E3 and C4).
 
 use quire::folio::Counts;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Request};
 use quire::stats::Event::{CowCopy, CowReuse, Flush};
 use quire::table::{Seen, Sight};
@@ -160,9 +160,9 @@ fn e1_a_frame_tells_what_it_is_used_for() {
         }
         let root = mm.frame_info(space.root()).unwrap();
         assert_eq!((root.head, root.used), (space.root(), FrameUse::Table));
-        let own = mm.take_frames(Order::new(3)).unwrap();
+        let own = mm.phys().alloc(Order::new(3)).unwrap();
         assert_eq!(mm.frame_info(own.start()).map(|info| info.used), Some(FrameUse::Other));
-        let all = mm.phys().meta().span();
+        let all = mm.bare_phys().meta().span();
         let used = |frame: &Pfn| mm.frame_info(*frame).map(|info| info.used);
         let frames = || (0..all.count).map(|at| all.start.add(at));
         let nodes = frames().filter(|frame| used(frame) == Some(FrameUse::Node)).count();
@@ -172,7 +172,7 @@ fn e1_a_frame_tells_what_it_is_used_for() {
         assert_eq!(free, mm.phys().free_frames());
         assert_eq!(mm.frame_info(all.end()), None);
         assert_eq!(mm.frame_info(Pfn::new(all.start.get() - 1)), None);
-        mm.give_back(own);
+        mm.phys().free(own);
         cpu.leave();
         mm.destroy(child);
         mm.destroy(space);
@@ -182,14 +182,13 @@ fn e1_a_frame_tells_what_it_is_used_for() {
 #[test]
 fn e6_frames_for_the_embedder_are_refused_when_there_are_none() {
     stage::<X86_64>(Config::x86_64(), 1024, &[], |mm, _| {
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
-        let refused = mm.take_frames(Order::new(2)).err();
-        assert_eq!(refused, Some(Error::NoMemory(Order::new(2))));
-        let run = mm.take_frames(Order::new(2)).unwrap();
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
+        assert!(mm.phys().alloc(Order::new(2)).is_none());
+        let run = mm.phys().alloc(Order::new(2)).unwrap();
         assert!(run.count() == 4 && run.start().is_aligned(4));
         let (head, tail) = run.split_at(1);
-        mm.give_back(tail);
-        mm.give_back(head);
+        mm.phys().free(tail);
+        mm.phys().free(head);
     });
 }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use quire::cache::{FileId, Store};
 use quire::fault::{Cause, SizePolicy};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use quire::stats::Event;
 use quire::{Error, Resolved};
@@ -200,9 +200,9 @@ fn e6_a_block_that_cannot_be_had_or_copied_is_a_smaller_one() {
         (0..PAGES).for_each(|at| assert_eq!(program.read(page::<X86_64>(at)), Ok(stamp(at))));
         let fallbacks = |cause: Cause| mm.totals().fallback[4][cause as usize];
         let before = fallbacks(Cause::Memory);
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(copied(&program, 20), Some(Order::new(3)));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         assert_eq!(fallbacks(Cause::Memory), before + 1, "and it is counted why");
         // Memory of another page in the block has failed.
         mm.hardware().faults().fail_copy(1);
@@ -305,7 +305,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                     stamps += 1;
                     let program = Program::on(cpu, mm, &spaces[who(child)]);
                     let got = program.write(page::<A>(at), stamps).map(drop);
-                    mm.phys().set_fail_plan(FailPlan::Never);
+                    mm.bare_phys().set_fail_plan(FailPlan::Never);
                     match got {
                         Ok(()) => naive[who(child)].own[at as usize] = Some(stamps),
                         Err(_) if at as usize >= data.len() => {}
@@ -314,7 +314,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 }
                 Op::Read(child, at) => {
                     let got = Program::on(cpu, mm, &spaces[who(child)]).read(page::<A>(at));
-                    mm.phys().set_fail_plan(FailPlan::Never);
+                    mm.bare_phys().set_fail_plan(FailPlan::Never);
                     let want = naive[who(child)].own[at as usize];
                     let want = want.or(data.get(at as usize).copied());
                     let failed = got.is_err_and(is_injected);
@@ -322,7 +322,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 }
                 Op::Want(most) => want(mm, most),
                 Op::Most(most) => mm.policy().set_copy_most(Order::new(most)),
-                Op::Fail(nth) => mm.phys().set_fail_plan(FailPlan::Nth(nth)),
+                Op::Fail(nth) => mm.bare_phys().set_fail_plan(FailPlan::Nth(nth)),
                 Op::FailCopy(nth) => mm.hardware().faults().fail_copy(nth),
                 Op::Fork if spaces.len() > 1 => {}
                 Op::Fork => {
@@ -350,7 +350,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 }
             }
         }
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         mm.hardware().faults().fail_copy(0);
         agrees(mm, cpu, &spaces, &naive, &data);
         verify(mm, &spaces.iter().collect::<Vec<_>>());

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use proptest::prelude::*;
 use quire::Resolved;
 use quire::fault::{Cause, Defrag, Enabled, Policy, SizePolicy};
+use quire::inject::{Fragment, fragment};
 use quire::limits::{ORDER_MAX, ORDERS};
-use quire::phys::{Fragment, fragment};
 use quire::space::{Advice, At, OptOut, Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_machine::Config;
@@ -317,7 +317,7 @@ fn e5_memory_is_counted_for_each_size_that_was_tried() {
         }
         mm.map(space, &Request::anon(512).at(At::Fixed(start))).unwrap();
         let pieces =
-            fragment(mm.phys(), Fragment::FreeAtOrder { order: order(3), blocks: 1000 }, 1);
+            fragment(mm.bare_phys(), Fragment::FreeAtOrder { order: order(3), blocks: 1000 }, 1);
         assert_eq!(fault(mm, space, start.add(77)), order(2));
         assert_eq!(fallbacks(mm), [(4, Cause::Memory, 1), (9, Cause::Memory, 1)]);
         assert_eq!(space_fallbacks(space), [(4, 1), (9, 1)]);

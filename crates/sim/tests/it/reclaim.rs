@@ -316,7 +316,7 @@ fn d6_what_many_spaces_share_grows_older_once_a_round() {
             frame.unwrap()
         };
         let idle = |page: u64| {
-            let folios = quire::folio::Folios::new(mm.phys().meta());
+            let folios = quire::inject::Folios::new(mm.bare_phys().meta());
             folios.idle(folios.of(frame(page)).unwrap())
         };
         mm.reclaim().age_all(&all[..]);

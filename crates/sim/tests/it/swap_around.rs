@@ -118,11 +118,11 @@ fn d4_where_memory_is_short_just_the_page_is_read() {
     with_all_out(1024, |scene| {
         let mut taken = Vec::new();
         while scene.mm.phys().has_free(500) {
-            taken.extend(scene.mm.phys().alloc(scene.cpu.number(), quire_units::Order::ZERO));
+            taken.extend(scene.mm.phys().alloc(quire_units::Order::ZERO));
         }
         assert_eq!(scene.reads(5), 1);
         assert_eq!(scene.maps(5), (5, 6));
-        taken.into_iter().for_each(|run| scene.mm.phys().free(scene.cpu.number(), run));
+        taken.into_iter().for_each(|run| scene.mm.phys().free(run));
         assert_eq!(scene.reads(6), 10, "but not what is there already, nor what lies before it");
     });
 }

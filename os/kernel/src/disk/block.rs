@@ -20,7 +20,7 @@ use spin::Once;
 use super::claim::Claim;
 use super::device::{self, Disk, Read, SECTOR, Target, disk};
 use super::pages::{Page, Pages};
-use crate::isa::{self, DISKS_MAX};
+use crate::isa::DISKS_MAX;
 use crate::memory::{self, PAGE, mm};
 
 /// The major number of disks: as on Linux with nothing but virtio's.
@@ -132,7 +132,7 @@ impl Pages {
         let filled = match self.begin(who, at, bytes, &mut frames) {
             Ok(()) => take(&mut frames, at % PAGE, bytes, source),
             Err(error) => {
-                mm().phys().free(isa::cpu(), frames);
+                mm().phys().free(frames);
                 return Err(error);
             }
         };
@@ -194,7 +194,7 @@ impl Pages {
         known.writes -= 1;
         known.has_lost |= result.is_err();
         drop(known);
-        mm().phys().free(isa::cpu(), frames);
+        mm().phys().free(frames);
         self.waiters.wake();
     }
 
@@ -236,9 +236,9 @@ fn frames(bytes: u64) -> Result<FrameRun> {
     let count = bytes.min(PIECE).div_ceil(PAGE).max(1);
     let most = Order::fitting(count.next_power_of_two()).unwrap_or_default();
     for order in (0..=most.get()).rev().map(Order::new) {
-        if let Some(run) = mm().phys().alloc(isa::cpu(), order) {
+        if let Some(run) = mm().phys().alloc(order) {
             let (run, rest) = run.split_at(count.min(order.pages()));
-            mm().phys().free(isa::cpu(), rest);
+            mm().phys().free(rest);
             return Ok(run);
         }
     }

@@ -486,7 +486,7 @@ impl Direct {
 unsafe impl Hal for Direct {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         let order = Order::fitting((pages as u64).next_power_of_two());
-        let run = order.and_then(|order| mm().phys().alloc(isa::cpu(), order));
+        let run = order.and_then(|order| mm().phys().alloc(order));
         // Address 0 is the driver's word for failure.
         let Some(run) = run else { return (0, NonNull::dangling()) };
         mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);

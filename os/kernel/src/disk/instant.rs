@@ -67,7 +67,7 @@ pub(super) trait Instant: Block {
     /// The unit that left pool `number` last, from these frames, is on the disk, or is not.
     fn left(&self, number: usize, frames: FrameRun, is_there: bool) {
         let _ = (number, is_there);
-        mm().phys().free(isa::cpu(), frames);
+        mm().phys().free(frames);
     }
 
     /// How many pages take memory that could be had back by [`sweep`](Self::sweep); none where
@@ -117,7 +117,7 @@ fn copy_ns() -> u64 {
     let start = isa::now();
     let copied = mm().hardware().copy(&to, 0, span);
     let took = isa::now() - start;
-    [from, to].into_iter().for_each(|run| mm().phys().free(isa::cpu(), run));
+    [from, to].into_iter().for_each(|run| mm().phys().free(run));
     copied.map_or(0, |()| took / SAMPLE.pages())
 }
 
@@ -181,5 +181,5 @@ pub(super) fn of_number(number: Number) -> Option<&'static Arc<dyn Instant>> {
 /// # Errors
 /// [`Errno::ENOMEM`].
 pub(super) fn frames(order: Order) -> Result<FrameRun> {
-    mm().phys().alloc(isa::cpu(), order).ok_or(Errno::ENOMEM)
+    mm().phys().alloc(order).ok_or(Errno::ENOMEM)
 }

@@ -29,7 +29,6 @@ use super::behind::{Away, Behind, Leaving};
 use super::claim::{Claim, Claims};
 use super::device;
 use super::instant::{Instant, frames};
-use crate::isa;
 use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
 
 /// Where Linux has it, too, when nothing else has a number of its choice.
@@ -105,7 +104,7 @@ impl Lender for Frames {
         if self.spare.len() < self.spares {
             self.spare.push(run);
         } else {
-            mm().phys().free(isa::cpu(), run);
+            mm().phys().free(run);
         }
     }
 
@@ -446,7 +445,7 @@ impl Block for Packed {
         let mut run = frames(self.unit)?;
         let _one = self.writer.lock();
         let taken = self.take(offset, &mut run, source);
-        mm().phys().free(isa::cpu(), run);
+        mm().phys().free(run);
         taken
     }
 

@@ -28,7 +28,6 @@ use spin::mutex::SpinMutex;
 
 use super::device::{self, Disk, Read, Reader, SECTOR, Target};
 use super::files;
-use crate::isa;
 use crate::memory::{PAGE, mm};
 
 /// Pages that are read at once: 64 KiB.
@@ -156,7 +155,7 @@ impl Pages {
         let target = Target::Own(frames);
         let read = Read { name: span.start, at, bytes: bytes - bytes % SECTOR, target, reader };
         if let Err(Read { target: Target::Own(frames), .. }) = self.disk.submit(read) {
-            mm().phys().free(isa::cpu(), frames);
+            mm().phys().free(frames);
             return Err(Errno::ENOMEM);
         }
         known.held += count;
@@ -171,9 +170,9 @@ impl Pages {
         }
         let order = Order::fitting(count.next_power_of_two()).unwrap_or(RUN);
         loop {
-            if let Some(run) = mm().phys().alloc(isa::cpu(), order) {
+            if let Some(run) = mm().phys().alloc(order) {
                 let (run, rest) = run.split_at(count);
-                mm().phys().free(isa::cpu(), rest);
+                mm().phys().free(rest);
                 return Ok(run);
             }
             known.give_up()?;
@@ -213,7 +212,7 @@ impl Known {
     /// Forgets a page, and frees its frame if it has one.
     pub(super) fn drop_page(&mut self, page: u64) {
         if let Some(Page::There(frame)) = self.pages.remove(&page) {
-            mm().phys().free(isa::cpu(), frame);
+            mm().phys().free(frame);
             self.held -= 1;
         }
     }
@@ -244,14 +243,14 @@ impl Reader for Pages {
                 rest = behind;
             }
             // None are left.
-            mm().phys().free(isa::cpu(), rest);
+            mm().phys().free(rest);
         } else {
             known.held -= count;
             for page in first..first + count {
                 let becomes = if tried { Page::Failed } else { Page::Alone };
                 known.pages.insert(page, becomes);
             }
-            mm().phys().free(isa::cpu(), frames);
+            mm().phys().free(frames);
         }
         drop(known);
         self.waiters.wake();

@@ -205,7 +205,7 @@ impl Block for Ram {
         };
         let taken = device::fill(&mut run, at, count, source);
         if was_absent && !matches!(taken, Ok(1..)) {
-            mm().phys().free(crate::isa::cpu(), run);
+            mm().phys().free(run);
             self.put(number, None);
         } else {
             self.put(number, Some(run));

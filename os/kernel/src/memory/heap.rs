@@ -43,7 +43,7 @@ unsafe impl Source for Frames {
         // Alignment and the allocator's own words fit in as much again.
         let pages = (2 * layout.size().max(layout.align()) as u64).div_ceil(PAGE);
         let order = Order::fitting(pages.next_power_of_two()).ok_or(())?.max(GROWTH);
-        let run = mm.phys().alloc(isa::cpu(), order).ok_or(())?;
+        let run = mm.phys().alloc(order).ok_or(())?;
         let start = (isa::DIRECT + (run.start().get() << PAGE_SHIFT)) as *mut u8;
         let bytes = order.bytes(PAGE_SHIFT);
         TAKEN.fetch_add(bytes, Ordering::Relaxed);

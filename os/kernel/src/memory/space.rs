@@ -318,7 +318,7 @@ pub(crate) fn set_fetch(how: fn(Error) -> bool) {
 /// A root table: zeroes, and the kernel's entries where its half is under the same root.
 fn root() -> Result<FrameRun, Errno> {
     let board = mm().hardware();
-    let run = mm().phys().alloc(isa::cpu(), Order::ZERO).ok_or(Errno::ENOMEM)?;
+    let run = mm().phys().alloc(Order::ZERO).ok_or(Errno::ENOMEM)?;
     board.clear(&run, 0..1, Reuse::Soon);
     let words = board.address(run.start()).cast::<u64>();
     for (at, word) in isa::root_template() {

@@ -44,7 +44,7 @@ impl Census {
     pub(super) fn take() -> Self {
         let mut census =
             Self { folios: [0; ORDERS], of_files: 0, partial: [0; ORDERS], tables: 0, nodes: 0 };
-        let span = mm().phys().meta().span();
+        let span = mm().phys().span();
         let mut frame = span.start;
         while frame < span.end() {
             let Some(info) = mm().frame_info(frame) else { break };
@@ -152,7 +152,7 @@ fn words(offset: u64, count: usize, sink: &mut dyn Sink, word: fn(Pfn) -> u64) -
         return Err(Errno::EINVAL);
     }
     let first = offset / 8;
-    let frames = mm().phys().meta().span().end().get();
+    let frames = mm().phys().span().end().get();
     let end = frames.min(first.saturating_add(count.min(READ_MOST) as u64 / 8));
     let mut at = first;
     let mut own = [0; CHUNK];

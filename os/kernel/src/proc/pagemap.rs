@@ -2,8 +2,7 @@
 
 use quire::FrameUse;
 use quire::arch::Attrs;
-use quire::cache::{FILE_PAGES_MAX, FileId, Store};
-use quire::folio::{Folio, Folios, Known};
+use quire::cache::Store;
 use quire::space::AreaFlags;
 use quire::swap::SwapEntry;
 use quire::table::{Seen, Sight};
@@ -77,22 +76,13 @@ struct At {
     is_file: bool,
 }
 
-/// Whether a folio has pages of a file; one that has a copy on a swap device has not.
-fn is_of_file(folio: Folio) -> bool {
-    let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
-    let id = FileId((owner / FILE_PAGES_MAX) as u32);
-    let store = mm().files().get(id).and_then(|file| file.store());
-    known.contains(Known::CACHED)
-        && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
-}
-
-/// The folio at `frame`, as far as `left` frames go.
+/// What is at `frame`, as far as `left` frames go.
 fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let unknown = |count| At { count, folio: (1, 1), is_file: false };
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
     let FrameUse::Folio(counts) = info.used else { return unknown(1) };
-    let folio = Folio { head: info.head, order: info.order };
-    let is_file = is_of_file(folio);
+    // What lies on a swap device, too, is no file's.
+    let is_file = matches!(info.store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite));
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
     // An exclusive page needs no map count, which may lag behind the tables; a file's page may be

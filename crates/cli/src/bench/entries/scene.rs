@@ -135,7 +135,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     /// Writes to all frames that are free, so that the host backs them now.
     fn touch_the_rest(&self) {
-        let phys = self.mm.phys();
+        let phys = self.mm.bare_phys();
         let mut runs: Vec<FrameRun> = Vec::new();
         for order in (0..=ORDER_MAX.get()).rev() {
             while let Some(run) = phys.alloc(CPU, Order::new(order)) {

@@ -347,7 +347,8 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
         let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
         let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
             let cpu = CpuId::new(0);
-            let take = |_| mm.phys().alloc(cpu, order).context("the machine has too little RAM");
+            let take =
+                |_| mm.bare_phys().alloc(cpu, order).context("the machine has too little RAM");
             let runs: Vec<FrameRun> =
                 (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
             let start = thread_ns();
@@ -356,7 +357,7 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
             }
             let ns = thread_ns() - start;
             let count = runs.len() as f64;
-            runs.into_iter().for_each(|run| mm.phys().free(cpu, run));
+            runs.into_iter().for_each(|run| mm.bare_phys().free(cpu, run));
             Ok(ns / count)
         };
         system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?

@@ -113,7 +113,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
         let device = mm.paging().swap_on(pages)?;
         let slot_frames = before - mm.phys().free_frames();
         let block = A::block_order();
-        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.phys().alloc(CPU, block));
+        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.bare_phys().alloc(CPU, block));
         let store = store.collect::<Option<_>>().context("the machine has too little RAM")?;
         let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
         let space = mm.space(Asid(1), window)?;
@@ -180,7 +180,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
 
     /// Overwrites all free memory: what is found afterwards came from the device.
     pub(super) fn wipe_free(&self) {
-        let phys = self.mm.phys();
+        let phys = self.mm.bare_phys();
         let mut runs: Vec<FrameRun> = Vec::new();
         for order in (0..=ORDER_MAX.get()).rev() {
             while let Some(run) = phys.alloc(CPU, Order::new(order)) {

@@ -8,7 +8,7 @@ use quire_arch::{Arch, X86_64};
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
-use quire_units::{CpuId, FrameSpan, Order};
+use quire_units::{FrameSpan, Order};
 
 /// RAM beside the file: nodes of the index, CPU caches, the program's buffer.
 const MARGIN: u64 = 64 << 20;
@@ -94,13 +94,12 @@ impl Scene<'_, '_, '_> {
 
     /// The program's buffer: a chunk begins at its first frame.
     pub(super) fn buffer(&self) -> Result<FrameRun> {
-        let cpu = CpuId::new(0);
-        self.mm.phys().alloc(cpu, BUFFER).context("the machine has too little RAM")
+        self.mm.phys().alloc(BUFFER).context("the machine has too little RAM")
     }
 
     /// Gives the program's buffer back.
     pub(super) fn give_back(&self, buffer: FrameRun) {
-        self.mm.phys().free(CpuId::new(0), buffer);
+        self.mm.phys().free(buffer);
     }
 
     /// Reads `wanted` as one `read(2)` does: `each` gets every piece that lies in one folio, with

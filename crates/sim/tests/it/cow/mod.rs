@@ -1,7 +1,7 @@
 //! Fork and what follows, told step by step: what is shared, what is copied, what is claimed, and
 //! what each of that costs (rows C3 and C4).
 
-use quire::phys::{Fragment, fragment};
+use quire::inject::{Fragment, fragment};
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::{
     self, Break, CowCopy, CowReuse, EntriesForked, Flush, ForkCopy, LeafSplit, Refold, Unfold,
@@ -309,7 +309,7 @@ fn c4_a_copy_is_smaller_where_memory_is_short() {
         let block = |number, order| PageSpan::block(page::<X86_64>(number), Order::new(order));
         for (left, order, number) in [(3, 2, 5), (1, 0, 17), (4, 4, 33)] {
             let target = Fragment::FreeAtOrder { order: Order::new(left), blocks: 1 << 20 };
-            let pieces = fragment(mm.phys(), target, 3);
+            let pieces = fragment(mm.bare_phys(), target, 3);
             let copied = program.write(page::<X86_64>(number), 1);
             assert_eq!(copied, unshared(block(number, order), Some(order)), "{left}");
             pieces.release();

@@ -2,7 +2,7 @@
 
 use quire::cache::FilePages;
 use quire::fault::SizePolicy;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{At, Request, Space};
 use quire::{Error, Whose};
 use quire_arch::Arch;
@@ -16,7 +16,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         match *op {
             Op::Fail(nth) => {
                 self.failing = true;
-                return self.mm.phys().set_fail_plan(FailPlan::Nth(nth));
+                return self.mm.bare_phys().set_fail_plan(FailPlan::Nth(nth));
             }
             Op::Size(order, on) => {
                 let choice = if on { SizePolicy::Always } else { SizePolicy::Never };
@@ -31,7 +31,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Guard(..) | Op::Free(..) | Op::Track(..) => self.apply_advice(op),
             _ => self.apply_to_pages(op),
         }
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         self.failing = false;
     }
 
@@ -53,7 +53,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Discard(at, stretch) => {
                 let span = Self::span(stretch);
                 // Half a discard is allowed to fail; so none may.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 let discard = |s: &Self, space: &Space<A>| s.mm.discard(space, span);
                 self.change(at % count, discard, |naive| naive.zero(span));
             }
@@ -91,7 +91,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Free(at, stretch) => {
                 let span = Self::span(stretch);
                 // Half of it is allowed to fail; so none may.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 let free =
                     |s: &Self, space: &Space<A>| refused(s.mm.spaces().free_lazily(space, span));
                 self.clean(at % count, free, |naive| naive.free(span));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Space;
 use quire::{Error, Move, Pinned};
 use quire_arch::{Arch, Level};
@@ -345,7 +345,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Err(error) => {
                 assert!(self.may_fail(error), "{error:?}");
                 // The target may be unmapped by then; make sure that it is.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 self.mm.unmap(&self.lives[at].space, target).unwrap();
                 self.lives[at].naive.cut(target);
             }
