@@ -24,7 +24,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use crate::folio::{Folio, Folios};
 use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
-use crate::table::{Locked, Place, Run, What};
+use crate::table::{Locked, Place, Regrant, Run, What};
 
 /// A leaf that other spaces may map as well, and that should become exclusive, as found without a
 /// lock.
@@ -282,7 +282,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// flags `noted` in them.
     #[inline]
     fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
-        let own = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted;
-        self.grant(run, each, own);
+        self.grant(run, each, Regrant::rights(prot).without(Attrs::COW).with(noted));
     }
 }

@@ -33,7 +33,7 @@ use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::sync::spin_loop;
-use crate::table::{Discard, Divided, Division, Gather};
+use crate::table::{Discard, Divided, Division, Eviction, Gather};
 
 /// The folios that are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -419,7 +419,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let written = attrs.contains(Attrs::DIRTY);
             Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
         };
-        let what = (folio, self.base().policy.evict_most(), tracks);
+        let what = Eviction { folio, most: self.base().policy.evict_most(), tracks };
         let evicted = self.base().view(space).tables().evict(span, what, gather, ask);
         self.base().count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;

@@ -8,7 +8,7 @@ use super::Spaces;
 use crate::base::Error;
 use crate::folio::{Folios, Known};
 use crate::space::Space;
-use crate::table::{Division, Gather, MarkKind, Seen, Sight};
+use crate::table::{Division, Eviction, Gather, MarkKind, Seen, Sight};
 
 /// The effect of failed memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,9 +66,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let what = (folio, Order::ZERO, false);
+        let what = Eviction { folio, most: Order::ZERO, tracks: false };
         let here = PageSpan::block(page, Order::ZERO);
-        self.base().view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
+        let _ = self.base().view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }

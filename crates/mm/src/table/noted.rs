@@ -6,10 +6,11 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, PageSpan, Prot};
+use quire_units::{FrameSpan, PageSpan, Pfn, Prot};
 
 use super::map::FOREIGN;
-use super::walk::Step;
+use super::regrant::{Owed, Regrant};
+use super::visit::Step;
 use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::{Counts, Folio, Folios};
 
@@ -25,6 +26,46 @@ pub(crate) enum Discard {
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
+    /// Takes the young flag from every leaf of `span`, so that the next access to it shows. A
+    /// large leaf or a contiguous block that reaches across an end of the span keeps it. The flush
+    /// goes into `gather`. How many entries were written.
+    pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
+        let mut written = 0;
+        self.runs(span, |found| -> Step<()> {
+            let is_leaf = matches!(found.run.what, What::Leaf { .. });
+            if is_leaf && found.table.forget(found.pages, Attrs::YOUNG, gather) {
+                written += found.run.count as u64;
+            }
+            Step::Next
+        });
+        written
+    }
+
+    /// Makes every leaf of `span` old, and tells `hear` of each folio that is mapped there whether
+    /// it was young: folio by folio, a contiguous block being one. The flush goes into `gather`.
+    /// How many pages were looked at.
+    pub(crate) fn harvest(
+        &self,
+        span: PageSpan,
+        gather: &mut Gather,
+        mut hear: impl FnMut(Folio, bool),
+    ) -> u64 {
+        let mut looked = 0;
+        self.runs(span, |found| -> Step<()> {
+            if let What::Leaf { frame, attrs, .. } = found.run.what
+                && !attrs.contains(FOREIGN)
+            {
+                let all = found.all_pages();
+                found.table.each_folio(all, frame, |folio, pages, _| {
+                    hear(folio, found.table.forget(pages, Attrs::YOUNG, gather));
+                });
+                looked += all.count();
+            }
+            Step::Next
+        });
+        looked
+    }
+
     /// Takes the flags `noted` from the leaves of `span`, for each piece of a folio for which
     /// `forgets` says so: given its frames, and the attributes of its leaves. Markers become what
     /// `remark` makes of them. No leaf or marker may reach across an end of the span. What must be
@@ -38,37 +79,25 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         remark: impl Fn(Marks) -> Marks,
     ) -> u64 {
         let mut entries = 0;
-        self.each(span, |locked, part| -> Step<()> {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Marker(marks) if remark(marks) != marks => {
-                        locked.remark(run.index, run.count, remark(marks));
-                    }
-                    What::Leaf { frame, attrs, .. }
-                        if !attrs.contains(FOREIGN) && attrs.intersects(noted) =>
-                    {
-                        let mut from = at;
-                        Folios::new(self.meta).each(
-                            FrameSpan::new(frame, end.offset_from(at)),
-                            |folio, piece| {
-                                let pages = PageSpan::new(from, from.add(piece.count));
-                                if forgets(folio, piece, attrs) {
-                                    locked.forget(pages, noted, gather);
-                                }
-                                from = pages.end;
-                                true
-                            },
-                        );
-                    }
-                    What::Leaf { .. } | What::Absent | What::Marker(_) => {}
+        self.runs(span, |found| -> Step<()> {
+            let (table, run) = (found.table, &found.run);
+            match run.what {
+                What::Marker(marks) if remark(marks) != marks => {
+                    table.overwrite(run.index, run.count, remark(marks));
                 }
-                entries += run.count as u64;
-                at = end;
+                What::Leaf { frame, attrs, .. }
+                    if !attrs.contains(FOREIGN) && attrs.intersects(noted) =>
+                {
+                    table.each_folio(found.pages, frame, |folio, pages, frames| {
+                        if forgets(folio, frames, attrs) {
+                            table.forget(pages, noted, gather);
+                        }
+                    });
+                }
+                _ => {}
             }
-            Step::To(at)
+            entries += run.count as u64;
+            Step::Next
         });
         entries
     }
@@ -105,6 +134,24 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Calls `act` with each folio that `pages`, leaves that map the frames from `frame` on, have
+    /// a part of: its pages among them, and their frames.
+    #[inline]
+    fn each_folio(
+        &self,
+        pages: PageSpan,
+        frame: Pfn,
+        mut act: impl FnMut(Folio, PageSpan, FrameSpan),
+    ) {
+        let mut from = pages.start;
+        Folios::new(self.tables.meta).each(FrameSpan::new(frame, pages.count()), |folio, piece| {
+            let part = PageSpan::new(from, from.add(piece.count));
+            act(folio, part, piece);
+            from = part.end;
+            true
+        });
+    }
+
     /// Takes the flags `noted` from the leaves of `pages`; whether one of them had one. A block
     /// that reaches beyond them is asked, and keeps what it has noted.
     pub(super) fn forget(&self, pages: PageSpan, noted: Attrs, gather: &mut Gather) -> bool {
@@ -116,10 +163,28 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (first, count) = self.uncut(&run, pages);
         if count > 0 {
             let run = self.run(first, first + count);
-            self.regrant(&run, count, true, |attrs| attrs.difference(noted));
-            gather.flush(self.pages(&run), A::order(self.level()));
+            let owed = self.regrant(&run, count, Owed::Flush, Regrant::NONE.without(noted));
+            owed.note(gather, self.pages(&run), A::order(self.level()));
         }
         true
+    }
+
+    /// The entries of a run of leaves that lie in `pages` whole, and so do their blocks: the
+    /// first of them, and how many.
+    fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
+        let cut = |edge: usize| {
+            edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level())
+        };
+        let mut first = run.index + (self.page(run.index) < pages.start) as usize;
+        let end = run.index + run.count;
+        let mut end = end - (self.page(end) > pages.end) as usize;
+        if first < end && cut(first) {
+            first = first.next_multiple_of(self.width());
+        }
+        if first < end && cut(end) {
+            end = self.block_at(end);
+        }
+        (first, end.saturating_sub(first))
     }
 
     /// Takes the right to write from a run of leaves, unless one of them is dirty: the run as it is
@@ -153,6 +218,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(super) fn protect(&self, pages: PageSpan, prot: Prot) {
         let (mut run, _) = self.run_in(pages.start, pages.end);
         self.part_run(&mut run);
-        self.regrant(&run, run.count, true, |attrs| attrs.with_prot(prot));
+        self.regrant(&run, run.count, Owed::Flush, Regrant::rights(prot)).waive();
     }
 }
