@@ -1,5 +1,5 @@
-//! The main job: the benches with modest settings and the kernel in an emulator, behind one progress
-//! bar, and then their results on one screen. `make run` runs this.
+//! The main job: the benches with modest settings and the kernel in an emulator, behind one
+//! progress bar, and then their results on one screen. `make run` runs this.
 //!
 //! All that the parts print goes to files beside the report, so that nothing scrolls over the
 //! screen. Ctrl-C reaches the part that is running; the job waits until that part has restored the
