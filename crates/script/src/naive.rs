@@ -107,6 +107,13 @@ impl Page {
         matches!(self.source, Source::File { shared: true, .. })
     }
 
+    /// Whether it stays in memory.
+    #[inline]
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.flags.contains(AreaFlags::LOCKED)
+    }
+
     /// Whether it is memory without a file.
     #[inline]
     #[must_use]

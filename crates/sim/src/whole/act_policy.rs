@@ -2,10 +2,9 @@
 //! made in the background.
 
 use quire::engine::{ScanLimits, Scanned};
-use quire::fault::{Defrag, Enabled, SizePolicy};
-use quire::space::OptOut;
+use quire::fault::{Defrag, Enabled};
 use quire_arch::Arch;
-use quire_script::{Step, Verb};
+use quire_script::{Step, Verb, opt_out, size_policy};
 use quire_units::Order;
 
 use super::act::Outcome;
@@ -22,13 +21,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let policy = &self.mm.policy;
         match step.verb {
             Verb::Size => {
-                let all = [
-                    SizePolicy::Never,
-                    SizePolicy::Always,
-                    SizePolicy::Madvise,
-                    SizePolicy::Inherit,
-                ];
-                let choice = all[step.args[1] as usize % all.len()];
+                let choice = size_policy(step.args[1]);
                 return Ok(u64::from(policy.set_size(order, choice).is_ok()));
             }
             Verb::CopyMost => policy.set_copy_most(order),
@@ -51,10 +44,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     }
                 };
             }
-            _ => {
-                let all = [OptOut::No, OptOut::All, OptOut::ExceptAdvised];
-                self.space(process)?.set_opt_out(all[choice % 3]);
-            }
+            _ => self.space(process)?.set_opt_out(opt_out(step.args[0])),
         }
         Ok(1)
     }

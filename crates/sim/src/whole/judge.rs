@@ -203,7 +203,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
         let Some(space) = &self.spaces[process] else { return Ok(()) };
         let mut mapped = Vec::new();
-        let base = self.base();
+        let base = self.window().base.get();
         check::leaves(self.mm, space, |leaf| {
             mapped.push((leaf.pages.start.get(), leaf.frame, leaf.pages.count()));
         })

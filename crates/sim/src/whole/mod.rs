@@ -36,7 +36,6 @@ mod device;
 mod world;
 mod judge;
 mod act;
-mod act_advice;
 mod act_pages;
 mod act_files;
 mod act_policy;

@@ -10,7 +10,7 @@ use quire::space::{GroupId, Space};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
 use quire_machine::{Cpu, Machine, Operation, Race, Raced};
-use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
+use quire_script::{Dice, Fault, File, Part, Process, Step, Verb, Window, tail};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_groups::Group;
@@ -154,31 +154,28 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    /// The first page of all windows: a boundary of tables lies in the middle.
-    pub(super) fn base(&self) -> u64 {
-        let table = A::entries(Level::LAST) as u64;
-        4 * table - (u64::from(self.setup.window) / 2).min(table)
+    /// The window of all processes: a boundary of tables lies in the middle.
+    pub(super) fn window(&self) -> Window {
+        let (table, pages) = (A::entries(Level::LAST) as u64, self.setup.window);
+        Window { base: Vpn::new(4 * table - (u64::from(pages) / 2).min(table)), pages }
     }
 
     pub(super) fn vpn(&self, at: usize) -> Vpn {
-        Vpn::new(self.base() + at as u64)
+        self.window().vpn(at)
     }
 
     pub(super) fn span(&self, at: usize, count: usize) -> PageSpan {
-        PageSpan::new(self.vpn(at), self.vpn(at + count))
+        self.window().span((at, count))
     }
 
     /// The place of a page in a window, if it is in it.
     pub(super) fn at(&self, page: Vpn) -> Option<usize> {
-        let at = page.get().checked_sub(self.base())? as usize;
-        (at < self.setup.window as usize).then_some(at)
+        self.window().at(page)
     }
 
     /// A page of a window and as many as there are behind it, up to `count`.
-    pub(super) fn part(&self, page: u32, count: u32) -> (usize, usize) {
-        let window = self.setup.window;
-        let at = page % window;
-        (at as usize, count.clamp(1, window - at) as usize)
+    pub(super) fn part(&self, page: u32, count: u32) -> Part {
+        self.window().part(page, count)
     }
 
     pub(super) fn addr(&self, at: usize) -> VirtAddr {
@@ -286,7 +283,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    fn operate<R>(
+    pub(super) fn operate<R>(
         &mut self,
         process: usize,
         operation: Operation<'m, 'r>,
