@@ -1,7 +1,7 @@
-//! A disk of the hosted machine: what files hold before they are read, and after they are written.
+//! A disk of the hosted machine: the content of files.
 //!
-//! A page is one *stamp*: all its words can be derived from it, so that a page that is only half
-//! read, or another's, is found at any word.
+//! One *stamp* stands for a page, and all words of the page derive from it. So any word tells
+//! whether a page was read only half, or is another page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ struct State {
 /// Words of a page at which its stamp is written and looked for.
 const PLACES: [usize; 5] = [0, 1, 7, 300, 511];
 
-/// What word `index` of a page with `stamp` holds.
+/// Word `index` of a page with `stamp`.
 #[must_use]
 pub fn word(stamp: u64, index: usize) -> u64 {
     if stamp == 0 {
@@ -53,7 +53,7 @@ impl Disk {
         self.state().stamps.insert((file, page), stamp);
     }
 
-    /// What a page of a file holds.
+    /// The stamp of a page of a file.
     #[must_use]
     pub fn stamp(&self, file: u32, page: u64) -> u64 {
         self.state().stamps.get(&(file, page)).copied().unwrap_or(0)
@@ -117,7 +117,7 @@ impl Disk {
     }
 }
 
-/// The stamp of a page whose word 0 is `first`.
+/// The stamp of a page that begins with `first`.
 #[must_use]
 pub fn unstamped(first: u64) -> u64 {
     // The inverse of the factor in `word`, modulo 2^64.

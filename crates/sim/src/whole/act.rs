@@ -9,7 +9,7 @@ use quire_units::PageSpan;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
 
-/// What a step came to, for the trace.
+/// The outcome of a step, for the trace.
 pub(super) type Outcome = Result<u64, Wrong>;
 
 impl<A: Arch> World<'_, '_, '_, A> {

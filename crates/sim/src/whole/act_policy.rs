@@ -1,5 +1,4 @@
-//! Carrying out one step: what folios are wanted, what is reclaimed, and the scan for folios to be
-//! made in the background.
+//! Carrying out one step: policies, and the background scan.
 
 use quire::engine::{ScanLimits, Scanned};
 use quire::fault::{Defrag, Enabled};
@@ -49,7 +48,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(1)
     }
 
-    /// Goes on with the scan. What it must read is read, and what it adds has a bound.
+    /// Goes on with the scan, reads what it asks for, and checks the bound of the pages it added.
     pub(super) fn scan(&mut self, step: &Step) -> Outcome {
         let [pages, none, swapped, shared, hard, _] = step.args.map(u64::from);
         let block = A::block_order().pages();

@@ -1,5 +1,5 @@
-//! The world in which a script runs: the machine, the memory manager, the processes, what each of
-//! their pages must be, and the disks.
+//! The world in which a script runs: the machine, the memory manager, the processes with their
+//! models, and the disks.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use super::setup::Setup;
 use super::violation::{Kind, Wrong};
 use crate::system::HostedMm;
 
-/// What the three files are.
+/// The kinds of the three files.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
 
 /// How often an access is tried before it is said never to end.
@@ -28,7 +28,7 @@ const TRIES: usize = 80;
 /// A page that a device has.
 pub(super) struct Pin {
     pub(super) pinned: Pinned,
-    /// Whose page it is, while it is.
+    /// The process and the page that have it, as long as one has.
     pub(super) place: Option<(usize, usize)>,
 }
 
@@ -50,20 +50,20 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) hoard: Vec<FrameRun>,
     /// Frames that have failed.
     pub(super) bad: Vec<Pfn>,
-    /// Those that were mended as well: what was lost with them stays lost.
+    /// Those that were mended as well: content that was lost with them stays lost.
     pub(super) failed_ever: BTreeSet<Pfn>,
     pub(super) groups: Vec<Group>,
     /// A group that is over its limit, and has nothing that could be paged out.
     pub(super) doomed: Option<GroupId>,
     /// Where the scan goes on.
     pub(super) cursor: ScanCursor,
-    /// Pages of files whose read has failed; it is told once.
+    /// Pages of files that could not be read; the library reports each once.
     pub(super) failed: BTreeSet<(u32, u64)>,
     /// Something has failed on purpose in this step.
     pub(super) faulty: Fault,
     /// A copy has failed at some time.
     pub(super) poisons: bool,
-    /// Loads of other CPUs that found what was not there before the step.
+    /// Loads of other CPUs that found a word that was not there before the step.
     late: Vec<Raced>,
     /// A race has happened in this step.
     pub(super) raced: bool,
@@ -182,7 +182,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.vpn(at).addr(A::PAGE_SHIFT)
     }
 
-    /// A word that nobody has written yet.
+    /// A word that is new.
     pub(super) fn stamp(&mut self) -> u64 {
         self.stamps += 1;
         self.stamps
@@ -243,7 +243,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Pages of a process are not what devices have of them any more.
+    /// Devices that had pages of a process have other memory than it from now on.
     pub(super) fn forget_pins(&mut self, process: usize, at: usize, count: usize) {
         for pin in &mut self.pins {
             let within =
@@ -264,7 +264,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.operate(process, self.machine.operation(name), work)
     }
 
-    /// The same for what makes pages clean on purpose.
+    /// The same for calls that clear dirty bits on purpose.
     pub(super) fn cleaning_call<R>(
         &mut self,
         process: usize,
@@ -334,7 +334,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Err(Wrong::new(Kind::Answer, format!("{access:?} at {page} never ends")))
     }
 
-    /// Carries a plan to read out. What is slow is only begun: the answer is that it is busy.
+    /// Carries out a plan to read. A slow transfer is only begun: the answer is that it is busy.
     pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Error>, Wrong> {
         let mut slow = false;
         loop {
@@ -378,14 +378,14 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    /// What disks have begun and should have done by step `now`.
+    /// Ends the transfers that are due by step `now`.
     pub(super) fn complete(&mut self, now: u64) {
         while let Some(transfer) = self.devices.due(now) {
             self.finish_transfer(transfer, Fault::None);
         }
     }
 
-    /// Waits for what is being read or written.
+    /// Waits for all transfers under way.
     pub(super) fn wait(&mut self, file: FileId) -> Result<(), Wrong> {
         if !self.devices.has_pending() {
             let what = format!("file {} is busy, but nothing is under way", file.0);
@@ -395,7 +395,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Sets what goes wrong during `step`.
+    /// Arms the fault of `step`.
     pub(super) fn arm(&mut self, step: &Step) {
         self.faulty = step.fault;
         self.raced = false;
@@ -426,8 +426,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.faulty = Fault::None;
     }
 
-    /// What other CPUs do meanwhile. Stores are left out where it could not be told whether they
-    /// came before or after the step.
+    /// The accesses of other CPUs during the step. Stores are left out where the model could not
+    /// tell whether they came before or after the step.
     fn races(&mut self, step: &Step) -> Vec<Race> {
         let mut dice = Dice::new(u64::from(step.nth));
         let own = self.cpu().number().index();
@@ -450,7 +450,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         races
     }
 
-    /// Judges what other CPUs did: as if it had been before the step.
+    /// Judges the accesses of other CPUs as if they had been before the step.
     pub(super) fn settle_races(&mut self) -> Result<(), Wrong> {
         if !self.machine.races().is_armed() {
             return Ok(());
@@ -473,7 +473,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Judges the rest of what other CPUs did: as if it had been after the step.
+    /// Judges the other accesses of other CPUs as if they had been after the step.
     pub(super) fn settle_late(&mut self) -> Result<(), Wrong> {
         let copied = self.copied();
         for (race, found) in std::mem::take(&mut self.late) {

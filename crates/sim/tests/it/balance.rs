@@ -1,6 +1,5 @@
-//! Files beside anonymous memory when there is too little for both (D6), and what was dropped too
-//! soon (B1): the kind whose loss costs reads stays, and each such read is counted as a naive model
-//! of the clock does.
+//! Files beside anonymous memory when there is too little for both (D6), and refaults (B1): the kind
+//! of memory that costs reads stays, and each refault is counted as by a naive model of the clock.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +122,7 @@ impl Scene<'_, '_, '_> {
     }
 }
 
-/// A scene with so many frames, a file of `pages` pages and, if they are wanted, slots.
+/// A scene with frames, a file of `pages` pages and, if they are wanted, slots.
 fn with(frames: u64, pages: u64, slots: u64, act: impl FnOnce(&Scene<'_, '_, '_>)) {
     let mut ram = system::ram((frames as usize) << SHIFT).unwrap();
     system::with::<Format, _>(Config::x86_64(), &mut ram, |machine, mm| {

@@ -59,7 +59,7 @@ fn addr<A: Arch>(page: u64) -> VirtAddr {
     VirtAddr::new(BASE.add(page).get() << A::PAGE_SHIFT)
 }
 
-/// What a page holds, after the faults that it takes.
+/// The first word of a page, after the faults that the load takes.
 fn fetch<A: Arch>(
     machine: &Machine<'_>,
     mm: &HostedMm<'_, '_, A>,

@@ -1,4 +1,4 @@
-//! Single faults in areas that show files: which folios are read, what is mapped, what fails.
+//! Single faults in areas that show files: which folios are read and mapped, and which fail.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::engine::{Error, Move, Resolved};
@@ -179,7 +179,7 @@ fn b2_constants_and_data_of_a_program_are_read_as_its_code_is() {
         assert_eq!(scene.folios(), read, "in the smallest of the sizes");
         scene.fault(START.add(1100), Access::Execute).unwrap();
         assert_eq!(scene.folios(), [(1024, 512)]);
-        // Who opens the next file in its place finds nothing of that.
+        // The next file in its place has none of these folios.
         scene.mm.unmap(&scene.space, span).unwrap();
         scene.mm.close_file(file).unwrap();
         let next = scene.file(Store::ReadOnly, 400);
@@ -360,7 +360,7 @@ fn d4_writes_to_shared_pages_are_tracked_as_well() {
         }
         assert_eq!(written(), 0);
         scene.fault(START.add(8), Access::Read).unwrap();
-        assert_eq!(written(), 0, "who reads does not write");
+        assert_eq!(written(), 0, "a read fault does not dirty");
         write(2);
         write(9);
         assert_eq!(written(), 2);

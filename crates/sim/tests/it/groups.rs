@@ -1,5 +1,5 @@
-//! Groups of spaces with a limit (D6): what a group has is what its spaces map, a folio that
-//! several map counts once, and no fault takes more than the limit leaves.
+//! Groups of spaces with a limit (D6): the pages that its spaces map are charged to a group, a folio
+//! that several map counts once, and no fault takes more than the limit leaves.
 
 use std::collections::BTreeSet;
 
@@ -106,16 +106,16 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
         mm.join(&parent, Some(group)).unwrap();
         let cpu = machine.cpu(0);
         let mut stamps = vec![[0_u64; 2]; PAGES as usize];
-        let mut write = |at: &Space<A>, all: &[&Space<A>], who: usize, nth: u64| {
+        let mut write = |at: &Space<A>, all: &[&Space<A>], space: usize, nth: u64| {
             let page = nth * 7 % PAGES;
             at.enter(cpu.number());
             cpu.switch(at.root(), at.asid());
             let addr = VirtAddr::new(BASE.add(page).get() << A::PAGE_SHIFT);
-            while cpu.write(addr, word(nth + 1, who)).is_err() {
+            while cpu.write(addr, word(nth + 1, space)).is_err() {
                 let _operation = cpu.operation("fault");
                 device.fault(machine, mm, (at, all), BASE.add(page));
             }
-            stamps[page as usize][who] = word(nth + 1, who);
+            stamps[page as usize][space] = word(nth + 1, space);
             let usage = mm.usage(group, all);
             assert!(usage <= LIMIT + beyond, "{usage}");
             assert_eq!(usage, frames(mm, all), "write {nth}");
@@ -128,8 +128,8 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
         assert_eq!(child.group(), Some(group));
         let both = [&parent, &child];
         for nth in 800..1600 {
-            let who = (nth % 2) as usize;
-            write(both[who], &both, who, nth);
+            let space = (nth % 2) as usize;
+            write(both[space], &both, space, nth);
         }
         for (page, stamp) in stamps.iter().enumerate().filter(|(_, stamp)| stamp[0] > 0) {
             let addr = VirtAddr::new(BASE.add(page as u64).get() << A::PAGE_SHIFT);
@@ -192,7 +192,7 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
         assert_eq!(eat(&one), (8, Error::OverLimit(inner)));
         assert_eq!(eat(&two), (4, Error::OverLimit(outer)));
         assert_eq!((mm.usage(outer, &all[..]), mm.usage(other, &all[..])), (12, 4));
-        // Who is in no group has no limit; who leaves a group neither.
+        // A space in no group has no limit; a space that leaves a group has none either.
         mm.populate(&free, PageSpan::new(BASE, BASE.add(64))).unwrap();
         mm.join(&one, None).unwrap();
         mm.populate(&one, PageSpan::new(BASE, BASE.add(64))).unwrap();
@@ -269,7 +269,7 @@ fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
         let three = [&one, &other, &child];
         let half = Holdings { anon: 12, shared: 5, file: 0, swapped: 20 };
         assert_eq!(mm.holdings(Some(group), &three[..]), half);
-        // What is lent may be had whatever the limit is.
+        // Lent pages may be taken whatever the limit is.
         mm.set_limit(group, 1).unwrap();
         let page = BASE.add(200);
         mm.map(&one, &Request { prot: Prot::RW, ..Request::anon(2) }.at(At::Fixed(page))).unwrap();
@@ -341,7 +341,7 @@ fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
     .unwrap();
 }
 
-/// What a fault maps besides its page counts as well, also where the page is copied at once.
+/// Pages that a fault maps around its own are charged, too, also if it copies its own at once.
 #[test]
 fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
     const LIMIT: u64 = 100;

@@ -1,4 +1,4 @@
-//! Reclaiming pages of files that spaces map (D6): those go that nobody touched for longest, and no
+//! Reclaiming pages of files that spaces map (D6): the least recently used ones go, and no
 //! byte that was written is lost.
 
 use quire::cache::{FileId, FilePages, Reads, Store};
@@ -32,8 +32,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         }
     }
 
-    fn touch(&self, who: usize, page: u64, write: Option<u64>) -> u64 {
-        let space = &self.spaces[who];
+    fn touch(&self, space: usize, page: u64, write: Option<u64>) -> u64 {
+        let space = &self.spaces[space];
         space.enter(self.cpu.number());
         self.cpu.switch(space.root(), space.asid());
         let addr = VirtAddr::new(START.add(page).get() << A::PAGE_SHIFT);
@@ -96,8 +96,8 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         });
         let scene = Scene { machine, mm, cpu: machine.cpu(0), disk, file, spaces };
         for page in 0..PAGES {
-            for who in [0, 1] {
-                assert_eq!(scene.touch(who, page, None), word(page + 1, 0));
+            for space in [0, 1] {
+                assert_eq!(scene.touch(space, page, None), word(page + 1, 0));
             }
         }
         act(&scene);
@@ -115,7 +115,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
 fn keeps_what_is_used<A: Arch>(config: Config) {
     with::<A>(config, |scene| {
         assert_eq!(scene.cached(), PAGES);
-        // What only one of the two uses is used.
+        // A page that only one of the two spaces uses counts as used.
         let is_used = |page: u64| (32..64).contains(&page);
         for _ in 0..3 {
             scene.mm.age_all(&scene.all()[..]);
@@ -131,8 +131,8 @@ fn keeps_what_is_used<A: Arch>(config: Config) {
         assert!((0..PAGES).filter(|page| is_used(*page)).all(|page| scene.is_cached(page)));
         assert_eq!(scene.cached(), PAGES - dropped);
         for page in 0..PAGES {
-            for who in [0, 1] {
-                assert_eq!(scene.touch(who, page, None), word(page + 1, 0), "page {page}");
+            for space in [0, 1] {
+                assert_eq!(scene.touch(space, page, None), word(page + 1, 0), "page {page}");
             }
         }
     });

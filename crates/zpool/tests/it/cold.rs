@@ -1,4 +1,4 @@
-//! What is cold is found, named once, and gone when it is freed.
+//! Cold folios are found, named once, and gone when they are freed.
 
 use crate::common::{Kind, data, pool};
 use quire_units::Order;

@@ -1,4 +1,4 @@
-//! Memory that somebody else wrote into: an error for the unit that was hit, and no more.
+//! Memory that was overwritten: an error for the unit that was hit, and no more.
 
 use crate::common::{Frames, KINDS, Kind, Noise, data, pool};
 use quire_units::Order;

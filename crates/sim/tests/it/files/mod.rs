@@ -161,7 +161,7 @@ struct Shown {
     mapped: Vec<PageSpan>,
 }
 
-/// What a file holds, and whether its disk has it.
+/// The content of a file, and whether its disk has it.
 struct NaiveFile {
     id: FileId,
     store: Store,
@@ -233,7 +233,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Some((shown, at)).filter(|_| shown.mapped.iter().any(|span| span.contains(at)))
     }
 
-    /// What the model says a page holds: a stamp, or why it cannot be had.
+    /// The content of a page in the model: a stamp, or the reason of a refusal.
     fn expected(&self, shown: &Shown, at: Vpn) -> Result<u64, Wrong> {
         let page = shown.from + at.offset_from(shown.span.start);
         let file = &self.files[shown.file];

@@ -1,4 +1,4 @@
-//! The processes, what each page of theirs must hold, and the disk that they swap to.
+//! The processes, the due content of their pages, and the disk that they swap to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use quire_units::{Access, Asid, PageSpan, VirtAddr, Vpn};
 
 use super::ops::{LIVES, Stretch};
 
-/// What one process has: of each mapped page whether it may be written, and what it holds.
+/// The model of a process: the rights and the content of each mapped page.
 #[derive(Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) mapped: BTreeMap<u64, bool>,
@@ -57,7 +57,7 @@ impl Naive {
         self.written.insert(page);
     }
 
-    /// What was at `from` is at `to`.
+    /// Moves a page's content.
     fn carry(&mut self, from: u64, to: u64) {
         if let Some(stamp) = self.stamps.remove(&from) {
             self.stamps.insert(to, stamp);
@@ -370,7 +370,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             });
         }
         let missed = live.naive.written.difference(&told).next();
-        assert_eq!(missed, None, "was written, and nobody says so");
+        assert_eq!(missed, None, "was written, and is not reported");
     }
 
     /// Everything holds what it should, and everything comes back.

@@ -1,4 +1,4 @@
-//! What the tests share: a lender that can fail and counts, and data of several kinds.
+//! Support for the tests: a lender that can fail and counts, and data of several kinds.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ pub(crate) struct Frames {
     free: Vec<u32>,
     /// How many pages may be lent at once.
     pub(crate) budget: usize,
-    /// After so many more pages, it fails once.
+    /// The lender fails once, after this many more pages.
     pub(crate) fail_after: Option<usize>,
     /// How often `take` was called.
     pub(crate) asked: usize,
@@ -131,7 +131,7 @@ impl Noise {
     }
 }
 
-/// What pages may hold.
+/// Kinds of content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Zero,
