@@ -48,7 +48,7 @@ fn i4_a_block_with_a_hole_is_not_flushed_as_if_it_were_done() {
         let _op = scene.cpu.operation("unmap in two parts");
         scene.zero(0..4);
         scene.flush(0..4);
-        // A walk of page 5 may join pages 0 to 3 again, though the caller believes their frames free.
+        // A walk of page 5 may join pages 0 to 3 again; the caller believes their frames free.
         fires(scene.machine(), TORN, Why::Flaw(Flaw::BlockPartial));
     });
     on_blocks(|scene| {

@@ -106,7 +106,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let before = self.files[file].stamps.len() as u64;
         for tries in 0.. {
             let got = {
-                // A folio that cannot be divided is mapped anew and clean: its index has it as dirty.
+                // Folios that cannot be divided are mapped anew and clean; the index has the flag.
                 let _operation = self.machine.operation("truncate").cleans();
                 self.mm.truncate(id, u64::from(pages), &self.all()[..])
             };

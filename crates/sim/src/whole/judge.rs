@@ -118,8 +118,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(got.unwrap_or_else(code))
     }
 
-    /// Judges the answer of a call: it must be the expected one, or one that faults explain. Returns
-    /// the value of the call; `None` if it failed.
+    /// Judges the answer of a call: it must be the expected one, or one that faults explain.
+    /// Returns the value of the call; `None` if it failed.
     pub(super) fn judge<R>(
         &mut self,
         what: &str,

@@ -1,5 +1,5 @@
-//! Files beside anonymous memory when there is too little for both (D6), and refaults (B1): the kind
-//! of memory that costs reads stays, and each refault is counted as by a naive model of the clock.
+//! Files beside anonymous memory when there is too little for both (D6), and refaults (B1): the
+//! kind of memory that costs reads stays, and refaults are counted as by a naive model of the clock.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Groups of spaces with a limit (D6): the pages that its spaces map are charged to a group, a folio
-//! that several map counts once, and no fault takes more than the limit leaves.
+//! Groups of spaces with a limit (D6): the pages that its spaces map are charged to a group, a
+//! folio that several map counts once, and no fault takes more than the limit leaves.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Unused parts of large folios are freed when memory is short (D6): pages of zeroes, and pages that
-//! are no longer mapped. Programs see no difference, also those that write meanwhile.
+//! Unused parts of large folios are freed when memory is short (D6): pages of zeroes, and pages
+//! that are no longer mapped. Programs see no difference, also those that write meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

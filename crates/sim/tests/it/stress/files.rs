@@ -1,9 +1,9 @@
 //! Several CPUs on the same files, all at once, under the examiner.
 //!
 //! Three files. The content of the first never changes, so that every page of it, however it was
-//! mapped, has its stamp. The second is made shorter and longer by one CPU, which announces how long
-//! it is: beyond that no page is seen, and a page that is seen has its stamp, or is zero if it was
-//! ever cut off. The third is memory that all CPUs write, each its own words.
+//! mapped, has its stamp. One CPU makes the second shorter and longer, and announces its length: no
+//! page beyond that is seen, and a page that is seen has its stamp, or is zero if it was ever cut
+//! off. The third is memory that all CPUs write, each its own words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
