@@ -6,10 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use quire::cache::{FilePages, Read};
-use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire::cache::{FileId, FilePages, Read, Reads};
+use quire::engine::{Error, ReadFailed, Write, WriteFailed};
+use quire::space::Space;
+use quire_arch::Arch;
 use quire_hw::DirectMap;
 use quire_units::{Pfn, PhysAddr};
+
+use crate::system::HostedMm;
 
 /// A disk. Its methods may be called by several threads.
 #[derive(Debug, Default)]
@@ -72,6 +76,37 @@ impl Disk {
     /// The reads so far, oldest first; they are forgotten.
     pub fn reads(&self) -> Vec<(u32, FilePages)> {
         std::mem::take(&mut self.state().reads)
+    }
+
+    /// Carries out all reads of a plan.
+    ///
+    /// # Errors
+    /// Those of [`Mm::next_read`](quire::engine::Mm::next_read).
+    pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Error> {
+        while let Some(read) = mm.next_read(&mut reads)? {
+            let done = self.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
+            mm.read_done(read, done);
+        }
+        Ok(())
+    }
+
+    /// Writes the dirty pages of a file or a swap device; `spaces` are all there are.
+    ///
+    /// # Errors
+    /// Those of [`Mm::next_write`](quire::engine::Mm::next_write).
+    pub fn write_back<A: Arch>(
+        &self,
+        mm: &HostedMm<'_, '_, A>,
+        file: FileId,
+        spaces: &[&Space<A>],
+    ) -> Result<(), Error> {
+        let end = mm.file(file).map_or(0, |file| file.pages());
+        let mut left = FilePages::new(0, end);
+        while let Some(write) = mm.next_write(file, &mut left, spaces)? {
+            let done = self.write(mm.hardware().ram(), A::PAGE_SHIFT, &write, end);
+            mm.write_done(write, done);
+        }
+        Ok(())
     }
 
     /// Carries a read out.

@@ -1,9 +1,9 @@
 //! Files beside anonymous memory when there is too little for both (D6), and refaults (B1): the
-//! kind of memory that costs reads stays, and refaults are counted as by a naive model of the clock.
+//! kind of memory that costs reads stays, and refaults are counted as a naive model does.
 
 use std::collections::BTreeMap;
 
-use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
+use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::check;
 use quire::engine::Error;
 use quire::space::{At, Request, Space};
@@ -11,8 +11,9 @@ use quire::stats::Event;
 use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
+use quire_units::{Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
 
 type Format = X86_64;
 
@@ -34,21 +35,9 @@ struct Scene<'s, 'm, 'r> {
 }
 
 impl Scene<'_, '_, '_> {
-    fn carry(&self, mut reads: Reads) {
-        while let Ok(Some(read)) = self.mm.next_read(&mut reads) {
-            let done = self.disk.read(self.machine.ram(), SHIFT, &read);
-            self.mm.read_done(read, done);
-        }
-    }
-
     fn write_back(&self) {
         let Some(swap) = self.swap else { return };
-        let end = self.mm.file(swap).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) = self.mm.next_write(swap, &mut left, &[&self.space][..]).unwrap() {
-            let done = self.disk.write(self.machine.ram(), SHIFT, &write, end);
-            self.mm.write_done(write, done);
-        }
+        self.disk.write_back(self.mm, swap, &[&self.space]).unwrap();
     }
 
     fn reclaim(&self, pages: u64) {
@@ -68,23 +57,19 @@ impl Scene<'_, '_, '_> {
 
     fn touch(&self, page: u64, write: Option<u64>) -> u64 {
         let addr = VirtAddr::new(START.add(page).get() << SHIFT);
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        loop {
-            let done = match write {
-                Some(word) => self.cpu.write(addr, word).map(|()| word),
-                None => self.cpu.read(addr),
-            };
-            if let Ok(word) = done {
-                return word;
-            }
+        let resolve = |access| {
             self.ease();
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(&self.space, START.add(page), access) {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads),
-                Err(error) => panic!("{error}"),
+                Err(Error::Unread(reads)) => {
+                    // Without memory to read into, the fault asks again.
+                    let _ = self.disk.serve(self.mm, reads);
+                    Ok(())
+                }
+                done => done.map(drop),
             }
-        }
+        };
+        touch(&self.cpu, addr, write, resolve).unwrap()
     }
 
     /// Writes the first `pages` pages of memory.
@@ -110,7 +95,7 @@ impl Scene<'_, '_, '_> {
                 Err(Error::Unread(reads)) => {
                     cached = false;
                     self.ease();
-                    self.carry(reads);
+                    let _ = self.disk.serve(self.mm, reads);
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -5,7 +5,7 @@ use quire::engine::{Error, Move, Resolved};
 use quire::phys::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire_arch::{Arch, Arm4k, X86_64};
-use quire_machine::{Config, Cpu, Machine};
+use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
@@ -14,7 +14,6 @@ use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 const START: Vpn = Vpn::new(8192);
 
 struct Scene<'s, 'm, 'r, A> {
-    machine: &'s Machine<'r>,
     mm: &'s HostedMm<'m, 'r, A>,
     space: Space<A>,
     disk: Disk,
@@ -39,12 +38,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.map(&self.space, &request).unwrap()
     }
 
-    fn carry(&self, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
-            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.read_done(read, done);
-        }
-        Ok(())
+    fn carry(&self, reads: Reads) -> Result<(), Error> {
+        self.disk.serve(self.mm, reads)
     }
 
     /// Faults until the page is there; what the last fault mapped.
@@ -78,7 +73,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         cpu.bind();
         space.enter(cpu.number());
         cpu.switch(space.root(), space.asid());
-        let scene = Scene { machine, mm, space, disk: Disk::new(), cpu };
+        let scene = Scene { mm, space, disk: Disk::new(), cpu };
         test(&scene);
         machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
         quire::check::system(mm, &[&scene.space]).unwrap_or_else(|wrong| panic!("{wrong}"));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use quire::cache::{FileId, FilePages, Store};
+use quire::cache::{FileId, Store};
 use quire::check;
 use quire::engine::{Error, Holdings, Resolved};
 use quire::fault::{Cause, SizePolicy};
@@ -11,7 +11,7 @@ use quire::folio::Folios;
 use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
 use quire_arch::{Arch, Arm4k, X86_64};
-use quire_machine::{Config, Machine};
+use quire_machine::Config;
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
@@ -43,26 +43,16 @@ fn frames<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: &[&Space<A>]) -> u64 {
     found.len() as u64
 }
 
-/// Writes to a device what is to be written, and reads from it.
+/// A swap device and its disk.
 struct Device {
     disk: Disk,
     swap: FileId,
 }
 
 impl Device {
-    fn write<A: Arch>(&self, machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>, all: &[&Space<A>]) {
-        let end = mm.file(self.swap).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) = mm.next_write(self.swap, &mut left, all).unwrap() {
-            let done = self.disk.write(machine.ram(), A::PAGE_SHIFT, &write, end);
-            mm.write_done(write, done);
-        }
-    }
-
     /// Faults until it is served, as an embedder does.
     fn fault<A: Arch>(
         &self,
-        machine: &Machine<'_>,
         mm: &HostedMm<'_, '_, A>,
         (at, all): (&Space<A>, &[&Space<A>]),
         page: Vpn,
@@ -72,14 +62,10 @@ impl Device {
                 Ok(resolved) => return resolved,
                 Err(Error::OverLimit(group)) => {
                     mm.relieve(group, all).unwrap();
-                    self.write(machine, mm, all);
+                    self.disk.write_back(mm, self.swap, all).unwrap();
                 }
-                Err(Error::Unread(mut reads)) => {
-                    while let Ok(Some(read)) = mm.next_read(&mut reads) {
-                        let done = self.disk.read(machine.ram(), A::PAGE_SHIFT, &read);
-                        mm.read_done(read, done);
-                    }
-                }
+                // Without memory to read into, the fault asks again.
+                Err(Error::Unread(reads)) => drop(self.disk.serve(mm, reads)),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -113,7 +99,7 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
             let addr = VirtAddr::new(BASE.add(page).get() << A::PAGE_SHIFT);
             while cpu.write(addr, word(nth + 1, space)).is_err() {
                 let _operation = cpu.operation("fault");
-                device.fault(machine, mm, (at, all), BASE.add(page));
+                device.fault(mm, (at, all), BASE.add(page));
             }
             stamps[page as usize][space] = word(nth + 1, space);
             let usage = mm.usage(group, all);
@@ -138,7 +124,7 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
             while cpu.read(addr) != Ok(stamp[0]) {
                 assert!(cpu.read(addr).is_err(), "page {page} is not what was written");
                 let _operation = cpu.operation("fault");
-                device.fault(machine, mm, (&parent, &both), BASE.add(page as u64));
+                device.fault(mm, (&parent, &both), BASE.add(page as u64));
             }
         }
         cpu.leave();
@@ -239,7 +225,7 @@ fn d6_what_others_map_as_well_counts_by_shares() {
 #[test]
 fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
     let mut ram = system::ram(2048 << 12).unwrap();
-    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let device = Device { disk: Disk::new(), swap: mm.swap_on(1024).unwrap() };
         let group = mm.new_group(None).unwrap();
         let (one, other) = (space(mm, 1, 64), space(mm, 2, 64));
@@ -259,7 +245,7 @@ fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
         assert_eq!((told(Some(group)), mm.usage(group, &all[..])), (before, 72));
         assert_eq!(told(None), Holdings { anon: 128, shared: 16, ..before });
         assert_eq!(mm.page_out_group(group, 40, &all[..]), Ok(40));
-        device.write(machine, mm, &all);
+        device.disk.write_back(mm, device.swap, &all).unwrap();
         let after = Holdings { anon: 24, swapped: 40, ..before };
         assert_eq!(told(Some(group)), after);
         assert_eq!(mm.swapped(&other), 0, "the other one is in no group");

@@ -8,8 +8,8 @@
 //!
 //! Two schedulers choose the orders: one by chance at each step, and one (PCT) that lets a thread
 //! run until one of a few random steps, which finds faults that need a thread to stop for long in
-//! a bad place. Both draw from a fixed seed. `QUIRE_SCHEDULES` says how many orders of each there are,
-//! and `SHUTTLE_RANDOM_SEED` is another seed.
+//! a bad place. Both draw from a fixed seed. `QUIRE_SCHEDULES` is the number of orders of each, and
+//! `SHUTTLE_RANDOM_SEED` another seed.
 #![cfg(shuttle)]
 
 mod areas;

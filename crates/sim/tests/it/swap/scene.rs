@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quire::cache::{FileId, FilePages, Reads};
+use quire::cache::{FileId, Reads};
 use quire::check;
 use quire::engine::{Error, Move, Pinned};
 use quire::phys::FailPlan;
 use quire::space::Space;
 use quire_arch::{Arch, Level};
-use quire_machine::{Cpu, Machine};
+use quire_machine::Cpu;
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::HostedMm;
-use quire_units::{Access, Asid, PageSpan, VirtAddr, Vpn};
+use quire_units::{Asid, PageSpan, VirtAddr, Vpn};
 
 use super::ops::{LIVES, Stretch};
 
@@ -82,7 +83,6 @@ pub(crate) struct Live<A> {
 }
 
 pub(crate) struct Scene<'s, 'm, 'r, A: Arch> {
-    pub(crate) machine: &'s Machine<'r>,
     pub(crate) mm: &'s HostedMm<'m, 'r, A>,
     pub(crate) cpu: Cpu<'s, 'r>,
     pub(crate) disk: Disk,
@@ -119,12 +119,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.space(Asid(self.next_asid), window)
     }
 
-    pub(crate) fn carry(&self, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
-            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.read_done(read, done);
-        }
-        Ok(())
+    pub(crate) fn carry(&self, reads: Reads) -> Result<(), Error> {
+        self.disk.serve(self.mm, reads)
     }
 
     /// Touches a page as a program does; word 0 if it may.
@@ -132,26 +128,16 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let space = &self.lives[at].space;
         space.enter(self.cpu.number());
         self.cpu.switch(space.root(), space.asid());
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        for _ in 0..40 {
-            let done = match write {
-                Some(value) => self.cpu.write(Self::addr(page, 0), value).map(|()| value),
-                None => self.cpu.read(Self::addr(page, 0)),
-            };
-            if let Ok(word) = done {
-                return Ok(word);
-            }
+        touch(&self.cpu, Self::addr(page, 0), write, |access| {
             let fault = {
                 let _operation = self.cpu.operation("fault");
                 self.mm.fault(space, page, access)
             };
             match fault {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads)?,
-                Err(error) => return Err(error),
+                Err(Error::Unread(reads)) => self.carry(reads),
+                done => done.map(drop),
             }
-        }
-        panic!("{access:?} at {page} never ends");
+        })
     }
 
     /// Whether an access may have failed so: memory that fails on purpose, and bad slots.
@@ -254,12 +240,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     pub(crate) fn write_back(&self) {
         let Some(id) = self.swap else { return };
         let spaces: Vec<&Space<A>> = self.lives.iter().map(|live| &live.space).collect();
-        let end = self.mm.file(id).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) = self.mm.next_write(id, &mut left, &spaces[..]).unwrap() {
-            let done = self.disk.write(self.machine.ram(), A::PAGE_SHIFT, &write, end);
-            self.mm.write_done(write, done);
-        }
+        self.disk.write_back(self.mm, id, &spaces).unwrap();
     }
 
     pub(crate) fn swap_off(&mut self) {
