@@ -42,7 +42,7 @@ const STRESS_SECONDS: u64 = 300;
 const SELFTESTS: [&str; 5] =
     ["map_fixed_noreplace", "mremap_test", "mdwe_test", "mrelease_test", "transhuge-stress"];
 
-/// What is run.
+/// The choices of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
     /// How many rounds of scripts and stress tests.
@@ -63,7 +63,7 @@ pub fn run(root: &Path, what: &What) -> bool {
     let seed = what.seed.unwrap_or_else(seed_of_now);
     let mut all = vec![canary(&build_dir(root))];
     all.extend(steps(what.rounds, seed, &build_dir(root)));
-    println!("Seeds from {seed} on. What is run, until something fails:");
+    println!("Seeds from {seed} on. These steps run until one fails:");
     all.iter().for_each(|step| println!("  {:<28} {}", step.name, step.line()));
     println!();
     let mut steps = Steps::new(root);
@@ -163,7 +163,7 @@ impl Step {
         cargo
     }
 
-    /// What one types to run it.
+    /// The line to type to run it.
     fn line(&self) -> String {
         let quoted =
             |value: &String| if value.contains(' ') { format!("'{value}'") } else { value.clone() };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_to_see_a_failure_again_has_its_seed() {
+    fn the_line_that_repeats_a_failure_has_its_seed() {
         let all = steps(0, 5, "/b".as_ref());
         let abuse = all.iter().find(|step| step.name.starts_with("abuse on x86")).unwrap();
         let line = "QUIRE_ABUSE_SECONDS=120 QUIRE_ABUSE_SEED=5 \

@@ -11,10 +11,10 @@
 
 use quire::arch::Arch;
 use quire::cache::FileId;
-use quire::engine::{Error, Mm, Move};
 use quire::fault::SizePolicy;
 use quire::hw::Hardware;
 use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request, Space};
+use quire::{Error, Mm, Move};
 use quire_units::{PageSpan, Prot, Vpn};
 
 use crate::naive::{Lost, Page, Process, Source};
@@ -184,14 +184,14 @@ impl Action {
             Call::Unmap => mm.unmap(space, span),
             Call::Protect(prot) => mm.protect(space, span, prot),
             Call::Advise(advice) => mm.advise(space, span, advice),
-            Call::Flags(on, off) => mm.set_flags(space, span, on, off),
-            Call::Lock => mm.lock(space, span),
-            Call::Unlock => mm.unlock(space, span),
+            Call::Flags(on, off) => mm.spaces().set_flags(space, span, on, off),
+            Call::Lock => mm.mlock(space, span),
+            Call::Unlock => mm.spaces().munlock(space, span),
             Call::Discard => mm.discard(space, span),
             Call::Guard => mm.guard(space, span),
             Call::Unguard => mm.unguard(space, span),
-            Call::Free => mm.free_lazily(space, span),
-            Call::Track => mm.track(space, span),
+            Call::Free => mm.spaces().free_lazily(space, span),
+            Call::Track => mm.spaces().track(space, span),
             Call::Move((to, pages), keep) => {
                 let to = self.window.vpn(to);
                 let how = if keep { Move::Keep(At::Fixed(to)) } else { Move::To(to) };

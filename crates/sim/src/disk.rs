@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use quire::cache::{FileId, FilePages, Read, Reads};
-use quire::engine::{Error, ReadFailed, Write, WriteFailed};
 use quire::space::Space;
+use quire::{Error, ReadFailed, Write, WriteFailed};
 use quire_arch::Arch;
 use quire_hw::DirectMap;
 use quire_units::{Pfn, PhysAddr};
@@ -81,11 +81,11 @@ impl Disk {
     /// Carries out all reads of a plan.
     ///
     /// # Errors
-    /// Those of [`Mm::next_read`](quire::engine::Mm::next_read).
+    /// Those of `next_read` of the files.
     pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = mm.next_read(&mut reads)? {
+        while let Some(read) = mm.files().next_read(&mut reads)? {
             let done = self.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
-            mm.read_done(read, done);
+            mm.files().read_done(read, done);
         }
         Ok(())
     }
@@ -93,18 +93,18 @@ impl Disk {
     /// Writes the dirty pages of a file or a swap device; `spaces` are all there are.
     ///
     /// # Errors
-    /// Those of [`Mm::next_write`](quire::engine::Mm::next_write).
+    /// Those of `next_write` of the files.
     pub fn write_back<A: Arch>(
         &self,
         mm: &HostedMm<'_, '_, A>,
         file: FileId,
         spaces: &[&Space<A>],
     ) -> Result<(), Error> {
-        let end = mm.file(file).map_or(0, |file| file.pages());
+        let end = mm.files().get(file).map_or(0, |file| file.pages());
         let mut left = FilePages::new(0, end);
-        while let Some(write) = mm.next_write(file, &mut left, spaces)? {
+        while let Some(write) = mm.files().next_write(file, &mut left, spaces)? {
             let done = self.write(mm.hardware().ram(), A::PAGE_SHIFT, &write, end);
-            mm.write_done(write, done);
+            mm.files().write_done(write, done);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Carrying out one step: the calls that change areas.
 
-use quire::engine::Error;
+use quire::Error;
 use quire::space::{AreaFlags, At, Request};
 use quire_arch::Arch;
 use quire_script::{Action, Call, Page, Part, Shown, Step, Verb, request};
@@ -161,7 +161,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         // no matter, as long as what it says is true.
         let changed = {
             let space = self.space(process)?;
-            let mut areas = self.mm.areas(space, span);
+            let mut areas = self.mm.spaces().areas(space, span);
             areas.all(|area| area.flags.contains(AreaFlags::LOCKED))
         };
         let before = self.naive[process].pages[part.0..part.0 + part.1].iter().all(Page::is_locked);

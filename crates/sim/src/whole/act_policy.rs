@@ -1,7 +1,7 @@
 //! Carrying out one step: policies, and the background scan.
 
-use quire::engine::{ScanLimits, Scanned};
 use quire::fault::{Defrag, Enabled};
+use quire::{ScanLimits, Scanned};
 use quire_arch::Arch;
 use quire_script::{Step, Verb, opt_out, size_policy};
 use quire_units::Order;
@@ -17,7 +17,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn set_policy(&mut self, step: &Step, process: usize) -> Outcome {
         let order = Order::new((step.args[0] % 18) as u8);
         let choice = step.args[0] as usize;
-        let policy = &self.mm.policy;
+        let policy = &self.mm.policy();
         match step.verb {
             Verb::Size => {
                 let choice = size_policy(step.args[1]);
@@ -64,7 +64,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let mut cursor = self.cursor;
             let done = {
                 let _operation = self.machine.operation("scan");
-                self.mm.scan(&mut cursor, pages, &limits, &self.all()[..])
+                self.mm.reclaim().scan(&mut cursor, pages, &limits, &self.all()[..])
             };
             self.cursor = cursor;
             self.settle_races()?;
@@ -82,7 +82,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn there(&self) -> (u64, u64) {
         let each = self.spaces.iter().flatten();
         each.fold((0, 0), |(there, swapped), space| {
-            (there + self.mm.resident(space), swapped + self.mm.swapped(space))
+            (there + self.mm.resident(space), swapped + self.mm.paging().swapped(space))
         })
     }
 

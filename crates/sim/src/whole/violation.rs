@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quire::engine::Error;
+use quire::Error;
 
 /// The check that found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Reads, Store};
-use quire::engine::{Error, Pinned, ScanCursor};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{GroupId, Space};
+use quire::{Error, Pinned, ScanCursor};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
 use quire_machine::{Cpu, Machine, Operation, Race, Raced};
@@ -117,7 +117,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     fn open(&mut self) -> Result<(), Wrong> {
         for (at, store) in STORES.into_iter().enumerate() {
             let pages = u64::from(self.setup.pages);
-            let id = self.mm.open_file(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
+            let id = self.mm.files().open(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
             let mut file = File::new(vec![0; pages as usize]);
             if store != Store::Memory {
                 for (page, stamp) in file.stamps.iter_mut().enumerate() {
@@ -129,13 +129,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.ids.push(id);
         }
         if self.setup.slots > 0 {
-            self.swap = self.mm.swap_on(u64::from(self.setup.slots)).ok();
+            self.swap = self.mm.paging().swap_on(u64::from(self.setup.slots)).ok();
         }
         let sizes = self.setup.sizes;
         for order in (1..19).filter(|order| sizes >> order & 1 != 0).map(Order::new) {
             let always = quire::fault::SizePolicy::Always;
             // Not every format has every size.
-            let _ = self.mm.policy.set_size(order, always);
+            let _ = self.mm.policy().set_size(order, always);
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// How many pages a store may copy with the one it is for.
     pub(super) fn copied(&self) -> usize {
-        self.mm.policy.copy_most().pages() as usize
+        self.mm.policy().copy_most().pages() as usize
     }
 
     /// All processes that there are.
@@ -277,7 +277,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     /// Reclaiming, as one operation: it makes pages clean on purpose where it looks for zeroes.
     pub(super) fn reclaiming(&self, name: &'static str) -> Operation<'m, 'r> {
         let operation = self.machine.operation(name);
-        match self.mm.policy.zeroes_most() {
+        match self.mm.policy().zeroes_most() {
             Some(_) => operation.cleans(),
             None => operation,
         }
@@ -338,7 +338,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Error>, Wrong> {
         let mut slow = false;
         loop {
-            match self.mm.next_read(&mut reads) {
+            match self.mm.files().next_read(&mut reads) {
                 Ok(Some(read)) => slow |= !self.transfer(Transfer::Read(read)),
                 Ok(None) if slow => return Ok(Err(Error::Busy(reads.file()))),
                 Ok(None) => return Ok(Ok(())),
@@ -362,7 +362,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Transfer::Read(read) => read.file(),
             Transfer::Write(write) => write.file(),
         };
-        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let ram = self.machine.ram();
         let done = self.devices.carry(ram, A::PAGE_SHIFT, (transfer, fault), end);
         let (read, write) = (done.read(), done.write());
@@ -372,9 +372,9 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
                     let pages = one.pages();
                     self.failed.extend((pages.start..pages.end).map(|page| (id.0, page)));
                 }
-                self.mm.read_done(one, read);
+                self.mm.files().read_done(one, read);
             }
-            Transfer::Write(one) => self.mm.write_done(one, write),
+            Transfer::Write(one) => self.mm.files().write_done(one, write),
         }
     }
 
@@ -401,7 +401,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.raced = false;
         match step.fault {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
             Fault::Copy => {
                 self.poisons = true;
                 self.machine.faults().fail_copy(u64::from(step.nth));
@@ -418,7 +418,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn disarm(&mut self) {
         match self.faulty {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Never),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Never),
             Fault::Copy => self.machine.faults().fail_copy(0),
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(Fault::None, 0),
             Fault::Race => self.machine.races().arm(Vec::new()),

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use quire::hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
-use quire::phys::{CpuCache, Phys, Slot};
-use quire::space::area::{Area, AreaFlags, Backing};
-use quire::space::tree::{AreaTree, EditError, Placement, TreeWriter};
+use quire::inject::Phys;
+use quire::inject::{AreaTree, EditError, Placement, TreeWriter};
+use quire::phys::{CpuCache, Slot};
+use quire::space::{Area, AreaFlags, Backing};
 use quire_sim::areas::NaiveAreas;
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use quire::Error;
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
 use quire_arch::{Arch, X86_64};
@@ -42,13 +42,13 @@ impl Scene<'_, '_, '_> {
 
     fn reclaim(&self, pages: u64) {
         let _operation = self.cpu.operation("reclaim");
-        self.mm.reclaim(pages, &[&self.space][..]);
+        self.mm.reclaim().reclaim(pages, &[&self.space][..]);
         self.write_back();
     }
 
     /// Makes memory free as a kernel does.
     fn ease(&self) {
-        let marks = self.mm.watermarks(self.frames);
+        let marks = self.mm.reclaim().watermarks(self.frames);
         let free = self.mm.phys().free_frames();
         if free < marks.low {
             self.reclaim(marks.high - free);
@@ -84,12 +84,12 @@ impl Scene<'_, '_, '_> {
         let (wanted, mut reader) = (FilePages::new(page, page + 1), Readahead::default());
         let mut cached = true;
         loop {
-            match self.mm.page(self.file, wanted, &mut reader, Pattern::Random) {
+            match self.mm.files().read(self.file, wanted, &mut reader, Pattern::Random) {
                 Ok((held, _)) => {
                     let at = PhysAddr::new(held.frames().start.get() << SHIFT);
                     let is = self.machine.ram().read_word(at);
                     assert_eq!(is, Some(word(page + 1, 0)), "page {page}");
-                    self.mm.release(held);
+                    self.mm.files().release(held);
                     return cached;
                 }
                 Err(Error::Unread(reads)) => {
@@ -113,9 +113,9 @@ fn with(frames: u64, pages: u64, slots: u64, act: impl FnOnce(&Scene<'_, '_, '_>
     system::with::<Format, _>(Config::x86_64(), &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
         let disk = Disk::new();
-        let file = mm.open_file(Store::ReadOnly, pages, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::ReadOnly, pages, Order::ZERO).unwrap();
         (0..pages).for_each(|page| disk.put(file.0, page, page + 1));
-        let swap = (slots > 0).then(|| mm.swap_on(slots).unwrap());
+        let swap = (slots > 0).then(|| mm.paging().swap_on(slots).unwrap());
         let space = mm.space(Asid(1), PageSpan::new(START, START.add(1 << 13))).unwrap();
         let request = Request { prot: Prot::RW, ..Request::anon(6144) };
         mm.map(&space, &request.at(At::Fixed(START))).unwrap();
@@ -127,8 +127,8 @@ fn with(frames: u64, pages: u64, slots: u64, act: impl FnOnce(&Scene<'_, '_, '_>
         scene.cpu.leave();
         check::system(mm, &[&scene.space]).unwrap();
         mm.destroy(scene.space);
-        mm.close_file(file).unwrap();
-        swap.into_iter().for_each(|swap| mm.swap_off(swap).unwrap());
+        mm.files().close(file).unwrap();
+        swap.into_iter().for_each(|swap| mm.paging().swap_off(swap).unwrap());
         assert_eq!(mm.phys().free_frames(), free, "notes have kept memory");
         machine.audit().unwrap();
     })
@@ -141,7 +141,7 @@ fn reads_beside_idle_memory(swappiness: u32) -> usize {
     const WANTED: u64 = 640;
     let mut last = 0;
     with(FRAMES, WANTED, 4096, |scene| {
-        scene.mm.policy.set_swappiness(swappiness).unwrap();
+        scene.mm.policy().set_swappiness(swappiness).unwrap();
         scene.fill(512);
         for _ in 0..8 {
             last = (0..WANTED).filter(|page| !scene.read(*page)).count();
@@ -150,7 +150,7 @@ fn reads_beside_idle_memory(swappiness: u32) -> usize {
                 scene.count(Event::RefaultFile),
                 scene.count(Event::PagesSwapped),
                 scene.mm.phys().free_frames(),
-                scene.mm.file(scene.file).unwrap().cached()
+                scene.mm.files().get(scene.file).unwrap().cached()
             );
         }
         (0..512).for_each(|page| assert_eq!(scene.touch(page, None), page + 7));
@@ -192,17 +192,17 @@ fn d6_swappiness_says_who_gives_as_long_as_nothing_comes_back() {
     let gave = |swappiness| {
         let mut gave = 0;
         with(FRAMES, 512, 4096, |scene| {
-            scene.mm.policy.set_swappiness(swappiness).unwrap();
+            scene.mm.policy().set_swappiness(swappiness).unwrap();
             scene.fill(256);
             assert!((0..256).all(|page| !scene.read(page)));
             // Until both kinds have some that is old enough.
             (0..4).for_each(|_| scene.reclaim(8));
-            let before = scene.mm.file(scene.file).unwrap().cached();
+            let before = scene.mm.files().get(scene.file).unwrap().cached();
             (0..2).for_each(|_| scene.reclaim(64));
-            gave = before - scene.mm.file(scene.file).unwrap().cached();
+            gave = before - scene.mm.files().get(scene.file).unwrap().cached();
             // More than there is is no mistake, and is all there is.
             scene.reclaim(u64::MAX);
-            assert_eq!(scene.mm.file(scene.file).unwrap().cached(), 0);
+            assert_eq!(scene.mm.files().get(scene.file).unwrap().cached(), 0);
         });
         gave
     };
@@ -222,7 +222,12 @@ fn b1_a_read_is_counted_that_more_room_would_have_saved() {
     with(FRAMES, PAGES, 0, |scene| {
         let mut dice = quire_sim::Dice::new(7);
         let is_cached = |page: u64| {
-            scene.mm.next_cached(scene.file, FilePages::new(page, page + 1)).unwrap().is_some()
+            scene
+                .mm
+                .files()
+                .next_cached(scene.file, FilePages::new(page, page + 1))
+                .unwrap()
+                .is_some()
         };
         let (mut clock, mut left, mut missed) = (0, BTreeMap::new(), 0);
         for step in 0..40_000_u64 {

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use quire::check;
 use quire::fault::SizePolicy;
-use quire::folio::clear::{NEIGHBOURHOOD, Pace, extents, units, zero};
-use quire::folio::copy::copy;
+use quire::inject::copy;
+use quire::inject::{NEIGHBOURHOOD, Pace, extents, units, zero};
 use quire::space::{At, Request};
 use quire::stats::Event;
 use quire_arch::{Arch, Arm16k, X86_64};
@@ -289,7 +289,7 @@ fn real_memory<A: Arch>(config: Config, order: Order, fault: u64, unit: u64) {
     ram.bytes_mut().fill(0xa5);
     let config = Config { clear_unit_bytes: unit << A::PAGE_SHIFT, ..config };
     system::with::<A, _>(config, &mut ram, |machine, mm| {
-        mm.policy.set_size(order, SizePolicy::Always).unwrap();
+        mm.policy().set_size(order, SizePolicy::Always).unwrap();
         let start = Vpn::new(4 * order.pages());
         let window = PageSpan::new(start, start.add(order.pages()));
         let space = mm.space(Asid(1), window).unwrap();
@@ -340,7 +340,7 @@ fn a5_fresh_memory_is_not_cleared_again_and_used_memory_is() {
     let mut ram = system::ram(16 << 20).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
         let order = Order::new(9);
-        mm.policy.set_size(order, SizePolicy::Always).unwrap();
+        mm.policy().set_size(order, SizePolicy::Always).unwrap();
         let start = Vpn::new(512);
         let window = PageSpan::new(start, start.add(512));
         let space = mm.space(Asid(1), window).unwrap();

@@ -1,8 +1,8 @@
 //! Collapse: one folio of many, of every size (row B4).
 
-use quire::engine::{Collapsed, Errno, Error, Hindrance};
 use quire::space::{AreaFlags, At, Backing, OptOut, Request};
 use quire::stats::Event::{CollapseAlloc, CollapseFailed, Flush, FramesFreed};
+use quire::{Collapsed, Errno, Error, Hindrance};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -36,7 +36,7 @@ fn becomes_one<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, order: u8) 
     let meter = Meter::new(mm);
     let done = {
         let _op = cpu.operation("collapse");
-        mm.collapse(&space, span::<A>(0, pages), order)
+        mm.reclaim().collapse(&space, span::<A>(0, pages), order)
     };
     assert_eq!(done, made(1), "{}", A::NAME);
     let tables = (order == A::block_order()) as u64;
@@ -59,7 +59,7 @@ fn becomes_one<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, order: u8) 
     }
     assert_eq!(program.read(page::<A>(pages)), Ok(7));
     verify(mm, &[&space]);
-    let again = mm.collapse(&space, span::<A>(0, pages), order);
+    let again = mm.reclaim().collapse(&space, span::<A>(0, pages), order);
     assert_eq!(again, Ok(Collapsed { already: 1, ..Collapsed::default() }), "{}", A::NAME);
     cpu.leave();
     mm.destroy(space);
@@ -85,8 +85,8 @@ fn b4_only_whole_blocks_of_the_span_collapse() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
         let space = space_of(mm, 64, NONE);
         mm.populate(&space, span::<X86_64>(0, 64)).unwrap();
-        assert_eq!(mm.collapse(&space, span::<X86_64>(1, 62), Order::new(4)), made(2));
-        assert_eq!(mm.collapse(&space, span::<X86_64>(1, 15), Order::new(4)), made(0));
+        assert_eq!(mm.reclaim().collapse(&space, span::<X86_64>(1, 62), Order::new(4)), made(2));
+        assert_eq!(mm.reclaim().collapse(&space, span::<X86_64>(1, 15), Order::new(4)), made(0));
         let orders: Vec<_> = [0, 16, 32, 48].map(|at| frame_order(mm, &space, at)).into();
         assert_eq!(orders, [0, 4, 4, 0]);
         verify(mm, &[&space]);
@@ -98,7 +98,7 @@ fn b4_only_whole_blocks_of_the_span_collapse() {
 /// The order of the folio at page `at`.
 fn frame_order(mm: &HostedMm<'_, '_, X86_64>, space: &quire::space::Space<X86_64>, at: u64) -> u8 {
     let leaf = leaves(mm, space).into_iter().find(|leaf| leaf.pages.contains(page::<X86_64>(at)));
-    let folios = quire::folio::Folios::new(mm.phys().meta());
+    let folios = quire::inject::Folios::new(mm.bare_phys().meta());
     leaf.and_then(|leaf| folios.of(leaf.frame)).map_or(99, |folio| folio.order.get())
 }
 
@@ -116,7 +116,7 @@ fn b4_what_may_not_collapse_stays_as_it_is_and_says_why() {
             mm.map(&space, &request).unwrap();
         }
         let collapse =
-            |from, pages| mm.collapse(&space, span::<X86_64>(from, pages), Order::new(4));
+            |from, pages| mm.reclaim().collapse(&space, span::<X86_64>(from, pages), Order::new(4));
         assert_eq!(collapse(0, 16), refused(1, Hindrance::Empty));
         mm.populate(&space, span::<X86_64>(0, 48)).unwrap();
         let before = leaves(mm, &space);
@@ -124,14 +124,14 @@ fn b4_what_may_not_collapse_stays_as_it_is_and_says_why() {
         assert_eq!(collapse(32, 16), refused(1, Hindrance::Advice));
         assert_eq!(collapse(48, 48), refused(3, Hindrance::Area));
         assert_eq!(
-            mm.collapse(&space, span::<X86_64>(0, 32), Order::new(5)),
+            mm.reclaim().collapse(&space, span::<X86_64>(0, 32), Order::new(5)),
             refused(1, Hindrance::Area)
         );
         space.set_opt_out(OptOut::All);
         assert_eq!(collapse(0, 16), refused(1, Hindrance::Advice));
         assert_eq!(collapse(0, 16).unwrap().errno(), Some(Errno::EINVAL));
         for order in [0, 10, 18] {
-            let invalid = mm.collapse(&space, span::<X86_64>(0, 16), Order::new(order));
+            let invalid = mm.reclaim().collapse(&space, span::<X86_64>(0, 16), Order::new(order));
             assert_eq!(invalid, Err(Error::Invalid));
         }
         assert_eq!(collapse(0, 0), Err(Error::Invalid));
@@ -150,12 +150,12 @@ fn keeps_pins<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     (0..2 * order.pages()).for_each(|at| assert!(program.write(page::<A>(at), at + 1).is_ok()));
     let pinned = mm.pin(&space, page::<A>(1), Access::Read).unwrap();
     let before = leaves(mm, &space);
-    let done = mm.collapse(&space, span::<A>(0, 2 * order.pages()), order).unwrap();
+    let done = mm.reclaim().collapse(&space, span::<A>(0, 2 * order.pages()), order).unwrap();
     assert_eq!((done.made, done.refused, done.errno()), (1, 1, Some(Errno::EAGAIN)), "{}", A::NAME);
     let first = order.pages() as usize;
     assert_eq!(leaves(mm, &space)[..first], before[..first], "{}", A::NAME);
     mm.unpin(pinned);
-    let done = mm.collapse(&space, span::<A>(0, 2 * order.pages()), order);
+    let done = mm.reclaim().collapse(&space, span::<A>(0, 2 * order.pages()), order);
     assert_eq!(done.map(|done| (done.made, done.already)), Ok((1, 1)), "{}", A::NAME);
     verify(mm, &[&space]);
     cpu.leave();
@@ -178,7 +178,12 @@ fn leaves_others_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     touched().for_each(|at| assert!(program.write(page::<A>(at), at + 1).is_ok()));
     let child = mm.fork(&space, Asid(2)).unwrap();
     let theirs = leaves(mm, &child);
-    assert_eq!(mm.collapse(&space, span::<A>(0, order.pages()), order), made(1), "{}", A::NAME);
+    assert_eq!(
+        mm.reclaim().collapse(&space, span::<A>(0, order.pages()), order),
+        made(1),
+        "{}",
+        A::NAME
+    );
     assert_eq!(leaves(mm, &child), theirs, "{}", A::NAME);
     verify(mm, &[&space, &child]);
     for at in touched() {
@@ -212,18 +217,23 @@ fn gives_back_on_failure<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let bad = before[half as usize + 1].frame;
     assert!(mm.hardware().set_poisoned(bad, true));
     let block = PageSpan::block(page::<A>(0), order);
-    let done = mm.collapse(&space, block, order);
+    let done = mm.reclaim().collapse(&space, block, order);
     assert_eq!(done, Err(Error::Poisoned(bad)), "{}", A::NAME);
     assert_eq!(done.unwrap_err().errno(), Errno::EHWPOISON);
     assert_eq!(leaves(mm, &space), before, "{}: bit for bit", A::NAME);
     verify(mm, &[&space, &child]);
     mm.hardware().set_poisoned(bad, false);
-    mm.phys().set_fail_plan(quire::phys::FailPlan::Nth(1));
+    mm.bare_phys().set_fail_plan(quire::inject::FailPlan::Nth(1));
     let meter = Meter::new(mm);
-    assert_eq!(mm.collapse(&space, block, order), Err(Error::NoMemory(order)), "{}", A::NAME);
+    assert_eq!(
+        mm.reclaim().collapse(&space, block, order),
+        Err(Error::NoMemory(order)),
+        "{}",
+        A::NAME
+    );
     assert_eq!(meter.events([CollapseFailed, Flush]), [1, 0], "{}", A::NAME);
     assert_eq!(leaves(mm, &space), before, "{}: bit for bit", A::NAME);
-    assert_eq!(mm.collapse(&space, block, order), made(1), "{}", A::NAME);
+    assert_eq!(mm.reclaim().collapse(&space, block, order), made(1), "{}", A::NAME);
     cpu.leave();
     mm.destroy(child);
     mm.destroy(space);

@@ -1,11 +1,11 @@
 //! Collapse of what files have in memory, and folios of files that are cut apart (rows B4, B1).
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
-use quire::engine::{Collapsed, Errno, Error, Hindrance};
 use quire::fault::SizePolicy;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire::stats::Event::{CollapseAlloc, CollapseFailed};
+use quire::{Collapsed, Errno, Error, Hindrance};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -41,14 +41,14 @@ fn shown<A: Arch>(
 }
 
 fn folio<A: Arch>(mm: &HostedMm<'_, '_, A>, file: FileId, page: u64) -> Option<FilePages> {
-    mm.next_cached(file, FilePages::new(page, page + 1)).unwrap()
+    mm.files().next_cached(file, FilePages::new(page, page + 1)).unwrap()
 }
 
 fn end<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, spaces: Vec<Space<A>>, file: FileId) {
     verify(mm, &spaces.iter().collect::<Vec<_>>());
     cpu.leave();
     spaces.into_iter().for_each(|space| mm.destroy(space));
-    mm.close_file(file).unwrap();
+    mm.files().close(file).unwrap();
 }
 
 /// Collapses all of the first space; the disk brings what is missing.
@@ -60,7 +60,7 @@ fn collapse<A: Arch>(
 ) -> Result<Collapsed, Error> {
     loop {
         let _op = cpu.operation("collapse");
-        match mm.collapse_file(spaces[0], span::<A>(0, pages), spaces) {
+        match mm.reclaim().collapse_file(spaces[0], span::<A>(0, pages), spaces) {
             Err(Error::Unread(reads)) => disk.serve(mm, reads)?,
             done => return done,
         }
@@ -74,7 +74,7 @@ fn made(blocks: u64) -> Collapsed {
 fn becomes_one<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, order: u8) {
     let order = Order::new(order);
     let (pages, disk) = (order.pages(), Disk::new());
-    let file = mm.open_file(Store::Memory, pages, Order::ZERO).unwrap();
+    let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
     let spaces = [1, 2].map(|tag| shown(mm, (file, pages), tag, (Prot::RW, SHARED)));
     let on = |at: usize| Program::on(cpu, mm, &spaces[at]);
     let touched = (0..pages).filter(|page| page % 3 != 1);
@@ -129,20 +129,20 @@ fn b4_pages_of_a_file_become_a_folio_of_each_size() {
 fn b4_code_becomes_the_largest_folios_that_fit_and_what_is_dirty_stays_so() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
         let (pages, disk) = (300, Disk::new());
-        let file = mm.open_file(Store::ReadWrite, pages, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::ReadWrite, pages, Order::ZERO).unwrap();
         (0..pages).for_each(|page| disk.put(file.0, page, page + 1));
         let spaces = [(Prot::RX, NONE), (Prot::RW, SHARED)];
         let [code, data] = [0, 1].map(|at| shown(mm, (file, pages), 1 + at as u16, spaces[at]));
         let held = loop {
             let wanted = FilePages::new(40, 41);
-            match mm.page(file, wanted, &mut Readahead::default(), Pattern::Random) {
+            match mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Random) {
                 Ok((held, _)) => break held,
                 Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
                 Err(error) => panic!("{error}"),
             }
         };
-        mm.mark_dirty(file, 40).unwrap();
-        mm.release(held);
+        mm.files().mark_dirty(file, 40).unwrap();
+        mm.files().release(held);
         let both = [&code, &data];
         assert!(collapse(mm, cpu, (&both, pages), &disk).is_ok_and(|done| done.why.is_none()));
         let starts = [0, 256, 288, 296].map(|at| folio(mm, file, at));
@@ -153,20 +153,24 @@ fn b4_code_becomes_the_largest_folios_that_fit_and_what_is_dirty_stays_so() {
             assert_eq!(program.read(page::<X86_64>(at)), Ok(word(at + 1, 0)));
         }
         let mut left = FilePages::new(0, pages);
-        let write = mm.next_write(file, &mut left, &both[..]).unwrap().expect("it is dirty");
+        let write =
+            mm.files().next_write(file, &mut left, &both[..]).unwrap().expect("it is dirty");
         assert_eq!(write.pages(), FilePages::new(0, 256));
-        let busy = mm.collapse_file(&code, span::<X86_64>(0, 256), &both[..]);
+        let busy = mm.reclaim().collapse_file(&code, span::<X86_64>(0, 256), &both[..]);
         assert!(busy.is_ok_and(|done| done.already + done.made == 1), "it is one already");
-        mm.write_done(write, Ok(()));
+        mm.files().write_done(write, Ok(()));
         let mut all = FilePages::new(0, pages);
-        assert!(mm.next_write(file, &mut all, &both[..]).unwrap().is_none(), "all is clean");
+        assert!(
+            mm.files().next_write(file, &mut all, &both[..]).unwrap().is_none(),
+            "all is clean"
+        );
         end(mm, cpu, vec![code, data], file);
     });
 }
 
 fn keeps_copies<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let (pages, disk) = (16, Disk::new());
-    let file = mm.open_file(Store::Memory, pages, Order::ZERO).unwrap();
+    let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
     let private = shown(mm, (file, pages), 1, (Prot::RW, NONE));
     let shared = shown(mm, (file, pages), 2, (Prot::RW, SHARED));
     let (own, others) = (|| Program::on(cpu, mm, &private), || Program::on(cpu, mm, &shared));
@@ -196,7 +200,7 @@ fn b4_private_copies_of_a_file_stay() {
 fn b4_pages_of_a_file_that_somebody_holds_stay_where_they_are() {
     stage::<X86_64>(Config::x86_64(), 2048, &[], |mm, cpu| {
         let (pages, disk) = (16, Disk::new());
-        let file = mm.open_file(Store::Memory, pages, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
         let space = shown(mm, (file, pages), 1, (Prot::RW, SHARED));
         let program = Program::on(cpu, mm, &space);
         (0..pages).for_each(|at| assert!(program.write(page::<X86_64>(at), at + 1).is_ok()));
@@ -211,13 +215,14 @@ fn b4_pages_of_a_file_that_somebody_holds_stay_where_they_are() {
             (0..pages).for_each(|at| assert_eq!(program.read(page::<X86_64>(at)), Ok(at + 1)));
         };
         let wanted = FilePages::new(5, 6);
-        let (held, _) = mm.page(file, wanted, &mut Readahead::default(), Pattern::Normal).unwrap();
+        let (held, _) =
+            mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Normal).unwrap();
         stays(Hindrance::Held, Errno::EAGAIN);
-        mm.release(held);
+        mm.files().release(held);
         let pinned = mm.pin(&space, page::<X86_64>(7), Access::Write).unwrap();
         stays(Hindrance::Held, Errno::EAGAIN);
         mm.unpin(pinned);
-        mm.track(&space, span::<X86_64>(0, pages)).unwrap();
+        mm.spaces().track(&space, span::<X86_64>(0, pages)).unwrap();
         stays(Hindrance::Tracked, Errno::EINVAL);
         cpu.leave();
         mm.destroy(space);
@@ -235,7 +240,7 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
         let (pages, disk) = (512, Disk::new());
         let order = X86_64::block_order();
-        let file = mm.open_file(Store::Memory, pages, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
         let space = shown(mm, (file, pages), 1, (Prot::RW, SHARED));
         let program = Program::on(cpu, mm, &space);
         let touched = || (0..pages).step_by(7);
@@ -246,20 +251,20 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
         };
         let bad = leaves(mm, &space)[3].frame;
         assert!(mm.hardware().set_poisoned(bad, true));
-        let cached = mm.file(file).unwrap().cached();
+        let cached = mm.files().get(file).unwrap().cached();
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::Poisoned(bad)));
-        assert_eq!(mm.file(file).unwrap().cached(), cached);
+        assert_eq!(mm.files().get(file).unwrap().cached(), cached);
         mm.hardware().set_poisoned(bad, false);
         intact();
         let meter = Meter::new(mm);
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::NoMemory(order)));
         assert_eq!(meter.event(CollapseFailed), 1);
         intact();
         // Beyond the folio itself nothing is needed: what fails later is made when it is touched.
-        mm.phys().set_fail_plan(FailPlan::From(2));
+        mm.bare_phys().set_fail_plan(FailPlan::From(2));
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Ok(made(1)));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         intact();
         end(mm, cpu, vec![space], file);
     });
@@ -268,8 +273,8 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
 /// A folio of 512 pages, shown in two spaces, is cut at page `cut`.
 fn is_cut<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let (pages, cut) = (1 << 9, 100);
-    mm.policy.set_size(Order::new(9), SizePolicy::Always).unwrap();
-    let file = mm.open_file(Store::Memory, pages, Order::ZERO).unwrap();
+    mm.policy().set_size(Order::new(9), SizePolicy::Always).unwrap();
+    let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
     let spaces = [1, 2].map(|tag| shown(mm, (file, pages), tag, (Prot::RW, SHARED)));
     let (both, free) = ([&spaces[0], &spaces[1]], mm.phys().free_frames());
     let on = |at: usize| Program::on(cpu, mm, &spaces[at]);
@@ -277,16 +282,17 @@ fn is_cut<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     (0..pages).for_each(|at| assert_eq!(on(1).read(page::<A>(at)), Ok(at + 1)));
     assert_eq!(folio(mm, file, 0), Some(FilePages::new(0, pages)), "{}", A::NAME);
     let wanted = FilePages::new(5, 6);
-    let (held, _) = mm.page(file, wanted, &mut Readahead::default(), Pattern::Normal).unwrap();
-    mm.truncate(file, cut + 50, &both[..]).unwrap();
+    let (held, _) =
+        mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Normal).unwrap();
+    mm.files().truncate(file, cut + 50, &both[..]).unwrap();
     assert_eq!(folio(mm, file, 0), Some(FilePages::new(0, pages)), "{}: it is held", A::NAME);
-    mm.release(held);
-    mm.truncate(file, pages, &both[..]).unwrap();
+    mm.files().release(held);
+    mm.files().truncate(file, pages, &both[..]).unwrap();
     let values = |at: u64| if at < cut + 50 { at + 1 } else { 0 };
     (0..pages).for_each(|at| assert_eq!(on(1).read(page::<A>(at)), Ok(values(at))));
     {
         let _op = cpu.operation("truncate");
-        mm.truncate(file, cut, &both[..]).unwrap();
+        mm.files().truncate(file, cut, &both[..]).unwrap();
     }
     let parts = [0, 64, 96].map(|at| folio(mm, file, at));
     let blocks = [(0, 64), (64, 96), (96, 100)];
@@ -301,9 +307,9 @@ fn is_cut<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     // A hole in what is left, also where it is mapped.
     {
         let _op = cpu.operation("punch");
-        mm.punch(file, FilePages::new(10, 70), &both[..]).unwrap();
+        mm.files().punch(file, FilePages::new(10, 70), &both[..]).unwrap();
     }
-    assert_eq!(mm.file(file).unwrap().cached(), cut - 60, "{}", A::NAME);
+    assert_eq!(mm.files().get(file).unwrap().cached(), cut - 60, "{}", A::NAME);
     let values = |at: u64| if (10..70).contains(&at) { 0 } else { at };
     (0..cut).for_each(|at| assert_eq!(on(1).read(page::<A>(at)), Ok(values(at))));
     end(mm, cpu, spaces.into(), file);

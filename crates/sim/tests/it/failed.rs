@@ -1,9 +1,9 @@
 //! Memory that fails (row D4): the page is lost, and nothing else is.
 
 use quire::cache::{FilePages, Store};
-use quire::engine::{Errno, Error, Loss, Whose};
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::table::Sight;
+use quire::{Errno, Error, Loss, Whose};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
 use quire_sim::program::Program;
@@ -19,7 +19,7 @@ fn page<A: Arch>(at: u64) -> Vpn {
 
 fn frame_at<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &quire::space::Space<A>, at: u64) -> Pfn {
     let mut found = None;
-    mm.runs(space, span::<A>(at, 1), &mut |seen| {
+    mm.spaces().runs(space, span::<A>(at, 1), &mut |seen| {
         if let Sight::Leaf { frame, .. } = seen.what {
             found = Some(frame);
         }
@@ -86,17 +86,18 @@ fn d4_what_failed_is_not_paged_out() {
         let space = space_of(mm, 32, NONE);
         let program = Program::on(cpu, mm, &space);
         (0..32).for_each(|at| drop(program.write(page::<X86_64>(at), at + 1).unwrap()));
-        let device = mm.swap_on(1024).unwrap();
+        let device = mm.paging().swap_on(1024).unwrap();
         let child = mm.fork(&space, Asid(2)).unwrap();
         let all = [&space, &child];
         let bad = frame_at(mm, &space, 3);
         mm.memory_failed(bad, &all[..]).unwrap();
-        let out = mm.page_out(&space, span::<X86_64>(0, 32), Whose::All, &all[..]).unwrap();
+        let out =
+            mm.paging().page_out(&space, span::<X86_64>(0, 32), Whose::All, &all[..]).unwrap();
         assert_eq!((out.pages, out.stay), (16, 1), "a folio that failed is let alone");
         cpu.leave();
         mm.destroy(child);
         mm.destroy(space);
-        mm.swap_off(device).unwrap();
+        mm.paging().swap_off(device).unwrap();
         assert!(mm.memory_mended(bad));
     });
 }
@@ -104,8 +105,8 @@ fn d4_what_failed_is_not_paged_out() {
 /// Reads what a file with a disk of zeroes holds at a page, as a program's embedder does.
 fn bring<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &quire::space::Space<A>, at: u64) {
     while let Err(Error::Unread(mut reads)) = mm.fault(space, page::<A>(at), Access::Write) {
-        while let Ok(Some(read)) = mm.next_read(&mut reads) {
-            mm.read_done(read, Ok(()));
+        while let Ok(Some(read)) = mm.files().next_read(&mut reads) {
+            mm.files().read_done(read, Ok(()));
         }
     }
 }
@@ -116,7 +117,7 @@ fn shows<A: Arch>(
     mm: &HostedMm<'_, '_, A>,
     store: Store,
 ) -> (quire::cache::FileId, quire::space::Space<A>) {
-    let file = mm.open_file(store, 8, Order::ZERO).unwrap();
+    let file = mm.files().open(store, 8, Order::ZERO).unwrap();
     let space = space_of(mm, 1, NONE);
     for (at, flags) in [(16, NONE), (24, AreaFlags::SHARED)] {
         let backing = Backing::Object { id: file.0, page: 0 };
@@ -141,7 +142,7 @@ fn d4_a_copy_of_a_page_stays_when_the_files_own_fails() {
         assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
         cpu.leave();
         mm.destroy(space);
-        mm.close_file(file).unwrap();
+        mm.files().close(file).unwrap();
         assert!(mm.memory_mended(bad));
     });
 }
@@ -155,11 +156,11 @@ fn d4_what_is_lost_is_not_written_to_the_store() {
         [24, 26].into_iter().for_each(|at| bring(mm, &space, at));
         let bad = [24, 26].map(|at| frame_at(mm, &space, at));
         assert_eq!(mm.memory_failed(bad[0], &[&space][..]), Ok(Loss::Content));
-        let write = mm.next_write(file, &mut { all }, &[&space][..]).unwrap().unwrap();
+        let write = mm.files().next_write(file, &mut { all }, &[&space][..]).unwrap().unwrap();
         assert_eq!(write.pages(), FilePages::new(2, 3), "the content of page 0 is unknown");
         assert_eq!(mm.memory_failed(bad[1], &[&space][..]), Ok(Loss::Content));
-        mm.write_done(write, Err(quire::engine::WriteFailed));
-        assert!(mm.next_write(file, &mut { all }, &[&space][..]).unwrap().is_none());
+        mm.files().write_done(write, Err(quire::WriteFailed));
+        assert!(mm.files().next_write(file, &mut { all }, &[&space][..]).unwrap().is_none());
         // A page that is on the disk as well is read again.
         bring(mm, &space, 16 + 4);
         assert_eq!(
@@ -168,7 +169,7 @@ fn d4_what_is_lost_is_not_written_to_the_store() {
         );
         cpu.leave();
         mm.destroy(space);
-        mm.close_file(file).unwrap();
+        mm.files().close(file).unwrap();
         assert!(bad.into_iter().all(|bad| mm.memory_mended(bad)));
     });
 }

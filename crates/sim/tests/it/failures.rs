@@ -2,10 +2,10 @@
 //! is lost, and the same call succeeds once there is memory.
 
 use quire::check;
-use quire::engine::{Error, Mm};
 use quire::fault::{Cause, SizePolicy};
-use quire::phys::{FailPlan, Fragment, fragment};
+use quire::inject::{FailPlan, Fragment, fragment};
 use quire::space::{Advice, Area, AreaFlags, At, Request, Space};
+use quire::{Error, Mm};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64, X86_64La57};
 use quire_machine::{Config, Machine};
 use quire_sim::system::{self, HostedMm};
@@ -139,14 +139,14 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan)
         for Page { page, .. } in &before.pages {
             cpu.read(page.addr(A::PAGE_SHIFT)).unwrap();
         }
-        mm.phys().set_fail_plan(plan);
+        mm.bare_phys().set_fail_plan(plan);
         let result = {
             let _op = cpu.operation(scene.name);
             (scene.call)(mm, &space)
         };
         // A plan that has struck is over, or, if it has no end, about to strike again.
-        let struck = matches!(mm.phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        let struck = matches!(mm.bare_phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         walk(machine, mm, &spaces);
         match result {
             Ok(()) => {}
@@ -229,7 +229,10 @@ fn more_scenes<A: Arch>() -> Vec<Scene<A>> {
     vec![
         Scene { name: "set flags in the midst of two large leaves", prepare: two_blocks,
             keeps: Everything, least: 2,
-            call: |mm, s| mm.set_flags(s, middle::<A>(), AreaFlags::RANDOM, AreaFlags::DONTDUMP) },
+            call: |mm, s| {
+                let (set, clear) = (AreaFlags::RANDOM, AreaFlags::DONTDUMP);
+                mm.spaces().set_flags(s, middle::<A>(), set, clear)
+            } },
         Scene { name: "pin for reading", prepare: |mm, s| {
                 mm.map(s, &Request::anon(9).at(At::Fixed(at::<A>(0)))).map(|_| ())
             }, keeps: Everything, least: levels,
@@ -242,7 +245,7 @@ fn more_scenes<A: Arch>() -> Vec<Scene<A>> {
             }, keeps: Everything, least: 1,
             call: |mm, s| {
                 let block = span::<A>(0, A::block_order().pages());
-                let done = mm.collapse(s, block, A::block_order())?;
+                let done = mm.reclaim().collapse(s, block, A::block_order())?;
                 assert_eq!(done.made, 1);
                 Ok(())
             } },
@@ -280,13 +283,13 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
             call: |mm, s| mm.advise(s, middle::<A>(), Advice::NoHuge) },
         Scene { name: "unlock in a large leaf", prepare: |mm, s| {
                 two_blocks(mm, s)?;
-                mm.lock(s, span::<A>(0, 2 * A::block_order().pages()))
-            }, keeps: Everything, least: 1, call: |mm, s| mm.unlock(s, span::<A>(3, 5)) },
+                mm.mlock(s, span::<A>(0, 2 * A::block_order().pages()))
+            }, keeps: Everything, least: 1, call: |mm, s| mm.spaces().munlock(s, span::<A>(3, 5)) },
         Scene { name: "lock", prepare: |mm, s| {
                 map_all(mm, s)?;
                 mm.fault(s, at::<A>(5), Access::Read).map(|_| ())
             }, keeps: Pages, least: 2,
-            call: |mm, s| mm.lock(s, span::<A>(3, A::block_order().pages() + 5)) },
+            call: |mm, s| mm.mlock(s, span::<A>(3, A::block_order().pages() + 5)) },
         Scene { name: "discard in the midst of two large leaves", prepare: two_blocks,
             keeps: Areas, least: 2, call: |mm, s| mm.discard(s, middle::<A>()) },
         Scene { name: "fault without tables", prepare: |mm, s| {
@@ -308,7 +311,7 @@ fn scenes<A: Arch>() -> Vec<Scene<A>> {
 
 /// Folios of 16 pages, on both sides of a boundary of tables.
 fn small_folios<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(), Error> {
-    mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
+    mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
     let block = A::block_order().pages();
     let request = Request::anon(2 * block).at(At::Fixed(at::<A>(0)));
     mm.map(space, &request)?;
@@ -410,9 +413,9 @@ fn e3_a_stack_without_memory_has_grown_and_maps_nothing() {
         mm.map(&space, &stack.at(At::Fixed(at::<X86_64>(900)))).unwrap();
         let page = at::<X86_64>(890);
         for n in 1.. {
-            mm.phys().set_fail_plan(FailPlan::Nth(n));
+            mm.bare_phys().set_fail_plan(FailPlan::Nth(n));
             let result = mm.fault(&space, page, Access::Write);
-            mm.phys().set_fail_plan(FailPlan::Never);
+            mm.bare_phys().set_fail_plan(FailPlan::Never);
             walk(machine, mm, &[&space]);
             if result.is_ok() {
                 break;
@@ -433,16 +436,17 @@ fn in_pieces<A: Arch>(config: Config, left: Order) {
     let mut ram = system::ram(32 << 20).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm: &Mm<'_, A, Machine<'_>>| {
         let block = A::block_order();
-        mm.policy.set_size(block, SizePolicy::Always).unwrap();
-        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.policy().set_size(block, SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
         let space = mm.space(Asid(1), span::<A>(0, 2 * block.pages())).unwrap();
         map_all(mm, &space).unwrap();
-        let pieces = fragment(mm.phys(), Fragment::FreeAtOrder { order: left, blocks: 1 << 20 }, 7);
+        let pieces =
+            fragment(mm.bare_phys(), Fragment::FreeAtOrder { order: left, blocks: 1 << 20 }, 7);
         let before = mm.totals();
         let got = Order::new(if left.get() >= 4 { 4 } else { 0 });
         let page = at::<A>(100);
         let resolved = mm.fault(&space, page, Access::Write).unwrap();
-        let quire::engine::Resolved::Mapped(new) = resolved else { panic!("{resolved:?}") };
+        let quire::Resolved::Mapped(new) = resolved else { panic!("{resolved:?}") };
         assert_eq!((new.order, new.pages), (got, PageSpan::block(page, got)));
         let after = mm.totals();
         let memory = |order: usize| {
@@ -483,8 +487,8 @@ fn e4_a_gigantic_folio_steps_down_to_a_large_one() {
     let mut ram = system::ram(32 << 20).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
         let giant = Order::new(18);
-        mm.policy.set_size(giant, SizePolicy::Always).unwrap();
-        mm.policy.set_size(Order::new(9), SizePolicy::Always).unwrap();
+        mm.policy().set_size(giant, SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(9), SizePolicy::Always).unwrap();
         let start = Vpn::new(giant.pages());
         let window = PageSpan::new(start, start.add(2 * giant.pages()));
         let space = mm.space(Asid(1), window).unwrap();

@@ -1,9 +1,9 @@
 //! Single faults in areas that show files: which folios are read and mapped, and which fail.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::engine::{Error, Move, Resolved};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
+use quire::{Error, Move, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -22,7 +22,7 @@ struct Scene<'s, 'm, 'r, A> {
 
 impl<A: Arch> Scene<'_, '_, '_, A> {
     fn file(&self, store: Store, pages: u64) -> FileId {
-        let id = self.mm.open_file(store, pages, Order::ZERO).unwrap();
+        let id = self.mm.files().open(store, pages, Order::ZERO).unwrap();
         (0..pages).for_each(|page| self.disk.put(id.0, page, page + 1));
         id
     }
@@ -79,8 +79,8 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         quire::check::system(mm, &[&scene.space]).unwrap_or_else(|wrong| panic!("{wrong}"));
         scene.cpu.leave();
         mm.destroy(scene.space);
-        for id in (0..8).map(FileId).filter(|id| mm.file(*id).is_some()) {
-            mm.close_file(id).unwrap();
+        for id in (0..8).map(FileId).filter(|id| mm.files().get(*id).is_some()) {
+            mm.files().close(id).unwrap();
         }
         assert_eq!(mm.phys().free_frames(), before, "nothing is lost");
     })
@@ -91,7 +91,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
 fn b5_a_fault_maps_whole_folios_and_folds_them_the_last_of_the_file_as_well() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 48);
-        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&[Order::new(4)]).unwrap();
         scene.show(file, 0, 48, Prot::RX, AreaFlags::empty());
         // A fault in the middle of the last folio.
         scene.fault(START.add(37), Access::Execute).unwrap();
@@ -108,8 +108,8 @@ fn b5_a_fault_maps_whole_folios_and_folds_them_the_last_of_the_file_as_well() {
 #[test]
 fn b1_a_file_gets_the_lowest_number_that_is_free_and_there_are_so_many() {
     with::<X86_64>(Config::x86_64(), |scene| {
-        let open = || scene.mm.open_file(Store::ReadOnly, 1, Order::ZERO).map(|id| id.0);
-        let close = |id| scene.mm.close_file(FileId(id)).unwrap();
+        let open = || scene.mm.files().open(Store::ReadOnly, 1, Order::ZERO).map(|id| id.0);
+        let close = |id| scene.mm.files().close(FileId(id)).unwrap();
         assert_eq!([open(), open(), open(), open()], [0, 1, 2, 3].map(Ok));
         close(2);
         close(0);
@@ -126,7 +126,7 @@ fn b1_a_file_gets_the_lowest_number_that_is_free_and_there_are_so_many() {
 fn b2_code_is_read_in_aligned_folios_of_the_preferred_size_within_its_area() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 400);
-        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&[Order::new(4)]).unwrap();
         // The area shows pages 72 to 272.
         scene.show(file, 72, 200, Prot::RX, AreaFlags::empty());
         scene.fault(START.add(100 - 72), Access::Execute).unwrap();
@@ -162,7 +162,7 @@ fn b2_constants_and_data_of_a_program_are_read_as_its_code_is() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 4096);
         let sizes = [Order::new(4), Order::new(9)];
-        scene.mm.file_policy.set_exec_tiers(&sizes).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&sizes).unwrap();
         let span = scene.show(file, 0, 4096, Prot::READ, AreaFlags::empty());
         scene.fault(START.add(100), Access::Read).unwrap();
         assert_eq!(scene.folios().len(), 32, "as any file");
@@ -176,7 +176,7 @@ fn b2_constants_and_data_of_a_program_are_read_as_its_code_is() {
         assert_eq!(scene.folios(), [(1024, 512)]);
         // The next file in its place has none of these folios.
         scene.mm.unmap(&scene.space, span).unwrap();
-        scene.mm.close_file(file).unwrap();
+        scene.mm.files().close(file).unwrap();
         let next = scene.file(Store::ReadOnly, 400);
         assert_eq!(next, file);
         scene.show(next, 0, 400, Prot::READ, AreaFlags::empty());
@@ -194,7 +194,7 @@ fn b2_what_is_read_around_data_stops_where_the_code_begins() {
         scene.fault(START.add(1), Access::Read).unwrap();
         let read = scene.folios();
         assert_eq!(read.iter().map(|(_, count)| count).sum::<u64>(), 10, "{read:?}");
-        scene.mm.file_policy.set_exec_tiers(&[]).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&[]).unwrap();
         let other = scene.file(Store::ReadOnly, 400);
         scene.show(other, 0, 10, Prot::READ, AreaFlags::empty());
         scene.fault(START.add(1), Access::Read).unwrap();
@@ -206,10 +206,11 @@ fn b2_what_is_read_around_data_stops_where_the_code_begins() {
 fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 400);
-        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&[Order::new(4)]).unwrap();
         let mut reader = Readahead::default();
         let wanted = FilePages::new(105, 106);
-        let Err(Error::Unread(reads)) = scene.mm.page(file, wanted, &mut reader, Pattern::Random)
+        let Err(Error::Unread(reads)) =
+            scene.mm.files().read(file, wanted, &mut reader, Pattern::Random)
         else {
             panic!("not in memory yet");
         };
@@ -222,7 +223,7 @@ fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() 
         assert_eq!(folios[1..5], around);
         assert_eq!([folios[0], folios[5], folios[6]], [(80, 16), (112, 16), (128, 16)]);
 
-        scene.mm.phys().set_fail_plan(FailPlan::Nth(1));
+        scene.mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         scene.fault(START.add(200), Access::Execute).unwrap();
         let folios = scene.folios();
         let read = [(176, 8), (184, 8), (192, 16), (208, 16), (224, 16)];
@@ -234,7 +235,7 @@ fn b3_large_folios_come_back_after_a_stray_page_and_after_a_failed_allocation() 
 fn b3_a_page_that_cannot_be_read_fails_alone_and_once_for_each_attempt() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let file = scene.file(Store::ReadOnly, 64);
-        scene.mm.file_policy.set_exec_tiers(&[Order::new(4)]).unwrap();
+        scene.mm.files().policy().set_exec_tiers(&[Order::new(4)]).unwrap();
         scene.disk.set_bad(file.0, 21, true);
         scene.show(file, 0, 64, Prot::RX, AreaFlags::empty());
         for page in (0..64).filter(|page| *page != 21) {
@@ -256,7 +257,7 @@ fn b3_a_page_that_cannot_be_read_fails_alone_and_once_for_each_attempt() {
 fn b1_a_file_that_becomes_shorter_and_longer_again_reads_as_zero_there() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let file = scene.file(Store::Memory, 64);
-        scene.mm.policy.set_size(Order::new(4), quire::fault::SizePolicy::Always).unwrap();
+        scene.mm.policy().set_size(Order::new(4), quire::fault::SizePolicy::Always).unwrap();
         scene.show(file, 0, 64, Prot::RW, AreaFlags::SHARED);
         let write = |page: u64| {
             scene.fault(START.add(page), Access::Write).unwrap();
@@ -266,7 +267,7 @@ fn b1_a_file_that_becomes_shorter_and_longer_again_reads_as_zero_there() {
         (16..32).for_each(write);
         for length in [20, 64] {
             let _operation = scene.cpu.operation("truncate");
-            scene.mm.truncate(file, length, &[&scene.space][..]).unwrap();
+            scene.mm.files().truncate(file, length, &[&scene.space][..]).unwrap();
         }
         for page in 16..32 {
             scene.fault(START.add(page), Access::Read).unwrap();
@@ -285,20 +286,20 @@ fn b1_what_is_being_read_of_a_file_that_was_closed_or_cut_is_dropped_when_it_com
         else {
             panic!("not in memory yet");
         };
-        let read = scene.mm.next_read(&mut reads).unwrap().expect("a page to read");
+        let read = scene.mm.files().next_read(&mut reads).unwrap().expect("a page to read");
         let page = START.add(read.pages().start);
         let busy = scene.mm.fault(&scene.space, page, Access::Read);
         assert_eq!(busy, Err(Error::Busy(file)), "it is being read");
-        scene.mm.truncate(file, 0, &[&scene.space][..]).unwrap();
+        scene.mm.files().truncate(file, 0, &[&scene.space][..]).unwrap();
         assert_eq!(
-            scene.mm.next_read(&mut reads).unwrap().map(drop),
+            scene.mm.files().next_read(&mut reads).unwrap().map(drop),
             None,
             "nothing is left of it"
         );
-        scene.mm.read_done(read, Ok(()));
+        scene.mm.files().read_done(read, Ok(()));
         let missing = scene.mm.fault(&scene.space, page, Access::Read);
         assert_eq!(missing, Err(Error::Missing(page)));
-        assert_eq!(scene.mm.file(file).unwrap().cached(), 0);
+        assert_eq!(scene.mm.files().get(file).unwrap().cached(), 0);
     });
 }
 
@@ -312,18 +313,18 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
         let mut by_blocks = 0;
         scene.mm.folio_map(&scene.space, |map| by_blocks += map.by_blocks);
         assert_eq!(by_blocks, 512, "one leaf of 2 MiB");
-        let cached = scene.mm.file(file).unwrap().cached();
-        assert_eq!(scene.mm.cached_from(file, Order::new(9)), Ok(cached));
+        let cached = scene.mm.files().get(file).unwrap().cached();
+        assert_eq!(scene.mm.files().cached_from(file, Order::new(9)), Ok(cached));
         let small = scene.file(Store::ReadOnly, 2048);
         for page in [3, 5, 700, 2000] {
             let (wanted, mut reader) = (FilePages::new(page, page + 1), Readahead::default());
-            let page = scene.mm.page(small, wanted, &mut reader, Pattern::Random);
+            let page = scene.mm.files().read(small, wanted, &mut reader, Pattern::Random);
             let Err(Error::Unread(reads)) = page else { panic!("not in memory yet") };
             scene.carry(reads).unwrap();
         }
-        let in_small = |order| scene.mm.cached_from(small, Order::new(order));
+        let in_small = |order| scene.mm.files().cached_from(small, Order::new(order));
         assert_eq!([in_small(0), in_small(1), in_small(9)], [Ok(4), Ok(0), Ok(0)]);
-        assert_eq!(scene.mm.cached_from(FileId(7), Order::ZERO), Err(Error::NoFile));
+        assert_eq!(scene.mm.files().cached_from(FileId(7), Order::ZERO), Err(Error::NoFile));
         assert_eq!(scene.mm.totals().event(quire::stats::Event::EntriesMade), 1);
         assert_eq!(scene.word(START.add(1000)), word(1001, 0));
     });
@@ -332,14 +333,13 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
 #[test]
 fn d4_writes_to_shared_pages_are_tracked_as_well() {
     with::<X86_64>(Config::x86_64(), |scene| {
-        let file = scene.mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        let file = scene.mm.files().open(Store::Memory, 16, Order::ZERO).unwrap();
         let all = scene.show(file, 0, 16, Prot::RW, AreaFlags::SHARED);
         let written = || {
-            let area = scene.mm.areas(&scene.space, all).next().unwrap();
+            let area = scene.mm.spaces().areas(&scene.space, all).next().unwrap();
             let mut pages = 0;
-            scene.mm.runs(&scene.space, all, &mut |seen| {
-                pages +=
-                    u64::from(HostedMm::<X86_64>::is_written(&area, seen)) * seen.pages.count();
+            scene.mm.spaces().runs(&scene.space, all, &mut |seen| {
+                pages += u64::from(quire::is_written(&area, seen)) * seen.pages.count();
             });
             pages
         };
@@ -351,7 +351,7 @@ fn d4_writes_to_shared_pages_are_tracked_as_well() {
         assert_eq!(written(), 4);
         {
             let _operation = scene.cpu.operation("track").cleans();
-            scene.mm.track(&scene.space, all).unwrap();
+            scene.mm.spaces().track(&scene.space, all).unwrap();
         }
         assert_eq!(written(), 0);
         scene.fault(START.add(8), Access::Read).unwrap();
@@ -365,7 +365,7 @@ fn d4_writes_to_shared_pages_are_tracked_as_well() {
 #[test]
 fn e3_what_moves_away_from_a_file_shows_it_at_both_places() {
     with::<X86_64>(Config::x86_64(), |scene| {
-        let file = scene.mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        let file = scene.mm.files().open(Store::Memory, 16, Order::ZERO).unwrap();
         let old = scene.show(file, 0, 16, Prot::RW, AreaFlags::SHARED);
         scene.fault(START.add(5), Access::Write).unwrap();
         scene.cpu.write(VirtAddr::new(START.add(5).get() << 12), 7).unwrap();
@@ -387,12 +387,12 @@ fn b4_an_areas_own_wish_for_a_size_is_kept_inherited_and_soft() {
         let span = scene.show(file, 0, 256, Prot::READ, AreaFlags::empty());
         let half = PageSpan::new(START.add(128), START.add(256));
         let wishes = |space: &Space<X86_64>| {
-            mm.areas(space, span).map(|area| area.flags.read_order()).collect::<Vec<_>>()
+            mm.spaces().areas(space, span).map(|area| area.flags.read_order()).collect::<Vec<_>>()
         };
         for order in [Order::ZERO, Order::new(10)] {
-            assert_eq!(mm.prefer(space, span, Some(order)), Err(Error::Invalid));
+            assert_eq!(mm.spaces().set_read_order(space, span, Some(order)), Err(Error::Invalid));
         }
-        mm.prefer(space, half, Some(Order::new(4))).unwrap();
+        mm.spaces().set_read_order(space, half, Some(Order::new(4))).unwrap();
         let split = [None, Some(Order::new(4))];
         assert_eq!(wishes(space), split);
         let child = mm.fork(space, Asid(2)).unwrap();
@@ -402,15 +402,18 @@ fn b4_an_areas_own_wish_for_a_size_is_kept_inherited_and_soft() {
         let read = [(176, 16), (192, 16), (208, 16), (224, 16)];
         assert_eq!(scene.folios(), read, "aligned blocks around it");
         // Where memory is short it is smaller, and no error.
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         scene.fault(START.add(130), Access::Read).unwrap();
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         let read = scene.folios();
         assert!(read[0].1 < 16, "{read:?}");
-        mm.prefer(space, half, None).unwrap();
+        mm.spaces().set_read_order(space, half, None).unwrap();
         assert_eq!(wishes(space), [None], "one area again");
         let anon = Request::anon(4).at(At::Fixed(START.add(512)));
         let anon = mm.map(space, &anon).unwrap();
-        assert_eq!(mm.prefer(space, anon, Some(Order::new(4))), Err(Error::Invalid));
+        assert_eq!(
+            mm.spaces().set_read_order(space, anon, Some(Order::new(4))),
+            Err(Error::Invalid)
+        );
     });
 }

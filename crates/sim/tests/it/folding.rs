@@ -1,7 +1,7 @@
 //! Contiguous entries: folded as soon as they can be, unfolded no further than necessary, and no
 //! accessed or dirty bit is lost (rows C1 and C2).
 
-use quire::engine::Move;
+use quire::Move;
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::{Break, Fold, Refold, Unfold};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Level, Sv39, Sv48, Sv57, X86_64};

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Store};
 use quire::check;
-use quire::engine::{Error, Holdings, Resolved};
 use quire::fault::{Cause, SizePolicy};
-use quire::folio::Folios;
+use quire::inject::Folios;
 use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
+use quire::{Error, Holdings, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_sim::disk::{Disk, word};
@@ -27,10 +27,10 @@ fn space<A: Arch>(mm: &HostedMm<'_, '_, A>, asid: u16, pages: u64) -> Space<A> {
 
 /// The frames of all folios that these spaces map, one by one.
 fn frames<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: &[&Space<A>]) -> u64 {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.bare_phys().meta());
     let mut found = BTreeSet::new();
     for space in spaces {
-        mm.runs(space, PageSpan::new(BASE, BASE.add(1 << 18)), &mut |seen| {
+        mm.spaces().runs(space, PageSpan::new(BASE, BASE.add(1 << 18)), &mut |seen| {
             if let Sight::Leaf { frame, .. } = seen.what {
                 for ahead in 0..seen.pages.count() {
                     let folio = folios.of(frame.add(ahead)).unwrap();
@@ -61,7 +61,7 @@ impl Device {
             match mm.fault(at, page, Access::Write) {
                 Ok(resolved) => return resolved,
                 Err(Error::OverLimit(group)) => {
-                    mm.relieve(group, all).unwrap();
+                    mm.reclaim().relieve(group, all).unwrap();
                     self.disk.write_back(mm, self.swap, all).unwrap();
                 }
                 // Without memory to read into, the fault asks again.
@@ -83,13 +83,13 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
     let mut ram = system::ram(4096 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         for &order in sizes {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
         }
-        let device = Device { disk: Disk::new(), swap: mm.swap_on(8192).unwrap() };
-        let group = mm.new_group(None).unwrap();
-        mm.set_limit(group, LIMIT).unwrap();
+        let device = Device { disk: Disk::new(), swap: mm.paging().swap_on(8192).unwrap() };
+        let group = mm.groups().create(None).unwrap();
+        mm.groups().set_limit(group, LIMIT).unwrap();
         let parent = space(mm, 1, PAGES);
-        mm.join(&parent, Some(group)).unwrap();
+        mm.groups().join(&parent, Some(group)).unwrap();
         let cpu = machine.cpu(0);
         let mut stamps = vec![[0_u64; 2]; PAGES as usize];
         let mut write = |at: &Space<A>, all: &[&Space<A>], space: usize, nth: u64| {
@@ -102,7 +102,7 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
                 device.fault(mm, (at, all), BASE.add(page));
             }
             stamps[page as usize][space] = word(nth + 1, space);
-            let usage = mm.usage(group, all);
+            let usage = mm.reclaim().usage(group, all);
             assert!(usage <= LIMIT + beyond, "{usage}");
             assert_eq!(usage, frames(mm, all), "write {nth}");
         };
@@ -131,8 +131,8 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
         check::system(mm, &both).unwrap();
         mm.destroy(parent);
         mm.destroy(child);
-        assert_eq!(mm.usage::<[&Space<A>]>(group, &[]), 0);
-        mm.end_group(group).unwrap();
+        assert_eq!(mm.reclaim().usage(group, &[] as &[&Space<A>]), 0);
+        mm.groups().end(group).unwrap();
         machine.audit().unwrap();
     })
     .unwrap();
@@ -152,14 +152,14 @@ fn d6_a_group_never_has_more_than_its_limit_arm64_in_all_sizes() {
 fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
-        let outer = mm.new_group(None).unwrap();
-        let inner = mm.new_group(Some(outer)).unwrap();
-        let other = mm.new_group(Some(outer)).unwrap();
-        mm.set_limit(inner, 8).unwrap();
-        mm.set_limit(outer, 12).unwrap();
+        let outer = mm.groups().create(None).unwrap();
+        let inner = mm.groups().create(Some(outer)).unwrap();
+        let other = mm.groups().create(Some(outer)).unwrap();
+        mm.groups().set_limit(inner, 8).unwrap();
+        mm.groups().set_limit(outer, 12).unwrap();
         let (one, two, free) = (space(mm, 1, 64), space(mm, 2, 64), space(mm, 3, 64));
-        mm.join(&one, Some(inner)).unwrap();
-        mm.join(&two, Some(other)).unwrap();
+        mm.groups().join(&one, Some(inner)).unwrap();
+        mm.groups().join(&two, Some(other)).unwrap();
         let all = [&one, &two, &free];
         // Relieves a group of which it is told, once, and touches pages until that does not help.
         let eat = |space: &Space<X86_64>| {
@@ -167,7 +167,7 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
             loop {
                 match mm.fault(space, BASE.add(page), Access::Write) {
                     Ok(_) => page += 1,
-                    Err(Error::OverLimit(group)) => match mm.relieve(group, &all[..]) {
+                    Err(Error::OverLimit(group)) => match mm.reclaim().relieve(group, &all[..]) {
                         Ok(relieved) => assert!(relieved.room > 0),
                         Err(error) => return (page, error),
                     },
@@ -177,12 +177,15 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
         };
         assert_eq!(eat(&one), (8, Error::OverLimit(inner)));
         assert_eq!(eat(&two), (4, Error::OverLimit(outer)));
-        assert_eq!((mm.usage(outer, &all[..]), mm.usage(other, &all[..])), (12, 4));
+        assert_eq!(
+            (mm.reclaim().usage(outer, &all[..]), mm.reclaim().usage(other, &all[..])),
+            (12, 4)
+        );
         // A space in no group has no limit; a space that leaves a group has none either.
         mm.populate(&free, PageSpan::new(BASE, BASE.add(64))).unwrap();
-        mm.join(&one, None).unwrap();
+        mm.groups().join(&one, None).unwrap();
         mm.populate(&one, PageSpan::new(BASE, BASE.add(64))).unwrap();
-        assert_eq!(mm.usage(outer, &all[..]), 4);
+        assert_eq!(mm.reclaim().usage(outer, &all[..]), 4);
         for space in [one, two, free] {
             mm.destroy(space);
         }
@@ -194,29 +197,29 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
 fn d6_what_others_map_as_well_counts_by_shares() {
     let mut ram = system::ram(1024 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
-        let group = mm.new_group(None).unwrap();
+        let group = mm.groups().create(None).unwrap();
         let parent = space(mm, 1, 64);
-        mm.join(&parent, Some(group)).unwrap();
+        mm.groups().join(&parent, Some(group)).unwrap();
         let children: Vec<_> = (2..5)
             .map(|asid| {
                 if asid == 2 {
                     while let Err(Error::OverLimit(id)) =
                         mm.populate(&parent, PageSpan::new(BASE, BASE.add(64)))
                     {
-                        mm.relieve(id, &[&parent][..]).unwrap();
+                        mm.reclaim().relieve(id, &[&parent][..]).unwrap();
                     }
                 }
                 mm.fork(&parent, Asid(asid)).unwrap()
             })
             .collect();
         let all: Vec<_> = children.iter().chain([&parent]).collect();
-        assert_eq!(mm.usage(group, &all[..]), 64, "all are in the group");
+        assert_eq!(mm.reclaim().usage(group, &all[..]), 64, "all are in the group");
         for child in &children {
-            mm.join(child, None).unwrap();
+            mm.groups().join(child, None).unwrap();
         }
-        assert_eq!(mm.usage(group, &all[..]), 16, "one of four has a quarter");
+        assert_eq!(mm.reclaim().usage(group, &all[..]), 16, "one of four has a quarter");
         children.into_iter().for_each(|child| mm.destroy(child));
-        assert_eq!(mm.usage(group, &[&parent][..]), 64);
+        assert_eq!(mm.reclaim().usage(group, &[&parent][..]), 64);
         mm.destroy(parent);
     })
     .unwrap();
@@ -226,12 +229,12 @@ fn d6_what_others_map_as_well_counts_by_shares() {
 fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
-        let device = Device { disk: Disk::new(), swap: mm.swap_on(1024).unwrap() };
-        let group = mm.new_group(None).unwrap();
+        let device = Device { disk: Disk::new(), swap: mm.paging().swap_on(1024).unwrap() };
+        let group = mm.groups().create(None).unwrap();
         let (one, other) = (space(mm, 1, 64), space(mm, 2, 64));
-        mm.join(&one, Some(group)).unwrap();
-        mm.relieve(group, &[&one][..]).unwrap();
-        let file = mm.open_file(Store::Memory, 16, Order::ZERO).unwrap();
+        mm.groups().join(&one, Some(group)).unwrap();
+        mm.reclaim().relieve(group, &[&one][..]).unwrap();
+        let file = mm.files().open(Store::Memory, 16, Order::ZERO).unwrap();
         let backing = Backing::Object { id: file.0, page: 0 };
         let shared = Request { prot: Prot::RW, backing, ..Request::anon(16) };
         let shared = Request { flags: AreaFlags::SHARED, ..shared }.at(At::Fixed(BASE.add(64)));
@@ -240,37 +243,37 @@ fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
             mm.populate(space, PageSpan::new(BASE, BASE.add(80))).unwrap();
         }
         let all = [&one, &other];
-        let told = |id| mm.holdings(id, &all[..]);
+        let told = |id| mm.reclaim().holdings(id, &all[..]);
         let before = Holdings { anon: 64, shared: 8, file: 0, swapped: 0 };
-        assert_eq!((told(Some(group)), mm.usage(group, &all[..])), (before, 72));
+        assert_eq!((told(Some(group)), mm.reclaim().usage(group, &all[..])), (before, 72));
         assert_eq!(told(None), Holdings { anon: 128, shared: 16, ..before });
-        assert_eq!(mm.page_out_group(group, 40, &all[..]), Ok(40));
+        assert_eq!(mm.reclaim().page_out_group(group, 40, &all[..]), Ok(40));
         device.disk.write_back(mm, device.swap, &all).unwrap();
         let after = Holdings { anon: 24, swapped: 40, ..before };
         assert_eq!(told(Some(group)), after);
-        assert_eq!(mm.swapped(&other), 0, "the other one is in no group");
+        assert_eq!(mm.paging().swapped(&other), 0, "the other one is in no group");
         // Half of what is on the device is each one's, when there are two.
         let child = mm.fork(&one, Asid(3)).unwrap();
-        mm.join(&child, None).unwrap();
+        mm.groups().join(&child, None).unwrap();
         let three = [&one, &other, &child];
         let half = Holdings { anon: 12, shared: 5, file: 0, swapped: 20 };
-        assert_eq!(mm.holdings(Some(group), &three[..]), half);
+        assert_eq!(mm.reclaim().holdings(Some(group), &three[..]), half);
         // Lent pages may be taken whatever the limit is.
-        mm.set_limit(group, 1).unwrap();
+        mm.groups().set_limit(group, 1).unwrap();
         let page = BASE.add(200);
         mm.map(&one, &Request { prot: Prot::RW, ..Request::anon(2) }.at(At::Fixed(page))).unwrap();
         let over = Err(Error::OverLimit(group));
         assert_eq!(mm.fault(&one, page, Access::Write), over);
-        mm.lend(group, 1);
+        mm.groups().lend(group, 1);
         assert!(mm.fault(&one, page, Access::Write).is_ok());
         assert_eq!(mm.fault(&one, page.add(1), Access::Write), over);
-        mm.end_group(group).unwrap();
-        assert_eq!(mm.page_out_group(group, 1, &three[..]), Err(Error::NoGroup));
+        mm.groups().end(group).unwrap();
+        assert_eq!(mm.reclaim().page_out_group(group, 1, &three[..]), Err(Error::NoGroup));
         for space in [one, other, child] {
             mm.destroy(space);
         }
-        mm.truncate::<[&Space<X86_64>]>(file, 0, &[]).unwrap();
-        mm.close_file(file).unwrap();
+        mm.files().truncate(file, 0, &[] as &[&Space<X86_64>]).unwrap();
+        mm.files().close(file).unwrap();
     })
     .unwrap();
 }
@@ -280,21 +283,21 @@ fn d6_a_folio_that_the_limit_has_no_room_for_is_a_smaller_one() {
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         for order in [4, 9] {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
         }
-        let group = mm.new_group(None).unwrap();
-        mm.set_limit(group, 100).unwrap();
+        let group = mm.groups().create(None).unwrap();
+        mm.groups().set_limit(group, 100).unwrap();
         let one = space(mm, 1, 512);
-        mm.join(&one, Some(group)).unwrap();
-        mm.relieve(group, &[&one][..]).unwrap();
+        mm.groups().join(&one, Some(group)).unwrap();
+        mm.reclaim().relieve(group, &[&one][..]).unwrap();
         let resolved = mm.fault(&one, BASE.add(5), Access::Write).unwrap();
         assert!(matches!(resolved, Resolved::Mapped(made) if made.order == Order::new(4)));
         assert_eq!(mm.totals().fallback[9][Cause::Charge as usize], 1);
-        assert_eq!(mm.usage(group, &[&one][..]), 16);
+        assert_eq!(mm.reclaim().usage(group, &[&one][..]), 16);
         mm.destroy(one);
         let ghost = GroupId::new(40).unwrap();
-        assert_eq!(mm.set_limit(ghost, 1), Err(Error::NoGroup));
-        assert_eq!(mm.new_group(Some(ghost)), Err(Error::NoGroup));
+        assert_eq!(mm.groups().set_limit(ghost, 1), Err(Error::NoGroup));
+        assert_eq!(mm.groups().create(Some(ghost)), Err(Error::NoGroup));
     })
     .unwrap();
 }
@@ -304,24 +307,24 @@ fn d6_a_folio_that_the_limit_has_no_room_for_is_a_smaller_one() {
 fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
-        let group = mm.new_group(None).unwrap();
-        mm.set_limit(group, 40).unwrap();
+        let group = mm.groups().create(None).unwrap();
+        mm.groups().set_limit(group, 40).unwrap();
         let one = space(mm, 1, 64);
-        mm.join(&one, Some(group)).unwrap();
+        mm.groups().join(&one, Some(group)).unwrap();
         let all = [&one];
-        mm.relieve(group, &all[..]).unwrap();
+        mm.reclaim().relieve(group, &all[..]).unwrap();
         (0..64).step_by(16).for_each(|at| {
             mm.fault(&one, BASE.add(at), Access::Write).unwrap();
         });
         let whole = PageSpan::new(BASE, BASE.add(64));
-        assert_eq!(mm.collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
-        assert_eq!(mm.usage(group, &all[..]), 34, "two blocks of four, and two pages");
-        mm.relieve(group, &all[..]).unwrap();
-        assert_eq!(mm.collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
-        mm.set_limit(group, 64).unwrap();
-        mm.relieve(group, &all[..]).unwrap();
-        assert_eq!(mm.collapse(&one, whole, Order::new(4)).unwrap().made, 2);
-        assert_eq!(mm.usage(group, &all[..]), 64);
+        assert_eq!(mm.reclaim().collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
+        assert_eq!(mm.reclaim().usage(group, &all[..]), 34, "two blocks of four, and two pages");
+        mm.reclaim().relieve(group, &all[..]).unwrap();
+        assert_eq!(mm.reclaim().collapse(&one, whole, Order::new(4)), Err(Error::OverLimit(group)));
+        mm.groups().set_limit(group, 64).unwrap();
+        mm.reclaim().relieve(group, &all[..]).unwrap();
+        assert_eq!(mm.reclaim().collapse(&one, whole, Order::new(4)).unwrap().made, 2);
+        assert_eq!(mm.reclaim().usage(group, &all[..]), 64);
         mm.destroy(one);
     })
     .unwrap();
@@ -333,7 +336,7 @@ fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
     const LIMIT: u64 = 100;
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
-        let file = mm.open_file(Store::Memory, 512, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::Memory, 512, Order::ZERO).unwrap();
         let backing = Backing::Object { id: file.0, page: 0 };
         let start = BASE.add(64);
         let private =
@@ -342,10 +345,10 @@ fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
         mm.map(&other, &Request { flags: AreaFlags::SHARED, ..private }).unwrap();
         mm.populate(&other, PageSpan::new(start, start.add(512))).unwrap();
         mm.map(&one, &private).unwrap();
-        let group = mm.new_group(None).unwrap();
-        mm.set_limit(group, LIMIT).unwrap();
-        mm.join(&one, Some(group)).unwrap();
-        mm.relieve(group, &[&one, &other][..]).unwrap();
+        let group = mm.groups().create(None).unwrap();
+        mm.groups().set_limit(group, LIMIT).unwrap();
+        mm.groups().join(&one, Some(group)).unwrap();
+        mm.reclaim().relieve(group, &[&one, &other][..]).unwrap();
         let mut pages = (0..512).step_by(16).map(|at| start.add(at));
         let full = pages.find(|&page| mm.fault(&one, page, Access::Write).is_err()).unwrap();
         assert_eq!(mm.fault(&one, full, Access::Write), Err(Error::OverLimit(group)));
@@ -353,8 +356,8 @@ fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
         assert!((LIMIT / 2..=LIMIT + 1).contains(&mapped), "{mapped} pages of {LIMIT}");
         mm.destroy(one);
         mm.destroy(other);
-        mm.truncate::<[&Space<X86_64>]>(file, 0, &[]).unwrap();
-        mm.close_file(file).unwrap();
+        mm.files().truncate(file, 0, &[] as &[&Space<X86_64>]).unwrap();
+        mm.files().close(file).unwrap();
     })
     .unwrap();
 }

@@ -1,10 +1,10 @@
 //! Guards, lazily freed memory and tracked writes (row D4, I14): the gain of each, and the content
 //! that it must keep. The property test of swap has them in its scripts as well.
 
-use quire::engine::{Error, Whose};
 use quire::space::{AreaFlags, Space};
 use quire::stats::Event;
 use quire::table::{MarkKind, Sight};
+use quire::{Error, Whose};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -39,12 +39,12 @@ fn page<A: Arch>(at: u64) -> Vpn {
 
 fn out<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> u64 {
     let spaces = [space];
-    mm.page_out(space, span::<A>(0, PAGES), Whose::Own, &spaces[..]).unwrap().pages
+    mm.paging().page_out(space, span::<A>(0, PAGES), Whose::Own, &spaces[..]).unwrap().pages
 }
 
 fn free<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, space: &Space<A>, what: PageSpan) {
     let _operation = cpu.operation("free lazily").cleans();
-    mm.free_lazily(space, what).unwrap();
+    mm.spaces().free_lazily(space, what).unwrap();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
         mm.guard(&space, span::<X86_64>(1, 4094)).unwrap();
         // The first block and the last have guards page by page, and two between them do not.
         let mut entries = Vec::new();
-        mm.runs(&space, span::<X86_64>(0, 4096), &mut |seen| {
+        mm.spaces().runs(&space, span::<X86_64>(0, 4096), &mut |seen| {
             let Sight::Marker(marks) = seen.what else { panic!("{seen:?}") };
             assert_eq!(marks.kind(), Some(MarkKind::Guard));
             entries.push((seen.pages.count(), seen.leaf.get()));
@@ -73,7 +73,10 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
         mm.unguard(&space, span::<X86_64>(700, 1)).unwrap();
         assert!(mm.fault(&space, page::<X86_64>(700), Access::Write).is_ok());
         assert!(mm.fault(&space, page::<X86_64>(701), Access::Write).is_err());
-        assert_eq!(mm.next_guard(&space, span::<X86_64>(700, 9)), Some(page::<X86_64>(701)));
+        assert_eq!(
+            mm.spaces().next_guard(&space, span::<X86_64>(700, 9)),
+            Some(page::<X86_64>(701))
+        );
         verify(mm, &[&space]);
         mm.destroy(space);
     });
@@ -115,13 +118,13 @@ fn d4_guards_outlive_all_but_their_area() {
 #[test]
 fn d4_what_is_locked_in_memory_or_not_mapped_gets_no_guard_and_loses_nothing() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
-        mm.lock(space, span::<X86_64>(100, 10)).unwrap();
+        mm.mlock(space, span::<X86_64>(100, 10)).unwrap();
         assert_eq!(mm.guard(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
-        assert_eq!(mm.free_lazily(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
+        assert_eq!(mm.spaces().free_lazily(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
         let hole = Error::NoArea(page::<X86_64>(PAGES));
         assert_eq!(mm.guard(space, span::<X86_64>(200, PAGES)), Err(hole));
         assert_eq!(mm.unguard(space, span::<X86_64>(200, PAGES)), Err(hole));
-        assert_eq!(mm.free_lazily(space, span::<X86_64>(200, PAGES)), Err(hole));
+        assert_eq!(mm.spaces().free_lazily(space, span::<X86_64>(200, PAGES)), Err(hole));
         let program = Program::on(cpu, mm, space);
         (0..PAGES).for_each(|at| assert_eq!(program.read(page::<X86_64>(at)), Ok(at + 1)));
     });
@@ -132,14 +135,14 @@ fn lost_or_kept<A: Arch>(config: Config) {
     with::<A>(config, &[4], |mm, cpu, space| {
         let program = Program::on(cpu, mm, space);
         free(mm, cpu, space, span::<A>(0, 512));
-        assert_eq!(mm.lazily_free(space, span::<A>(0, PAGES)), 512);
+        assert_eq!(mm.spaces().lazily_free(space, span::<A>(0, PAGES)), 512);
         (0..512).for_each(|at| assert_eq!(program.read(page::<A>(at)), Ok(at + 1)));
         program.write(page::<A>(35), 77).unwrap();
         let since = Meter::new(mm);
         // There is no swap device: what was freed goes, but for one folio that was written.
         assert_eq!(out(mm, space), 512 - 16);
         assert_eq!(since.event(Event::LazyFreed), 512 - 16);
-        assert_eq!(mm.lazily_free(space, span::<A>(0, PAGES)), 0);
+        assert_eq!(mm.spaces().lazily_free(space, span::<A>(0, PAGES)), 0);
         for at in (0..PAGES).filter(|at| *at != 35) {
             let kept = (32..48).contains(&at) || at >= 512;
             assert_eq!(program.read(page::<A>(at)), Ok(if kept { at + 1 } else { 0 }), "{at}");
@@ -161,7 +164,7 @@ fn i14_shared_and_pinned_folios_are_not_lost() {
         let pinned = mm.pin(space, page::<X86_64>(3), Access::Write).unwrap();
         let all = span::<X86_64>(0, PAGES);
         free(mm, cpu, space, all);
-        assert_eq!(mm.lazily_free(space, all), PAGES - 16, "one is pinned");
+        assert_eq!(mm.spaces().lazily_free(space, all), PAGES - 16, "one is pinned");
         let child = mm.fork(space, Asid(2)).unwrap();
         assert_eq!(out(mm, space), 0, "all others are shared");
         cpu.leave();
@@ -190,7 +193,7 @@ fn i14_who_writes_behind_the_tables_is_noted_when_he_pins() {
 fn d4_a_folio_that_is_freed_in_part_is_divided() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
         free(mm, cpu, space, span::<X86_64>(5, 20));
-        assert_eq!(mm.lazily_free(space, span::<X86_64>(0, PAGES)), 20);
+        assert_eq!(mm.spaces().lazily_free(space, span::<X86_64>(0, PAGES)), 20);
         assert_eq!(out(mm, space), 20);
         let program = Program::on(cpu, mm, space);
         for at in 0..32 {
@@ -202,9 +205,9 @@ fn d4_a_folio_that_is_freed_in_part_is_divided() {
 
 fn written<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<u64> {
     let mut all = Vec::new();
-    for area in mm.areas(space, span::<A>(0, PAGES)) {
-        mm.runs(space, area.span, &mut |seen| {
-            if HostedMm::<A>::is_written(&area, seen) {
+    for area in mm.spaces().areas(space, span::<A>(0, PAGES)) {
+        mm.spaces().runs(space, area.span, &mut |seen| {
+            if quire::is_written(&area, seen) {
                 let from = seen.pages.start.offset_from(place::<A>());
                 all.extend(from..from + seen.pages.count());
             }
@@ -215,7 +218,7 @@ fn written<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<u64> {
 
 fn track<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, space: &Space<A>) {
     let _operation = cpu.operation("track").cleans();
-    mm.track(space, span::<A>(0, PAGES)).unwrap();
+    mm.spaces().track(space, span::<A>(0, PAGES)).unwrap();
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn d4_a_contiguous_block_is_written_as_a_whole() {
 #[test]
 fn d4_what_is_on_a_swap_device_remembers_that_it_was_written() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
-        let device = mm.swap_on(4096).unwrap();
+        let device = mm.paging().swap_on(4096).unwrap();
         track(mm, cpu, space);
         let program = Program::on(cpu, mm, space);
         program.write(page::<X86_64>(100), 9).unwrap();
@@ -269,7 +272,7 @@ fn d4_what_is_on_a_swap_device_remembers_that_it_was_written() {
         track(mm, cpu, space);
         assert_eq!(written(mm, space), [0; 0]);
         mm.discard(space, span::<X86_64>(0, PAGES)).unwrap();
-        mm.swap_off(device).unwrap();
+        mm.paging().swap_off(device).unwrap();
     });
 }
 
@@ -278,18 +281,18 @@ fn d4_what_is_locked_on_fault_stays_once_it_was_touched() {
     stage::<X86_64>(Config::x86_64(), 8192, &[4], |mm, cpu| {
         let space = space_of(mm, 64, NONE);
         let all = span::<X86_64>(0, 64);
-        mm.lock_on_fault(&space, all).unwrap();
+        mm.spaces().mlock_on_fault(&space, all).unwrap();
         assert_eq!(mm.resident(&space), 0, "nothing is brought in");
         Program::on(cpu, mm, &space).write(page::<X86_64>(3), 1).unwrap();
-        let device = mm.swap_on(1024).unwrap();
-        assert_eq!(mm.page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 0);
+        let device = mm.paging().swap_on(1024).unwrap();
+        assert_eq!(mm.paging().page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 0);
         assert_eq!(mm.resident(&space), 16);
-        mm.lock(&space, all).unwrap();
+        mm.mlock(&space, all).unwrap();
         assert_eq!(mm.resident(&space), 64, "now all of it is");
-        mm.unlock(&space, all).unwrap();
-        assert_eq!(mm.page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 64);
+        mm.spaces().munlock(&space, all).unwrap();
+        assert_eq!(mm.paging().page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 64);
         cpu.leave();
         mm.destroy(space);
-        mm.swap_off(device).unwrap();
+        mm.paging().swap_off(device).unwrap();
     });
 }

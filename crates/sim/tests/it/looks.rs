@@ -1,11 +1,11 @@
 //! Reports about pages and frames, and looking at another space's memory (rows E3 and C4).
 
-use quire::engine::{Error, FrameUse};
 use quire::folio::Counts;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Request};
 use quire::stats::Event::{CowCopy, CowReuse, Flush};
 use quire::table::{Seen, Sight};
+use quire::{Error, FrameUse};
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -25,7 +25,7 @@ fn told<A: Arch>(
     span: PageSpan,
 ) -> Vec<Seen> {
     let mut all = Vec::new();
-    mm.runs(space, span, &mut |seen| all.push(*seen));
+    mm.spaces().runs(space, span, &mut |seen| all.push(*seen));
     all
 }
 
@@ -115,7 +115,12 @@ fn forgets_touches<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let meter = Meter::new(mm);
     {
         let _op = cpu.operation("clear_young");
-        assert_eq!(mm.clear_young(&space, span::<A>(0, 2 * block)), 2 * block, "{}", A::NAME);
+        assert_eq!(
+            mm.spaces().clear_young(&space, span::<A>(0, 2 * block)),
+            2 * block,
+            "{}",
+            A::NAME
+        );
     }
     assert_eq!(meter.event(Flush), 1, "{}", A::NAME);
     assert_eq!((young(0, 2 * block), young(2 * block, 2 * block)), (0, 2 * block), "{}", A::NAME);
@@ -125,7 +130,7 @@ fn forgets_touches<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     program.read(page::<A>(1)).unwrap();
     assert!(young(1, 1) == 1, "{}", A::NAME);
     assert!(young(block, block) == 0, "{}", A::NAME);
-    assert_eq!(mm.clear_young(&space, PageSpan::new(page::<A>(9), page::<A>(9))), 0);
+    assert_eq!(mm.spaces().clear_young(&space, PageSpan::new(page::<A>(9), page::<A>(9))), 0);
     verify(mm, &[&space]);
     cpu.leave();
     mm.destroy(space);
@@ -155,9 +160,9 @@ fn e1_a_frame_tells_what_it_is_used_for() {
         }
         let root = mm.frame_info(space.root()).unwrap();
         assert_eq!((root.head, root.used), (space.root(), FrameUse::Table));
-        let own = mm.take_frames(Order::new(3)).unwrap();
+        let own = mm.phys().alloc(Order::new(3)).unwrap();
         assert_eq!(mm.frame_info(own.start()).map(|info| info.used), Some(FrameUse::Other));
-        let all = mm.phys().meta().span();
+        let all = mm.bare_phys().meta().span();
         let used = |frame: &Pfn| mm.frame_info(*frame).map(|info| info.used);
         let frames = || (0..all.count).map(|at| all.start.add(at));
         let nodes = frames().filter(|frame| used(frame) == Some(FrameUse::Node)).count();
@@ -167,7 +172,7 @@ fn e1_a_frame_tells_what_it_is_used_for() {
         assert_eq!(free, mm.phys().free_frames());
         assert_eq!(mm.frame_info(all.end()), None);
         assert_eq!(mm.frame_info(Pfn::new(all.start.get() - 1)), None);
-        mm.give_back(own);
+        mm.phys().free(own);
         cpu.leave();
         mm.destroy(child);
         mm.destroy(space);
@@ -177,14 +182,13 @@ fn e1_a_frame_tells_what_it_is_used_for() {
 #[test]
 fn e6_frames_for_the_embedder_are_refused_when_there_are_none() {
     stage::<X86_64>(Config::x86_64(), 1024, &[], |mm, _| {
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
-        let refused = mm.take_frames(Order::new(2)).err();
-        assert_eq!(refused, Some(Error::NoMemory(Order::new(2))));
-        let run = mm.take_frames(Order::new(2)).unwrap();
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
+        assert!(mm.phys().alloc(Order::new(2)).is_none());
+        let run = mm.phys().alloc(Order::new(2)).unwrap();
         assert!(run.count() == 4 && run.start().is_aligned(4));
         let (head, tail) = run.split_at(1);
-        mm.give_back(tail);
-        mm.give_back(head);
+        mm.phys().free(tail);
+        mm.phys().free(head);
     });
 }
 

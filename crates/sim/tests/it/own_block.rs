@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use quire::cache::{FileId, Store};
-use quire::engine::{Error, Resolved};
 use quire::fault::{Cause, SizePolicy};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
 use quire::stats::Event;
+use quire::{Error, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::{Program, Stopped};
@@ -33,7 +33,7 @@ fn stamp(at: u64) -> u64 {
 fn want<A: Arch>(mm: &HostedMm<'_, '_, A>, most: u8) {
     for order in 1..=6 {
         let choice = if order <= most { SizePolicy::Always } else { SizePolicy::Never };
-        mm.policy.set_size(Order::new(order), choice).unwrap();
+        mm.policy().set_size(Order::new(order), choice).unwrap();
     }
 }
 
@@ -53,9 +53,9 @@ fn with<A: Arch>(
     test: impl for<'m, 'r> Fn(&HostedMm<'m, 'r, A>, &Cpu<'m, 'r>, FileId, Space<A>),
 ) {
     stage::<A>(config, 16384, &[], |mm, cpu| {
-        let file = mm.open_file(Store::Memory, PAGES, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::Memory, PAGES, Order::ZERO).unwrap();
         if order > 0 {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
         }
         let writer = space(mm, 1, file, AreaFlags::SHARED);
         let program = Program::on(cpu, mm, &writer);
@@ -65,7 +65,7 @@ fn with<A: Arch>(
         want(mm, 4);
         test(mm, cpu, file, space(mm, 2, file, AreaFlags::empty()));
         cpu.leave();
-        mm.close_file(file).unwrap();
+        mm.files().close(file).unwrap();
     });
 }
 
@@ -128,9 +128,9 @@ fn e4_what_is_in_the_way_of_the_block_makes_it_smaller() {
         let program = Program::on(cpu, mm, &space);
         let order = |at| copied(&program, at).unwrap().get();
         // Pages 15 to 30 are a block in memory.
-        mm.policy.set_copy_most(Order::ZERO);
+        mm.policy().set_copy_most(Order::ZERO);
         assert_eq!(order(16), 0, "no more than that may be copied");
-        mm.policy.set_copy_most(Order::new(4));
+        mm.policy().set_copy_most(Order::new(4));
         assert_eq!(order(20), 2, "page 16 is its own already, and so is no block with it");
         assert_eq!(order(28), 3);
         // The area begins within a block, and ends within one.
@@ -142,7 +142,7 @@ fn e4_what_is_in_the_way_of_the_block_makes_it_smaller() {
         assert_eq!(order(80), 3);
         want(mm, 0);
         assert_eq!(order(40), 0, "no size is wanted");
-        mm.policy.set_size(Order::new(3), SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(3), SizePolicy::Always).unwrap();
         assert_eq!(order(60), 3, "the only one that is");
         cpu.leave();
         mm.destroy(space);
@@ -153,9 +153,9 @@ fn e4_what_is_in_the_way_of_the_block_makes_it_smaller() {
 fn c4_what_a_fork_shares_is_no_page_of_the_file_and_stays_together() {
     with::<X86_64>(Config::x86_64(), 0, |mm, cpu, _, space| {
         let program = Program::on(cpu, mm, &space);
-        mm.policy.set_copy_most(Order::ZERO);
+        mm.policy().set_copy_most(Order::ZERO);
         assert_eq!(copied(&program, 16), Some(Order::ZERO));
-        mm.policy.set_copy_most(Order::new(4));
+        mm.policy().set_copy_most(Order::new(4));
         let child = {
             let _operation = cpu.operation("fork");
             mm.fork(&space, Asid(4)).unwrap()
@@ -174,7 +174,7 @@ fn c4_what_a_fork_shares_is_no_page_of_the_file_and_stays_together() {
 fn e4_no_block_is_taken_for_who_may_not_write_or_tells_written_pages_apart() {
     with::<X86_64>(Config::x86_64(), 0, |mm, cpu, _, space| {
         let program = Program::on(cpu, mm, &space);
-        mm.track(&space, span::<X86_64>(0, 128)).unwrap();
+        mm.spaces().track(&space, span::<X86_64>(0, 128)).unwrap();
         assert_eq!(copied(&program, 20), Some(Order::ZERO), "tracked");
         cpu.leave();
         mm.destroy(space);
@@ -200,9 +200,9 @@ fn e6_a_block_that_cannot_be_had_or_copied_is_a_smaller_one() {
         (0..PAGES).for_each(|at| assert_eq!(program.read(page::<X86_64>(at)), Ok(stamp(at))));
         let fallbacks = |cause: Cause| mm.totals().fallback[4][cause as usize];
         let before = fallbacks(Cause::Memory);
-        mm.phys().set_fail_plan(FailPlan::Nth(1));
+        mm.bare_phys().set_fail_plan(FailPlan::Nth(1));
         assert_eq!(copied(&program, 20), Some(Order::new(3)));
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         assert_eq!(fallbacks(Cause::Memory), before + 1, "and it is counted why");
         // Memory of another page in the block has failed.
         mm.hardware().faults().fail_copy(1);
@@ -219,15 +219,15 @@ fn e6_a_block_that_cannot_be_had_or_copied_is_a_smaller_one() {
 #[test]
 fn d6_a_block_that_the_limit_has_no_room_for_is_a_smaller_one() {
     with::<X86_64>(Config::x86_64(), 0, |mm, cpu, _, space| {
-        let group = mm.new_group(None).unwrap();
-        mm.set_limit(group, 1000).unwrap();
-        mm.join(&space, Some(group)).unwrap();
-        mm.relieve(group, &[&space][..]).unwrap();
+        let group = mm.groups().create(None).unwrap();
+        mm.groups().set_limit(group, 1000).unwrap();
+        mm.groups().join(&space, Some(group)).unwrap();
+        mm.reclaim().relieve(group, &[&space][..]).unwrap();
         let program = Program::on(cpu, mm, &space);
         program.read(page::<X86_64>(20)).unwrap();
-        let used = mm.usage(group, &[&space][..]);
-        mm.set_limit(group, used + 10).unwrap();
-        mm.relieve(group, &[&space][..]).unwrap();
+        let used = mm.reclaim().usage(group, &[&space][..]);
+        mm.groups().set_limit(group, used + 10).unwrap();
+        mm.reclaim().relieve(group, &[&space][..]).unwrap();
         assert_eq!(copied(&program, 20), Some(Order::new(3)));
         assert_eq!(mm.totals().fallback[4][Cause::Charge as usize], 1);
         cpu.leave();
@@ -305,7 +305,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                     stamps += 1;
                     let program = Program::on(cpu, mm, &spaces[which(child)]);
                     let got = program.write(page::<A>(at), stamps).map(drop);
-                    mm.phys().set_fail_plan(FailPlan::Never);
+                    mm.bare_phys().set_fail_plan(FailPlan::Never);
                     match got {
                         Ok(()) => naive[which(child)].own[at as usize] = Some(stamps),
                         Err(_) if at as usize >= data.len() => {}
@@ -314,15 +314,15 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 }
                 Op::Read(child, at) => {
                     let got = Program::on(cpu, mm, &spaces[which(child)]).read(page::<A>(at));
-                    mm.phys().set_fail_plan(FailPlan::Never);
+                    mm.bare_phys().set_fail_plan(FailPlan::Never);
                     let want = naive[which(child)].own[at as usize];
                     let want = want.or(data.get(at as usize).copied());
                     let failed = got.is_err_and(is_injected);
                     assert!(failed || got.ok() == want, "{op:?}: {got:?}, not {want:?}");
                 }
                 Op::Want(most) => want(mm, most),
-                Op::Most(most) => mm.policy.set_copy_most(Order::new(most)),
-                Op::Fail(nth) => mm.phys().set_fail_plan(FailPlan::Nth(nth)),
+                Op::Most(most) => mm.policy().set_copy_most(Order::new(most)),
+                Op::Fail(nth) => mm.bare_phys().set_fail_plan(FailPlan::Nth(nth)),
                 Op::FailCopy(nth) => mm.hardware().faults().fail_copy(nth),
                 Op::Fork if spaces.len() > 1 => {}
                 Op::Fork => {
@@ -335,7 +335,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 Op::Truncate(pages) => {
                     let _operation = cpu.operation("truncate");
                     let all: Vec<_> = spaces.iter().collect();
-                    mm.truncate(file, pages, &all[..]).unwrap();
+                    mm.files().truncate(file, pages, &all[..]).unwrap();
                     data.resize(pages as usize, 0);
                     let gone = naive.iter_mut().flat_map(|naive| &mut naive.own[pages as usize..]);
                     gone.for_each(|own| *own = None);
@@ -350,7 +350,7 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
                 }
             }
         }
-        mm.phys().set_fail_plan(FailPlan::Never);
+        mm.bare_phys().set_fail_plan(FailPlan::Never);
         mm.hardware().faults().fail_copy(0);
         agrees(mm, cpu, &spaces, &naive, &data);
         verify(mm, &spaces.iter().collect::<Vec<_>>());

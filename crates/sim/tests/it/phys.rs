@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use quire::phys::{CpuCache, Fragment, Phys, Slot, fragment};
+use quire::inject::{Fragment, Phys, fragment};
+use quire::phys::{CpuCache, Slot};
 use quire_hw::{DirectMap, FrameRun};
 use quire_sim::phys::{Beside, Op, ops};
 use quire_units::{CpuId, FrameSpan, Order, Pfn};

@@ -4,10 +4,10 @@
 use std::str::FromStr;
 
 use proptest::prelude::*;
-use quire::engine::Resolved;
+use quire::Resolved;
 use quire::fault::{Cause, Defrag, Enabled, Policy, SizePolicy};
+use quire::inject::{Fragment, fragment};
 use quire::limits::{ORDER_MAX, ORDERS};
-use quire::phys::{Fragment, fragment};
 use quire::space::{Advice, At, OptOut, Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_machine::Config;
@@ -261,7 +261,7 @@ fn space_fallbacks(space: &Space<X86_64>) -> Vec<(usize, u64)> {
 fn e5_geometry_is_counted_for_each_size_that_the_area_is_too_small_for() {
     in_space(|mm, space, start| {
         for at in [2, 4, 9] {
-            mm.policy.set_size(order(at), SizePolicy::Always).unwrap();
+            mm.policy().set_size(order(at), SizePolicy::Always).unwrap();
         }
         // 16 pages from a multiple of 16 on, but for the first: order 2 fits at page 5, 4 does not.
         mm.map(space, &Request::anon(15).at(At::Fixed(start.add(1)))).unwrap();
@@ -280,11 +280,11 @@ fn e5_geometry_is_counted_for_each_size_that_the_area_is_too_small_for() {
 fn e5_occupied_is_counted_where_something_is_mapped() {
     in_space(|mm, space, start| {
         mm.map(space, &Request::anon(512).at(At::Fixed(start))).unwrap();
-        mm.policy.set_enabled(Enabled::Never);
+        mm.policy().set_enabled(Enabled::Never);
         assert_eq!(fault(mm, space, start.add(20)), order(0));
         assert_eq!(fallbacks(mm), [(9, Cause::Policy, 1)]);
         for at in [2, 4, 9] {
-            mm.policy.set_size(order(at), SizePolicy::Always).unwrap();
+            mm.policy().set_size(order(at), SizePolicy::Always).unwrap();
         }
         assert_eq!(fault(mm, space, start.add(24)), order(2));
         let expected = [(4, Cause::Occupied, 1), (9, Cause::Occupied, 1), (9, Cause::Policy, 1)];
@@ -313,11 +313,11 @@ fn e5_policy_is_counted_for_the_system_and_not_for_the_process() {
 fn e5_memory_is_counted_for_each_size_that_was_tried() {
     in_space(|mm, space, start| {
         for at in [2, 4, 9] {
-            mm.policy.set_size(order(at), SizePolicy::Always).unwrap();
+            mm.policy().set_size(order(at), SizePolicy::Always).unwrap();
         }
         mm.map(space, &Request::anon(512).at(At::Fixed(start))).unwrap();
         let pieces =
-            fragment(mm.phys(), Fragment::FreeAtOrder { order: order(3), blocks: 1000 }, 1);
+            fragment(mm.bare_phys(), Fragment::FreeAtOrder { order: order(3), blocks: 1000 }, 1);
         assert_eq!(fault(mm, space, start.add(77)), order(2));
         assert_eq!(fallbacks(mm), [(4, Cause::Memory, 1), (9, Cause::Memory, 1)]);
         assert_eq!(space_fallbacks(space), [(4, 1), (9, 1)]);
@@ -329,19 +329,19 @@ fn e5_memory_is_counted_for_each_size_that_was_tried() {
 fn e5_a_large_folio_leaves_the_frames_free_that_are_to_be() {
     in_space(|mm, space, start| {
         for at in [2, 9] {
-            mm.policy.set_size(order(at), SizePolicy::Always).unwrap();
+            mm.policy().set_size(order(at), SizePolicy::Always).unwrap();
         }
         mm.map(space, &Request::anon(2048).at(At::Fixed(start))).unwrap();
         // The first fault makes the tables and the areas' nodes.
         assert_eq!(fault(mm, space, start), order(9));
         let free = mm.phys().free_frames();
-        mm.policy.set_spare(free - 512);
+        mm.policy().set_spare(free - 512);
         assert_eq!(fault(mm, space, start.add(512)), order(9));
         assert_eq!(fallbacks(mm), []);
         assert_eq!(fault(mm, space, start.add(1024)), order(2));
         assert_eq!(fallbacks(mm), [(9, Cause::Memory, 1)]);
         // A small folio and its table.
-        mm.policy.set_spare(free - 1024 - 5);
+        mm.policy().set_spare(free - 1024 - 5);
         assert_eq!(fault(mm, space, start.add(1536)), order(9));
     });
 }
@@ -349,7 +349,7 @@ fn e5_a_large_folio_leaves_the_frames_free_that_are_to_be() {
 #[test]
 fn e5_a_fault_that_gets_what_it_wants_counts_no_fallback() {
     in_space(|mm, space, start| {
-        mm.policy.set_size(order(9), SizePolicy::Always).unwrap();
+        mm.policy().set_size(order(9), SizePolicy::Always).unwrap();
         mm.map(space, &Request::anon(512).at(At::Fixed(start))).unwrap();
         assert_eq!(fault(mm, space, start.add(3)), order(9));
         assert_eq!(fallbacks(mm), []);
@@ -367,7 +367,7 @@ fn e4_advice_and_opting_out_decide_at_the_fault() {
         };
         mm.advise(space, block(1), Advice::Huge).unwrap();
         mm.advise(space, block(3), Advice::NoHuge).unwrap();
-        mm.policy.set_enabled(Enabled::Always);
+        mm.policy().set_enabled(Enabled::Always);
         assert_eq!(fault(mm, space, block(3).start), order(0));
         space.set_opt_out(OptOut::All);
         assert_eq!(fault(mm, space, block(0).start), order(0));

@@ -1,7 +1,7 @@
 //! Pages that are made ready to be written beforehand (`MADV_POPULATE_WRITE`), and what is
 //! written where the program may not (`/proc/PID/mem`).
 
-use quire::engine::Error;
+use quire::Error;
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::CowCopy;
 use quire_arch::{Arch, Arm4k, Attrs, Sv39, X86_64};
@@ -71,7 +71,7 @@ fn counts_as_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let space = space_of(mm, PAGES, AreaFlags::empty());
     let all = span::<A>(0, PAGES);
     let _program = Program::on(cpu, mm, &space);
-    mm.track(&space, all).unwrap();
+    mm.spaces().track(&space, all).unwrap();
     {
         let _op = cpu.operation("populate");
         mm.populate(&space, PageSpan::new(all.start, all.start.add(PAGES / 2))).unwrap();
@@ -103,7 +103,7 @@ fn is_changed_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     {
         let _op = cpu.operation("track").cleans();
         mm.protect(&space, all, Prot::READ).unwrap();
-        mm.track(&space, all).unwrap();
+        mm.spaces().track(&space, all).unwrap();
     }
     let child = mm.fork(&space, Asid(space.asid().0 + 1)).unwrap();
     for (number, old) in [(3, 3), (40, 0)] {

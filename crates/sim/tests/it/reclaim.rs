@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use quire::cache::FileId;
 use quire::check;
-use quire::engine::{Error, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
+use quire::{Error, Whose};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -57,11 +57,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     /// Makes memory free as a kernel does: up to the high watermark when it is below the low one.
     fn balance(&self) {
-        let marks = self.mm.watermarks(self.frames);
+        let marks = self.mm.reclaim().watermarks(self.frames);
         let free = self.mm.phys().free_frames();
         if free < marks.low {
             let _operation = self.cpu.operation("reclaim");
-            self.mm.reclaim(marks.high - free, &self.spaces()[..]);
+            self.mm.reclaim().reclaim(marks.high - free, &self.spaces()[..]);
             self.write_back();
         }
     }
@@ -93,7 +93,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             match fault {
                 Ok(_) => {}
                 Err(Error::NoMemory(_)) => {
-                    self.mm.reclaim(64, &self.spaces()[..]);
+                    self.mm.reclaim().reclaim(64, &self.spaces()[..]);
                     self.write_back();
                 }
                 // Without memory to read into, the fault asks again.
@@ -142,10 +142,10 @@ fn overcommits<A: Arch>(config: Config, sizes: &[u8]) {
     let mut ram = system::ram((FRAMES as usize) << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         for &order in sizes {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
         }
         let free = mm.phys().free_frames();
-        let swap = mm.swap_on(40_000).unwrap();
+        let swap = mm.paging().swap_on(40_000).unwrap();
         let mut scene = Scene {
             mm,
             cpu: machine.cpu(0),
@@ -176,7 +176,7 @@ fn overcommits<A: Arch>(config: Config, sizes: &[u8]) {
         while let Some(live) = scene.lives.pop() {
             mm.destroy(live.space);
         }
-        mm.swap_off(swap).unwrap();
+        mm.paging().swap_off(swap).unwrap();
         check::system::<A, _>(mm, &[]).unwrap();
         assert_eq!(mm.phys().free_frames(), free);
     })
@@ -202,8 +202,8 @@ fn d6_five_times_the_memory_is_used_and_nothing_is_lost_x86_64_in_all_sizes() {
 fn d6_what_was_not_touched_for_longest_leaves_first() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<Arm4k, _>(Config::arm64_4k(), &mut ram, |machine, mm| {
-        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
-        mm.swap_on(4096).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.paging().swap_on(4096).unwrap();
         let window = PageSpan::new(BASE, BASE.add(1024));
         let space = mm.space(Asid(1), window).unwrap();
         let request = Request { prot: Prot::RW, ..Request::anon(256) }.at(At::Fixed(BASE));
@@ -214,7 +214,7 @@ fn d6_what_was_not_touched_for_longest_leaves_first() {
         cpu.switch(space.root(), space.asid());
         let old = |page: u64| !(64..192).contains(&page);
         for _ in 0..3 {
-            assert_eq!(mm.age_all(&[&space][..]), 256);
+            assert_eq!(mm.reclaim().age_all(&[&space][..]), 256);
             for page in (0..256).step_by(16).filter(|&page| !old(page)) {
                 let addr = VirtAddr::new(BASE.add(page).get() << 12);
                 while cpu.read(addr).is_err() {
@@ -222,15 +222,15 @@ fn d6_what_was_not_touched_for_longest_leaves_first() {
                 }
             }
         }
-        let done = mm.reclaim(128, &[&space][..]);
+        let done = mm.reclaim().reclaim(128, &[&space][..]);
         assert_eq!((done.paged_out, done.dropped), (128, 0));
         for page in 0..256 {
-            let there = mm.next_swapped(&space, FileId(0), BASE.add(page));
+            let there = mm.paging().next_swapped(&space, FileId(0), BASE.add(page));
             assert_eq!(there == Some(BASE.add(page)), old(page), "page {page}");
         }
         // The rest follows only when it is needed.
-        assert_eq!(mm.reclaim(64, &[&space][..]).paged_out, 64);
-        let rest = mm.page_out(&space, window, Whose::Own, &[&space][..]).unwrap();
+        assert_eq!(mm.reclaim().reclaim(64, &[&space][..]).paged_out, 64);
+        let rest = mm.paging().page_out(&space, window, Whose::Own, &[&space][..]).unwrap();
         assert_eq!(rest.pages, 64);
         cpu.leave();
         mm.destroy(space);
@@ -243,8 +243,8 @@ fn d6_what_was_not_touched_for_longest_leaves_first() {
 fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
     let mut ram = system::ram(1024 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
-        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
-        mm.swap_on(1024).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.paging().swap_on(1024).unwrap();
         let window = PageSpan::new(BASE, BASE.add(64));
         let space = mm.space(Asid(1), window).unwrap();
         let request = Request { prot: Prot::RW, ..Request::anon(64) }.at(At::Fixed(BASE));
@@ -261,12 +261,13 @@ fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
         };
         // Of the second folio every other page, so that its entries say this and that.
         for _ in 0..3 {
-            mm.age_all(&[&space][..]);
+            mm.reclaim().age_all(&[&space][..]);
             (17..31).step_by(2).for_each(touch);
         }
-        assert_eq!(mm.reclaim(48, &[&space][..]).paged_out, 48);
-        let stays =
-            |page: u64| mm.next_swapped(&space, FileId(0), BASE.add(page)) != Some(BASE.add(page));
+        assert_eq!(mm.reclaim().reclaim(48, &[&space][..]).paged_out, 48);
+        let stays = |page: u64| {
+            mm.paging().next_swapped(&space, FileId(0), BASE.add(page)) != Some(BASE.add(page))
+        };
         assert!((0..64).all(|page| stays(page) == (16..32).contains(&page)));
         cpu.leave();
         mm.destroy(space);
@@ -279,7 +280,7 @@ fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
 fn d6_what_many_spaces_share_grows_older_once_a_round() {
     let mut ram = system::ram(1024 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
-        mm.swap_on(1024).unwrap();
+        mm.paging().swap_on(1024).unwrap();
         let window = PageSpan::new(BASE, BASE.add(64));
         let space = mm.space(Asid(1), window).unwrap();
         let request = Request { prot: Prot::RW, ..Request::anon(64) }.at(At::Fixed(BASE));
@@ -289,21 +290,25 @@ fn d6_what_many_spaces_share_grows_older_once_a_round() {
         let all: Vec<_> = children.iter().chain([&space]).collect();
         let frame = |page: u64| {
             let mut frame = None;
-            mm.runs(&space, PageSpan::new(BASE.add(page), BASE.add(page + 1)), &mut |seen| {
-                if let quire::table::Sight::Leaf { frame: first, .. } = seen.what {
-                    frame = Some(first);
-                }
-            });
+            mm.spaces().runs(
+                &space,
+                PageSpan::new(BASE.add(page), BASE.add(page + 1)),
+                &mut |seen| {
+                    if let quire::table::Sight::Leaf { frame: first, .. } = seen.what {
+                        frame = Some(first);
+                    }
+                },
+            );
             frame.unwrap()
         };
         let idle = |page: u64| {
-            let folios = quire::folio::Folios::new(mm.phys().meta());
+            let folios = quire::inject::Folios::new(mm.bare_phys().meta());
             folios.idle(folios.of(frame(page)).unwrap())
         };
-        mm.age_all(&all[..]);
-        mm.age_all(&all[..]);
+        mm.reclaim().age_all(&all[..]);
+        mm.reclaim().age_all(&all[..]);
         assert_eq!(idle(0), 1, "its first round found that it had been made");
-        mm.age_all(&all[..]);
+        mm.reclaim().age_all(&all[..]);
         assert_eq!(idle(0), 2);
         children.into_iter().for_each(|child| mm.destroy(child));
         mm.destroy(space);

@@ -1,10 +1,10 @@
 //! Moving and resizing areas keeps what was in them, on every format (E3).
 
 use proptest::prelude::*;
-use quire::engine::{Error, Mm, Move};
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event;
+use quire::{Error, Mm, Move};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::program::{Program as Run, Stopped};
@@ -51,7 +51,7 @@ fn moves<A: Arch>(config: Config, (pages, stride, skew, resized): (u64, u64, u64
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
         for order in [2, 4, A::block_order().get().min(10)] {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).unwrap();
         }
         let window = PageSpan::new(Vpn::new(1 << 14), Vpn::new(1 << 20));
         let space = mm.space(Asid(7), window).unwrap();
@@ -188,9 +188,9 @@ fn keeps_the_old_area<A: Arch>(config: Config) {
             assert_eq!(moved, Ok(PageSpan::new(to, to.add(2 * reach))), "{}", A::NAME);
             assert_eq!(meter.event(Event::Flush), 1, "{}", A::NAME);
             assert_eq!(mm.resident(&space), resident, "{}: moved, not copied", A::NAME);
-            let left = mm.areas(&space, from).next().map(|area| (area.span, area.flags));
+            let left = mm.spaces().areas(&space, from).next().map(|area| (area.span, area.flags));
             assert_eq!(left, Some((from, AreaFlags::empty())), "{}: not locked", A::NAME);
-            let gone = mm.areas(&space, moved.unwrap()).next().map(|area| area.flags);
+            let gone = mm.spaces().areas(&space, moved.unwrap()).next().map(|area| area.flags);
             assert_eq!(gone, Some(AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT), "{}", A::NAME);
             verify(mm, &[&space]);
             let word = |page: u64| if page.is_multiple_of(7) { page + 1 } else { 0 };
@@ -225,7 +225,7 @@ fn e3_an_area_that_stays_keeps_its_length() {
         assert_eq!(away(0, 8, 9, At::Anywhere), refused);
         assert_eq!(away(0, 8, 7, At::Anywhere), refused);
         assert_eq!(away(0, 4, 4, At::Fixed(place::<X86_64>().add(3))), refused, "overlapping");
-        let taken = mm.areas(&space, span::<X86_64>(8, 1)).next().unwrap();
+        let taken = mm.spaces().areas(&space, span::<X86_64>(8, 1)).next().unwrap();
         let there = At::FixedNoReplace(taken.span.start);
         assert_eq!(away(0, 4, 4, there), Err(Error::Exists(taken)));
         assert_eq!(away(6, 4, 4, At::Anywhere), Err(Error::NoArea(taken.span.start)));

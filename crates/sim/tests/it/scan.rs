@@ -2,10 +2,10 @@
 //! that it changes nothing that a program could see.
 
 use quire::check;
-use quire::engine::{ScanCursor, ScanLimits, Scanned, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{Advice, At, Request, Space};
 use quire::stats::Event;
+use quire::{ScanCursor, ScanLimits, Scanned, Whose};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -61,7 +61,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
 
     fn scan(&mut self, pages: u64, limits: ScanLimits) -> Scanned {
         let _operation = self.cpu.operation("scan");
-        self.mm.scan(&mut self.cursor, pages, &limits, &[&self.space][..])
+        self.mm.reclaim().scan(&mut self.cursor, pages, &limits, &[&self.space][..])
     }
 
     fn is_whole(&self, order: u8, at: u64) -> bool {
@@ -137,10 +137,10 @@ fn d4_a_block_of_which_too_much_is_shared_stays_until_it_is_not() {
 #[test]
 fn d4_what_is_on_a_swap_device_is_read_before_the_scan_goes_on() {
     with::<X86_64>(Config::x86_64(), |machine, mm| {
-        let (disk, swap) = (Disk::new(), mm.swap_on(2048).unwrap());
+        let (disk, swap) = (Disk::new(), mm.paging().swap_on(2048).unwrap());
         let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK);
         let some = PageSpan::new(BASE.add(10), BASE.add(14));
-        mm.page_out(&scene.space, some, Whose::Own, &[&scene.space][..]).unwrap();
+        mm.paging().page_out(&scene.space, some, Whose::Own, &[&scene.space][..]).unwrap();
         disk.write_back(mm, swap, &[&scene.space]).unwrap();
         assert_eq!(scene.scan(u64::MAX, ScanLimits { swapped: 3, ..ANY }).made, 0);
         assert_eq!(mm.totals().event(Event::ScanSwapped), 1);
@@ -164,10 +164,10 @@ fn d4_smaller_sizes_are_made_where_the_policy_wants_them() {
     with::<Arm4k>(Config::arm64_4k(), |machine, mm| {
         let mut scene = Scene::<Arm4k>::new(machine, mm, 40);
         for order in 1..=9 {
-            mm.policy.set_size(Order::new(order), SizePolicy::Never).unwrap();
+            mm.policy().set_size(Order::new(order), SizePolicy::Never).unwrap();
         }
         assert_eq!(scene.scan(u64::MAX, ANY).made, 0, "no size is wanted");
-        mm.policy.set_size(Order::new(4), SizePolicy::Madvise).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Madvise).unwrap();
         // Of the third part eight pages are missing.
         assert_eq!(scene.scan(u64::MAX, ScanLimits { none: 510, ..ANY }).made, 2);
         assert_eq!(scene.scan(u64::MAX, ANY).made, 1);
@@ -182,7 +182,7 @@ fn d4_a_scan_goes_on_where_its_cursor_is_and_passes_what_nobody_uses() {
         let mut scene = Scene::<X86_64>::new(machine, mm, 2 * BLOCK);
         let first = scene.scan(1, ANY);
         assert_eq!((first.made, first.is_round), (1, false));
-        mm.age_all(&[&scene.space][..]);
+        mm.reclaim().age_all(&[&scene.space][..]);
         let second = scene.scan(u64::MAX, ANY);
         assert_eq!((second.made, second.is_round), (0, true), "nothing of it is young");
         scene.write(BLOCK);

@@ -1,9 +1,9 @@
 //! Reclaiming pages of files that spaces map (D6): the least recently used ones go, and no
 //! byte that was written is lost.
 
+use quire::Error;
 use quire::cache::{FileId, FilePages, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu, Machine};
@@ -54,15 +54,15 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     fn reclaim(&self, pages: u64) -> u64 {
         let _operation = self.cpu.operation("reclaim");
-        self.mm.reclaim(pages, &self.all()[..]).dropped
+        self.mm.reclaim().reclaim(pages, &self.all()[..]).dropped
     }
 
     fn cached(&self) -> u64 {
-        self.mm.file(self.file).unwrap().cached()
+        self.mm.files().get(self.file).unwrap().cached()
     }
 
     fn is_cached(&self, page: u64) -> bool {
-        self.mm.next_cached(self.file, FilePages::new(page, page + 1)).unwrap().is_some()
+        self.mm.files().next_cached(self.file, FilePages::new(page, page + 1)).unwrap().is_some()
     }
 }
 
@@ -70,7 +70,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
     let mut ram = system::ram(2048 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let disk = Disk::new();
-        let file = mm.open_file(Store::ReadWrite, PAGES, Order::ZERO).unwrap();
+        let file = mm.files().open(Store::ReadWrite, PAGES, Order::ZERO).unwrap();
         (0..PAGES).for_each(|page| disk.put(file.0, page, page + 1));
         let spaces = [AreaFlags::SHARED, AreaFlags::empty()].map(|flags| {
             let asid = Asid(1 + u16::from(flags.is_empty()));
@@ -92,7 +92,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         for space in scene.spaces {
             mm.destroy(space);
         }
-        mm.close_file(file).unwrap();
+        mm.files().close(file).unwrap();
         machine.audit().unwrap();
     })
     .unwrap();
@@ -104,7 +104,7 @@ fn keeps_what_is_used<A: Arch>(config: Config) {
         // A page that only one of the two spaces uses counts as used.
         let is_used = |page: u64| (32..64).contains(&page);
         for _ in 0..3 {
-            scene.mm.age_all(&scene.all()[..]);
+            scene.mm.reclaim().age_all(&scene.all()[..]);
             scene.use_some();
         }
         let mut dropped = 0;
@@ -145,10 +145,10 @@ fn d6_what_was_written_to_a_file_goes_after_it_was_written_back() {
         assert!((0..16).all(|page| scene.touch(1, page, None) == word(1000 + page, 0)));
         let mut left = FilePages::new(0, PAGES);
         while let Some(write) =
-            scene.mm.next_write(scene.file, &mut left, &scene.all()[..]).unwrap()
+            scene.mm.files().next_write(scene.file, &mut left, &scene.all()[..]).unwrap()
         {
             let done = scene.disk.write(scene.machine.ram(), 12, &write, PAGES);
-            scene.mm.write_done(write, done);
+            scene.mm.files().write_done(write, done);
         }
         scene.reclaim(PAGES);
         assert_eq!(scene.cached(), 0);
@@ -180,7 +180,7 @@ fn d6_pages_of_files_that_are_pinned_or_locked_stay() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let pinned = scene.mm.pin_read(&scene.spaces[0], START.add(5)).unwrap();
         let locked = PageSpan::new(START.add(100), START.add(101));
-        scene.mm.lock(&scene.spaces[1], locked).unwrap();
+        scene.mm.mlock(&scene.spaces[1], locked).unwrap();
         scene.reclaim(PAGES);
         assert!(scene.is_cached(5) && scene.is_cached(100));
         assert!(scene.cached() < PAGES);

@@ -11,8 +11,8 @@ fn smoke<A: Arch>(config: Config, ram_bytes: usize) {
     let mut ram = system::ram(ram_bytes).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
-        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
-        mm.policy.set_size(A::block_order(), SizePolicy::Madvise).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.policy().set_size(A::block_order(), SizePolicy::Madvise).unwrap();
         let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
         let space = mm.space(Asid(1), window).unwrap();
         let cpu = machine.cpu(0);

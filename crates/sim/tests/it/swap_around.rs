@@ -2,8 +2,8 @@
 //! slots are free (D5).
 
 use quire::cache::{FileId, FilePages};
-use quire::engine::{Error, Resolved, Whose};
 use quire::space::{At, Request, Space};
+use quire::{Error, Resolved, Whose};
 use quire_arch::X86_64;
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -49,7 +49,7 @@ impl Scene<'_, '_, '_> {
 fn with_all_out(ram_pages: usize, test: impl FnOnce(&Scene<'_, '_, '_>)) {
     let mut ram = system::ram(ram_pages << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
-        let swap = mm.swap_on(1024).unwrap();
+        let swap = mm.paging().swap_on(1024).unwrap();
         let window = PageSpan::new(BASE, BASE.add(1024));
         let space = mm.space(Asid(1), window).unwrap();
         let request = Request { prot: Prot::RW, ..Request::anon(PAGES) }.at(At::Fixed(BASE));
@@ -66,14 +66,14 @@ fn with_all_out(ram_pages: usize, test: impl FnOnce(&Scene<'_, '_, '_>)) {
         }
         let scene = Scene { mm, cpu: &cpu, space: &space, disk: Disk::new(), swap };
         let spaces = [&space];
-        let out = mm.page_out(&space, window, Whose::Own, &spaces[..]).unwrap();
+        let out = mm.paging().page_out(&space, window, Whose::Own, &spaces[..]).unwrap();
         assert_eq!(out.pages, PAGES);
         scene.disk.write_back(mm, swap, &spaces).unwrap();
         test(&scene);
         drop(scene);
         cpu.leave();
         mm.destroy(space);
-        mm.swap_off(swap).unwrap();
+        mm.paging().swap_off(swap).unwrap();
         machine.audit().unwrap();
     })
     .unwrap();
@@ -110,11 +110,11 @@ fn d4_where_memory_is_short_just_the_page_is_read() {
     with_all_out(1024, |scene| {
         let mut taken = Vec::new();
         while scene.mm.phys().has_free(500) {
-            taken.extend(scene.mm.phys().alloc(scene.cpu.number(), quire_units::Order::ZERO));
+            taken.extend(scene.mm.phys().alloc(quire_units::Order::ZERO));
         }
         assert_eq!(scene.reads(5), 1);
         assert_eq!(scene.maps(5), (5, 6));
-        taken.into_iter().for_each(|run| scene.mm.phys().free(scene.cpu.number(), run));
+        taken.into_iter().for_each(|run| scene.mm.phys().free(run));
         assert_eq!(scene.reads(6), 10, "but not what is there already, nor what lies before it");
     });
 }
@@ -122,7 +122,8 @@ fn d4_where_memory_is_short_just_the_page_is_read() {
 #[test]
 fn d5_free_slots_are_told_by_runs_within_a_cluster() {
     with_all_out(4096, |scene| {
-        let free = |start, end| scene.mm.free_slots(scene.swap, FilePages::new(start, end));
+        let free =
+            |start, end| scene.mm.paging().free_slots(scene.swap, FilePages::new(start, end));
         assert_eq!(free(0, 1024), Some(FilePages::new(PAGES, 512)));
         assert_eq!(free(512, 1024), Some(FilePages::new(512, 1024)));
         assert_eq!(free(700, 5000), Some(FilePages::new(700, 1024)), "up to the device's end");
@@ -131,6 +132,6 @@ fn d5_free_slots_are_told_by_runs_within_a_cluster() {
         scene.mm.unmap(scene.space, PageSpan::new(BASE.add(40), BASE.add(43))).unwrap();
         assert_eq!(free(0, 1024), Some(FilePages::new(40, 43)));
         assert_eq!(free(41, 42), Some(FilePages::new(41, 42)));
-        assert_eq!(scene.mm.free_slots(FileId(77), FilePages::new(0, 9)), None);
+        assert_eq!(scene.mm.paging().free_slots(FileId(77), FilePages::new(0, 9)), None);
     });
 }

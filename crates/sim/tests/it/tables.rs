@@ -5,8 +5,8 @@
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use quire::phys::{Kind, Phys};
-use quire::table::{Gather, Lack, Tables, Target, What};
+use quire::inject::{Gather, Lack, Phys, Tables, Target, What};
+use quire::phys::Kind;
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Entry, Level};
 use quire_arch::{Sv39, Sv48, Sv57, X86_64, X86_64La57};
 use quire_hw::{Flush, FrameRun, Hardware, Reuse, Transitions};
@@ -193,7 +193,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
     }
 
     /// A program accesses `page`; where the CPU does not set flags itself, it traps, and the trap
-    /// is answered as the engine would.
+    /// is answered as `spaces` would.
     fn access(&mut self, page: Vpn, access: Access) {
         let addr = VirtAddr::new(page.get() << A::PAGE_SHIFT);
         let allowed = self.model.access(page, access);
@@ -381,7 +381,7 @@ fn run<A: Arch>(config: Config, from: u64, ops: &[Op]) {
     let mut ram = system::ram(16 << 20).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let cpu = machine.cpu(0);
-        let phys = mm.phys();
+        let phys = mm.bare_phys();
         let before = phys.free_frames();
         let root = phys.alloc(cpu.number(), Order::ZERO).expect("nothing is taken yet");
         machine.clear(&root, 0..1, Reuse::Soon);
@@ -497,7 +497,7 @@ fn e2_tables_of_riscv64_agree_with_pages() {
 fn largest<A: Arch>(config: Config) {
     let mut ram = system::ram(16 << 20).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
-        let (cpu, phys) = (machine.cpu(0), mm.phys());
+        let (cpu, phys) = (machine.cpu(0), mm.bare_phys());
         let before = phys.free_frames();
         let root = phys.alloc(cpu.number(), Order::ZERO).expect("nothing is taken yet");
         machine.clear(&root, 0..1, Reuse::Soon);

@@ -26,7 +26,7 @@ fn page<A: Arch>(at: u64) -> Vpn {
 /// many pages were.
 fn reclaim<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, spaces: &[&Space<A>]) -> u64 {
     let _operation = cpu.operation("reclaim").cleans();
-    (0..4).map(|_| mm.reclaim(4 * PAGES, spaces).dropped).sum()
+    (0..4).map(|_| mm.reclaim().reclaim(4 * PAGES, spaces).dropped).sum()
 }
 
 /// Runs `test` with a space of two blocks in folios of `order`, page `n` of which holds
@@ -64,9 +64,9 @@ fn sparse(at: u64) -> u64 {
 fn gives_zeroes_back<A: Arch>(config: Config) {
     with::<A>(config, 9, AreaFlags::empty(), sparse, |mm, cpu, space| {
         assert_eq!(reclaim(mm, cpu, &[space]), 0, "the policy is off");
-        mm.policy.set_zeroes_most(Some(500));
+        mm.policy().set_zeroes_most(Some(500));
         assert_eq!(reclaim(mm, cpu, &[space]), 0, "there are fewer zeroes than that");
-        mm.policy.set_zeroes_most(Some(400));
+        mm.policy().set_zeroes_most(Some(400));
         let (free, split) = (mm.phys().free_frames(), mm.totals().event(Event::UnderusedSplit));
         let gave = reclaim(mm, cpu, &[space]);
         // 17..250 and 270..500 are zero. Blocks of 32 pages hold three quarters of that: 32..224
@@ -95,7 +95,7 @@ fn d6_pages_of_zeroes_are_given_back() {
 #[test]
 fn d6_of_folios_below_a_block_as_many_zeroes_in_proportion() {
     with::<Arm4k>(Config::arm64_4k(), 4, AreaFlags::empty(), sparse, |mm, cpu, space| {
-        mm.policy.set_zeroes_most(Some(256));
+        mm.policy().set_zeroes_most(Some(256));
         // 32..240 and 272..496 are whole folios; 17..32 is many of one, and 240..248 of another.
         assert_eq!(reclaim(mm, cpu, &[space]), 208 + 224 + 15 + 8);
     });
@@ -133,19 +133,19 @@ fn d6_what_is_not_mapped_any_more_is_given_back() {
 fn d6_what_others_have_or_must_stay_is_not_given_back() {
     let locked = AreaFlags::LOCKED;
     with::<X86_64>(Config::x86_64(), 9, locked, sparse, |mm, cpu, space| {
-        mm.policy.set_zeroes_most(Some(0));
+        mm.policy().set_zeroes_most(Some(0));
         assert_eq!(reclaim(mm, cpu, &[space]), 0);
     });
     with::<X86_64>(Config::x86_64(), 9, AreaFlags::empty(), sparse, |mm, cpu, space| {
-        mm.policy.set_zeroes_most(Some(0));
+        mm.policy().set_zeroes_most(Some(0));
         {
             let _operation = cpu.operation("track").cleans();
-            mm.track(space, span::<X86_64>(0, PAGES)).unwrap();
+            mm.spaces().track(space, span::<X86_64>(0, PAGES)).unwrap();
         }
         assert_eq!(reclaim(mm, cpu, &[space]), 0, "tracked pages stay, so that no write is missed");
     });
     with::<X86_64>(Config::x86_64(), 9, AreaFlags::empty(), sparse, |mm, cpu, space| {
-        mm.policy.set_zeroes_most(Some(0));
+        mm.policy().set_zeroes_most(Some(0));
         let child = mm.fork(space, Asid(2)).unwrap();
         assert_eq!(reclaim(mm, cpu, &[space, &child]), 0, "both have it");
         cpu.leave();
@@ -188,7 +188,7 @@ proptest! {
                         holds[at as usize..end as usize].fill(0);
                     }
                     _ => {
-                        mm.policy.set_zeroes_most(Some(most));
+                        mm.policy().set_zeroes_most(Some(most));
                         reclaim(mm, cpu, &[&space]);
                     }
                 }
@@ -209,8 +209,8 @@ proptest! {
 fn nothing_written_is_lost<A: Arch>(config: Config) {
     let mut ram = system::ram(8192 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(Config { cpus: 2, ..config }, &mut ram, |machine, mm| {
-        mm.policy.set_size(Order::new(9), SizePolicy::Always).unwrap();
-        mm.policy.set_zeroes_most(Some(64));
+        mm.policy().set_size(Order::new(9), SizePolicy::Always).unwrap();
+        mm.policy().set_zeroes_most(Some(64));
         let start = place::<A>();
         let space = mm.space(Asid(1), PageSpan::new(start, start.add(PAGES))).unwrap();
         mm.map(&space, &Request::anon(PAGES).at(At::Fixed(start))).unwrap();

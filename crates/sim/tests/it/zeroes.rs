@@ -1,8 +1,8 @@
 //! Pages of zeroes that are given back, sealed areas, and areas whose content may be lost.
 
-use quire::engine::{Error, Move};
 use quire::space::{AreaFlags, At, Request};
 use quire::table::{Divided, Division};
+use quire::{Error, Move};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
 use quire_sim::program::{Program, Stopped};
@@ -27,12 +27,12 @@ fn gives_zeroes_back<A: Arch>(config: Config) {
         program.write(page::<A>(6), 0).unwrap();
         let drop_zeroes = || {
             let _op = cpu.operation("drop").cleans();
-            mm.drop_zeroes(&space, all).unwrap()
+            mm.reclaim().drop_zeroes(&space, all).unwrap()
         };
         assert_eq!(drop_zeroes(), 0, "{}: of large folios none", A::NAME);
         for block in (0..PAGES).step_by(16) {
             let _op = cpu.operation("divide");
-            mm.divide(&space, page::<A>(block), Division::Uniform(Order::ZERO)).unwrap();
+            mm.spaces().divide(&space, page::<A>(block), Division::Uniform(Order::ZERO)).unwrap();
         }
         let pinned = mm.pin(&space, page::<A>(1), Access::Write).unwrap();
         let full = (1..PAGES).filter(|number| number % 3 == 0 && *number != 6).count() as u64;
@@ -70,9 +70,9 @@ fn e3_a_sealed_area_stays_what_it_is() {
         program.write(page::<X86_64>(20), 20).unwrap();
         let (part, all) = (span::<X86_64>(16, 8), span::<X86_64>(0, PAGES));
         let beyond = PageSpan::new(part.start, all.end.add(1));
-        assert_eq!(mm.seal(&space, beyond), Err(Error::NoArea(all.end)));
-        mm.seal(&space, part).unwrap();
-        mm.seal(&space, part).unwrap();
+        assert_eq!(mm.spaces().seal(&space, beyond), Err(Error::NoArea(all.end)));
+        mm.spaces().seal(&space, part).unwrap();
+        mm.spaces().seal(&space, part).unwrap();
         let child = mm.fork(&space, Asid(space.asid().0 + 1)).unwrap();
         let at = At::Fixed(part.start.add(2));
         for space in [&space, &child] {
@@ -87,7 +87,7 @@ fn e3_a_sealed_area_stays_what_it_is() {
             let onto = moved(span::<X86_64>(40, 4), 4, Move::To(part.start));
             assert_eq!(onto, sealed, "nor does anything come to lie there");
             mm.discard(space, part).unwrap();
-            mm.set_flags(space, part, AreaFlags::DONTDUMP, AreaFlags::empty()).unwrap();
+            mm.spaces().set_flags(space, part, AreaFlags::DONTDUMP, AreaFlags::empty()).unwrap();
             mm.unmap(space, span::<X86_64>(0, 16)).unwrap();
         }
         verify(mm, &[&space, &child]);
@@ -108,13 +108,13 @@ fn e3_a_sealed_area_that_cannot_be_written_keeps_its_content() {
             let _op = cpu.operation("protect");
             mm.protect(&space, all, Prot::READ).unwrap();
         }
-        mm.seal(&space, all).unwrap();
+        mm.spaces().seal(&space, all).unwrap();
         let sealed = Err(Error::Sealed(all.start));
         assert_eq!(mm.discard(&space, all), sealed);
-        assert_eq!(mm.free_lazily(&space, all), sealed);
+        assert_eq!(mm.spaces().free_lazily(&space, all), sealed);
         assert_eq!(mm.guard(&space, all), sealed);
         for loses in [AreaFlags::WIPEONFORK, AreaFlags::DONTFORK] {
-            assert_eq!(mm.set_flags(&space, all, loses, AreaFlags::empty()), sealed);
+            assert_eq!(mm.spaces().set_flags(&space, all, loses, AreaFlags::empty()), sealed);
         }
         assert_eq!(program.read(page::<X86_64>(3)), Ok(3));
         cpu.leave();
@@ -131,7 +131,7 @@ fn loses_what_is_old<A: Arch>(config: Config) {
         }
         let reclaim = |pages| {
             let _op = cpu.operation("reclaim").cleans();
-            mm.reclaim(pages, &[&space][..]).pages()
+            mm.reclaim().reclaim(pages, &[&space][..]).pages()
         };
         let before = mm.phys().free_frames();
         assert!(reclaim(16) >= 16, "{}: there is no swap device", A::NAME);
@@ -169,7 +169,7 @@ fn leaves_its_folio<A: Arch>(config: Config) {
             let _op = cpu.operation("remap");
             mm.remap(&space, span::<A>(3, 1), 1, Move::To(far)).unwrap();
         }
-        let divided = mm.divide(&space, far, Division::Uniform(Order::ZERO)).unwrap();
+        let divided = mm.spaces().divide(&space, far, Division::Uniform(Order::ZERO)).unwrap();
         assert_eq!(divided, Divided::Shared, "{}", A::NAME);
         let frame =
             |at: Vpn| leaves(mm, &space).iter().find(|l| l.pages.start == at).map(|l| l.frame);
@@ -177,7 +177,7 @@ fn leaves_its_folio<A: Arch>(config: Config) {
         let pinned = mm.pin(&space, far, Access::Write).unwrap();
         let copy_out = || {
             let _op = cpu.operation("copy");
-            mm.copy_out(&space, far).unwrap();
+            mm.spaces().unshare_page(&space, far).unwrap();
         };
         copy_out();
         assert_eq!(frame(far), before, "{}: what is pinned stays", A::NAME);

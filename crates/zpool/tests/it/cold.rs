@@ -1,4 +1,4 @@
-//! Cold folios are found, named once, and gone when they are freed.
+//! The search returns each cold unit once, and no longer when it is freed.
 
 use crate::common::{Kind, data, pool};
 use quire_units::Order;
@@ -9,7 +9,7 @@ fn runs(cold: &[ColdRun]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn d5_what_was_loaded_since_is_not_cold() {
+fn d5_units_loaded_since_the_last_round_are_not_cold() {
     let config = Config::new(12, 16 << 10, 1000, 64).unwrap();
     let mut pool = pool(config, 1000);
     for n in 0..8 {

@@ -1,4 +1,4 @@
-//! Memory that was overwritten: an error for the unit that was hit, and no more.
+//! Memory that other code wrote into: an error for the unit that was hit, and no more.
 
 use crate::common::{Frames, KINDS, Kind, Noise, data, pool};
 use quire_units::Order;
@@ -106,8 +106,8 @@ fn d5_a_damaged_unit_can_be_freed_and_stored_again() {
     assert_eq!(pool.lender().lent(), 0, "content alone was damaged, so nothing was lost");
 }
 
-/// Bytes anywhere are overwritten, the pool's own bookkeeping included. Then much may be lost, but
-/// nothing panics, nothing loops, and wrong bytes are never given out as right ones.
+/// Overwrites bytes anywhere, the pool's own bookkeeping included. Then much may be lost, but the
+/// pool does not panic or loop, and never returns wrong bytes as right ones.
 #[test]
 fn d5_noise_anywhere_ends_no_kernel_and_passes_for_nothing() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! How much of what is lent holds compressed bytes, beside a model of size classes.
+//! The share of lent memory that holds compressed bytes, beside a model of size classes.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use quire_zpool::{Config, Pool};
 
 const SLOTS: u64 = 2048;
 
-/// Lent bytes by compressed bytes, less one.
+/// Lent bytes divided by compressed bytes, less one.
 fn waste(pool: &Pool<'_, Frames>) -> f64 {
     let counters = pool.counters();
     let lent = counters.lent_pages() as usize * pool.config().page_bytes();
     lent as f64 / counters.object_bytes as f64 - 1.0
 }
 
-/// Objects in size classes 16 bytes apart, each class in groups of one to eight pages of which
-/// little is left over, as zsmalloc has them. Groups are always compacted; no metadata is counted.
+/// Objects in size classes 16 bytes apart, each class in groups of one to eight pages with little
+/// left over, as in zsmalloc. Groups are always compacted; no metadata is counted.
 #[derive(Default)]
 struct Classes {
-    /// Of each class, by its size: how many objects it has.
+    /// The number of objects of each class, by its size.
     classes: BTreeMap<usize, usize>,
     lengths: BTreeMap<u64, usize>,
 }
@@ -113,7 +113,7 @@ fn d5_large_units_waste_no_more_on_any_page_size() {
 }
 
 #[test]
-fn d5_compaction_gives_back_what_frees_left_open() {
+fn d5_compaction_gives_back_the_pages_that_frees_left_sparse() {
     let config = Config::new(12, 4096, 0, SLOTS).unwrap();
     let mut pool = pool(config, 4096);
     for slot in 0..SLOTS {

@@ -1,4 +1,4 @@
-//! Each way to fail, and what is left then.
+//! Each way to fail, and the state after it.
 
 use crate::common::{Frames, Kind, data, pool};
 use quire_units::Order;
@@ -14,7 +14,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn d5_a_pool_that_cannot_be_is_refused_with_what_was_asked() {
+fn d5_an_impossible_pool_is_refused_with_the_arguments() {
     for page_shift in [0, 11, 13, 21, 64] {
         let refused = Config::new(page_shift, 4096, 0, 1);
         assert_eq!(refused, Err(SetupError::PageShift { page_shift }));
@@ -69,7 +69,7 @@ fn d5_wrong_arguments_change_nothing() {
 }
 
 #[test]
-fn d5_what_is_not_stored_is_absent_and_named() {
+fn d5_slots_that_are_not_stored_are_absent_and_named() {
     let mut pool = pool(config(), 100);
     let mut out = vec![0; 16384];
     assert_eq!(pool.load(FIRST, 4, &mut out), Err(Error::Absent { slot: FIRST }));
@@ -173,7 +173,7 @@ fn d5_the_parts_of_a_unit_are_decoded_once_if_loaded_one_after_the_other() {
         for (slot, page) in (FIRST..).zip(bytes.chunks(4096)) {
             let mut out = vec![0; 4096];
             pool.load(slot, 1, &mut out).unwrap();
-            assert!(out == page, "what was there before is not remembered");
+            assert!(out == page, "the earlier contents are not remembered");
         }
         assert_eq!(pool.counters().decoded_units, before + 1);
     }

@@ -129,7 +129,7 @@ impl Pair {
         }
     }
 
-    /// All that is there can be read; and when it is freed, no page stays.
+    /// All stored slots can be read; and when they are freed, no page stays lent.
     fn finish(mut self) {
         let slots: Vec<u64> = self.model.keys().copied().collect();
         slots.iter().for_each(|&slot| self.load(slot, 1));

@@ -3,16 +3,16 @@
 
 use core::fmt::Debug;
 
-use quire::engine::{Error, Whose};
 use quire::space::At;
 use quire::units::Order;
+use quire::{Error, Whose};
 use quire_script::{Action, Call, Page, Part, Shown, Step, Verb, opt_out, request, size_policy};
 
 use super::world::{WINDOW, World};
 use crate::memory::{Everyone, mm};
 
 impl World {
-    /// Carries `step` out, by `process`. What is about devices and their failures is left out.
+    /// Carries `step` out, by `process`. Steps about devices and their failures are left out.
     pub(super) fn act(&mut self, step: &Step, process: usize) {
         let args = &step.args;
         if let Some(action) = Action::of(step, WINDOW) {
@@ -111,30 +111,31 @@ impl World {
         self.judge_true(process, got);
     }
 
-    /// What changes where memory is, and nothing that a process could see.
+    /// Steps that move memory, and change nothing that a process could see.
     fn shift(&mut self, step: &Step, process: usize, part: Part) {
         let span = WINDOW.span(part);
         match step.verb {
             Verb::Collapse => {
                 let order = Order::new((step.args[2] as u8).clamp(1, 9));
-                match self.call(process, |space| mm().collapse(space, span, order)) {
+                match self.call(process, |space| mm().reclaim().collapse(space, span, order)) {
                     // There may be no such block.
                     Err(Error::NoMemory(order)) if order > Order::ZERO => {}
                     got => drop(self.judge(Ok(()), got)),
                 }
             }
             Verb::Age => {
-                let got = self.call(process, |space| Ok(mm().clear_young(space, span)));
+                let got = self.call(process, |space| Ok(mm().spaces().clear_young(space, span)));
                 self.judge(Ok(()), got);
             }
             Verb::PageOut => {
                 let whose = if step.args[2] % 2 == 1 { Whose::All } else { Whose::Own };
-                let got = self.call(process, |space| mm().page_out(space, span, whose, &Everyone));
+                let got = self
+                    .call(process, |space| mm().paging().page_out(space, span, whose, &Everyone));
                 self.judge(Ok(()), got);
                 self.swap.write();
             }
             _ => {
-                mm().reclaim(u64::from(step.args[0]), &Everyone);
+                mm().reclaim().reclaim(u64::from(step.args[0]), &Everyone);
                 self.swap.write();
             }
         }
@@ -156,8 +157,8 @@ impl World {
         let order = Order::new((step.args[0] % 18) as u8);
         match step.verb {
             // Not every format has every size.
-            Verb::Size => drop(mm().policy.set_size(order, size_policy(step.args[1]))),
-            Verb::CopyMost => mm().policy.set_copy_most(order),
+            Verb::Size => drop(mm().policy().set_size(order, size_policy(step.args[1]))),
+            Verb::CopyMost => mm().policy().set_copy_most(order),
             _ => {
                 if let Some(memory) = &self.processes[process] {
                     memory.space().set_opt_out(opt_out(step.args[0]));

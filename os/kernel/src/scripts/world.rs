@@ -5,9 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use quire::Error;
 use quire::cache::{FileId, Reads, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Order, Vpn};
@@ -27,7 +27,7 @@ pub(super) const WINDOW: Window = Window { base: Vpn::new(4 * 512 - 300), pages:
 /// Pages of the file.
 const FILE_PAGES: u32 = 200;
 
-/// All is looked at after so many steps.
+/// Steps between two checks of everything.
 const EVERY: u64 = 250;
 
 /// How often an access is tried before it is said never to end.
@@ -36,7 +36,7 @@ const TRIES: usize = 80;
 /// The orders that a folio may have.
 const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
 
-/// What a CPU makes of these 32 bits as an instruction is a trap, on all ISAs: `int3`, `udf`.
+/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`.
 const TRAPS: u64 = 0xcc;
 
 /// Everything that a script is about.
@@ -74,8 +74,8 @@ impl World {
         let held = held(&[]).unwrap_or_else(|violation| panic!("{violation}"));
         let mut script = Generator::new(seed, bounds);
         let step = script.next();
-        let file = mm().open_file(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
-        let policy = &mm().policy;
+        let file = mm().files().open(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
+        let policy = &mm().policy();
         let orders = ORDERS.map(Order::new);
         let world = Self {
             seed,
@@ -107,12 +107,12 @@ impl World {
         self.seed
     }
 
-    /// Whether so many steps were carried out.
+    /// Whether `steps` steps were carried out.
     pub(super) fn is_over(&self, steps: u64) -> bool {
         self.number >= steps
     }
 
-    /// Who carries the next step out.
+    /// The CPU that carries the next step out.
     pub(super) fn next_cpu(&self) -> usize {
         self.step.cpu as usize % isa::cpu_count()
     }
@@ -158,11 +158,11 @@ impl World {
         memory::switch(None);
         self.processes.iter_mut().for_each(|process| *process = None);
         self.swap.off();
-        mm().close_file(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        mm().files().close(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
         for &(order, choice) in &self.sizes {
-            let _ = mm().policy.set_size(order, choice);
+            let _ = mm().policy().set_size(order, choice);
         }
-        mm().policy.set_copy_most(self.copy_most);
+        mm().policy().set_copy_most(self.copy_most);
         match held(&[]) {
             Ok(held) if held == self.held => {}
             other => self.fail(format_args!("{other:?} frames are held, not {}", self.held)),
@@ -175,7 +175,7 @@ impl World {
         panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
     }
 
-    /// All walkers, and all that processes have written since somebody asked.
+    /// Runs all walkers, and compares the dirty bits since the last check.
     fn check(&self) {
         let all = memory::spaces();
         let spaces: Vec<&Space<Format>> = all.iter().map(|memory| memory.space()).collect();
@@ -190,16 +190,16 @@ impl World {
         let Some(memory) = &self.processes[process] else { return };
         let pages = &self.naive[process].pages;
         let mut told = vec![false; pages.len()];
-        for area in mm().areas(memory.space(), WINDOW.span((0, pages.len()))) {
-            mm().runs(memory.space(), area.span, &mut |seen| {
-                if memory::System::is_written(&area, seen) {
+        for area in mm().spaces().areas(memory.space(), WINDOW.span((0, pages.len()))) {
+            mm().spaces().runs(memory.space(), area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| WINDOW.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
             });
         }
         for (at, page) in pages.iter().enumerate() {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after writeback.
             let must =
                 page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file();
             if must && !told[at] {
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// What a call answers in the end; what it lacks of the device is read for it.
+    /// The final answer of a call; reads the pages of the device that it needs.
     pub(super) fn call<R>(
         &self,
         process: usize,
@@ -266,7 +266,8 @@ impl World {
         done.map_err(|_| ())
     }
 
-    /// Goes to user mode at a page; whether that could be fetched. What is there traps at once.
+    /// Goes to user mode at a page; whether that could be fetched. The instruction there traps at
+    /// once.
     fn fetch(&self, at: usize) -> Result<u64, ()> {
         let start = WINDOW.vpn(at).get() * PAGE;
         loop {
@@ -331,7 +332,7 @@ impl World {
         let got = self.touch(process, at, Access::Write, word);
         match (self.naive[process].access(&self.files, at, Access::Write), got) {
             (Ok(_), Ok(_)) => {
-                let copied = mm().policy.copy_most().pages() as usize;
+                let copied = mm().policy().copy_most().pages() as usize;
                 self.naive[process].store(&mut self.files, at, word, copied);
             }
             (expected, got) => self.judge_refusal(process, at, expected, got),
@@ -356,7 +357,7 @@ impl World {
         }
     }
 
-    /// Whether what an error says of a page is true for who reads it.
+    /// Whether an error about a page is right for the process that reads it.
     pub(super) fn is_true(&self, process: usize, error: Error) -> bool {
         let Some((page, why)) = why_of(error) else { return false };
         let found = WINDOW
@@ -366,7 +367,7 @@ impl World {
     }
 }
 
-/// What an error says of which page.
+/// The page and the reason in an error.
 fn why_of(error: Error) -> Option<(Vpn, Why)> {
     match error {
         Error::NoArea(page) => Some((page, Why::NoArea)),
@@ -381,7 +382,7 @@ fn why_of(error: Error) -> Option<(Vpn, Why)> {
 /// the heap's.
 ///
 /// # Errors
-/// What they found.
+/// The first violation.
 fn held(spaces: &[&Space<Format>]) -> Result<u64, check::Violation> {
     let totals = check::system(mm(), spaces)?;
     Ok(totals.held - memory::taken_bytes() / PAGE)

@@ -1,12 +1,12 @@
 //! Fork and copy-on-write, step by step: which pages are shared, copied or reused, and the cost of
 //! each (rows C3 and C4).
 
-use quire::engine::{Error, Resolved};
-use quire::phys::{Fragment, fragment};
+use quire::inject::{Fragment, fragment};
 use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::{
     self, Break, CowCopy, CowReuse, EntriesForked, Flush, ForkCopy, LeafSplit, Refold, Unfold,
 };
+use quire::{Error, Resolved};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Level, Sv39, Sv48, X86_64, X86_64La57};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::{Program, Stopped};
@@ -141,8 +141,8 @@ fn shares_large_leaves<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert!(meter.stores() <= 4 + SLACK, "{}: {}", A::NAME, meter.stores());
     // A copy of the default size takes what it is about out of the leaf.
     let meter = Meter::new(mm);
-    let order = mm.policy.copy_most().min(A::block_order());
-    mm.policy.set_size(order, quire::fault::SizePolicy::Always).unwrap();
+    let order = mm.policy().copy_most().min(A::block_order());
+    mm.policy().set_size(order, quire::fault::SizePolicy::Always).unwrap();
     let copied = program.write(page::<A>(5), 50);
     assert_eq!(copied, unshared(PageSpan::block(page::<A>(5), order), Some(order.get())));
     assert_eq!(meter.event(CowCopy), order.pages(), "{}", A::NAME);
@@ -233,7 +233,7 @@ fn c3_a_child_inherits_what_it_should() {
 
 fn is_copied_large<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let size = block::<A>();
-    mm.policy.set_copy_most(Order::new(contiguous::<A>()));
+    mm.policy().set_copy_most(Order::new(contiguous::<A>()));
     let space = space_of(mm, 2 * size, AreaFlags::empty());
     let program = Program::on(cpu, mm, &space);
     for number in 0..size {
@@ -280,13 +280,13 @@ fn c4_a_copy_is_as_large_as_policy_and_memory_allow() {
         }
         let child = fork(mm, cpu, &space);
         let block = |number, order| PageSpan::block(page::<X86_64>(number), Order::new(order));
-        assert_eq!(mm.policy.copy_most(), Order::new(4), "64 KiB");
+        assert_eq!(mm.policy().copy_most(), Order::new(4), "64 KiB");
         assert_eq!(program.write(page::<X86_64>(7), 1), unshared(block(7, 4), Some(4)));
-        mm.policy.set_copy_most(Order::new(3));
+        mm.policy().set_copy_most(Order::new(3));
         assert_eq!(program.write(page::<X86_64>(17), 1), unshared(block(17, 2), Some(2)));
-        mm.policy.set_copy_most(Order::ZERO);
+        mm.policy().set_copy_most(Order::ZERO);
         assert_eq!(program.write(page::<X86_64>(33), 1), unshared(block(33, 0), Some(0)));
-        mm.policy.set_copy_most(Order::new(9));
+        mm.policy().set_copy_most(Order::new(9));
         assert_eq!(program.write(page::<X86_64>(513), 1), unshared(block(513, 9), Some(9)));
         // Part of it is the space's own by now.
         assert_eq!(program.write(page::<X86_64>(34), 1), unshared(block(34, 0), Some(0)));
@@ -309,7 +309,7 @@ fn c4_a_copy_is_smaller_where_memory_is_short() {
         let block = |number, order| PageSpan::block(page::<X86_64>(number), Order::new(order));
         for (left, order, number) in [(3, 2, 5), (1, 0, 17), (4, 4, 33)] {
             let target = Fragment::FreeAtOrder { order: Order::new(left), blocks: 1 << 20 };
-            let pieces = fragment(mm.phys(), target, 3);
+            let pieces = fragment(mm.bare_phys(), target, 3);
             let copied = program.write(page::<X86_64>(number), 1);
             assert_eq!(copied, unshared(block(number, order), Some(order)), "{left}");
             pieces.release();
@@ -509,7 +509,7 @@ fn c3_a_pinned_folio_in_smaller_leaves_is_copied_for_the_child() {
         (0..512).for_each(|at| drop(program.write(place::<X86_64>().add(at), at + 1).unwrap()));
         let pinned = mm.pin(&space, place::<X86_64>(), Access::Write).unwrap();
         let flags = (AreaFlags::DONTDUMP, AreaFlags::empty());
-        mm.set_flags(&space, span::<X86_64>(1, 1), flags.0, flags.1).unwrap();
+        mm.spaces().set_flags(&space, span::<X86_64>(1, 1), flags.0, flags.1).unwrap();
         let child = mm.fork(&space, Asid(2)).unwrap();
         let within = Program::on(cpu, mm, &child);
         (0..512).for_each(|at| assert_eq!(within.read(place::<X86_64>().add(at)), Ok(at + 1)));

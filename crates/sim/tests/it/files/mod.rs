@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::check;
-use quire::engine::Error;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
+use quire::{Error, check};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
@@ -193,11 +192,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     fn carry(&self, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
+        while let Some(read) = self.mm.files().next_read(&mut reads)? {
             let pages = read.pages();
             assert!(pages.start.is_multiple_of(pages.count()), "folios are aligned");
             let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.read_done(read, done);
+            self.mm.files().read_done(read, done);
         }
         Ok(())
     }
@@ -382,7 +381,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let (id, mut reader) = (self.files[file].id, Readahead::default());
         let wanted = FilePages::new(page, page + pages);
         let held = loop {
-            match self.mm.page(id, wanted, &mut reader, Pattern::Normal) {
+            match self.mm.files().read(id, wanted, &mut reader, Pattern::Normal) {
                 Ok((held, ahead)) => {
                     ahead.into_iter().for_each(|ahead| self.carry(ahead).unwrap());
                     break held;
@@ -407,7 +406,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 assert_eq!(is, Some(word(stamp, index)), "page {}", page + at);
             }
         }
-        self.mm.release(held);
+        self.mm.files().release(held);
     }
 
     fn truncate(&mut self, file: usize, pages: u64) {
@@ -419,10 +418,10 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         {
             let _operation = self.cpu.operation("truncate");
             let spaces: Vec<_> = self.spaces.iter().collect();
-            self.mm.truncate(naive.id, pages, &spaces[..]).unwrap();
+            self.mm.files().truncate(naive.id, pages, &spaces[..]).unwrap();
         }
         let beyond = FilePages::new(pages, 2 * PAGES);
-        assert_eq!(self.mm.next_cached(naive.id, beyond), Ok(None), "its memory is free");
+        assert_eq!(self.mm.files().next_cached(naive.id, beyond), Ok(None), "its memory is free");
         for shown in self.areas.iter_mut().flatten().flatten().filter(|shown| shown.file == file) {
             shown.own.retain(|page, _| *page < pages);
         }
@@ -436,13 +435,13 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         loop {
             let write = {
                 let _operation = self.cpu.operation("sync").cleans();
-                self.mm.next_write(naive.id, &mut left, &spaces[..]).unwrap()
+                self.mm.files().next_write(naive.id, &mut left, &spaces[..]).unwrap()
             };
             let Some(write) = write else { break };
             let end = naive.stamps.len() as u64;
             let done = self.disk.write(self.machine.ram(), A::PAGE_SHIFT, &write, end);
             failed |= done.is_err();
-            self.mm.write_done(write, done);
+            self.mm.files().write_done(write, done);
         }
         for (page, &stamp) in naive.stamps.iter().enumerate().filter(|_| !failed) {
             if naive.store == Store::ReadWrite {
@@ -467,6 +466,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Truncate { file, pages } => self.truncate(file, pages),
             Op::Drop { file, from, pages } => {
                 self.mm
+                    .files()
                     .drop_clean(self.files[file].id, FilePages::new(from, from + pages))
                     .unwrap();
             }
@@ -526,7 +526,7 @@ fn run<A: Arch>(config: Config, ops: &[Op]) {
         let disk = Disk::new();
         let file = |number: usize| {
             let pages = [PAGES, 600, 70][number];
-            let id = mm.open_file(stores[number], pages, Order::ZERO).unwrap();
+            let id = mm.files().open(stores[number], pages, Order::ZERO).unwrap();
             let memory = stores[number] == Store::Memory;
             let stamp = |page| if memory { 0 } else { 1000 * number as u64 + page + 1 };
             (0..pages).for_each(|page| disk.put(id.0, page, stamp(page)));
@@ -551,7 +551,7 @@ fn run<A: Arch>(config: Config, ops: &[Op]) {
         scene.cpu.leave();
         let Scene { spaces, files, .. } = scene;
         spaces.into_iter().for_each(|space| mm.destroy(space));
-        files.iter().for_each(|file| mm.close_file(file.id).unwrap());
+        files.iter().for_each(|file| mm.files().close(file.id).unwrap());
         mm.phys().check().expect("every frame has one state");
         assert_eq!(mm.phys().free_frames(), before, "nothing is lost");
     })

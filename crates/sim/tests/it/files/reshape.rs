@@ -1,7 +1,7 @@
 //! The same pages in other folios: collapsed, and with holes in them.
 
 use quire::cache::{FilePages, Store};
-use quire::engine::{Error, Hindrance};
+use quire::{Error, Hindrance};
 use quire_arch::Arch;
 use quire_units::PageSpan;
 
@@ -17,7 +17,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         for span in shown.mapped.iter().map(|span| span.intersect(part)) {
             let done = loop {
                 let _operation = self.cpu.operation("collapse");
-                match self.mm.collapse_file(&self.spaces[space], span, &spaces[..]) {
+                match self.mm.reclaim().collapse_file(&self.spaces[space], span, &spaces[..]) {
                     Err(Error::Unread(reads)) => self.carry(reads).unwrap(),
                     Err(Error::Failed(id, page)) => {
                         assert_eq!(id, self.files[shown.file].id);
@@ -44,13 +44,20 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         for order in (1..7).filter(|order| !askew && *order <= agrees) {
             let mut at = first.next_multiple_of(1 << order);
             while at + (1 << order) <= end {
-                let cached =
-                    self.mm.next_cached(self.files[shown.file].id, FilePages::new(at, at + 1));
+                let cached = self
+                    .mm
+                    .files()
+                    .next_cached(self.files[shown.file].id, FilePages::new(at, at + 1));
                 let folio = cached.unwrap().unwrap_or_default();
                 let is_memory = self.files[shown.file].store == Store::Memory;
                 let whole = FilePages::new(at, at + (1 << order));
                 let empty = is_memory
-                    && self.mm.next_cached(self.files[shown.file].id, whole).unwrap().is_none();
+                    && self
+                        .mm
+                        .files()
+                        .next_cached(self.files[shown.file].id, whole)
+                        .unwrap()
+                        .is_none();
                 assert!(folio.covers(whole) || empty, "{whole:?} is in {folio:?}");
                 at += 1 << order;
             }
@@ -62,7 +69,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let hole = FilePages::new(from, from + pages);
         let spaces: Vec<_> = self.spaces.iter().collect();
         let _operation = self.cpu.operation("punch");
-        let done = self.mm.punch(naive.id, hole, &spaces[..]);
+        let done = self.mm.files().punch(naive.id, hole, &spaces[..]);
         if naive.store != Store::Memory {
             return assert_eq!(done, Err(Error::Invalid));
         }
@@ -73,7 +80,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             .skip(from as usize)
             .take(pages as usize)
             .for_each(|stamp| *stamp = 0);
-        assert_eq!(self.mm.next_cached(naive.id, hole), Ok(None), "its memory is free");
+        assert_eq!(self.mm.files().next_cached(naive.id, hole), Ok(None), "its memory is free");
     }
 }
 

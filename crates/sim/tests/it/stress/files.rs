@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use quire::Error;
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
@@ -78,13 +78,13 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
     }
 
     fn carry(&self, mut reads: Reads) {
-        while let Ok(Some(read)) = self.mm.next_read(&mut reads) {
+        while let Ok(Some(read)) = self.mm.files().next_read(&mut reads) {
             // A slow disk, now and then: others come to the page while it is being read.
             if read.pages().start % 3 == self.number % 3 {
                 thread::yield_now();
             }
             let done = self.shared.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.read_done(read, done);
+            self.mm.files().read_done(read, done);
         }
     }
 
@@ -168,12 +168,12 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let _operation = self.cpu.operation("change");
         match dice {
             0..=1 => mm.discard(space, span).unwrap(),
-            2..=3 => drop(mm.drop_clean(self.shared.files[file], pages).unwrap()),
+            2..=3 => drop(mm.files().drop_clean(self.shared.files[file], pages).unwrap()),
             4..=5 => self.look(STABLE, from),
             8 => self.collapse(space, span),
             9 => {
                 let spaces: Vec<_> = self.shared.spaces.iter().collect();
-                mm.punch(self.shared.files[MEMORY], pages, &spaces[..]).unwrap();
+                mm.files().punch(self.shared.files[MEMORY], pages, &spaces[..]).unwrap();
             }
             6..=7 if self.number == 0 => self.cut(),
             6 if self.number == 1 => {
@@ -190,7 +190,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
     fn collapse(&self, space: &Space<A>, span: PageSpan) {
         let spaces: Vec<_> = self.shared.spaces.iter().collect();
         for _ in 0..20 {
-            match self.mm.collapse_file(space, span, &spaces[..]) {
+            match self.mm.reclaim().collapse_file(space, span, &spaces[..]) {
                 Ok(_) => return,
                 Err(Error::Unread(reads)) => self.carry(reads),
                 Err(Error::Busy(_)) => thread::yield_now(),
@@ -204,7 +204,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let wanted = FilePages::new(page, page + 4);
         let id = self.shared.files[file];
         for _ in 0..20 {
-            match self.mm.page(id, wanted, &mut self.reader, Pattern::Normal) {
+            match self.mm.files().read(id, wanted, &mut self.reader, Pattern::Normal) {
                 Ok((held, ahead)) => {
                     ahead.into_iter().for_each(|reads| self.carry(reads));
                     let frames = held.frames();
@@ -213,7 +213,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
                         let seen = self.machine.ram().read_word(PhysAddr::new(frame + 8));
                         assert_eq!(seen, Some(word(self.stamp(file, page + at), 1)));
                     }
-                    return self.mm.release(held);
+                    return self.mm.files().release(held);
                 }
                 Err(Error::Unread(reads)) => self.carry(reads),
                 Err(Error::Busy(_)) => thread::yield_now(),
@@ -231,7 +231,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         // The disk drops the pages first: they can only be read as zero from now on.
         (pages..PAGES).for_each(|page| shared.disk.put(shared.files[CUT].0, page, 0));
         let spaces: Vec<_> = shared.spaces.iter().collect();
-        self.mm.truncate(shared.files[CUT], pages, &spaces[..]).unwrap();
+        self.mm.files().truncate(shared.files[CUT], pages, &spaces[..]).unwrap();
         shared.length.store(changes << 32 | pages, Ordering::SeqCst);
     }
 }
@@ -240,8 +240,8 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
     let mut ram = system::ram(2048 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
-        mm.policy.set_size(Order::new(2), SizePolicy::Always).unwrap();
-        mm.file_policy.set_exec_tiers(&[Order::new(3)]).unwrap();
+        mm.policy().set_size(Order::new(2), SizePolicy::Always).unwrap();
+        mm.files().policy().set_exec_tiers(&[Order::new(3)]).unwrap();
         machine.faults().delay(24, seed);
         let shared = set_up(mm, spaces);
         thread::scope(|scope| {
@@ -261,7 +261,7 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
         let all: Vec<_> = shared.spaces.iter().collect();
         quire::check::system(mm, &all).unwrap_or_else(|wrong| panic!("{wrong}"));
         shared.spaces.into_iter().for_each(|space| mm.destroy(space));
-        shared.files.iter().for_each(|file| mm.close_file(*file).unwrap());
+        shared.files.iter().for_each(|file| mm.files().close(*file).unwrap());
         assert_eq!(mm.phys().free_frames(), before, "nothing is lost");
     })
     .unwrap();
@@ -281,7 +281,7 @@ fn shown<A: Arch>(files: [FileId; 3], space: u64, file: usize, pages: FilePages)
 
 fn set_up<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: u64) -> Shared<A> {
     let stores = [Store::ReadOnly, Store::ReadWrite, Store::Memory];
-    let files = stores.map(|store| mm.open_file(store, PAGES, Order::ZERO).unwrap());
+    let files = stores.map(|store| mm.files().open(store, PAGES, Order::ZERO).unwrap());
     let disk = Disk::new();
     for (page, file) in (0..PAGES).flat_map(|page| [STABLE, CUT].map(|file| (page, file))) {
         disk.put(files[file].0, page, 1 + page + 1000 * file as u64);

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use quire::Error;
 use quire::check;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
@@ -184,7 +184,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             8 => {
                 let all = if self.dice(2) == 0 { self.shared.numbers() } else { loose };
                 let order = Order::new([2, contiguous::<A>(), 5][self.dice(3) as usize]);
-                mm.collapse(space, all, order).map(drop)
+                mm.reclaim().collapse(space, all, order).map(drop)
             }
             _ => mm.fork(space, Asid(99)).map(|child| mm.destroy(child)),
         };
@@ -281,7 +281,7 @@ fn stress<A: Arch>(config: Config, forks: u64, seed: u64) {
     let mut ram = system::ram(4096 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config.with_cpus(CPUS), &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
-        mm.policy.set_size(Order::new(contiguous::<A>()), SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(contiguous::<A>()), SizePolicy::Always).unwrap();
         machine.faults().delay(16, seed);
         let shared = Shared::new(mm);
         thread::scope(|scope| {

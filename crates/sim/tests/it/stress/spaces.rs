@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use quire::engine::Error;
+use quire::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, At, Request, Space};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
@@ -175,7 +175,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             7 => mm.protect(space, common, Prot::READ),
             8 => mm.protect(space, common, Prot::RW),
             9 => self.grow(shared),
-            10..=11 => mm.collapse(space, span, order).map(drop),
+            10..=11 => mm.reclaim().collapse(space, span, order).map(drop),
             _ => self.rule(shared),
         };
         match result {
@@ -228,7 +228,7 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
     let mut ram = system::ram(4096 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
-        mm.policy.set_size(Order::new(4), SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
         machine.faults().delay(24, seed);
         let shared: Vec<_> = (0..spaces).map(|number| Shared::new(mm, number)).collect();
         thread::scope(|scope| {

@@ -6,9 +6,9 @@ use std::thread;
 
 use quire::cache::FileId;
 use quire::check;
-use quire::engine::{Error, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
+use quire::{Error, Whose};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -106,7 +106,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             let whose = if self.dice(2) == 0 { Whose::Own } else { Whose::All };
             let out = {
                 let _op = self.cpu.operation("page out");
-                mm.page_out(&shared.space, span, whose, &spaces[..]).unwrap()
+                mm.paging().page_out(&shared.space, span, whose, &spaces[..]).unwrap()
             };
             round += u64::from(out.pages > 0);
             if out.pages == 0 {
@@ -115,7 +115,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             // Another CPU may be writing one of them: then the rest waits for the next round.
             let _ = shared.disk.write_back(mm, shared.swap, &spaces);
             if self.dice(8) == 0 {
-                mm.age_all(&spaces[..]);
+                mm.reclaim().age_all(&spaces[..]);
             }
         }
         shared.over.store(true, Ordering::SeqCst);
@@ -196,12 +196,12 @@ fn stress<A: Arch>(config: Config, rounds: u64, seed: u64) {
     let mut ram = system::ram(8192 << A::PAGE_SHIFT).unwrap();
     system::with::<A, _>(config.with_cpus(CPUS), &mut ram, |machine, mm| {
         let before = mm.phys().free_frames();
-        mm.policy.set_size(Order::new(contiguous::<A>()), SizePolicy::Always).unwrap();
+        mm.policy().set_size(Order::new(contiguous::<A>()), SizePolicy::Always).unwrap();
         machine.faults().delay(16, seed);
         let start = Vpn::new(place::<A>().get() - ((BLOCKS / 2) << contiguous::<A>()));
         let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES));
         let space = mm.space(Asid(1), window).unwrap();
-        let swap = mm.swap_on(3000).unwrap();
+        let swap = mm.paging().swap_on(3000).unwrap();
         let (over, done) = (AtomicBool::new(false), Default::default());
         let shared = Shared { space, start, disk: Disk::new(), swap, over, done };
         let request = Request::anon(shared.span().count()).at(At::Fixed(start));
@@ -228,7 +228,7 @@ fn stress<A: Arch>(config: Config, rounds: u64, seed: u64) {
         assert_eq!(totals.held, 0, "nothing is lost");
         assert!(mm.totals().swpin.iter().sum::<u64>() > 10, "pages came back");
         mm.destroy(shared.space);
-        mm.swap_off(swap).unwrap();
+        mm.paging().swap_off(swap).unwrap();
         check::system::<A, _>(mm, &[]).unwrap();
         machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
         assert_eq!(mm.phys().free_frames(), before, "nothing is lost");

@@ -1,10 +1,10 @@
 //! Carrying a script out.
 
 use quire::cache::FilePages;
-use quire::engine::{Error, Whose};
 use quire::fault::SizePolicy;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{At, Request, Space};
+use quire::{Error, Whose};
 use quire_arch::Arch;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
@@ -16,11 +16,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         match *op {
             Op::Fail(nth) => {
                 self.failing = true;
-                return self.mm.phys().set_fail_plan(FailPlan::Nth(nth));
+                return self.mm.bare_phys().set_fail_plan(FailPlan::Nth(nth));
             }
             Op::Size(order, on) => {
                 let choice = if on { SizePolicy::Always } else { SizePolicy::Never };
-                let _ = self.mm.policy.set_size(Order::new(order), choice);
+                let _ = self.mm.policy().set_size(Order::new(order), choice);
             }
             Op::WriteBack | Op::DropClean | Op::Bad(..) | Op::SwapOff | Op::SwapOn(_) => {
                 self.apply_to_device(op);
@@ -31,7 +31,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Guard(..) | Op::Free(..) | Op::Track(..) => self.apply_advice(op),
             _ => self.apply_to_pages(op),
         }
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         self.failing = false;
     }
 
@@ -53,7 +53,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Discard(at, stretch) => {
                 let span = Self::span(stretch);
                 // Half a discard is allowed to fail; so none may.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 let discard = |s: &Self, space: &Space<A>| s.mm.discard(space, span);
                 self.change(at % count, discard, |naive| naive.zero(span));
             }
@@ -91,13 +91,14 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Op::Free(at, stretch) => {
                 let span = Self::span(stretch);
                 // Half of it is allowed to fail; so none may.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
-                let free = |s: &Self, space: &Space<A>| refused(s.mm.free_lazily(space, span));
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
+                let free =
+                    |s: &Self, space: &Space<A>| refused(s.mm.spaces().free_lazily(space, span));
                 self.clean(at % count, free, |naive| naive.free(span));
             }
             Op::Track(at, stretch) => {
                 let span = Self::span(stretch);
-                let track = |s: &Self, space: &Space<A>| s.mm.track(space, span);
+                let track = |s: &Self, space: &Space<A>| s.mm.spaces().track(space, span);
                 self.clean(at % count, track, |naive| {
                     naive.written.retain(|&page| !span.contains(Vpn::new(page)));
                 });
@@ -109,11 +110,11 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     fn lock(&mut self, at: usize, span: PageSpan, on: bool) {
         let lock = |s: &Self, space: &Space<A>| match on {
             // Brought in page by page, as faults do it.
-            true => match s.mm.lock(space, span) {
+            true => match s.mm.mlock(space, span) {
                 Err(Error::Unread(_) | Error::Guarded(_)) => Ok(()),
                 done => done,
             },
-            false => s.mm.unlock(space, span),
+            false => s.mm.spaces().munlock(space, span),
         };
         self.change(at, lock, |_| {});
     }
@@ -139,7 +140,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 let _operation = self.cpu.operation("collapse");
                 let order = Order::new(4);
                 let span = Self::span(Stretch { from: stretch.from & !15, pages: 16 });
-                let _ = self.mm.collapse(&self.lives[at % count].space, span, order);
+                let _ = self.mm.reclaim().collapse(&self.lives[at % count].space, span, order);
             }
             Op::PageOut(at, stretch, whose) => self.page_out(at % count, stretch, whose),
             Op::Fork(at) => self.fork(at % count),
@@ -162,7 +163,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     fn page_out(&mut self, at: usize, stretch: Stretch, whose: Whose) {
         let spaces: Vec<&Space<A>> = self.lives.iter().map(|live| &live.space).collect();
         let _operation = self.cpu.operation("page out");
-        match self.mm.page_out(spaces[at], Self::span(stretch), whose, &spaces[..]) {
+        match self.mm.paging().page_out(spaces[at], Self::span(stretch), whose, &spaces[..]) {
             Ok(_) => {}
             Err(error) => panic!("{error:?}"),
         }
@@ -172,7 +173,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         match (op, self.swap) {
             (Op::WriteBack, _) => self.write_back(),
             (Op::DropClean, Some(id)) => {
-                self.mm.drop_clean(id, FilePages::new(0, 1 << 20)).unwrap();
+                self.mm.files().drop_clean(id, FilePages::new(0, 1 << 20)).unwrap();
             }
             (&Op::Bad(slot, bad), Some(id)) => {
                 self.disk.set_bad(id.0, slot, bad);
@@ -185,7 +186,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             (Op::SwapOff, _) => self.swap_off(),
             (Op::SwapOn(size), None) => {
                 let slots = [50, 700, 3000][usize::from(*size)];
-                self.swap = self.mm.swap_on(slots).ok();
+                self.swap = self.mm.paging().swap_on(slots).ok();
             }
             _ => {}
         }

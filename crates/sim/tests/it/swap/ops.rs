@@ -1,7 +1,7 @@
 //! The steps of a script.
 
 use proptest::prelude::*;
-use quire::engine::Whose;
+use quire::Whose;
 
 /// How many processes there are at most.
 pub(crate) const LIVES: usize = 4;

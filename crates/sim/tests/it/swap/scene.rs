@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quire::cache::{FileId, Reads};
 use quire::check;
-use quire::engine::{Error, Move, Pinned};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Space;
+use quire::{Error, Move, Pinned};
 use quire_arch::{Arch, Level};
 use quire_machine::Cpu;
 use quire_sim::disk::{Disk, word};
@@ -245,10 +245,10 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     pub(crate) fn swap_off(&mut self) {
         let Some(id) = self.swap else { return };
-        self.mm.swap_closing(id, true).unwrap();
+        self.mm.paging().swap_closing(id, true).unwrap();
         for at in 0..self.lives.len() {
             let mut from = Vpn::new(0);
-            while let Some(page) = self.mm.next_swapped(&self.lives[at].space, id, from) {
+            while let Some(page) = self.mm.paging().next_swapped(&self.lives[at].space, id, from) {
                 let prot = self.lives[at].naive.mapped.get(&page.get());
                 assert!(prot.is_some(), "a swap entry where nothing is mapped");
                 match self.touch(at, page, None) {
@@ -258,7 +258,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                 from = page.add(1);
             }
         }
-        match self.mm.swap_off(id) {
+        match self.mm.paging().swap_off(id) {
             Ok(()) => {
                 self.swap = None;
                 self.bad.keys().for_each(|&slot| self.disk.set_bad(id.0, slot, false));
@@ -266,7 +266,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             }
             Err(Error::Busy(_)) => {
                 assert!(self.failing || !self.bad.is_empty(), "nothing is in the way");
-                self.mm.swap_closing(id, false).unwrap();
+                self.mm.paging().swap_closing(id, false).unwrap();
             }
             Err(error) => panic!("{error:?}"),
         }
@@ -326,7 +326,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Err(error) => {
                 assert!(self.may_fail(error), "{error:?}");
                 // The target may be unmapped by then; make sure that it is.
-                self.mm.phys().set_fail_plan(FailPlan::Never);
+                self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 self.mm.unmap(&self.lives[at].space, target).unwrap();
                 self.lives[at].naive.cut(target);
             }
@@ -343,9 +343,9 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     fn check_written(&self, live: &Live<A>) {
         let all = Self::span(Stretch { from: 0, pages: 2048 });
         let mut told = BTreeSet::new();
-        for area in self.mm.areas(&live.space, all) {
-            self.mm.runs(&live.space, area.span, &mut |seen| {
-                if HostedMm::<A>::is_written(&area, seen) {
+        for area in self.mm.spaces().areas(&live.space, all) {
+            self.mm.spaces().runs(&live.space, area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     told.extend(seen.pages.start.get()..seen.pages.end.get());
                 }
             });
@@ -372,7 +372,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             self.mm.unpin(pinned);
         }
         if let Some(id) = self.swap {
-            self.mm.swap_off(id).unwrap();
+            self.mm.paging().swap_off(id).unwrap();
         }
         check::system::<A, _>(self.mm, &[]).unwrap();
         assert_eq!(self.mm.phys().free_frames(), free, "all frames back");

@@ -1,4 +1,4 @@
-//! Support for the tests: a lender that can fail and counts, and data of several kinds.
+//! Helpers of the tests: a lender that can fail and counts, and data of several kinds.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ pub(crate) struct Frames {
     free: Vec<u32>,
     /// How many pages may be lent at once.
     pub(crate) budget: usize,
-    /// The lender fails once, after this many more pages.
+    /// After this many more pages, it fails once.
     pub(crate) fail_after: Option<usize>,
     /// How often `take` was called.
     pub(crate) asked: usize,
@@ -131,7 +131,7 @@ impl Noise {
     }
 }
 
-/// Kinds of content.
+/// The kinds of contents of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Zero,
