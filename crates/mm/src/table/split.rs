@@ -9,10 +9,10 @@ use crate::limits::ORDER_MAX;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Splits the leaf that reaches across the boundary before `page`, if one does. Changes nothing
-    /// that a program could see, so that a later failure needs no undoing. `gather` takes the flush,
-    /// but for that inside a break-before-make, which happens here. Returns how many leaves were
-    /// split, and the block around `page` that an absent entry covers, if its table has others:
-    /// nothing is mapped there as long as faults wait.
+    /// that a program could see, so that a later failure needs no undoing. `gather` takes the
+    /// flush, but for that inside a break-before-make, which happens here. Returns how many leaves
+    /// were split, and the block around `page` that an absent entry covers, if its table has
+    /// others: nothing is mapped there as long as faults wait.
     ///
     /// # Errors
     /// [`Lack::Table`] when a split needs a table and `spare` is empty. Repeat with one.

@@ -95,8 +95,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.flush(pages, stride);
     }
 
-    /// Flushes the translations of `pages`, mapped by entries of `stride`, at once, while a table is
-    /// locked. No CPU has any of a tree without users, such as that of a child that is being made.
+    /// Flushes the translations of `pages`, mapped by entries of `stride`, at once, while a table
+    /// is locked. A tree without users, such as that of a child that is being made, needs no flush.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
         let Target { asid, root, cpus } = self.target;
         // The change first, then the CPUs that use the tree: a CPU that begins to use it later sees
