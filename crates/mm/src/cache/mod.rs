@@ -26,7 +26,7 @@
 //! engine tells it when they are done. **Next room**: `engine`.
 
 mod file;
-mod index;
+pub(crate) mod index;
 mod map;
 mod pages;
 mod policy;
@@ -47,14 +47,14 @@ mod readahead_tests;
 pub(crate) use file::root_of;
 pub use file::{File, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
-pub(crate) use index::{Index, InsertLack, identity};
-pub use index::{file_of, page_of};
+pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
-pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
+pub(crate) use readahead::{Mapped, Preference};
+pub use readahead::{Pattern, Readahead};
 pub use reads::{Read, Reads};
-pub use window::{Bounds, Window};
+pub(crate) use window::{Bounds, Window};
 pub(crate) use word::{Entry, Note};
 
 pub use crate::space::FileId;

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::folio::clear::NEIGHBOURHOOD;
 
-/// Ranges that do not clear a folio as they should.
+/// Ranges that do not clear a folio correctly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentViolation {
     /// This page is not cleared exactly once.
@@ -17,7 +17,7 @@ pub enum ExtentViolation {
     },
     /// A range reaches beyond the folio, to this page.
     Beyond(u64),
-    /// This page near the fault is not in the last range, or one in it is not near.
+    /// This page near the fault is not in the last range, or one in that range is not near.
     Neighbourhood(u64),
 }
 

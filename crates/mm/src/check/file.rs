@@ -5,8 +5,8 @@ use quire_hw::Hardware;
 
 use super::Violation;
 use crate::cache::{Entry, FileId, FilePages, identity, root_of};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::radix::Node;
 use crate::sync::Ordering;
@@ -32,7 +32,7 @@ pub struct FileReport {
 /// The first [`Violation`].
 pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileReport, Violation> {
     let mut report = FileReport::default();
-    let Some(file) = mm.file(id) else { return Ok(report) };
+    let Some(file) = mm.base().file(id) else { return Ok(report) };
     let mut walk = Walk { mm, id, report: &mut report, free_from: 0 };
     match root_of(file) {
         Entry::Node { node, .. } => walk.node(node, 0).map(drop)?,
@@ -49,7 +49,7 @@ struct Walk<'w, 'm, A, H> {
     mm: &'w Mm<'m, A, H>,
     id: FileId,
     report: &'w mut FileReport,
-    /// No folio so far has a page from here on.
+    /// All folios so far end before this page.
     free_from: u64,
 }
 
@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     /// once a level.
     fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
         let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
-        let slot = self.mm.phys().meta().slot(frame).ok_or(wrong)?;
+        let slot = self.mm.allocator().meta().slot(frame).ok_or(wrong)?;
         let (state, owner) = (slot.state(), slot.owner.load(Ordering::Relaxed));
         let is_it = state.kind() == Kind::Index
             && state.order() == level
@@ -101,10 +101,10 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     }
 
     fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {
-        let folios = Folios::new(self.mm.phys().meta());
+        let folios = Folios::new(self.mm.allocator().meta());
         let (known, owner) = folios.known(folio);
         let pages = FilePages::block(page, folio.order);
-        let end = self.mm.file(self.id).map_or(0, |file| file.pages());
+        let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());
         let is_it = folios.of(folio.head) == Some(folio)
             && known.contains(Known::CACHED)
             && owner == identity(self.id, page)

@@ -11,7 +11,7 @@
 //!   root ─► table ─► table ─► leaf ────────────────────────┤
 //!    right slot? entries counted right?                     │
 //!                                                          ▼
-//!   slots: free | cached | folio | table | node | held    folio: mapped as often as it counts
+//!   slots: free | cached | folio | table | node | held    folio: as many mappings as it counts
 //!          each frame is exactly one of these
 //! ```
 //!
@@ -19,10 +19,10 @@
 //! no memory. They are for tests, for fuzzing, and for an embedder that suspects damage. While they
 //! run, no other CPU may use the memory manager.
 //!
-//! | invariant | where |
+//! | invariant | checked by |
 //! |---|---|
 //! | I1: clearing covers each page once, the neighbourhood last | [`extents`] |
-//! | I4: contiguous blocks are whole, and none is left plain that could be one | [`space`] |
+//! | I4: contiguous blocks are whole, and every block that can be folded is | [`space`] |
 //! | I7: a leaf lies in one area, grants no more, and maps one folio | [`space`] |
 //! | I9: no leaf that is COW can be written | [`space`] |
 //! | I11, I13: an exclusive page is mapped once | [`system`] |

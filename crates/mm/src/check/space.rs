@@ -8,8 +8,8 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Violation;
 use super::blocks::check_block;
-use crate::engine::Mm;
 use crate::folio::Folios;
+use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
 use crate::sync::Ordering;
@@ -45,7 +45,7 @@ pub struct SpaceReport {
 pub struct Leaf {
     /// The pages it maps.
     pub pages: PageSpan,
-    /// The first of as many frames.
+    /// The first of its frames.
     pub frame: Pfn,
     /// Its attributes.
     pub attrs: Attrs,
@@ -59,8 +59,8 @@ pub struct Leaf {
 /// entry count of each table; and that each leaf lies in one area, grants no more than it, and maps
 /// frames of one live folio.
 ///
-/// A table cannot be linked twice: it is on record with its root, its level and the first page it
-/// translates, and no two entries of a space ask for the same.
+/// A table cannot be linked twice: its slot records its root, its level and its first page, and no
+/// two entries of a space expect the same.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -68,7 +68,7 @@ pub fn space<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     space: &Space<A>,
 ) -> Result<SpaceReport, Violation> {
-    let view = mm.view(space);
+    let view = mm.base().view(space);
     let tree = {
         let writer = space.areas.writer(view.hw, view.meta);
         let stats = writer.check_merged().map_err(Violation::Tree)?;
@@ -96,7 +96,7 @@ pub fn leaves<A: Arch, H: Hardware>(
     mut hear: impl FnMut(&Leaf),
 ) -> Result<(), Violation> {
     let mut report = SpaceReport::default();
-    walk(&mm.view(space), &mut report, &mut |_, leaf| {
+    walk(&mm.base().view(space), &mut report, &mut |_, leaf| {
         hear(leaf);
         Ok(())
     })
@@ -112,7 +112,7 @@ fn walk<A: Arch, H: Hardware>(
     walk_table(view, report, hear, view.space.root(), A::ROOT, Vpn::new(0))
 }
 
-/// Goes through one table and all below it. Calls itself once a level.
+/// Walks one table and all below it. Calls itself once a level.
 fn walk_table<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     report: &mut SpaceReport,
@@ -167,8 +167,8 @@ fn walk_table<A: Arch, H: Hardware>(
     Ok(())
 }
 
-/// How many entries at the start of `part` are empty, in whole contiguous blocks, so that there is
-/// nothing to check in them; 0 in the middle of a block.
+/// How many entries at the start of `part` are empty, in whole contiguous blocks, and so need no
+/// check; 0 in the middle of a block.
 fn empty<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     table: Pfn,
@@ -182,8 +182,8 @@ fn empty<A: Arch, H: Hardware>(
     }
 }
 
-/// Whether `frame` is on record as the table that it is used as, and how many entries and how many
-/// contiguous blocks it counts.
+/// Checks that `frame` is recorded as the table that it is used as; returns its counts of entries
+/// and of contiguous blocks.
 fn counts<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     frame: Pfn,

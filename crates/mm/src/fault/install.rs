@@ -20,18 +20,18 @@ pub struct Installed {
     pub entries: u64,
 }
 
-/// The plan no longer holds; the frames come back. Plan again.
+/// The plan no longer holds; the frames are returned. Plan again.
 #[derive(Debug)]
 pub struct Stale(pub FrameRun);
 
 impl Plan {
-    /// Where a run that is cut into folios of `order` goes: its first folio lies around the page
-    /// that faulted.
+    /// The first page of a run that is cut into folios of `order`: its first folio lies around the
+    /// page that faulted.
     pub fn start(&self, order: Order) -> Vpn {
         PageSpan::block(self.page, order).start
     }
 
-    /// Whether the table of `level` that folios go into is known: no other need be made.
+    /// Whether the table of `level` for the folios is known, so that none must be made.
     #[inline]
     pub(crate) fn is_at(&self, level: Level) -> bool {
         self.place.level == level
@@ -40,7 +40,7 @@ impl Plan {
     /// Maps `run`, which is cleared, as folios of `order`, one of the plan's possible orders.
     ///
     /// # Errors
-    /// [`Stale`] when the areas have changed, or the place is not empty any more.
+    /// [`Stale`] when the areas have changed, or the place is no longer empty.
     pub fn install<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

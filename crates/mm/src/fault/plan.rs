@@ -1,4 +1,4 @@
-//! Deciding what a fault needs, without a lock.
+//! Deciding the steps of a fault, without a lock.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
@@ -14,21 +14,21 @@ use crate::table::Place;
 /// The next step for a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision {
-    /// Frames are needed: take them, clear them, install them.
+    /// Frames are needed: allocate them, clear them, install them.
     Fill(Plan),
-    /// A lower table is needed below this place first, if the areas are still the same.
+    /// A lower table is needed below this place first, if the areas are unchanged.
     Below(Place, Seq),
     /// A leaf is there: note the access in it.
     Touch(Touch),
     /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
-    /// A marker is there: a swap entry, say.
+    /// A marker is present, such as a swap entry.
     Marked(MarkedPage),
     /// A page of a file is needed, or a shared page of one is written for the first time.
     File(FilePage),
-    /// A stack may grow down to the page: the area that would.
+    /// A stack may grow down to the page: its area.
     Grow(Area),
-    /// The program may not.
+    /// The program may not access it.
     Refuse(Refusal),
 }
 
@@ -43,7 +43,7 @@ pub enum Refusal {
     Missing,
 }
 
-/// Where frames are to be mapped, and in which sizes: all that is known without a lock.
+/// The place and the sizes of frames to be mapped: all that can be found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The page that faulted.
@@ -84,7 +84,7 @@ impl Touch {
     }
 }
 
-/// A page whose entry is a marker: what is known without a lock.
+/// A page whose entry is a marker, as found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkedPage {
     /// The page.
@@ -95,7 +95,7 @@ pub struct MarkedPage {
     pub(crate) seq: Seq,
 }
 
-/// A page of a file that is shown at a page of an area: what is known without a lock.
+/// A page of a file that an area maps, as found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePage {
     /// The page that faulted.
@@ -104,30 +104,30 @@ pub struct FilePage {
     pub file: FileId,
     /// Which page of it.
     pub at: u64,
-    /// The size of the entry that is to map it, where there is no lower table yet; zero where one
-    /// maps it already.
+    /// The size of the entry that is to map it, where there is no lower table yet; zero where an
+    /// entry maps it already.
     pub place_order: Order,
-    /// Whether a leaf is there that needs asking before it is written.
+    /// Whether a leaf is present that must fault before it is written.
     pub is_there: bool,
     pub(crate) area: Area,
     pub(crate) seq: Seq,
 }
 
 impl FilePage {
-    /// The page of the file that `page` of the area shows.
+    /// The page of the file that `page` of the area maps.
     pub fn file_page(&self, page: Vpn) -> u64 {
         self.at.wrapping_add(page.get().wrapping_sub(self.page.get()))
     }
 
-    /// The page in `room`, a part of the area, that shows page `at` of the file, or the nearest;
-    /// the end of `room` is the nearest to those beyond it.
+    /// The page in `room`, a part of the area, that maps page `at` of the file, or the nearest;
+    /// pages beyond `room` give its end.
     pub fn page_of(&self, at: u64, room: PageSpan) -> Vpn {
         let ahead = at.saturating_sub(self.file_page(room.start));
         Vpn::new(room.start.get().saturating_add(ahead)).min(room.end)
     }
 }
 
-/// How much is wanted at once.
+/// The amount that is wanted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// The folio around the page.
@@ -204,8 +204,8 @@ fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq
     }
 }
 
-/// The largest order whose block around `page` is empty, as far as `candidates` make it worth
-/// looking. The entry at `place` is absent, and the lowest for the page.
+/// The largest order whose block around `page` is empty, searched only as far as `candidates` go.
+/// The entry at `place` is absent, and the lowest for the page.
 ///
 /// Blocks around a page are nested: each is the one below and its sibling, so that growing block
 /// by block loads each word once.
@@ -216,7 +216,7 @@ fn empty_order<A: Arch, H: Hardware>(
     candidates: u32,
 ) -> Order {
     let block = A::order(place.level);
-    // A block as large as the table would take the place of the entry that points at the table.
+    // A block as large as the table would replace the entry that points at the table.
     let table = block.get() + A::LEVELS[place.level.index()].index_bits;
     let most = (candidates.checked_ilog2().unwrap_or(0) as u8).min(table - 1);
     let mut empty = block;

@@ -1,4 +1,4 @@
-//! Which folio sizes are possible at a page (row E4).
+//! The folio sizes that are possible at a page (row E4).
 //!
 //! A size is a candidate if the policy allows it. It is possible if the naturally aligned block of
 //! that size around the page lies in the area and is empty. A candidate that is not possible is
@@ -10,12 +10,12 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use crate::limits::ORDER_MAX;
 
-/// Why a fault got less than the largest size.
+/// The reason why a fault got less than the largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The block around the page reaches beyond the area.
     Geometry,
-    /// Something is mapped in the block already.
+    /// A page of the block is mapped already.
     Occupied,
     /// No free block of that order.
     Memory,
@@ -51,8 +51,8 @@ pub struct Choice {
     pub geometry: u32,
     /// Candidates whose block is not empty.
     pub occupied: u32,
-    /// The largest order, up to the block of one table, that the area would have room for, where
-    /// the policy does not allow it.
+    /// The largest order, up to the block of one table, for which the area has room but which the
+    /// policy does not allow.
     pub policy: Option<Order>,
 }
 

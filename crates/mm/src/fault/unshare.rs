@@ -1,12 +1,12 @@
-//! A write to a page that others may map, too (copy-on-write): keep the folio or copy from it.
+//! A write to a shared page (copy-on-write): keep the folio or copy from it.
 //!
 //! ```text
 //!   a COW leaf is written ── is all of its folio mapped by this table alone, without other holds?
 //!                               │ yes                          │ no
 //!                               ▼                              ▼
-//!                        keep it: the whole run         hold the folio; copy the largest block
-//!                        gets its rights back           that is allowed; put it in its place
-//!                               │ the page before is its own already
+//!                        keep it: the whole run         take a reference; copy the largest block
+//!                        gets its rights back           that is allowed; map the copy
+//!                               │ the page before is exclusive already
 //!                               ▼
 //!                        the same for the next leaves: they are about to be written
 //! ```
@@ -23,14 +23,14 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use crate::folio::{Folio, Folios};
 use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
-use crate::table::{Locked, Place, Run, What};
+use crate::table::{Locked, Place, Regrant, Run, What};
 
 /// A COW leaf that is to become its space's own, as it was read without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Unshare {
     /// The page that the program writes.
     pub page: Vpn,
-    /// Where a walk for it ended.
+    /// The place where a walk for it ended.
     pub(super) place: Place,
     /// The leaf that the walk found there, if it did.
     pub(super) leaf: Option<(Pfn, Attrs)>,
@@ -63,7 +63,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The frames behind `pages`, which are some of its pages.
+    /// The frames of `pages`, which are some of its pages.
     pub fn frames(&self, pages: PageSpan) -> FrameSpan {
         let ahead = pages.start.offset_from(self.pages.start);
         FrameSpan::new(self.frame.add(ahead), pages.count())
@@ -77,7 +77,7 @@ impl Source {
 }
 
 impl Unshare {
-    /// To make `page` its space's own, whatever is there.
+    /// The request to make `page` exclusive, whatever is mapped there.
     pub fn of<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Option<Self> {
         let (area, seq) = view.areas().lookup(page);
         let place = view.tables().walk(page, Level::LAST);
@@ -94,8 +94,8 @@ impl Unshare {
         Advice::of(self.area.flags)
     }
 
-    /// Whether the page shows a file and is written like any other page of a private area: not by
-    /// a debugger, and not in an area that tells written pages from others.
+    /// Whether the page maps a file and is written like any other page of a private area: not by a
+    /// debugger, and not in an area with tracked writes.
     pub(crate) fn is_of_file(&self) -> bool {
         let (flags, prot) = (self.area.flags, self.area.prot);
         let told_apart = flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED);
@@ -119,7 +119,7 @@ impl Unshare {
             return Claim::Stale;
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
-        // A folio with more mapped pages than it has is surely not this table's alone.
+        // If more pages are mapped than the folio has, other tables map it, too.
         let reach = if folios.may_be_sole(folio) { folio.order } else { most };
         let (run, mapped) = around(&locked, leaf, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
@@ -178,7 +178,7 @@ impl Unshare {
     /// of the old folio, if this was the last hold.
     ///
     /// # Errors
-    /// The run, when the areas or the leaves are not as they were.
+    /// The run, when the areas or the leaves have changed.
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -200,7 +200,7 @@ impl Unshare {
         Ok(Folios::new(view.meta).unmap(source.folio, pages.count() as u32))
     }
 
-    /// Maps `run`, the copy, in place of the leaves of `pages`, as the space's own, and flushes.
+    /// Maps `run`, the copy, in place of the leaves of `pages`, as exclusive, and flushes.
     pub(super) fn put<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -270,17 +270,16 @@ fn around<A: Arch, H: Hardware>(
     (own, mapped)
 }
 
-/// Whether a leaf is its space's own, and may be written.
+/// Whether a leaf is exclusive and writable.
 fn is_own(attrs: Attrs) -> bool {
     attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW)
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and notes
-    /// `noted` in them.
+    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and sets the
+    /// flags `noted` in them.
     #[inline]
     fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
-        let own = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted;
-        self.grant(run, each, own);
+        self.grant(run, each, Regrant::rights(prot).without(Attrs::COW).with(noted));
     }
 }

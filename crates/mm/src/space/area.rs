@@ -32,7 +32,7 @@ bitflags! {
         const GROWS_DOWN = 1 << 3;
         /// Its pages stay in memory (`mlock`).
         const LOCKED = 1 << 4;
-        /// With `LOCKED`: pages become resident when touched, not ahead (`MLOCK_ONFAULT`).
+        /// With `LOCKED`: pages become resident at their first access, not ahead (`MLOCK_ONFAULT`).
         const LOCK_ON_FAULT = 1 << 5;
         /// A child does not inherit it (`MADV_DONTFORK`).
         const DONTFORK = 1 << 6;
@@ -49,7 +49,7 @@ bitflags! {
         /// Its leaves tell which pages were written since tracking began (soft-dirty). Without the
         /// flag all pages count as written.
         const TRACKED = 1 << 12;
-        /// It stays where it is and what it is (`mseal`).
+        /// It keeps its place, rights and contents (`mseal`).
         const SEALED = 1 << 13;
         /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 14;
@@ -121,7 +121,7 @@ impl Backing {
 /// Consecutive pages with the same rights, advice and backing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Area {
-    /// Which pages; never empty in a tree.
+    /// The pages; never empty in a tree.
     pub span: PageSpan,
     /// The rights of a program to them now.
     pub prot: Prot,
@@ -174,7 +174,7 @@ impl Area {
         [self.span.start.get(), self.span.end.get(), terms, page]
     }
 
-    /// The area that four words spell; `None` if no well-formed area does.
+    /// The area that four words encode; `None` if no well-formed area has them.
     #[inline]
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;

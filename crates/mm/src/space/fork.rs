@@ -14,7 +14,7 @@ pub enum ForkNeed {
     /// A frame, as in any change.
     Of(Need),
     /// A copy for these pages of the child, of the frames from this one on, with these attributes:
-    /// the parent's are pinned. Make it and go on behind them.
+    /// the parent's are pinned. Make it and continue behind them.
     Copy(PageSpan, Pfn, Attrs),
 }
 

@@ -9,26 +9,26 @@
 //!   fault ──► View::areas (no lock) ◄──────── AreaTree: Area, Area, ..     (tree)
 //! ```
 //!
-//! Faults read the areas without a lock and validate what they read by a sequence number; so
-//! faults in different areas, and in different parts of one, do not meet. Changes take turns.
+//! Faults read the areas without a lock and validate the reading by a sequence number; so faults in
+//! different areas, and in different parts of one, do not meet. Changes take turns.
 //!
 //! | concurrent pair | resolved by |
 //! |---|---|
 //! | fault – fault, other tables | nothing shared |
 //! | fault – fault, same table | the table's lock; the second finds the place taken |
-//! | fault – change of areas | the fault asks, with the table locked, whether the areas are unchanged; a change alters the areas *before* it locks the table |
+//! | fault – change of areas | the fault checks, with the table locked, that the areas are unchanged; a change alters the areas *before* it locks the table |
 //! | change – change | the tree's writer lock |
 //! | fault – pages that a change prepares, or has not flushed | the change *holds* the pages: no reading of them is current |
 //!
 //! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
 
 mod advice;
-pub mod area;
+mod area;
 mod fork;
 mod group;
 mod place;
 mod section;
-pub mod tree;
+pub(crate) mod tree;
 mod view;
 
 #[cfg(test)]
@@ -36,10 +36,10 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
-pub use fork::ForkNeed;
+pub(crate) use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};
-pub use section::{Ended, Need, Section};
-pub use tree::Seq;
-pub(crate) use view::Ever;
-pub use view::{Space, View};
+pub(crate) use section::{Need, Section};
+pub(crate) use tree::Seq;
+pub use view::Space;
+pub(crate) use view::{Ever, View};

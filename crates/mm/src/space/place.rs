@@ -1,4 +1,4 @@
-//! Where a new area goes.
+//! The place of a new area.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use super::{Area, AreaFlags, Backing, Space, View};
 pub struct Request {
     /// How many pages.
     pub pages: u64,
-    /// Where.
+    /// The place.
     pub at: At,
     /// The rights to them.
     pub prot: Prot,
@@ -55,28 +55,28 @@ impl Request {
     }
 }
 
-/// Where an area is to begin.
+/// The place where an area should begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Wherever there is room: as high as possible, aligned for the largest folio that is wanted
-    /// and fits.
+    /// Any place with room: as high as possible, aligned for the largest folio that is wanted and
+    /// fits.
     Anywhere,
     /// At this page if it is free, otherwise anywhere.
     Hint(Vpn),
-    /// At this page; what is there is unmapped (`MAP_FIXED`).
+    /// At this page; the pages there are unmapped first (`MAP_FIXED`).
     Fixed(Vpn),
-    /// At this page, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    /// At this page, if it is free (`MAP_FIXED_NOREPLACE`).
     FixedNoReplace(Vpn),
 }
 
-/// Why an area cannot be mapped. Nothing has changed.
+/// The reason why an area cannot be mapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// No pages, more than there are, or beyond what a program may map.
+    /// No pages, more pages than exist, or pages beyond those that a program may map.
     Invalid,
-    /// This area is there already.
+    /// This area exists already.
     Exists(Area),
-    /// There is no free stretch of so many pages.
+    /// No free stretch has this many pages.
     NoRoom(u64),
 }
 

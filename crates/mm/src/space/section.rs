@@ -26,7 +26,7 @@ pub enum Need {
     Node,
     /// One zeroed frame, for a page table.
     Table,
-    /// The gather is full: settle it.
+    /// The gather is full: flush and free it.
     Settle,
 }
 
@@ -72,7 +72,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        // Beyond the span faults go on.
+        // Beyond the span faults continue.
         self.vacant = self.isolate(span)?.intersect(span);
         Ok(())
     }
@@ -120,22 +120,22 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(vacant)
     }
 
-    /// Makes the tables ready to move the leaves of `from` to `to`; faults wait from now on.
+    /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn pave(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
+    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        match tables.pave(from, to, &mut self.table, &mut self.gather) {
+        match tables.prepare_move(from, to, &mut self.table, &mut self.gather) {
             Ok(()) => Ok(()),
             Err(_) => Err(Need::Table),
         }
     }
 
-    /// Moves the leaves of `from` to `to`, which was paved for them.
-    pub fn shift(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
+    /// Moves the leaves of `from` to `to`, whose tables are prepared.
+    pub fn move_entries(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
         let tables = self.view.tables();
-        self.entries += tables.shift(from, to, &mut self.gather);
+        self.entries += tables.move_entries(from, to, &mut self.gather);
         tables.prune(from, hole, &mut self.gather);
     }
 
@@ -179,7 +179,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
     }
 
-    /// Takes the guards of `span`, which is prepared, away.
+    /// Removes the guards of `span`, which is prepared.
     pub fn unguard(&mut self, span: PageSpan) {
         self.entries += self.view.tables().unguard(span);
     }
@@ -188,8 +188,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// within `hole` with them; `hole` is called only if there is an empty table.
     ///
     /// # Errors
-    /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
-    /// [`Need::Table`] only where the span was not prepared.
+    /// [`Need::Settle`]: flush and free the gather, and repeat with the rest, which `span` is by
+    /// then. [`Need::Table`] only where the span was not prepared.
     pub fn take(
         &mut self,
         span: &mut PageSpan,
@@ -246,11 +246,11 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         &mut self.gather
     }
 
-    /// Ends the change, whose gather is settled: a spare frame, leaves split. The next change may
-    /// begin when this value is dropped.
+    /// Ends the change, whose gather is flushed; returns a spare frame and the number of split
+    /// leaves. The next change may begin when this value is dropped.
     pub fn end(&mut self) -> Ended {
         self.writer.release();
-        debug_assert!(self.gather.is_empty(), "what was taken out is settled before the end");
+        debug_assert!(self.gather.is_empty(), "the gather is flushed before the end");
         Ended { table: self.table.take(), splits: self.splits }
     }
 }
@@ -258,7 +258,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 /// The remains of a [`Section`].
 #[must_use]
 pub struct Ended {
-    /// A table that was brought and not needed.
+    /// A table that was brought but not used.
     pub table: Option<FrameRun>,
     /// Leaves split.
     pub splits: u64,

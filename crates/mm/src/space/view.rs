@@ -1,4 +1,4 @@
-//! One address space, and the view through which it is worked on.
+//! An address space, and the view through which the library works on it.
 
 use core::marker::PhantomData;
 
@@ -17,7 +17,7 @@ use crate::table::{Tables, Target, What};
 /// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
 /// The embedder owns the value and gives it back to
-/// [`Mm::destroy`](crate::engine::Mm::destroy); dropping it instead leaks its memory.
+/// [`Mm::destroy`](crate::Mm::destroy); dropping it instead leaks its memory.
 #[must_use = "a space that is dropped leaks its memory; destroy it"]
 pub struct Space<A> {
     pub(crate) areas: AreaTree,
@@ -44,7 +44,7 @@ pub(crate) enum Ever {
     Moved = 1,
     /// An area was sealed.
     Sealed = 2,
-    /// An area was mapped whose content may be lost.
+    /// An area was mapped whose contents may be lost.
     Droppable = 4,
 }
 
@@ -85,7 +85,7 @@ impl<A: Arch> Space<A> {
         Unflushed(&self.unflushed)
     }
 
-    /// Whether a CPU may still have translations of leaves that are gone from the tables.
+    /// Whether a CPU may still have translations of leaves that were removed from the tables.
     #[inline]
     pub(crate) fn is_unflushed(&self) -> bool {
         self.unflushed.load(Ordering::Acquire) > 0
@@ -109,14 +109,14 @@ impl<A: Arch> Space<A> {
         self.window
     }
 
-    /// Tells that `cpu` is about to use the space: call it before the root register is written.
+    /// Announces that `cpu` is about to use the space: call it before the root register is written.
     /// From now on flushes reach that CPU.
     #[inline]
     pub fn enter(&self, cpu: CpuId) {
         self.cpus.insert(cpu);
     }
 
-    /// Tells that `cpu` holds no translation of the space any more: it has switched away *and*
+    /// Announces that `cpu` holds no translation of the space any more: it has switched away *and*
     /// flushed the space's tag.
     #[inline]
     pub fn leave(&self, cpu: CpuId) {
@@ -135,7 +135,7 @@ impl<A: Arch> Space<A> {
     }
 
     /// How many pages a stack may have ([`GROWS_DOWN`](super::AreaFlags::GROWS_DOWN)) before a
-    /// fault below it is a fault like any other. At first [`STACK_BYTES`].
+    /// fault below it fails as elsewhere. At first [`STACK_BYTES`].
     #[inline]
     pub fn stack_pages(&self) -> u64 {
         self.stack_pages.load(Ordering::Relaxed)
@@ -196,11 +196,11 @@ impl<A: Arch> Space<A> {
 
 /// A space, with the hardware, the slots and the counters to work on it. Cheap to make and to copy.
 pub struct View<'a, A, H> {
-    /// The effects.
+    /// The hardware.
     pub hw: &'a H,
     /// The slots of all frames.
     pub meta: Meta<'a>,
-    /// Where each CPU counts what it does.
+    /// The counters of each CPU.
     pub counters: &'a [Counters],
     /// The space.
     pub space: &'a Space<A>,
@@ -221,7 +221,7 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
         Tables::new(self.hw, self.meta, self.counters, self.space.target())
     }
 
-    /// Its areas, to read.
+    /// Its areas, for reading.
     #[inline]
     pub fn areas(&self) -> TreeReader<'a, H> {
         self.space.areas.reader(self.hw, self.meta)

@@ -141,7 +141,7 @@ impl Lists {
     }
 }
 
-/// A swap device. The embedder lends an array of them; [`Mm::swap_on`](crate::engine::Mm::swap_on)
+/// A swap device. The embedder lends an array of them; [`Paging::swap_on`](crate::Paging::swap_on)
 /// takes one into use.
 pub struct Swap {
     /// The file whose pages are the slots.

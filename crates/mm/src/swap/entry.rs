@@ -30,7 +30,7 @@ pub struct SwapEntry {
     /// entry, taken over from AnonExclusive).
     pub exclusive: bool,
     /// Whether the page was written, or may have been, since tracking began
-    /// ([`Mm::track`](crate::engine::Mm::track); Linux: the soft-dirty bit of a swap entry).
+    /// ([`Spaces::track`](crate::Spaces::track); Linux: the soft-dirty bit of a swap entry).
     pub written: bool,
 }
 

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! **Never** knows folios or areas, and of page tables only that an entry is a marker.
-//! **Next room**: `engine`.
+//! **Next room**: `base`.
 
 mod audit;
 mod device;

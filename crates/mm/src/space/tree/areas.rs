@@ -29,7 +29,7 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) root: AtomicU64,
     /// How many areas.
     pub(super) count: AtomicU64,
-    /// 1 while a writer exists; all below is the writer's.
+    /// 1 while a writer exists; the fields below are the writer's.
     pub(super) writing: AtomicU32,
     /// Start and end of the pages that a writer holds: no reading of them is current.
     pub(super) held: [AtomicU64; 2],
@@ -69,7 +69,7 @@ impl Root {
 
 impl<const CAP: usize> AreaTree<CAP> {
     /// The fewest entries of a node other than the root. A quarter, not half: a node that overflows
-    /// at its end is cut three to one, so that areas mapped in order leave full nodes behind.
+    /// at its end is cut three to one, so areas that are mapped in order leave full nodes behind.
     pub(super) const MIN: usize = if CAP / 4 > 2 { CAP / 4 } else { 2 };
 
     const FITS: () = assert!(CAP >= 3 && CAP <= NODE_ENTRIES);
@@ -110,7 +110,7 @@ impl<const CAP: usize> AreaTree<CAP> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has changed since the reading that gave `seq`, and no writer
+    /// Whether the tree is unchanged since the reading that gave `seq`, and no writer
     /// [holds](TreeWriter::hold) a page of `pages`, on which the reader is about to act.
     ///
     /// To act on a reading, take a lock that every change of the tree takes afterwards, and ask

@@ -1,4 +1,4 @@
-//! The walker: is the tree what it claims to be?
+//! The walker that checks a tree.
 
 use core::fmt;
 
@@ -33,7 +33,7 @@ pub enum TreeViolation {
         /// How many entries it has.
         count: u64,
     },
-    /// An entry of a leaf spells no area.
+    /// An entry of a leaf encodes no area.
     NotAnArea {
         /// The leaf's frame.
         node: Pfn,
@@ -118,7 +118,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         Ok(stats)
     }
 
-    /// [`check`](Self::check), and that no two neighbours could be one area.
+    /// [`check`](Self::check), and checks that no two neighbours could be one area.
     ///
     /// # Errors
     /// The first damage found.

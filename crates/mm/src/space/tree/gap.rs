@@ -13,10 +13,11 @@ pub enum Placement {
     #[default]
     TopDown,
     /// The lowest.
+    #[cfg_attr(not(feature = "inject"), allow(dead_code, reason = "for comparisons"))]
     BottomUp,
 }
 
-/// How many gaps are tried that may turn out to have no aligned place.
+/// How many gaps are tried that may have no aligned place.
 const TRIES: usize = 32;
 
 /// A search for a gap: at least `pages` of it must lie in `low..high`.
@@ -36,7 +37,7 @@ impl Search {
         (to.saturating_sub(from) >= self.pages).then_some((from, to))
     }
 
-    /// Where in a gap an aligned place lies, if there is one.
+    /// The aligned place in a gap, if there is one.
     fn place(&self, (from, to): (u64, u64), align: Order) -> Option<PageSpan> {
         let start = match self.placement {
             Placement::TopDown => Vpn::new(to - self.pages).align_down(align.pages()),

@@ -27,7 +27,7 @@
 //! W3  seq ← even (release)                R3  seq → t; the answer stands if t = s
 //! ```
 //!
-//! * If R2 reads anything that W2 wrote, that acquire load saw a release store, so R3 sees W1 or
+//! * If R2 reads a word that W2 wrote, that acquire load saw a release store, so R3 sees W1 or
 //!   something newer: `t ≠ s`. Hence a standing answer has read nothing of a change that began
 //!   after R1.
 //! * If R1 reads what W3 wrote, it sees all of W2. Hence a standing answer has read the whole of
@@ -42,10 +42,10 @@
 //!   goes down a fixed number of levels; the words mean no memory (see `area`).
 //!
 //! # Writing
-//! The tree allocates nothing. A writer asks what it [`lacks`](TreeWriter::lacks),
-//! [`stock`](TreeWriter::stock)s that many frames, and then no change can fail; each high-level
-//! operation checks first and changes either all or nothing. Nodes that fall free go to the same
-//! stock, from which [`unstock`](TreeWriter::unstock) hands them back.
+//! The tree allocates nothing. A writer checks how many frames it [`lacks`](TreeWriter::lacks),
+//! [`stock`](TreeWriter::stock)s that many, and then no change can fail; each high-level operation
+//! checks first and changes either all or nothing. Freed nodes go to the same stock, from which
+//! [`unstock`](TreeWriter::unstock) takes them back.
 
 mod areas;
 mod node;
@@ -58,10 +58,11 @@ mod edit;
 mod check;
 
 pub use areas::{AreaTree, NODE_ENTRIES, Seq};
-pub use check::{TreeStats, TreeViolation};
+pub use check::TreeViolation;
+#[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
 pub use gap::Placement;
-pub use read::{Overlapping, TreeReader};
+pub use read::TreeReader;
 pub use write::TreeWriter;
 
 use areas::{DEPTH_MAX, Root};

@@ -111,7 +111,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// How many frames to [`stock`](Self::stock) so that `changes` insertions of one area each
-    /// cannot lack any. Each high-level operation says how many insertions it makes at most.
+    /// cannot lack any. Each high-level operation documents its maximum of insertions.
     ///
     /// An insertion may split one node on each level; a chain of insertions also grows the tree
     /// upwards, by one node until the new root is full.
@@ -148,7 +148,8 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// Takes one frame out of the spare nodes, for good. A reader may still be reading it; that
-    /// harms neither the reader, who finds out, nor the frame's next owner, since it only reads.
+    /// harms neither the reader, which notices, nor the frame's next owner, since the reader only
+    /// reads.
     pub fn unstock(&self) -> Option<FrameRun> {
         let frame = self.take()?;
         Some(self.nodes.meta().disown(frame))
@@ -210,7 +211,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.tree.set_root(Root { frame, depth });
     }
 
-    /// Counts areas that came (or, negative, went).
+    /// Counts areas that were added (or, negative, removed).
     pub(in crate::space) fn counted(&self, change: i64) {
         let count = self.tree.count.load(Ordering::Relaxed);
         self.tree.count.store(count.wrapping_add_signed(change), Ordering::Relaxed);
