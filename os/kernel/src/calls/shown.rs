@@ -2,7 +2,7 @@
 //! and set the preferred read sizes.
 
 use quire::arch::Arch;
-use quire::cache::{FileId, FilePages};
+use quire::cache::FilePages;
 use quire::space::{Area, AreaFlags, Backing, Space};
 use quire::table::{MarkKind, Marks, Sight};
 use quire::units::{Order, PageSpan, Prot};
