@@ -119,20 +119,19 @@ fn bare(root: &Path, steps: &mut Steps) {
     let compiler = match setup::bare(root) {
         Ok(compiler) => compiler,
         Err(missing) => {
-            for target in BARE_TARGETS {
-                steps.skip(&format!("build {target}"), &missing);
-            }
-            return;
+            return steps.skip("build bare", &missing);
         }
     };
+    // One call for all targets: each is a chain of crates, and the chains are built side by side.
+    let mut build = compiler.cargo(root);
+    build.args(["build", "--locked"]);
     for target in BARE_TARGETS {
-        let mut build = compiler.cargo(root);
-        build.args(["build", "--locked", "--target", target]);
-        for package in NO_STD {
-            build.args(["--package", package]);
-        }
-        steps.run(&format!("build {target}"), build);
+        build.args(["--target", target]);
     }
+    for package in NO_STD {
+        build.args(["--package", package]);
+    }
+    steps.run("build bare", build);
 }
 
 fn emulated(root: &Path, steps: &mut Steps) {
