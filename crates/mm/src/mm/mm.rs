@@ -152,7 +152,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         Frames::new(self.base().hw, &self.base().phys)
     }
 
-    /// The allocator itself, which takes frames and gives them back without telling anyone.
+    /// The allocator itself: it takes frames and gives them back without a record of the caller.
     #[cfg(any(test, feature = "check", feature = "inject"))]
     pub(crate) fn allocator(&self) -> &Phys<'m> {
         &self.base().phys

@@ -15,13 +15,13 @@
 //! other    None              -                  -        -        -
 //! ```
 //!
-//! * `state` is truthful for the *first* frame of a block only; the slots of the frames behind it
-//!   are `None`. So the head of whatever holds a frame is found by probing the frame's aligned
-//!   ancestors, at most [`ORDERS`] loads and mostly one, and a block of any
-//!   order is taken and freed by writing one slot.
-//! * `lock` belongs to the frame whatever its state is, and no other use is ever made of the word.
-//!   A walker may therefore lock a frame that it was led to by a stale entry, look who it is, and
-//!   unlock it again: *lock, then ask*.
+//! * `state` is valid for the *first* frame of a block only; the slots of the frames behind it are
+//!   `None`. So a lookup finds the head of any block that holds a frame by probing the frame's
+//!   aligned ancestors, with at most [`ORDERS`] loads and mostly one; and one write to one slot
+//!   takes or frees a block of any order.
+//! * `lock` belongs to the frame in every state, and the word has no other use. A walker may
+//!   therefore follow a stale entry to a frame, lock it, read which block it is, and unlock it
+//!   again: *lock first, then read*.
 #![allow(unsafe_code)]
 
 use quire_hw::{FrameRun, TableFrame};
@@ -30,20 +30,20 @@ use quire_units::{FrameSpan, Pfn};
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
-/// What the first frame of a block is.
+/// The use of a block, recorded in the slot of its first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// Not the first frame of anything on record: inside a block, in a CPU's cache, or held by
-    /// the embedder as a [`FrameRun`].
+    /// No first frame that is recorded: inside a block, in a CPU's cache, or held by the embedder
+    /// as a [`FrameRun`].
     None = 0,
-    /// First of a free block, in its zone's list.
+    /// The first frame of a free block, in its zone's list.
     Free = 1,
-    /// First of a folio.
+    /// The first frame of a folio.
     Folio = 2,
     /// A page table.
     Table = 3,
-    /// First of a run of frames taken out of use, waiting for the flush.
+    /// The first of a run of frames taken out of use that waits for the flush.
     Stray = 4,
     /// A node of an area tree.
     Node = 5,
@@ -72,7 +72,7 @@ impl State {
         Self(kind as u32 | (order as u32) << 4)
     }
 
-    /// What it is.
+    /// The kind of the block.
     #[inline]
     pub const fn kind(self) -> Kind {
         match self.0 & 15 {
@@ -93,13 +93,13 @@ impl State {
         (self.0 >> 4 & 31) as u8
     }
 
-    /// Bits 9 and up, whose meaning belongs to the kind.
+    /// Bits 9 and up; the kind defines what they mean.
     #[inline]
     pub(crate) const fn flags(self) -> u32 {
         self.0 >> 9
     }
 
-    /// The same with other flags.
+    /// The same state with other flags.
     #[inline]
     pub(crate) const fn with_flags(self, flags: u32) -> Self {
         Self(self.0 & 0x1ff | flags << 9)
@@ -116,8 +116,8 @@ pub struct Slot {
     pub(crate) counts: AtomicU64,
     /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio and index node: which file's it is, and from which page on. Table: the first page it
-    /// translates.
+    /// Folio and index node: the file it belongs to, and its first page in the file. Table: the
+    /// first page that it translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -125,7 +125,7 @@ pub struct Slot {
 const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes a frame (E1)");
 
 impl Slot {
-    /// A slot on which nothing is recorded.
+    /// A slot without a record.
     #[cfg(not(loom))]
     pub const fn empty() -> Self {
         Slot {
@@ -137,13 +137,13 @@ impl Slot {
         }
     }
 
-    /// What the frame is on record as.
+    /// The recorded state of the frame.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Records `state`, after all that was written to the slot before.
+    /// Records `state`, after all earlier writes to the slot.
     #[inline]
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.0, Ordering::Release);
@@ -175,7 +175,7 @@ impl<'m> Meta<'m> {
         Self { first, slots }
     }
 
-    /// The frames on record.
+    /// The frames that have a slot.
     #[inline]
     pub fn span(&self) -> FrameSpan {
         FrameSpan::new(self.first, self.slots.len() as u64)
@@ -194,7 +194,7 @@ impl<'m> Meta<'m> {
         self.slots.get(from..).unwrap_or_default()
     }
 
-    /// The number by which slots name `frame` to each other.
+    /// The number by which one slot names `frame` to another.
     #[inline]
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         frame.offset_from(self.first) as u32
@@ -206,8 +206,8 @@ impl<'m> Meta<'m> {
         self.first.add(index as u64)
     }
 
-    /// The first frame and the state of the block of a known kind that holds `frame`. The caller
-    /// sees to it that the block does not change meanwhile (it holds a reference or a lock).
+    /// The first frame and the state of the recorded block that holds `frame`. The caller must keep
+    /// the block from changing meanwhile: it holds a reference or a lock.
     #[inline]
     pub fn head(&self, frame: Pfn) -> Option<(Pfn, State)> {
         let mut at = frame;
@@ -227,28 +227,28 @@ impl<'m> Meta<'m> {
         None
     }
 
-    /// The right to frames that leave the free set, to a folio that died, or to a table whose
-    /// flush is over. `phys` and `folio` alone call it, where they have just changed the slot.
+    /// The right to frames that leave the free set, to a folio that has ended, or to a table whose
+    /// flush is over. Only `phys` and `folio` call it, when they have just changed the slot.
     #[inline]
     pub(crate) fn mint(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
         debug_assert!(self.span().covers(span));
         // SAFETY: 1. the callers (allocation out of a free list or CPU cache under its lock, the
         // end of a `Fragmented`, the last reference to a folio, the end of a stray) have each just
-        // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM the
-        // embedder handed over. 3. the
-        // zeroed flag is set only from runs that carried it, and for tables without an entry.
+        // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM
+        // that the embedder handed over. 3. the zeroed flag is set only from runs that had it, and
+        // for tables without an entry.
         unsafe { FrameRun::mint(span, zeroed) }
     }
 
-    /// The slot of a frame that is known to be on record.
+    /// The slot of a frame that is known to have one.
     #[inline]
     pub(crate) fn at(&self, frame: Pfn) -> &'m Slot {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
     /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's
-    /// to write before.
+    /// an index node of `level`, or a node. The caller writes the other fields (`owner`,
+    /// `links[0]`) before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -259,7 +259,7 @@ impl<'m> Meta<'m> {
     }
 
     /// The inverse of [`adopt`](Self::adopt): the frame is no table or node any more. The caller
-    /// holds its lock, or is the only one who knows it.
+    /// holds its lock, or is the only one that has the frame.
     #[inline]
     pub(crate) fn disown(&self, frame: Pfn) -> FrameRun {
         let slot = self.at(frame);
@@ -277,7 +277,7 @@ impl<'m> Meta<'m> {
         &self.slots[index as usize]
     }
 
-    /// Locks the frame, whatever it is, spinning while another CPU holds it.
+    /// Locks the frame in any state, spinning while another CPU holds the lock.
     #[inline]
     pub(crate) fn lock(&self, frame: Pfn) -> Option<FrameLock<'m>> {
         let slot = self.slot(frame)?;
@@ -287,13 +287,14 @@ impl<'m> Meta<'m> {
             }
         }
         // SAFETY: the frame's lock is held until the guard drops; `FrameLock::table` lends the
-        // capability only when the slot says, under the lock, that the frame holds words of ours.
+        // capability only when the slot records, under the lock, that the frame holds words of the
+        // library.
         let table = unsafe { TableFrame::mint(frame) };
         Some(FrameLock { slot, table })
     }
 }
 
-/// A locked frame. What it is does not change while the guard lives.
+/// A locked frame. Its kind does not change while the guard lives.
 #[must_use]
 pub(crate) struct FrameLock<'m> {
     slot: &'m Slot,
@@ -301,7 +302,7 @@ pub(crate) struct FrameLock<'m> {
 }
 
 impl<'m> FrameLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.table.frame()
@@ -313,8 +314,8 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
-    /// The lock of a frame that is the library's own and stays it while the lock is held; the
-    /// frame is unlocked again if it is something else.
+    /// The lock of a frame that is the library's own, and stays so while the lock is held. `None`,
+    /// and the frame is unlocked again, for any other frame.
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))
@@ -326,7 +327,7 @@ impl<'m> FrameLock<'m> {
 pub(crate) struct WordsLock<'m>(FrameLock<'m>);
 
 impl<'m> WordsLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.0.frame()
