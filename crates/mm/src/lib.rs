@@ -19,6 +19,8 @@ pub mod engine;
 pub mod check;
 #[cfg(feature = "inject")]
 pub mod inject;
+#[cfg(doctest)]
+mod doors;
 
 #[doc(no_inline)]
 pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

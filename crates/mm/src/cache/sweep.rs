@@ -130,7 +130,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         let Some(node) = self.lock(frame, level, 0) else { return };
         if node.slot().counts.load(Ordering::Relaxed) == 0 {
             self.file.root.store(0, Ordering::Release);
-            free(self.meta.disown(node.frame()));
+            free(self.meta.disown(node));
         }
     }
 
@@ -177,7 +177,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
         self.hw.fill(upper.words(), at, 1, 0, 0);
         self.add(&upper, -1);
-        Some(self.meta.disown(lower.frame()))
+        Some(self.meta.disown(lower))
     }
 
     fn erase(&self, frame: Pfn, level: u8, at: usize, page: u64) {

@@ -245,10 +245,9 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         if !matches!(entered, Ok(Some(_))) {
             self.unclaim(index, block);
         }
-        let Some(folio) = entered? else { return Ok(None) };
+        let Some((folio, run)) = entered? else { return Ok(None) };
         reads.at = block.end;
         self.count(Event::FilePagesRead, order.pages());
-        let run = Folios::new(self.phys.meta()).right_to(folio);
         let wanted = is_in(reads.wanted);
         self.came_back(index, before, order.pages(), wanted);
         Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
@@ -328,8 +327,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         }
     }
 
-    /// Puts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
-    /// one already or the file ends before.
+    /// Puts `run` into a file at `page` as one folio, which comes with the run for its filler;
+    /// `None`, and the run is free, when there is one already or the file ends before.
     pub(super) fn enter(
         &self,
         index: &Index<'_, A, H>,
@@ -337,19 +336,19 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         run: FrameRun,
         order: Order,
         known: Known,
-    ) -> Result<Option<Folio>, Error> {
+    ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = Folios::new(self.phys.meta());
-        let folio = folios.adopt_cached(run, order, identity(index.id, page), known);
+        let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
         let (mut spare, mut pruned) = (None, false);
         let done = loop {
             match index.insert(page, folio, &mut spare) {
-                Ok(()) => break Ok(Some(folio)),
+                Ok(()) => break Ok(true),
                 Err(InsertLack::Room) if order > A::block_order() && !pruned => {
                     // There may be a lower node that holds nothing any more.
                     index.prune(FilePages::block(page, order), &mut |run| self.free(run));
                     pruned = true;
                 }
-                Err(InsertLack::Room) => break Ok(None),
+                Err(InsertLack::Room) => break Ok(false),
                 Err(InsertLack::Node) => match self.table_frame() {
                     Ok(run) => spare = Some(run),
                     Err(error) => break Err(error),
@@ -359,16 +358,17 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         if let Some(run) = spare {
             self.free(run);
         }
-        if !matches!(done, Ok(Some(_))) {
-            self.free(folios.unadopt(folio));
-            return done;
+        if done != Ok(true) {
+            folios.unadopt(folio);
+            self.free(run);
+            return done.map(|_| None);
         }
         index.file.count_cached(order.pages() as i64);
         // First in the index, then the question how long the file is: who makes it shorter does so
         // first, and looks into the index then.
         fence(Ordering::SeqCst);
         if page < index.file.pages() {
-            return done;
+            return Ok(Some((folio, run)));
         }
         self.drop_folio(index, page, folio);
         // Who fills it has a hold on it.

@@ -69,7 +69,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let folios = Folios::new(self.phys.meta());
         let done = each_folio(index, pages, |folio, _| {
             if folios.is_secluded(folio) {
-                folios.readmit(folio, folio);
+                folios.readmit(folio);
             }
             Ok::<(), Bound>(())
         });

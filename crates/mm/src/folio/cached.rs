@@ -6,8 +6,10 @@
 //! reference; it loses its identity under that lock, before that reference is given back. As it is
 //! never held by a mapping alone while it has one, no table counts it with plain stores.
 
+use core::ops::Range;
+
 use bitflags::bitflags;
-use quire_hw::FrameRun;
+use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::{Order, Pfn, Vpn};
 
 use super::{Folio, Folios};
@@ -74,10 +76,13 @@ pub(crate) struct Cached<'m> {
 
 impl<'m> Folios<'m> {
     /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
-    /// index it is about to enter, and one for whoever fills it, if it is not `filled`.
+    /// index it is about to enter, and one for its filler, if it is not filled yet.
+    ///
+    /// The run stays in the caller's hand: for its filler, to write it until `read_done`, or to be
+    /// freed if [no index takes the folio](Self::unadopt). Otherwise the caller drops it.
     pub(crate) fn adopt_cached(
         &self,
-        run: FrameRun,
+        run: &FrameRun,
         order: Order,
         owner: u64,
         known: Known,
@@ -189,8 +194,9 @@ impl<'m> Folios<'m> {
         Home::of(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken.
-    pub(crate) fn unadopt(&self, folio: Folio) -> FrameRun {
+    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
+    /// is the only right to the frames again.
+    pub(crate) fn unadopt(&self, folio: Folio) {
         let slot = self.meta.at(folio.head);
         {
             let _lock = self.meta.lock(folio.head);
@@ -198,7 +204,6 @@ impl<'m> Folios<'m> {
         }
         slot.counts.store(0, Ordering::Relaxed);
         slot.set_state(State::new(Kind::None, 0));
-        self.meta.mint(folio.span(), false)
     }
 
     /// The folio at `head`, locked, if it is the pages of `owner` and not secluded.
@@ -216,14 +221,31 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// Lets those who look for `folio`, which was secluded, find it again: as `part`, which begins
-    /// as it does.
-    pub(crate) fn readmit(&self, folio: Folio, part: Folio) {
-        debug_assert_eq!(folio.head, part.head);
+    /// Lets those who look for `folio`, which was secluded, find it again.
+    pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
         let known = Known::from_bits_truncate(slot.state().flags()) - Known::SECLUDED;
-        slot.set_state(State::new(Kind::Folio, part.order.get()).with_flags(known.bits()));
+        slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
+    }
+
+    /// The right to the frames of `folio`, which is secluded and about to be divided, if nothing
+    /// but its index has a hold on it. Its slot stays as it is, so that nothing else takes it for
+    /// free: [`readopt`](Self::readopt) makes it a folio again, [`unadopt`](Self::unadopt) ends it.
+    pub(crate) fn dissolve(&self, folio: Folio) -> Option<FrameRun> {
+        if !self.is_secluded(folio) {
+            return None;
+        }
+        self.meta.take_only_holds(folio.head, INDEX).map(|gone| self.meta.mint(gone))
+    }
+
+    /// Makes `run`, the first frames of a folio that was [dissolved](Self::dissolve), its first
+    /// part, which its index refers to, and lets it be found again.
+    pub(crate) fn readopt(&self, run: FrameRun, part: Folio) {
+        debug_assert_eq!(run.span(), part.span());
+        let slot = self.meta.at(part.head);
+        slot.counts.store(INDEX, Ordering::Relaxed);
+        self.readmit(part);
     }
 
     /// Whether nobody has a hold on `folio` but its index.
@@ -234,12 +256,6 @@ impl<'m> Folios<'m> {
     /// Whether `folio` is a file's, and secluded.
     pub(crate) fn is_secluded(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
-    }
-
-    /// The right to write the frames of a folio that is not filled yet, for who fills it; or those
-    /// of its pages that nobody may look at, for who zeroes them.
-    pub(crate) fn right_to(&self, folio: Folio) -> FrameRun {
-        self.meta.mint(folio.span(), false)
     }
 
     /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
@@ -299,6 +315,11 @@ impl Cached<'_> {
     /// Notes a round of aging in which nobody is known to have touched it.
     pub(crate) fn grow_old(&self) {
         self.learn(self.known().aged(false));
+    }
+
+    /// Zeroes `pages` of it, counted from its first.
+    pub(crate) fn zero<H: Hardware>(&self, hw: &H, pages: Range<u64>) {
+        hw.clear(&self.lock.lend(), pages, Reuse::Later);
     }
 
     /// Takes a reference; `false` when there are too many.

@@ -18,7 +18,7 @@ use quire_units::{Order, Pfn};
 use super::device::{CLUSTER_LANES, Lists, NONE, Place};
 use super::{Swap, entry};
 use crate::cache::FilePages;
-use crate::phys::{Kind, Meta, WordsLock};
+use crate::phys::{FrameLock, Kind, Meta, WordsLock};
 use crate::sync::{AtomicU32, Ordering};
 
 pub(super) const CACHED: u64 = 1 << 63;
@@ -98,13 +98,18 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             0 => None,
             pfn => Some(Pfn::new(pfn)),
         };
+        let mut end = |frame| {
+            if let Some(node) = self.meta.lock(frame).and_then(FrameLock::words) {
+                free(self.meta.disown(node));
+            }
+        };
         for middle in (0..Self::WORDS).map_while(|at| named(root, at)) {
             for cluster in (0..Self::WORDS).map_while(|at| named(middle, at)) {
-                free(self.meta.disown(cluster));
+                end(cluster);
             }
-            free(self.meta.disown(middle));
+            end(middle);
         }
-        free(self.meta.disown(root));
+        end(root);
     }
 
     fn set(&self, frame: Pfn, at: usize, word: u64) {

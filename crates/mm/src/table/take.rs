@@ -170,7 +170,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 // Whatever page of its reach is named, the pointer to it is forgotten.
                 gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
-                gather.table(self.meta, lock.frame(), true);
+                gather.table(self.meta, lock, true);
             }
             at = end;
         }
@@ -182,7 +182,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             debug_assert_eq!(locked.present(), 0);
             let lock = locked.into_stray();
             // The embedder's half of the root may hold words.
-            gather.table(self.meta, lock.frame(), false);
+            gather.table(self.meta, lock, false);
         }
     }
 }

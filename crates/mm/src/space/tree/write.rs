@@ -150,8 +150,9 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// Takes one frame out of the spare nodes, for good. A reader may still be reading it; that
     /// harms neither the reader, who finds out, nor the frame's next owner, since it only reads.
     pub fn unstock(&self) -> Option<FrameRun> {
-        let frame = self.take()?;
-        Some(self.nodes.meta().disown(frame))
+        let meta = self.nodes.meta();
+        let node = meta.lock(self.take()?)?.words()?;
+        Some(meta.disown(node))
     }
 
     /// Makes `frame`, a node that the tree does not use, a spare.
