@@ -23,7 +23,7 @@ pub use crate::table::map::Lack;
 pub use crate::table::run::What;
 pub use crate::table::walk::Tables;
 
-use crate::engine::Mm;
+use crate::mm::Mm;
 
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// The allocator itself.

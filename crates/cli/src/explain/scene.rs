@@ -6,12 +6,12 @@
 //! tour then has a reason to tell for every size.
 
 use anyhow::{Context, Result, anyhow, bail};
-use quire::engine::{Mm, Parts, Resolved};
 use quire::fault::SizePolicy;
 use quire::limits::{ORDER_MAX, ORDERS};
 use quire::phys::{CpuCache, Kind, Slot};
 use quire::space::{Area, Request, Space};
 use quire::stats::{Counters, Totals};
+use quire::{Mm, Parts, Resolved};
 use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{Chosen, Hardware};
 use quire_machine::{Config, Counts, Machine, Trap};
@@ -194,7 +194,7 @@ fn furnish<A: Arch, H: Hardware>(
     wanted: u32,
 ) -> Result<Vpn> {
     // Every order from 1 to the largest has a choice, so none is refused.
-    let set = |order: u8, choice| mm.policy.set_size(Order::new(order), choice).ok();
+    let set = |order: u8, choice| mm.policy().set_size(Order::new(order), choice).ok();
     mm.map(space, &Request::anon(100).prot(Prot::READ | Prot::EXEC))?;
     // An area is aligned to the largest folio that is wanted and fits: so the whole of this one is.
     let whole = (order.get() + AREA).min(ORDER_MAX.get());

@@ -11,8 +11,8 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, Pfn};
 
 use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Store};
-use crate::engine::{Mm, Parts};
 use crate::folio::Folio;
+use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Slot};
 use crate::stats::Counters;
 
@@ -260,7 +260,7 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();
-    let id = mm.open_file(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
+    let id = mm.files().open(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
     assert_eq!(id, FileId(0));
     let index = Index::new(&machine, mm.allocator().meta(), &files[0], id);
     let mut pair = Pair { mm: &mm, index, naive: Naive::default(), heads: 0 };

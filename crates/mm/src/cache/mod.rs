@@ -4,12 +4,11 @@
 //! and what is worth reading next. **Key types**: [`FilePages`].
 //!
 //! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
-//! and hears when that is done. **Next room**: `engine`.
+//! and hears when that is done. **Next room**: `swap`.
 
 mod file;
 pub(crate) mod index;
 mod map;
-mod own;
 mod pages;
 mod policy;
 mod readahead;
@@ -31,7 +30,6 @@ pub use file::{File, FileId, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
-pub(crate) use own::Pieces;
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
 pub(crate) use readahead::{Mapped, Preference};

@@ -8,8 +8,8 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 
 use super::{ExtentViolation, Violation, extents, space, system};
-use crate::engine::{Mm, Parts};
 use crate::folio::{Folio, Folios};
+use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Kind, Slot, State};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
@@ -45,9 +45,9 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
     let window = PageSpan::new(START, START.add(2048));
     let own = mm.space(Asid(1), window).expect("there is memory");
     mm.map(&own, &Request::anon(1024).at(At::Fixed(START))).expect("there is room");
-    mm.policy.set_size(BLOCK, crate::fault::SizePolicy::Always).expect("a size");
+    mm.policy().set_size(BLOCK, crate::fault::SizePolicy::Always).expect("a size");
     mm.fault(&own, START, quire_units::Access::Write).expect("there is memory");
-    mm.policy.set_size(BLOCK, crate::fault::SizePolicy::Never).expect("a size");
+    mm.policy().set_size(BLOCK, crate::fault::SizePolicy::Never).expect("a size");
     mm.fault(&own, START.add(600), quire_units::Access::Write).expect("there is memory");
     let totals = system(&mm, &[&own]).expect("nothing is broken yet");
     assert_eq!((totals.held, totals.mapped, totals.folios), (0, 513, 2));
@@ -56,7 +56,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
 
 /// The entry that maps `page`, and the folio behind it.
 fn leaf_of(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn) -> (u64, Folio) {
-    let place = mm.view(own).tables().walk(page, Level::LAST);
+    let place = mm.base().view(own).tables().walk(page, Level::LAST);
     let quire_arch::Entry::Leaf { frame, .. } = X86_64::decode(place.word, place.level) else {
         panic!("{page} is not mapped");
     };
@@ -65,7 +65,7 @@ fn leaf_of(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn) -> (u64, Foli
 
 /// Changes the word that maps `page` behind the library's back.
 fn forge(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn, word: u64) {
-    let place = mm.view(own).tables().walk(page, Level::LAST);
+    let place = mm.base().view(own).tables().walk(page, Level::LAST);
     let lock =
         mm.allocator().meta().lock(place.frame).and_then(|lock| lock.words()).expect("a table");
     mm.hardware().fill(lock.words(), X86_64::index(page, place.level), 1, word, 0);
@@ -75,7 +75,7 @@ fn forge(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn, word: u64) {
 fn i7_a_leaf_without_an_area_is_found() {
     with(|mm, own| {
         let span = PageSpan::new(START.add(600), START.add(601));
-        let view = mm.view(own);
+        let view = mm.base().view(own);
         let writer = own.areas.writer(view.hw, view.meta);
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
@@ -88,7 +88,7 @@ fn i7_a_leaf_without_an_area_is_found() {
 #[test]
 fn i7_a_leaf_across_two_areas_is_found() {
     with(|mm, own| {
-        let view = mm.view(own);
+        let view = mm.base().view(own);
         let writer = own.areas.writer(view.hw, view.meta);
         let span = PageSpan::new(START.add(100), START.add(600));
         while writer.lacks(2) > 0 {
@@ -135,7 +135,7 @@ fn i7_a_leaf_to_frames_of_no_folio_is_found() {
 #[test]
 fn e2_a_table_that_counts_wrong_is_found() {
     with(|mm, own| {
-        let table = mm.view(own).tables().walk(START.add(600), Level::LAST).frame;
+        let table = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
         let slot = mm.allocator().meta().at(table);
         slot.counts.store(2, Ordering::Relaxed);
         assert_eq!(space(mm, own), Err(Violation::Present { table, counted: 2, found: 1 }));
@@ -145,7 +145,7 @@ fn e2_a_table_that_counts_wrong_is_found() {
 #[test]
 fn e2_a_table_that_is_another_is_found() {
     with(|mm, own| {
-        let frame = mm.view(own).tables().walk(START.add(600), Level::LAST).frame;
+        let frame = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
         let slot = mm.allocator().meta().at(frame);
         let (level, base) = (Level::LAST, START.add(512));
         let expected = Err(Violation::NotTheTable { frame, level, base });
@@ -168,7 +168,7 @@ fn e2_a_table_that_is_another_is_found() {
 fn e2_a_word_that_means_nothing_is_found() {
     with(|mm, own| {
         forge(mm, own, START.add(600), 1 << 2);
-        let place = mm.view(own).tables().walk(START.add(600), Level::LAST);
+        let place = mm.base().view(own).tables().walk(START.add(600), Level::LAST);
         let expected = Violation::Malformed { table: place.frame, index: 88, word: 1 << 2 };
         assert_eq!(space(mm, own), Err(expected));
     });
@@ -247,7 +247,7 @@ fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
         assert_eq!(system(mm, &[own]), Err(Violation::Stray(frame)));
         slot.set_state(State::new(Kind::None, 0));
         mm.allocator().free(CpuId::new(0), run);
-        // A space that is not named: its tables and nodes are nobody's.
+        // Without its space in the list, its tables and nodes have no owner.
         assert!(matches!(system(mm, &[]), Err(Violation::Tables { found: 0, .. })));
         assert_eq!(system(mm, &[own]), Ok(found));
     });
@@ -258,7 +258,7 @@ fn e2_runs_that_are_told_are_what_the_walker_sees() {
     with(|mm, own| {
         let mut told = Vec::new();
         let all = PageSpan::new(Vpn::new(0), Vpn::new(X86_64::USER_PAGES));
-        mm.view(own).tables().tell(all, |pages, _, what| {
+        mm.base().view(own).tables().tell(all, |pages, _, what| {
             if let What::Leaf { frame, .. } = what {
                 told.extend((0..pages.count()).map(|at| (pages.start.add(at), frame.add(at))));
             }

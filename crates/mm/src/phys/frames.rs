@@ -59,9 +59,11 @@ impl<'a, H: Hardware> Frames<'a, H> {
     }
 
     /// Frees what was taken, or any part of it, or several neighbours joined. Nothing may use it
-    /// any more.
+    /// any more. Its content counts as unknown.
     #[inline]
     pub fn free(&self, run: FrameRun) {
+        // A driver may have written what was zero when it was taken.
+        let run = run.dirtied();
         self.hw.freed(run.span());
         self.phys.free(self.hw.cpu(), run);
     }

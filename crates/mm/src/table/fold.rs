@@ -35,12 +35,14 @@
 
 use quire_arch::{Arch, Attrs, Entry, Level, Transition};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn};
+use quire_units::{Order, PageSpan, Pfn};
 
 use super::map::FOREIGN;
+use super::regrant::Regrant;
 use super::run::NOTED;
 use super::{Locked, Run};
 use crate::folio::Folios;
+use crate::limits::ORDER_MAX;
 use crate::stats::Event;
 
 /// The word of entry `index` as it would be outside of a contiguous block.
@@ -182,10 +184,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if demand == Transition::BreakBeforeMake {
             let noted = self.break_block(first);
             self.tables.broken(pages, A::order(level));
-            let folded = self.spell(first, width, frame, attrs | noted, fold);
+            let each = if fold { ORDER_MAX } else { Order::ZERO };
+            let folded = self.spell(first, width, frame, attrs | noted, each);
             debug_assert_eq!(folded, fold as usize);
         } else {
-            self.convert(first, fold, |attrs| attrs);
+            self.convert(first, fold, Regrant::NONE);
             self.tables.flush(pages, A::order(level));
         }
     }
@@ -200,12 +203,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives each leaf of the block that begins at entry `first` other attributes, and another
     /// form, without a moment at which one is missing. What was noted in any of them is noted in
     /// all afterwards.
-    pub(super) fn convert(&self, first: usize, fold: bool, change: impl Fn(Attrs) -> Attrs) {
+    pub(super) fn convert(&self, first: usize, fold: bool, change: Regrant) {
         let mut noted = self.gathered(first);
         loop {
             let known = noted;
             for index in first..first + self.width() {
-                let old = self.exchange_leaf(index, Some(fold), |attrs| change(attrs | known));
+                let old = self.exchange_leaf(index, Some(fold), change.given(known));
                 noted |= old.intersection(NOTED);
             }
             // The hardware may have noted more in a word whose turn had not come yet.
@@ -217,12 +220,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Gives one leaf other attributes, and another form if one is given, and loses nothing that
     /// the hardware notes meanwhile. The attributes that it had.
-    pub(super) fn exchange_leaf(
-        &self,
-        index: usize,
-        form: Option<bool>,
-        change: impl Fn(Attrs) -> Attrs,
-    ) -> Attrs {
+    pub(super) fn exchange_leaf(&self, index: usize, form: Option<bool>, change: Regrant) -> Attrs {
         let level = self.level();
         let mut raw = self.raw(index);
         loop {
@@ -231,7 +229,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             else {
                 return Attrs::empty();
             };
-            let new = word::<A>(frame, level, change(attrs), form.unwrap_or(was));
+            let new = word::<A>(frame, level, change.of(attrs), form.unwrap_or(was));
             if new == raw {
                 return attrs;
             }

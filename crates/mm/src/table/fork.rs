@@ -17,6 +17,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
+use super::regrant::{Owed, Regrant};
 use super::run::Stretch;
 use super::{Gather, Locked, Marks, Run, Tables, What, plain};
 use crate::folio::Folios;
@@ -61,11 +62,6 @@ struct Shared {
     entries: usize,
     /// Some of the folios are large enough for contiguous blocks.
     folds: bool,
-}
-
-/// What is left of a leaf's attributes when others may have its page.
-fn lent(attrs: Attrs) -> Attrs {
-    attrs.difference(Attrs::WRITE) | Attrs::COW
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -126,7 +122,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     let pages = (run.count as u64) << A::order(self.level()).get();
                     let lent = (with.lend_marks)(marks, pages);
                     if lent != marks {
-                        self.remark(run.index, run.count, lent);
+                        self.overwrite(run.index, run.count, lent);
                     }
                     heir.mark(run.index, run.count, lent);
                     *with.done += run.count as u64;
@@ -202,7 +198,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         if exclusive {
             self.part_run(&mut run);
-            if self.regrant(&run, entries, gather.flushes_space(), lent) {
+            let owed = if gather.flushes_space() { Owed::Flush } else { Owed::Nothing };
+            if self.regrant(&run, entries, owed, Regrant::LENT) == Owed::Flush {
                 gather.flush_space();
             }
             if folds {
@@ -226,10 +223,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Takes the right to write, and makes the leaves COW; their first word then.
     #[inline(always)]
     fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
-        let plain = self.spelled(frame, lent(attrs));
+        let plain = self.spelled(frame, Regrant::LENT.of(attrs));
         let raw = if s.folded { A::fold(plain, self.level()) } else { plain };
         self.fill_stretch(&Stretch { raw, ..*s });
-        if !gather.flushes_space() && self.must_flush(s.raw, raw) {
+        if !gather.flushes_space() && self.owed(s.raw, raw) == Owed::Flush {
             gather.flush_space();
         }
         raw

@@ -4,7 +4,7 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
-use super::walk::Step;
+use super::visit::Step;
 use super::{Locked, MarkKind, Marks, Place, Tables, What};
 
 /// Marks a leaf whose frames are not folios.
@@ -156,22 +156,15 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// entries that were.
     pub(crate) fn unguard(&self, span: PageSpan) -> u64 {
         let mut entries = 0;
-        self.each(span, |locked, part| -> Step<()> {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Marker(marks) if marks.kind() == Some(MarkKind::Guard) => {
-                        debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
-                        locked.clear(run.index, run.count);
-                        entries += run.count as u64;
-                    }
-                    What::Absent | What::Leaf { .. } | What::Marker(_) => {}
-                }
-                at = end;
+        self.runs(span, |found| -> Step<()> {
+            if let What::Marker(marks) = found.run.what
+                && marks.kind() == Some(MarkKind::Guard)
+            {
+                debug_assert!(!found.is_cut(), "the caller has split what reaches beyond the span");
+                found.table.clear(found.run.index, found.run.count);
+                entries += found.run.count as u64;
             }
-            Step::To(at)
+            Step::Next
         });
         entries
     }
@@ -180,23 +173,15 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// lock, one table after the other. Absent stretches are not told; of a leaf that reaches
     /// across an end of the span, what lies within is.
     pub fn tell(&self, span: PageSpan, mut hear: impl FnMut(PageSpan, Level, What)) {
-        self.each(span, |locked, part| -> Step<()> {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Absent => {}
-                    What::Leaf { frame, attrs, settled } => {
-                        let frame = frame.add(at.offset_from(locked.page(run.index)));
-                        let what = What::Leaf { frame, attrs, settled };
-                        hear(PageSpan::new(at, end), locked.level(), what);
-                    }
-                    what => hear(PageSpan::new(at, end), locked.level(), what),
+        self.runs(span, |found| -> Step<()> {
+            let what = match found.run.what {
+                What::Leaf { frame, attrs, settled } => {
+                    What::Leaf { frame: found.frame_within(frame), attrs, settled }
                 }
-                at = end;
-            }
-            Step::To(at)
+                what => what,
+            };
+            hear(found.pages, found.table.level(), what);
+            Step::Next
         });
     }
 }
@@ -220,25 +205,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Ok((run.count as u64) << block.get())
     }
 
-    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
-    /// belong to folios of order `each`.
-    #[inline]
-    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
-        let folds = A::fold_order(self.level()).is_some_and(|block| each >= block);
-        self.put_piece(index, count, frame, attrs, folds);
-    }
-
     /// Puts `marks` into `count` entries from `index` on, which are zero.
     pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
         self.overwrite(index, count, marks);
         self.add(count as i64, 0);
-    }
-
-    /// The run at `page`, and the page after it or `end`, whichever comes first.
-    #[inline]
-    pub fn run_in(&self, page: Vpn, end: Vpn) -> (super::Run, Vpn) {
-        let entries = self.entries(PageSpan::new(page, end));
-        let run = self.run(entries.start, entries.end);
-        (run, self.page(run.index + run.count).min(end))
     }
 }

@@ -10,7 +10,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::run::is_settled;
-use super::walk::Step;
+use super::visit::Step;
 use super::{Gather, Lack, Locked, Run, Tables, What};
 use crate::folio::Folios;
 use crate::stats::Event;
@@ -138,21 +138,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// From the first entry in `span` that is not absent as far as all entries of its table are
     /// moved alike: in a lowest table, where no entry leads to another, to the end.
     fn next_entries(&self, span: PageSpan) -> Option<Piece> {
-        self.each(span, |locked, part| {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Leaf { .. } | What::Marker(_) => {
-                        let level = locked.level();
-                        let end = if level.is_last() { part.end } else { end };
-                        return Step::Stop(Piece::Entries(PageSpan::new(at, end), level));
-                    }
-                    What::Absent => at = end,
-                }
-            }
-            Step::To(at)
+        self.each(span, |table, part| {
+            table.runs(part, |found| {
+                let (level, start) = (table.level(), found.pages.start);
+                let end = if level.is_last() { part.end } else { found.pages.end };
+                Step::Stop(Piece::Entries(PageSpan::new(start, end), level))
+            })
         })
     }
 
@@ -276,28 +267,24 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Moves the entries of `pages`, runs of this table, to `new` in `target`. What the hardware
     /// notes in them until they are gone moves with them.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
-        let mut at = pages.start;
         let mut moved = 0;
-        while at < pages.end {
-            let (mut run, end) = self.run_in(at, pages.end);
-            let index = target.index(new.add(at.offset_from(pages.start)));
-            match run.what {
+        self.runs(pages, |mut found| -> Step<()> {
+            let index = target.index(new.add(found.pages.start.offset_from(pages.start)));
+            match found.run.what {
                 What::Leaf { frame, .. } => {
-                    self.part_run(&mut run);
-                    self.hand_over_run(&run, target, index, frame);
+                    self.part_run(&mut found.run);
+                    self.hand_over_run(&found.run, target, index, frame);
                 }
                 What::Marker(marks) => {
-                    self.clear(run.index, run.count);
-                    target.mark(index, run.count, marks);
+                    self.clear(found.run.index, found.run.count);
+                    target.mark(index, found.run.count, marks);
                 }
                 What::Absent | What::Table(_) => {}
             }
-            if run.what != What::Absent {
-                moved += run.count as u64;
-                gather.flush(PageSpan::new(at, end), A::order(self.level()));
-            }
-            at = end;
-        }
+            moved += found.run.count as u64;
+            gather.flush(found.pages, found.leaf_order());
+            Step::Next
+        });
         moved
     }
 

@@ -83,7 +83,7 @@ fn fell(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>) {
     let mut gather = Gather::new();
     assert_eq!(tables.take(ALL, &mut gather).upto, ALL.end);
     tables.prune(ALL, ALL, &mut gather);
-    tables.fell(&mut gather);
+    tables.free_root(&mut gather);
     settle(machine, phys, tables, gather);
 }
 

@@ -230,33 +230,4 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let deeper = level != least && matches!(A::decode(word(), level), Entry::Table(_));
         (!deeper).then_some(lock)
     }
-
-    /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that
-    /// part. `act` answers how far it came: a table's own entries that point at lower tables are
-    /// not its business, and it stops there; the lower table comes next. Ascending; ends where
-    /// `act` breaks off.
-    pub fn each<R>(
-        &self,
-        span: PageSpan,
-        mut act: impl FnMut(&Locked<'a, A, H>, PageSpan) -> Step<R>,
-    ) -> Option<R> {
-        let mut at = span.start;
-        while at < span.end {
-            let locked = self.lock_lowest(at, Level::LAST);
-            let part = PageSpan::new(at, span.end).intersect(locked.reach());
-            match act(&locked, part) {
-                Step::To(page) => at = page,
-                Step::Stop(result) => return Some(result),
-            }
-        }
-        None
-    }
-}
-
-/// What a visit to a table came to.
-pub enum Step<R> {
-    /// All before this page is done.
-    To(Vpn),
-    /// Break off.
-    Stop(R),
 }

@@ -230,7 +230,7 @@ impl Marks {
 
 pub(super) fn areas_of<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<Area> {
     let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-    mm.areas(space, all).collect()
+    mm.spaces().areas(space, all).collect()
 }
 
 pub(super) fn ensure(holds: bool, what: &str, evidence: impl Debug) -> Result<(), String> {

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use quire::engine::{Error, Pinned};
 use quire::inject::FailPlan;
 use quire::space::Space;
+use quire::{Error, Pinned};
 use quire_arch::Arch;
 use quire_units::{Access, Asid, FrameSpan, PageSpan, Pfn, Vpn};
 
@@ -106,7 +106,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             self.mm.pin(&live.space, page, access)
         };
         let opt_out = live.model.opt_out;
-        let wants = |advice| self.mm.policy.candidates(advice, opt_out);
+        let wants = |advice| self.mm.policy().candidates(advice, opt_out);
         let mut after = live.model.clone();
         let expected = after.fault(page, access, A::block_order(), wants);
         if areas_of(self.mm, &live.space) == after.areas.areas() {

@@ -2,10 +2,10 @@
 
 use quire::cache::{FileId, Store};
 use quire::check;
-use quire::engine::{FrameUse, Loss};
 use quire::inject::{Folio, Folios, Known, file_of, page_of};
 use quire::swap::SwapEntry;
 use quire::table::Sight;
+use quire::{FrameUse, Loss};
 use quire_arch::Arch;
 use quire_script::Lost;
 use quire_units::{Pfn, Vpn};
@@ -117,7 +117,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn frame_of(&self, process: usize, at: usize) -> Result<Option<Pfn>, Wrong> {
         let mut found = None;
-        self.mm.runs(self.space(process)?, self.span(at, 1), &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, self.span(at, 1), &mut |seen| {
             if let Sight::Leaf { frame, .. } = seen.what {
                 found = Some(frame);
             }
@@ -165,7 +165,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn on_swap(&self, process: usize, mut see: impl FnMut(usize, u64)) -> Result<(), Wrong> {
         let all = self.span(0, self.setup.window as usize);
-        self.mm.runs(self.space(process)?, all, &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, all, &mut |seen| {
             let Sight::Marker(marks) = seen.what else { return };
             let Some(entry) = SwapEntry::of(marks.first) else { return };
             for ahead in 0..seen.pages.count() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write(2) ──► the pages are `Writing` ──► frames of its own ──► the disk ──► forgotten
-//!                  who needs one of them waits                        fsync waits for all
+//!                  readers of one of them wait                        fsync waits for all
 //! ```
 //!
 //! A write of a part of a page needs the rest of it, which is read before.
@@ -37,7 +37,7 @@ const WRITES: usize = 32;
 
 static PAGES: [Once<Arc<Pages>>; DISKS_MAX] = [const { Once::new() }; DISKS_MAX];
 
-/// What is kept of disk `number`, if there is one.
+/// The cached pages of disk `number`, if there is one.
 pub(crate) fn pages(number: usize) -> Option<&'static Arc<Pages>> {
     let disk = disk(number)?;
     Some(PAGES.get(number)?.call_once(|| Pages::new(disk)))
@@ -154,8 +154,8 @@ impl Pages {
         }
     }
 
-    /// Takes the pages of a write: from now on who needs one waits. What is to stay of them is in
-    /// the frames then.
+    /// Takes the pages of a write: from now on a reader of one waits. The frames hold the old bytes
+    /// that the write does not cover.
     fn begin(&self, who: &Caller<'_>, at: u64, bytes: usize, frames: &mut FrameRun) -> Result<()> {
         let mut known = self.known.lock();
         let span = at / PAGE..at / PAGE + frames.count();
@@ -213,7 +213,7 @@ impl Pages {
         }
     }
 
-    /// Forgets all pages: what is on the disk will be, or was, changed by others.
+    /// Forgets all pages: another user will change the disk, or has.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync), and [`Errno::BLOCKED`] as long as some are being read.
@@ -231,7 +231,7 @@ impl Pages {
     }
 }
 
-/// Frames for at most so many bytes; fewer when memory is in pieces.
+/// Frames for at most `bytes` bytes; fewer when memory is in pieces.
 fn frames(bytes: u64) -> Result<FrameRun> {
     let count = bytes.min(PIECE).div_ceil(PAGE).max(1);
     let most = Order::fitting(count.next_power_of_two()).unwrap_or_default();

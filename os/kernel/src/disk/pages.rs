@@ -5,15 +5,15 @@
 //!   absent ──────────► reading ───┬────────────────► there ── room is needed ──► absent
 //!             a run of pages      │ a run failed
 //!      ┌──────────────────────────┴─► alone ── want ──► trying ── failed ──► failed
-//!      └──────────────── the next who wants it is told EIO ◄──────────────────┘
+//!      └──────────────── the next reader of it gets EIO ◄─────────────────────┘
 //! ```
 //!
 //! A run that fails is read again page by page, and one at a time, as a device may make one request
-//! of neighbours: so one bad sector is the error of one page. To be told of an error ends it: who
-//! asks again has the disk asked again.
+//! of neighbours: so one bad sector is the error of one page. Reporting an error clears it: the
+//! next read asks the disk again.
 //!
-//! What is written ([`block`](super::block)) goes to the disk at once, and is in memory no more.
-//! Until it is there, who reads it waits.
+//! Writes ([`block`](super::block)) go to the disk at once, and leave the cache. Until they are
+//! there, a reader waits.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -34,13 +34,14 @@ use crate::memory::{PAGE, mm};
 const RUN: Order = Order::new(4);
 const RUN_PAGES: u64 = RUN.pages();
 
-/// One part in so many of the frames that are free when the disk is opened may hold pages of it.
+/// One part in this number of the frames that are free when the disk is opened may hold pages of
+/// it.
 const SHARE: u64 = 4;
 
-/// Frames that pages of the disk leave to others, who cannot ask for theirs: 4 MiB.
+/// Frames that the cache leaves to code that cannot reclaim: 4 MiB.
 const SPARE: u64 = 1024;
 
-/// What is known of a page; what is not known is absent.
+/// The state of a page; a page without one is absent.
 pub(super) enum Page {
     Reading,
     There(FrameRun),
@@ -48,7 +49,7 @@ pub(super) enum Page {
     Alone,
     /// It is being read by itself.
     Trying,
-    /// It could not be read, and nobody was told yet.
+    /// It could not be read, and the error is not reported yet.
     Failed,
     /// It is being written.
     Writing,
@@ -61,7 +62,7 @@ pub(super) struct Known {
     held: u64,
     /// Writes that the disk has not answered.
     pub(super) writes: usize,
-    /// Some could not be written, and nobody was told yet.
+    /// Some could not be written, and the error is not reported yet.
     pub(super) has_lost: bool,
     /// Whether a page is being read by itself.
     tries: bool,
@@ -162,7 +163,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Frames for so many pages; others are given up for them if need be.
+    /// Frames for `count` pages; reclaims other pages for them if need be.
     fn frames(&self, known: &mut Known, count: u64) -> Result<FrameRun> {
         while known.held + count > self.most || !mm().phys().has_free(SPARE + count) {
             known.give_up()?;
@@ -178,8 +179,8 @@ impl Pages {
         }
     }
 
-    /// What a call that lacks pages does: it leaves word. With `known` locked, so that no answer
-    /// comes in between.
+    /// Registers a call that lacks pages as a waiter. With `known` locked, so that no answer comes
+    /// in between.
     pub(super) fn block(&self, who: &Caller<'_>) -> Errno {
         self.waiters.add(who.wake).err().unwrap_or(Errno::BLOCKED)
     }
@@ -264,7 +265,7 @@ impl Blocks for Pages {
     fn want(&self, who: &Caller<'_>, at: u64, bytes: u64) -> Result<()> {
         let end = at.saturating_add(bytes).div_ceil(PAGE).min(self.end());
         let span = at / PAGE..end;
-        // What cannot all be there at once would be read for ever.
+        // Pages that cannot all be there at once would be read for ever.
         if end.saturating_sub(span.start) > self.most / 2 {
             return Err(Errno::ENOMEM);
         }

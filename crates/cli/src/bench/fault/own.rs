@@ -6,7 +6,7 @@
 //! RAM: its frames are known to be zero, and `Mm` does not clear what is zero (row A5).
 
 use anyhow::{Context, Result, bail};
-use quire::engine::Error;
+use quire::Error;
 use quire::fault::SizePolicy;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
@@ -261,7 +261,7 @@ fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=quire::limits::ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }
 

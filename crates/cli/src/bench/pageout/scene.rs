@@ -4,8 +4,8 @@
 //! or a read is. The RAM stays the host's from scene to scene: no fault of the host is in a figure.
 
 use anyhow::{Context, Result, bail};
+use quire::Error;
 use quire::cache::FileId;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::limits::ORDER_MAX;
 use quire::space::{At, Request, Space};
@@ -110,7 +110,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
             .context("a folio is a power of two of pages")?;
         only(mm, order);
         let before = mm.phys().free_frames();
-        let device = mm.swap_on(pages)?;
+        let device = mm.paging().swap_on(pages)?;
         let slot_frames = before - mm.phys().free_frames();
         let block = A::block_order();
         let store = (0..pages.div_ceil(block.pages())).map(|_| mm.bare_phys().alloc(CPU, block));
@@ -198,6 +198,6 @@ fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }
