@@ -124,18 +124,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn pave(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
+    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        match tables.pave(from, to, &mut self.table, &mut self.gather) {
+        match tables.prepare_move(from, to, &mut self.table, &mut self.gather) {
             Ok(()) => Ok(()),
             Err(_) => Err(Need::Table),
         }
     }
 
-    /// Moves the leaves of `from` to `to`, which [`pave`](Self::pave) prepared.
-    pub fn shift(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
+    /// Moves the leaves of `from` to `to`, whose tables are prepared.
+    pub fn move_entries(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
         let tables = self.view.tables();
-        self.entries += tables.shift(from, to, &mut self.gather);
+        self.entries += tables.move_entries(from, to, &mut self.gather);
         tables.prune(from, hole, &mut self.gather);
     }
 

@@ -158,7 +158,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if matches!(at, At::Fixed(_)) {
             self.clear_out(space, section, span)?;
         }
-        self.base().complete(space, section, |section| section.pave(old, span.start))?;
+        self.base().complete(space, section, |section| section.prepare_tables(old, span.start))?;
         space.note(Ever::Moved);
         let before = section.entries();
         let backing = area.clipped(old).backing;
@@ -169,7 +169,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
         let nothing = PageSpan::new(old.start, old.start);
         let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };
-        section.shift(old, span.start, hole);
+        section.move_entries(old, span.start, hole);
         if left == Old::Goes {
             // Faults wait until an area that stays is flushed; see `Section::hold`.
             section.open();

@@ -12,17 +12,16 @@ use crate::folio::Folios;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Grants `prot` on every leaf of `span`, and nothing else; but never to write where other
-    /// spaces may map the page. No leaf may reach across an end of the span. What must be flushed
-    /// goes into `gather`. How many entries were written.
+    /// spaces may map the page. No leaf may reach across an end of the span. `gather`
+    /// takes the flush. Returns how many entries were written.
     pub fn protect(&self, span: PageSpan, prot: Prot, gather: &mut Gather) -> u64 {
         self.regrant(span, gather, |_, attrs| Regrant::rights(granted(attrs, prot)))
     }
 
     /// Takes the right to write from every leaf of `span` that maps one of `frames`, so that the
-    /// next write asks first, as with a page that other spaces map; also from those that have it
-    /// not just now, and would be given it back with their area's rights. Copies that a private
-    /// area has instead stay as they are: they may be pinned. Otherwise as
-    /// [`protect`](Self::protect).
+    /// next write faults, as with a page that other spaces map. Leaves without that right become
+    /// COW as well, or a later `protect` would give it back. Copies that a private area has instead
+    /// stay as they are: they may be pinned. Otherwise as [`protect`](Self::protect).
     pub fn withhold(&self, span: PageSpan, frames: FrameSpan, gather: &mut Gather) -> u64 {
         self.regrant(span, gather, |frame, _| match frames.contains(frame) {
             true => Regrant::LENT,
@@ -30,8 +29,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         })
     }
 
-    /// Makes every leaf of `span` one that other spaces may map, so that the next write asks
-    /// first; but for those of pinned folios. Otherwise as [`protect`](Self::protect).
+    /// Makes every leaf of `span` COW, so that the next write faults; but not those of pinned
+    /// folios. Otherwise as [`protect`](Self::protect).
     pub fn lend(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let folios = Folios::new(self.meta);
         let free = |frame| folios.of(frame).is_some_and(|folio| folios.counts(folio).pins == 0);
@@ -41,7 +40,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         })
     }
 
-    /// Gives every leaf of `span` the attributes that `change` makes of its own. `change` is asked
+    /// Gives every leaf of `span` the attributes that `change` makes of its own. `change` is called
     /// once for each run of leaves, with the run's first frame.
     #[inline]
     fn regrant(
@@ -60,11 +59,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         written
     }
 
-    /// Notes an access to `page` that the leaf at it should have allowed: young, dirty after a
-    /// write, and the rights of `prot`. Whether there is a leaf that may allow it, and `current`
-    /// said, under the lock of its table, that the rights still hold.
+    /// Notes an access to `page` that the leaf at it should have allowed: the accessed bit, the
+    /// dirty bit after a write, and the rights of `prot`. Returns whether there is a leaf that may
+    /// allow the access, and `current` says, under the lock of its table, that the rights hold.
     ///
-    /// Only ever grants more, so that other CPUs need no flush; but this one may still hold the
+    /// This only grants more, so that other CPUs need no flush. This CPU may still hold the
     /// translation that made it fault, and must drop it before it tries again.
     pub fn touch(
         &self,
@@ -89,20 +88,19 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 }
 
-/// What of `prot` is granted where a write must ask first. The right to write implies the one to
-/// read.
+/// The part of `prot` that a COW leaf grants. A page that may be written may be read.
 pub(crate) fn unwritten(prot: Prot) -> Prot {
     if prot.contains(Prot::WRITE) { (prot - Prot::WRITE) | Prot::READ } else { prot }
 }
 
-/// What of `prot` a leaf with these attributes may grant.
+/// The part of `prot` that a leaf with these attributes may grant.
 fn granted(attrs: Attrs, prot: Prot) -> Prot {
     if attrs.contains(Attrs::COW) { unwritten(prot) } else { prot }
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives the leaves of a run, of a folio of order `each`, the attributes that `change` makes of
-    /// theirs, which grant no less.
+    /// theirs. They grant no less than before, so that no flush is needed.
     #[inline]
     pub(crate) fn grant(&self, mut run: Run, each: Order, change: Regrant) {
         self.part_run(&mut run);
@@ -113,7 +111,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order
-    /// `each`. Through zero: two CPUs must not see different memory at one address.
+    /// `each`. The words are zero in between, with a flush: two CPUs must not see different memory
+    /// at one address.
     pub(crate) fn replace(
         &self,
         index: usize,
@@ -129,19 +128,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.put(index, count, frame, attrs, each);
     }
 
-    /// Notes in the leaf at entry `index` that its page was written, by a writer that needs no
-    /// right.
+    /// Sets the dirty bit of the leaf at entry `index`: the library or a device has written its
+    /// page.
     pub fn note_written(&self, index: usize) {
         if let Some((_, attrs)) = self.leaf_at(index) {
             self.note(index, attrs.prot(), NOTED);
         }
     }
 
-    /// Notes an access in the leaf at entry `index`, and gives it the rights `grant`.
+    /// Sets the bits `noted` in the leaf at entry `index`, and gives it the rights `grant`.
     ///
-    /// In a contiguous block, every word is written: the flags that one of them has hold for the
-    /// block as far as software is concerned, but a CPU that does not set flags looks at the word
-    /// of the page alone, and would fault on it for ever.
+    /// In a contiguous block, this writes every word. Software takes a bit that is set in one word
+    /// as set for the block; but a CPU that does not set the bits by itself looks only at the word
+    /// of the page, and would fault on it for ever.
     fn note(&self, index: usize, grant: Prot, noted: Attrs) {
         let regrants = self.leaf_at(index).is_some_and(|(_, attrs)| attrs.prot() != grant);
         if regrants {

@@ -5,8 +5,8 @@
 //!      one question, one fill, one note in the gather, for all of them
 //! ```
 //!
-//! What may refuse is asked first, under the table's lock, and with nothing changed: whoever pins a
-//! page, forks it or moves it needs that lock, too. So there is nothing to restore.
+//! All checks precede all changes, under the table's lock. A pin, a fork or a move needs that lock,
+//! too, so that nothing ever has to be restored.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -16,19 +16,19 @@ use super::visit::{Found, Step};
 use super::{Gather, Locked, Marks, Tables, What};
 use crate::folio::Folio;
 
-/// What is to leave memory.
+/// A folio that is to leave memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eviction {
     /// The folio.
     pub(crate) folio: Folio,
-    /// Its largest block that leaves at once.
+    /// How large a part of it leaves in one step.
     pub(crate) most: Order,
-    /// The space tracks what is written: the leaves are asked when they cannot be written any
-    /// more, and no farther than one contiguous block goes.
+    /// The space tracks writes: the dirty bits are read when the pages cannot be written any
+    /// more, contiguous block by contiguous block.
     pub(crate) tracks: bool,
 }
 
-/// What an eviction came to.
+/// The outcome of an eviction.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Evicted {
@@ -36,15 +36,15 @@ pub(crate) struct Evicted {
     pub(crate) pages: u64,
     /// Entries that were written.
     pub(crate) entries: u64,
-    /// Some of them were written since they were mapped, or could have been.
+    /// A page was written since it was mapped, or could have been.
     pub(crate) dirty: bool,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Replaces the leaves of `span` that map the folio by markers. `ask` says with which: for
-    /// a run of pages in one state, given their frames and attributes, the payload of the first,
-    /// the others ascending; or that they are to stay. What is to be flushed goes into `gather`,
-    /// and so do the mappings; no more is taken when it is full.
+    /// Replaces the leaves of `span` that map the folio by markers. For a run of pages in one
+    /// state, given their frames and attributes, `ask` returns the payload of the first marker, and
+    /// the others ascend from it; or `None` for pages that stay. `gather` takes the mappings and
+    /// the flush; the walk ends when it is full.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
@@ -106,8 +106,8 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. What the
-    /// hardware notes in them until the flush is lost.
+    /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. Bits
+    /// that the hardware sets in them until the flush are lost.
     fn evict(&self, pages: PageSpan, first: u64) {
         let block = A::order(self.level());
         let (index, count) = (self.index(pages.start), (pages.count() >> block.get()) as usize);

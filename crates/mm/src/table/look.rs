@@ -1,5 +1,5 @@
-//! Looking at what is mapped, piece by piece, with nothing held in between: for whoever tells a
-//! program about its pages, or copies them.
+//! Looking at what is mapped, piece by piece, with nothing held in between: to report pages to a
+//! program, or to copy them.
 
 use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{FrameRun, Hardware};
@@ -10,25 +10,25 @@ use super::visit::Step;
 use super::{Found, Locked, Marks, Tables, What, plain};
 use crate::folio::{Folio, Folios};
 
-/// Consecutive entries of one table that say the same, and have noted the same.
+/// Consecutive entries of one table in one state, with the same accessed and dirty bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// The pages; of a leaf that reaches beyond what was looked at, those within.
+    /// The pages; of a leaf that reaches beyond the span, those within.
     pub pages: PageSpan,
     /// The size of each entry, never of a contiguous block.
     pub leaf: Order,
-    /// What they say.
+    /// Their state.
     pub what: Sight,
 }
 
-/// What entries say.
+/// The state of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sight {
     /// They map consecutive frames.
     Leaf {
         /// The first page's frame.
         frame: Pfn,
-        /// Rights, young, dirty, and whether others may have the pages as well
+        /// Rights, accessed and dirty bits, and whether other spaces may map the pages
         /// ([`COW`](Attrs::COW)).
         attrs: Attrs,
         /// Whether they are in contiguous blocks.
@@ -45,30 +45,28 @@ impl Seen {
     }
 }
 
-/// What a block of pages is made of.
+/// The make-up of a block of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survey {
     /// Nothing is mapped.
     Empty,
     /// It is one folio, or part of one, mapped by entries as large as can be.
     Whole,
-    /// Something in it is no folio, or not to be mapped over.
+    /// A page of it maps no folio, or has a marker.
     Foreign,
     /// A folio of it is pinned.
     Pinned,
-    /// Parts of folios, and perhaps nothing in places.
+    /// Parts of folios, and perhaps holes.
     Parts,
 }
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
-    /// The first thing in `span` that is not absent. The table is locked while it is looked at, and
-    /// not afterwards.
+    /// The first entries in `span` that are not absent. The table is not locked afterwards.
     pub fn look(&self, span: PageSpan) -> Option<Seen> {
         self.runs(span, |found| Step::Stop(found.seen())).flatten()
     }
 
-    /// The first page of `span` that maps a folio for which `hold` says that it is held now; its
-    /// frame, and that folio.
+    /// The first page of `span` whose folio `hold` takes a hold of; its frame, and that folio.
     pub(crate) fn first_folio(
         &self,
         span: PageSpan,
@@ -104,8 +102,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         })
     }
 
-    /// What `block`, aligned and of `order`, is made of. The caller keeps changes and faults out of
-    /// it, but for what the hardware notes, and for pins.
+    /// The make-up of `block`, aligned and of `order`. The caller keeps changes and faults out of
+    /// it; the hardware may set bits, and pins may come and go.
     pub fn survey(&self, block: PageSpan, order: Order) -> Survey {
         let folios = Folios::new(self.meta);
         let level = A::leaf_level(order);

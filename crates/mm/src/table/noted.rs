@@ -1,8 +1,8 @@
-//! What was written: forgetting it, and asking for it when nobody can change it any more.
+//! Accessed and dirty bits: clearing them, and reading them when no CPU can set them any more.
 //!
-//! The hardware notes a write in the leaf through which it happened, or faults so that software
-//! notes it. Who makes leaves clean, and flushes, finds out later what was written since. Of a
-//! contiguous block, one word speaks for all pages.
+//! The hardware sets the dirty bit of the leaf through which a write went, or faults so that
+//! software sets it. After the bits of a span are cleared and flushed, they record later writes. In
+//! a contiguous block, one word speaks for all pages.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
@@ -14,21 +14,21 @@ use super::visit::Step;
 use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::{Counts, Folio, Folios};
 
-/// What became of a folio that was to be discarded if nobody has written it.
+/// The outcome of discarding a folio unless it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Discard {
-    /// It is in the gather.
+    /// The folio is in the gather.
     Gone,
-    /// It was written: it stays.
+    /// The folio was written: it stays.
     Written,
-    /// Others have it as well, or not all of it is here: it stays.
+    /// Other spaces map the folio, or not all of it is here: it stays.
     Shared,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Takes the young flag from every leaf of `span`, so that the next access to it shows. A
-    /// large leaf or a contiguous block that reaches across an end of the span keeps it. The flush
-    /// goes into `gather`. How many entries were written.
+    /// Clears the accessed bit of every leaf of `span`. A large leaf or a contiguous block that
+    /// reaches across an end of the span keeps it. `gather` takes the flush. Returns how many
+    /// entries were written.
     pub fn age(&self, span: PageSpan, gather: &mut Gather) -> u64 {
         let mut written = 0;
         self.runs(span, |found| -> Step<()> {
@@ -41,9 +41,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         written
     }
 
-    /// Makes every leaf of `span` old, and tells `hear` of each folio that is mapped there whether
-    /// it was young: folio by folio, a contiguous block being one. The flush goes into `gather`.
-    /// How many pages were looked at.
+    /// Clears the accessed bit of every leaf of `span`, and calls `hear` with each folio that is
+    /// mapped there and whether the bit was set. `gather` takes the flush. Returns how many pages
+    /// were looked at.
     pub(crate) fn harvest(
         &self,
         span: PageSpan,
@@ -66,10 +66,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         looked
     }
 
-    /// Takes the flags `noted` from the leaves of `span`, for each piece of a folio for which
-    /// `forgets` says so: given its frames, and the attributes of its leaves. Markers become what
-    /// `remark` makes of them. No leaf or marker may reach across an end of the span. What must be
-    /// flushed goes into `gather`. How many entries were looked at.
+    /// Clears the bits `noted` in the leaves of `span`, for each piece of a folio for which
+    /// `forgets` returns true, given its frames and the attributes of its leaves. `remark` returns
+    /// the markers that replace others. No leaf or marker may reach across an end of the span.
+    /// `gather` takes the flush. Returns how many entries were looked at.
     pub(crate) fn forget(
         &self,
         span: PageSpan,
@@ -102,11 +102,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         entries
     }
 
-    /// Takes the leaves of `pages`, which were all that is mapped of `folio` when somebody looked,
-    /// unless one of them was written since it was cleaned. The caller refers to the folio, and
-    /// no more when it is gone.
+    /// Takes the leaves of `pages`, unless one of them was written since it was cleaned. They
+    /// were all that is mapped of `folio` when the caller looked. The caller holds a reference,
+    /// which goes with the folio.
     ///
-    /// The right to write goes first: what the leaves say then is the last word.
+    /// The right to write goes first, so that the dirty bits are final when they are read.
     pub(crate) fn discard(&self, pages: PageSpan, folio: Folio, gather: &mut Gather) -> Discard {
         let locked = self.lock_lowest(pages.start, Level::LAST);
         if !locked.reach().covers(pages) {
@@ -121,13 +121,13 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             return Discard::Shared;
         }
         let Some(run) = locked.freeze(run, attrs) else { return Discard::Written };
-        // Who would take another hold needs this lock: the mapping is the last one now, and the
-        // gather takes the folio whole.
+        // Another hold would need this lock: the mapping is the last one, and the gather takes the
+        // whole folio.
         let last = folios.put(folio);
         debug_assert!(last.is_none(), "it is mapped");
         locked.clear(run.index, run.count);
         gather.mapping(self.meta, folio, folio.span());
-        // Another page is mapped here by the next fault: nobody may still see this one then.
+        // The next fault maps another page here: no CPU may still see this one then.
         self.flush(pages, A::order(locked.level()));
         Discard::Gone
     }
@@ -152,8 +152,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         });
     }
 
-    /// Takes the flags `noted` from the leaves of `pages`; whether one of them had one. A block
-    /// that reaches beyond them is asked, and keeps what it has noted.
+    /// Clears the bits `noted` in the leaves of `pages`. Returns whether one was set. A block that
+    /// reaches beyond the pages counts, and keeps its bits.
     pub(super) fn forget(&self, pages: PageSpan, noted: Attrs, gather: &mut Gather) -> bool {
         let (run, _) = self.run_in(pages.start, pages.end);
         let What::Leaf { attrs, .. } = run.what else { return false };
@@ -169,7 +169,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         true
     }
 
-    /// The entries of a run of leaves that lie in `pages` whole, and so do their blocks: the
+    /// The entries of a run of leaves that lie in `pages` whole, with their contiguous blocks: the
     /// first of them, and how many.
     fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
         let cut = |edge: usize| {
@@ -187,8 +187,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (first, end.saturating_sub(first))
     }
 
-    /// Takes the right to write from a run of leaves, unless one of them is dirty: the run as it is
-    /// now. Otherwise it is what it was.
+    /// Takes the right to write from a run of leaves, and returns the run as it is then; or leaves
+    /// the run as it was if one of them is dirty.
     fn freeze(&self, run: Run, attrs: Attrs) -> Option<Run> {
         if attrs.contains(Attrs::DIRTY) {
             return None;
@@ -201,8 +201,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Some(self.run(run.index, run.index + run.count))
     }
 
-    /// Takes the right to write from the leaves of `pages`, a run with the attributes `attrs`, so
-    /// that nothing is noted in them any more; what is. The flush is the caller's to see to.
+    /// Takes the right to write from the leaves of `pages`, a run with the attributes `attrs`, and
+    /// returns the attributes that are final then. The caller flushes.
     pub(super) fn hushed(&self, pages: PageSpan, attrs: Attrs) -> Attrs {
         if !attrs.contains(Attrs::WRITE) {
             return attrs;
@@ -214,7 +214,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Gives the leaves of `pages`, a run, the rights `prot`. The flush is the caller's to see to.
+    /// Gives the leaves of `pages`, a run, the rights `prot`. The caller flushes.
     pub(super) fn protect(&self, pages: PageSpan, prot: Prot) {
         let (mut run, _) = self.run_in(pages.start, pages.end);
         self.part_run(&mut run);

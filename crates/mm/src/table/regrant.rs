@@ -46,14 +46,14 @@ impl Regrant {
         Self { less: self.less, more: self.more.union(attrs.difference(self.less)) }
     }
 
-    /// What becomes of `attrs`.
+    /// The attributes that `attrs` turn into.
     #[inline]
     pub(super) const fn of(self, attrs: Attrs) -> Attrs {
         attrs.difference(self.less).union(self.more)
     }
 }
 
-/// What a change owes to other CPUs, which may still hold what was there before.
+/// The flush that a change owes: other CPUs may hold the old translations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use = "note it in a gather, or say why no flush is needed"]
 pub(super) enum Owed {
@@ -97,19 +97,25 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
-    /// makes of theirs: block for block in place, without unfolding. What that owes, if `owed` does
-    /// not say already that there will be a flush. What may have become foldable at the ends is for
-    /// the caller to fold.
+    /// makes of theirs: block for block in place, without unfolding. A caller that flushes in any
+    /// case says so with `owed`. The caller folds what may have become foldable at the ends.
+    #[inline]
     pub(super) fn regrant(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
         let What::Leaf { attrs, .. } = run.what else { return owed };
         if self.folded() > 0 && !change.of(attrs).intersects(Attrs::RIGHTS) {
             self.hide(run, count, change);
             return Owed::Flush;
         }
+        if run.uniform {
+            let folded = A::is_folded(run.raw, self.level());
+            let s = Stretch { index: run.index, count, raw: run.raw, folded };
+            return self.regrant_stretch(&s, owed, change);
+        }
         self.stretches(run, count).fold(owed, |owed, s| self.regrant_stretch(&s, owed, change))
     }
 
-    /// Takes all rights from leaves that the hardware sees: there is no block where it sees none.
+    /// Takes all rights from leaves. Their blocks are unfolded: leaves without rights form none.
+    #[inline(never)]
     fn hide(&self, run: &Run, count: usize, change: Regrant) {
         let (level, settled) = (self.level(), run.is_settled());
         let (mut at, end) = (run.index, run.index + count);
@@ -141,7 +147,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         };
         let now = change.of(attrs);
         if !attrs.intersects(Attrs::RIGHTS) {
-            // Nothing that the hardware holds changes: as if it were mapped anew.
+            // The hardware does not see these leaves: they are written as if mapped anew.
             self.each_piece(s.index, s.count, frame, now, |at, entries, frame, each| {
                 let folded = self.spell(at, entries, frame, now, each);
                 self.add(0, folded as i64);
@@ -161,7 +167,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if owed == Owed::Nothing { self.owed(s.raw, new) } else { owed }
     }
 
-    /// What the change of a leaf from `old` to `new` owes.
+    /// The flush that the change of a leaf from `old` to `new` owes.
     #[inline]
     pub(super) fn owed(&self, old: u64, new: u64) -> Owed {
         match A::transition(old, new, self.level(), self.tables.is_relaxed()) {

@@ -12,24 +12,24 @@ use crate::folio::{Folio, Folios};
 /// How far a [`take`](Tables::take) came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Took {
-    /// All before this page is taken. Short of the span's end, the gather is full: settle it and
-    /// go on from here with another.
+    /// All before this page is taken. If it is not the span's end, settle the gather and go on from
+    /// here.
     pub upto: Vpn,
     /// Entries that were zeroed.
     pub entries: u64,
-    /// Whether it stopped since a leaf reaches across the end of the span, or across this page:
-    /// [`isolate`](Tables::isolate) first.
+    /// A leaf reaches across the end of the span, or across this page: [`isolate`](Tables::isolate)
+    /// first.
     pub straddles: bool,
-    /// Whether a table became empty, so that [`prune`](Tables::prune) finds something.
+    /// A table became empty, so that [`prune`](Tables::prune) finds it.
     pub emptied: bool,
 }
 
-/// What is taken.
+/// The entries that are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taking {
-    /// Everything: the pages are nobody's any more.
+    /// All of them: the area ends.
     All,
-    /// What is in the pages: guards stay where they are.
+    /// Leaves and swap entries: the area stays, and its guards do.
     Content,
 }
 
@@ -40,11 +40,11 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         self.take_some(span, Taking::All, gather)
     }
 
-    /// The same for what is to be taken.
+    /// The same for the entries that `what` names.
     pub fn take_some(&self, span: PageSpan, what: Taking, gather: &mut Gather) -> Took {
         let mut took = Took { upto: span.end, entries: 0, straddles: false, emptied: false };
         let stopped = self.each(span, |table, part| {
-            // What is left of an empty table need not be looked at.
+            // An empty table need not be looked at to its end.
             let mut step = Step::Next;
             if table.present() > 0 {
                 step = table.runs(part, |found| match found.take(what, gather, &mut took) {
@@ -60,9 +60,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Takes the leaves of `span` that map folios which are `such` out of the tree, and into
-    /// `gather`: pages of files that can be read again, so that nothing is put in their place.
-    /// Leaves that reach beyond the span stay. Where it stopped, if the gather is full: settle it
-    /// and go on from there.
+    /// `gather`. Leaves that reach beyond the span stay. Nothing is put in their place: their
+    /// content is in a file. Returns where it stopped if the gather is full: settle it and go on
+    /// from there.
     pub(crate) fn detach(
         &self,
         span: PageSpan,
@@ -77,7 +77,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                     if !attrs.contains(FOREIGN) && span.covers(pages) =>
                 {
                     let taken = found.table.take_folios(pages, frame, gather, such);
-                    // What is no folio is passed.
+                    // Frames that are no folio are passed.
                     let done = taken == pages.count() || !gather.is_full();
                     if done { Step::Next } else { Step::Stop(pages.start.add(taken)) }
                 }
@@ -107,7 +107,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
-    /// Unlinks the empty tables that the entries of `part` point at.
+    /// Unlinks the empty tables that the entries of `part` lead to.
     fn prune_part(
         &self,
         locked: &Locked<'_, A, H>,
@@ -127,7 +127,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 && child.present() == 0
             {
                 locked.clear(run.index, 1);
-                // Whatever page of its reach is named, the pointer to it is forgotten.
+                // A flush of any page of its reach drops the cached pointer to it.
                 gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
                 gather.table(self.meta, lock, true);
@@ -149,7 +149,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// Takes the run, unless it stays, an end of the span cuts it, or the gather is full.
-    #[inline]
+    #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &self.run, self.pages);
         let guards = |marks: Marks| marks.kind() == Some(MarkKind::Guard);
@@ -179,8 +179,8 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Takes the folios of a run of leaves that are `such`, up to the one for which the gather has
-    /// no room. How many pages were looked at.
-    #[inline]
+    /// no room. Returns how many pages are done.
+    #[inline(always)]
     fn take_folios(
         &self,
         pages: PageSpan,
@@ -189,24 +189,22 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         such: impl Fn(Folio) -> bool,
     ) -> u64 {
         let frames = FrameSpan::new(frame, pages.count());
-        // Pages whose mappings are in the gather already, and whose words are not zero yet.
-        let mut taken = PageSpan::new(pages.start, pages.start);
+        let page_of = |frame_of: Pfn| pages.start.add(frame_of.offset_from(frame));
+        // The first page whose mapping is in the gather, and whose word is not zero yet.
+        let mut from = pages.start;
         let looked = Folios::new(self.tables.meta).each(frames, |folio, piece| {
-            let takes = such(folio);
-            if takes && gather.is_full() {
-                return false;
+            if !such(folio) {
+                self.clear_leaves(PageSpan::new(from, page_of(piece.start)), gather);
+                from = page_of(piece.end());
+                return true;
             }
-            let next = taken.end.add(piece.count);
-            if takes {
+            let room = !gather.is_full();
+            if room {
                 gather.mapping(self.tables.meta, folio, piece);
-                taken.end = next;
-            } else {
-                self.clear_leaves(taken, gather);
-                taken = PageSpan::new(next, next);
             }
-            true
+            room
         });
-        self.clear_leaves(taken, gather);
+        self.clear_leaves(PageSpan::new(from, page_of(frame.add(looked))), gather);
         looked
     }
 

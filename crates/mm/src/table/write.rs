@@ -2,8 +2,8 @@
 //! block that becomes foldable at an end is folded; [`fold`](super::fold) has the rules.
 //!
 //! ```text
-//!   put ─► spell     head | whole blocks, folded | tail     at most three stretches
-//!            └─► fill_stretch ─► fill                       one for each
+//!   put ─► spell ─► fill                                   where no block may be folded
+//!            └─► spell_blocks ─► fill_stretch ─► fill      head | folded blocks | tail
 //! ```
 
 use quire_arch::{Arch, Attrs};
@@ -48,7 +48,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Writes leaves over words that the hardware does not see, whole blocks of a folio of order
     /// `each` folded. How many blocks.
-    #[inline]
+    #[inline(always)]
     pub(super) fn spell(
         &self,
         index: usize,
@@ -57,15 +57,22 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
         each: Order,
     ) -> usize {
+        if self.may_fold_in(each) {
+            return self.spell_blocks(index, count, frame, attrs);
+        }
+        let level = self.level();
+        self.fill(index, count, A::leaf(frame, level, attrs), A::step(level));
+        0
+    }
+
+    fn spell_blocks(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) -> usize {
         let (level, end) = (self.level(), index + count);
-        let (mut head, mut tail) = (end, end);
         let from = |at: usize| frame.add(((at - index) as u64) << A::order(level).get());
-        if self.may_fold_in(each) && attrs.intersects(Attrs::RIGHTS) {
-            let (first, last) = (index.next_multiple_of(self.width()), self.block_at(end));
-            let block = A::fold_order(level).unwrap_or_default();
-            if first < last && from(first).is_aligned(block.pages()) {
-                (head, tail) = (first, last);
-            }
+        let (mut head, mut tail) = (index.next_multiple_of(self.width()), self.block_at(end));
+        let block = A::fold_order(level).unwrap_or_default();
+        let whole = head < tail && from(head).is_aligned(block.pages());
+        if !whole || !attrs.intersects(Attrs::RIGHTS) {
+            (head, tail) = (end, end);
         }
         for (at, end, folded) in [(index, head, false), (head, tail, true), (tail, end, false)] {
             if at < end {
