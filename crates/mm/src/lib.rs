@@ -41,6 +41,8 @@ mod mm;
 pub mod check;
 #[cfg(feature = "inject")]
 pub mod inject;
+#[cfg(doctest)]
+mod doors;
 
 #[cfg(feature = "reclaim")]
 pub use base::Groups;

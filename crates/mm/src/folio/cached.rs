@@ -7,8 +7,10 @@
 //! lock, before the reference is given back. Because a folio with an identity is never held by a
 //! mapping alone, no table counts it with plain stores.
 
+use core::ops::Range;
+
 use bitflags::bitflags;
-use quire_hw::FrameRun;
+use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::{Order, Pfn, Vpn};
 
 use super::{Folio, Folios};
@@ -76,12 +78,14 @@ pub(crate) struct Cached<'m> {
 }
 
 impl<'m> Folios<'m> {
-    /// Makes `run` one folio of `order` that is to hold the pages of `owner`: one reference for the
-    /// index that it is about to enter, and one for the caller that fills it, if it is not
-    /// `filled`.
+    /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
+    /// index it is about to enter, and one for its filler, if it is not filled yet.
+    ///
+    /// The run stays in the caller's hand: for its filler, to write it until `read_done`, or to be
+    /// freed if [no index takes the folio](Self::unadopt). Otherwise the caller drops it.
     pub(crate) fn adopt_cached(
         &self,
-        run: FrameRun,
+        run: &FrameRun,
         order: Order,
         owner: u64,
         known: Known,
@@ -194,8 +198,9 @@ impl<'m> Folios<'m> {
         Home::of(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Undoes [`adopt_cached`](Self::adopt_cached) for a folio that has entered no index.
-    pub(crate) fn unadopt(&self, folio: Folio) -> FrameRun {
+    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
+    /// is the only right to the frames again.
+    pub(crate) fn unadopt(&self, folio: Folio) {
         let slot = self.meta.at(folio.head);
         {
             let _lock = self.meta.lock(folio.head);
@@ -203,7 +208,6 @@ impl<'m> Folios<'m> {
         }
         slot.counts.store(0, Ordering::Relaxed);
         slot.set_state(State::new(Kind::None, 0));
-        self.meta.mint(folio.span(), false)
     }
 
     /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.
@@ -221,14 +225,31 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// Makes `folio`, which was secluded, visible again to callers that look for it: as `part`,
-    /// which begins at the same frame.
-    pub(crate) fn readmit(&self, folio: Folio, part: Folio) {
-        debug_assert_eq!(folio.head, part.head);
+    /// Lets those who look for `folio`, which was secluded, find it again.
+    pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
         let known = Known::from_bits_truncate(slot.state().flags()) - Known::SECLUDED;
-        slot.set_state(State::new(Kind::Folio, part.order.get()).with_flags(known.bits()));
+        slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
+    }
+
+    /// The right to the frames of `folio`, which is secluded and about to be divided, if nothing
+    /// but its index has a hold on it. Its slot stays as it is, so that nothing else takes it for
+    /// free: [`readopt`](Self::readopt) makes it a folio again, [`unadopt`](Self::unadopt) ends it.
+    pub(crate) fn dissolve(&self, folio: Folio) -> Option<FrameRun> {
+        if !self.is_secluded(folio) {
+            return None;
+        }
+        self.meta.take_only_holds(folio.head, INDEX).map(|gone| self.meta.mint(gone))
+    }
+
+    /// Makes `run`, the first frames of a folio that was [dissolved](Self::dissolve), its first
+    /// part, which its index refers to, and lets it be found again.
+    pub(crate) fn readopt(&self, run: FrameRun, part: Folio) {
+        debug_assert_eq!(run.span(), part.span());
+        let slot = self.meta.at(part.head);
+        slot.counts.store(INDEX, Ordering::Relaxed);
+        self.readmit(part);
     }
 
     /// Whether the index has the only hold on `folio`.
@@ -241,14 +262,8 @@ impl<'m> Folios<'m> {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
     }
 
-    /// The right to write the frames of a folio that is not filled yet, for the caller that fills
-    /// it; or those of its pages that no caller may read, for the caller that zeroes them.
-    pub(crate) fn right_to(&self, folio: Folio) -> FrameRun {
-        self.meta.mint(folio.span(), false)
-    }
-
-    /// The facts recorded about a folio, and its owner, or its last one. Both are out of date at
-    /// once unless the caller keeps other CPUs out.
+    /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
+    /// keeps others out.
     pub fn known(&self, folio: Folio) -> (Known, u64) {
         let slot = self.meta.at(folio.head);
         let known = Known::from_bits_truncate(slot.state().flags());
@@ -306,7 +321,12 @@ impl Cached<'_> {
         self.learn(self.known().aged(false));
     }
 
-    /// Takes a reference; `false` when the count is at its limit.
+    /// Zeroes `pages` of it, counted from its first.
+    pub(crate) fn zero<H: Hardware>(&self, hw: &H, pages: Range<u64>) {
+        hw.clear(&self.lock.lend(), pages, Reuse::Later);
+    }
+
+    /// Takes a reference; `false` when there are too many.
     #[inline]
     pub(crate) fn hold(&self) -> bool {
         self.folios.hold(self.folio)

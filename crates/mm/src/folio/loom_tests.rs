@@ -28,7 +28,7 @@ impl Model {
         let meta = Meta::new(Pfn::new(0), slots.leak());
         let folios = Folios::new(meta);
         let home = Home::new(0, Vpn::new(0));
-        folios.adopt_mapped(meta.mint(FOLIO.span(), false), FOLIO.order, home);
+        folios.adopt_mapped(meta.forge(FOLIO.span(), false), FOLIO.order, home);
         let done = Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
         Self { folios, done }
     }
@@ -46,7 +46,7 @@ impl Model {
 
     /// Ends the mapping of both pages as a gather does. Returns whether that freed the frames.
     fn ends_mapping(self, own: usize) -> bool {
-        if self.folios.retire(FOLIO, 2) {
+        if self.folios.retire(FOLIO, 2).is_some() {
             self.note(own);
             assert!(self.is_left_by_other(own), "in custody while it is looked at");
             return true;
@@ -150,8 +150,8 @@ fn loom_d6_a_round_of_aging_leaves_the_new_use_of_a_frame_alone() {
         let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
         let meta = Meta::new(Pfn::new(0), slots.leak());
         let (folios, owner) = (Folios::new(meta), 7);
-        let run = meta.mint(FOLIO.span(), false);
-        folios.adopt_cached(run, FOLIO.order, owner, Known::FILLED);
+        let run = meta.forge(FOLIO.span(), false);
+        folios.adopt_cached(&run, FOLIO.order, owner, Known::FILLED);
         let table = State::new(Kind::Table, 0);
         let other = thread::spawn(move || {
             let cached = folios.cached(FOLIO.head, owner).expect("only this thread takes it out");

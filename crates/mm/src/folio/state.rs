@@ -5,7 +5,7 @@ use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
 use super::Home;
 use crate::limits::ORDER_MAX;
-use crate::phys::{Kind, Meta, Slot, State};
+use crate::phys::{Kind, LastHold, Meta, Slot, State};
 use crate::sync::Ordering;
 
 /// The name of a folio: its first frame and its order. A name gives no right to the frames.
@@ -114,12 +114,9 @@ impl<'m> Folios<'m> {
         slot.set_state(State::new(Kind::Folio, folio.order.get()));
     }
 
-    /// Ends `folio`, a part of a larger folio that has no hold but mappings; no page of this part
-    /// is mapped.
-    pub(crate) fn abandon(&self, folio: Folio) {
-        let slot = self.meta.at(folio.head);
-        slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::None, 0));
+    /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.
+    pub(crate) fn abandon(&self, folio: Folio) -> LastHold {
+        self.meta.end_part(folio.span())
     }
 
     /// The folio that holds `frame`. The caller must keep it alive: it holds a reference, or the
@@ -311,40 +308,24 @@ impl<'m> Folios<'m> {
     /// the last hold on the folio.
     #[must_use = "the last mapping returns the frames"]
     pub(crate) fn unmap(&self, folio: Folio, pages: u32) -> Option<FrameRun> {
-        self.drop_counts(folio, pages as u64 * ONE_MAPPED)
+        self.unmap_flushed(folio, pages).map(|gone| self.meta.mint(gone))
     }
 
-    /// Ends the mapping of `pages` of its pages *before* the flush, if that is the only hold on the
-    /// folio: then no other CPU can free it, and the caller has its frames in custody until the
-    /// flush is over. Otherwise nothing changes.
+    /// The same for frames that go into custody, though their flush is over.
+    pub(crate) fn unmap_flushed(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+        self.meta.drop_holds(folio.head, u64::from(pages) * ONE_MAPPED)
+    }
+
+    /// Ends the mapping of `pages` of its pages *before* the flush, if that is the only hold on
+    /// the folio: then nothing else can free it, and the caller has its frames in custody until
+    /// the flush is over. Otherwise nothing changes.
     #[inline]
-    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> bool {
-        let slot = self.meta.at(folio.head);
-        let sole = pages as u64 * ONE_MAPPED;
-        // A load costs less than an exchange that fails.
-        if slot.counts.load(Ordering::Relaxed) != sole {
-            return false;
-        }
-        let last =
-            slot.counts.compare_exchange(sole, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if last {
-            slot.set_state(State::new(Kind::None, 0));
-        }
-        last
+    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+        self.meta.drop_only_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
-        let slot = self.meta.at(folio.head);
-        let before = slot.counts.fetch_sub(less, Ordering::Release);
-        debug_assert!(Counts::from_word(before).refs >= Counts::from_word(less).refs);
-        debug_assert!(Counts::from_word(before).pins >= Counts::from_word(less).pins);
-        debug_assert!(before >= less);
-        if before != less {
-            return None;
-        }
-        crate::sync::fence(Ordering::Acquire);
-        slot.set_state(State::new(Kind::None, 0));
-        Some(self.meta.mint(folio.span(), false))
+        self.meta.drop_holds(folio.head, less).map(|gone| self.meta.mint(gone))
     }
 }
 

@@ -90,16 +90,16 @@ fn e1_only_the_sole_holder_retires_a_folio() {
         let folio = Folio { head: run.start(), order: Order::new(2) };
         folios.adopt_mapped(run, Order::new(2), HOME);
         folios.get(folio);
-        assert!(!folios.retire(folio, 4), "there is a reference");
+        assert!(folios.retire(folio, 4).is_none(), "somebody refers to it");
         assert_eq!(
             folios.counts(folio),
             Counts { refs: 1, pins: 0, mapped: 4 },
             "nothing has changed"
         );
         assert!(folios.put(folio).is_none());
-        assert!(!folios.retire(folio, 3), "one more page is mapped");
+        assert!(folios.retire(folio, 3).is_none(), "one more page is mapped");
         assert_eq!(folios.counts(folio), Counts { refs: 0, pins: 0, mapped: 4 });
-        assert!(folios.retire(folio, 4));
+        assert!(folios.retire(folio, 4).is_some());
         assert_eq!(folios.of(folio.head), None);
     });
 }

@@ -5,7 +5,7 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::Plan;
 use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
-use super::meta::{Meta, Slot, State};
+use super::meta::{Meta, OutOfList, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
@@ -115,7 +115,7 @@ impl<'m> Phys<'m> {
             .filter(|zone| zone.span.count > 0)
             .find_map(|zone| zone.lists.lock().take_long(&self.meta, order, frames));
         match found {
-            Some((span, zeroed)) => Some(self.meta.mint(span, zeroed)),
+            Some((span, zeroed)) => Some(self.meta.mint(OutOfList { span, zeroed })),
             None => self.take(cpu, order, Zones::ALL, true),
         }
     }
@@ -231,7 +231,7 @@ impl<'m> Phys<'m> {
     #[inline]
     fn mint(&self, entry: Entry, order: Order) -> FrameRun {
         let span = FrameSpan::new(self.meta.frame(entry.index()), order.pages());
-        self.meta.mint(span, entry.is_zeroed())
+        self.meta.mint(OutOfList { span, zeroed: entry.is_zeroed() })
     }
 
     /// How a shelf names `span`. `None` when the span lies outside the metadata, or in two zones:
@@ -311,7 +311,7 @@ impl<'m> Phys<'m> {
         wanted.filter(|(at, zone)| zones.contains(*at) && zone.span.count > 0).find_map(
             |(_, zone)| {
                 let block = zone.lists.lock().take(&self.meta, order)?;
-                Some(self.meta.mint(block.span(), block.zeroed))
+                Some(self.meta.mint(OutOfList { span: block.span(), zeroed: block.zeroed }))
             },
         )
     }
@@ -337,7 +337,7 @@ impl<'m> Phys<'m> {
                 }
             }
         }
-        Ok(self.meta.mint(span, zeroed))
+        Ok(self.meta.mint(OutOfList { span, zeroed }))
     }
 
     #[cold]

@@ -4,6 +4,7 @@
 use quire_units::{FrameSpan, Order};
 
 use super::alloc::Phys;
+use super::meta::OutOfList;
 use super::setup::Zones;
 use super::zone::{END, next, set_next};
 use crate::limits::ORDER_MAX;
@@ -110,9 +111,9 @@ impl Drop for Fragmented<'_, '_> {
     fn drop(&mut self) {
         let meta = self.phys.meta();
         while self.held != END {
-            let frame = FrameSpan::new(meta.frame(self.held), 1);
+            let span = FrameSpan::new(meta.frame(self.held), 1);
             self.held = next(meta.by_index(self.held));
-            self.phys.give_back(meta.mint(frame, false));
+            self.phys.give_back(meta.mint(OutOfList { span, zeroed: false }));
         }
     }
 }

@@ -24,6 +24,9 @@
 //!   again: *lock first, then read*.
 #![allow(unsafe_code)]
 
+use core::marker::PhantomData;
+use core::ops::Deref;
+
 use quire_hw::{FrameRun, TableFrame};
 use quire_units::{FrameSpan, Pfn};
 
@@ -148,6 +151,14 @@ impl Slot {
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.0, Ordering::Release);
     }
+
+    /// The frames of the folio at `head`, this slot's frame, which has no hold any more.
+    #[inline]
+    fn folio(&self, head: Pfn) -> LastHold {
+        let state = self.state();
+        debug_assert_eq!(state.kind(), Kind::Folio);
+        LastHold { span: FrameSpan::new(head, 1 << state.order()) }
+    }
 }
 
 impl Default for Slot {
@@ -227,20 +238,64 @@ impl<'m> Meta<'m> {
         None
     }
 
-    /// The right to frames that leave the free set, to a folio that has ended, or to a table whose
-    /// flush is over. Only `phys` and `folio` call it, when they have just changed the slot.
+    /// The right to frames without an owner.
     #[inline]
-    pub(crate) fn mint(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
+    pub(crate) fn mint(&self, frames: impl Into<Ownerless>) -> FrameRun {
+        let Ownerless { span, zeroed } = frames.into();
         debug_assert!(self.span().covers(span));
-        // SAFETY: 1. the callers (allocation out of a free list or CPU cache under its lock, the
-        // end of a `Fragmented`, the last reference to a folio, the end of a stray) have each just
-        // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM
-        // that the embedder handed over. 3. the zeroed flag is set only from runs that had it, and
-        // for tables without an entry.
+        // SAFETY: 1. an `Ownerless` is made where frames have just lost their last owner, once,
+        // and is consumed here; see docs/safety/frames.md. 2. `Meta` spans RAM that the embedder
+        // handed over. 3. `zeroed` is set only from runs that carried it, and for tables without
+        // an entry.
         unsafe { FrameRun::mint(span, zeroed) }
     }
 
-    /// The slot of a frame that is known to have one.
+    /// Takes `holds`, in the unit of `counts`, from the folio at `head`. A witness, if no hold is
+    /// left: the folio is none any more.
+    #[inline]
+    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let slot = self.at(head);
+        let before = slot.counts.fetch_sub(holds, Ordering::Release);
+        debug_assert!(before >= holds);
+        if before != holds {
+            return None;
+        }
+        crate::sync::fence(Ordering::Acquire);
+        let gone = slot.folio(head);
+        slot.set_state(State::new(Kind::None, 0));
+        Some(gone)
+    }
+
+    /// The same if these are the only holds on the folio; otherwise nothing changes.
+    #[inline]
+    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let gone = self.take_only_holds(head, holds)?;
+        self.at(head).set_state(State::new(Kind::None, 0));
+        Some(gone)
+    }
+
+    /// The same, and the slot says that it is a folio until the caller writes it.
+    #[inline]
+    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let slot = self.at(head);
+        // To look costs less than an exchange that fails.
+        if slot.counts.load(Ordering::Relaxed) != holds {
+            return None;
+        }
+        slot.counts.compare_exchange(holds, 0, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(slot.folio(head))
+    }
+
+    /// Ends a part of a folio of which no page is mapped, and which nothing else can find: the
+    /// caller divides the folio, and has the lock of the one table that maps it.
+    pub(crate) fn end_part(&self, part: FrameSpan) -> LastHold {
+        let slot = self.at(part.start);
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::None, 0));
+        LastHold { span: part }
+    }
+
+    /// The slot of a frame that is known to be on record.
     #[inline]
     pub(crate) fn at(&self, frame: Pfn) -> &'m Slot {
         &self.slots[frame.offset_from(self.first) as usize]
@@ -258,14 +313,18 @@ impl<'m> Meta<'m> {
         run.start()
     }
 
-    /// The inverse of [`adopt`](Self::adopt): the frame is no table or node any more. The caller
-    /// holds its lock, or is the only one that has the frame.
+    /// The inverse of [`adopt`](Self::adopt): the frame, which its owner has unlinked, is no node
+    /// any more. Only CPUs that read may still be led to it.
     #[inline]
-    pub(crate) fn disown(&self, frame: Pfn) -> FrameRun {
-        let slot = self.at(frame);
-        debug_assert!(slot.state().kind().has_words() || slot.state().kind() == Kind::Stray);
-        slot.set_state(State::new(Kind::None, 0));
-        self.mint(FrameSpan::new(frame, 1), false)
+    pub(crate) fn disown(&self, node: WordsLock<'_>) -> FrameRun {
+        node.slot().set_state(State::new(Kind::None, 0));
+        self.mint(Ownerless { span: FrameSpan::new(node.frame(), 1), zeroed: false })
+    }
+
+    /// Makes up a right, which a test knows to be true.
+    #[cfg(test)]
+    pub(crate) fn forge(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
+        self.mint(Ownerless { span, zeroed })
     }
 
     /// The slot number `index`.
@@ -294,7 +353,51 @@ impl<'m> Meta<'m> {
     }
 }
 
-/// A locked frame. Its kind does not change while the guard lives.
+/// Proof that frames have just lost their last owner: what [`Meta::mint`] demands. There are three
+/// kinds: [`OutOfList`], [`LastHold`], and a stray whose flush is over
+/// ([`Strays::free`](super::Strays::free)). No code outside of `phys` can make one up.
+#[must_use = "dropping it leaks the frames"]
+pub(crate) struct Ownerless {
+    pub(super) span: FrameSpan,
+    pub(super) zeroed: bool,
+}
+
+/// Frames that were just taken out of a zone's list or off a CPU's shelf, under its lock.
+#[must_use = "dropping it leaks the frames"]
+pub(super) struct OutOfList {
+    pub(super) span: FrameSpan,
+    pub(super) zeroed: bool,
+}
+
+/// Frames of a folio whose last hold is gone.
+#[must_use = "dropping it leaks the frames"]
+pub(crate) struct LastHold {
+    span: FrameSpan,
+}
+
+impl LastHold {
+    /// The frames.
+    #[inline]
+    pub(crate) fn span(&self) -> FrameSpan {
+        self.span
+    }
+}
+
+impl From<OutOfList> for Ownerless {
+    #[inline]
+    fn from(OutOfList { span, zeroed }: OutOfList) -> Self {
+        Self { span, zeroed }
+    }
+}
+
+impl From<LastHold> for Ownerless {
+    #[inline]
+    fn from(LastHold { span }: LastHold) -> Self {
+        Self { span, zeroed: false }
+    }
+}
+
+/// A locked frame. What it is does not change while the guard lives.
 #[must_use]
 pub(crate) struct FrameLock<'m> {
     slot: &'m Slot,
@@ -308,6 +411,17 @@ impl<'m> FrameLock<'m> {
         self.table.frame()
     }
 
+    /// Lends the right to write the frames of the folio that begins here, for as long as it is
+    /// locked.
+    pub(crate) fn lend(&self) -> Lent<'_> {
+        let state = self.slot.state();
+        debug_assert_eq!(state.kind(), Kind::Folio);
+        let span = FrameSpan::new(self.frame(), 1 << state.order());
+        // SAFETY: 1. the slot's lock keeps others from lending the same, the value ends before the
+        // lock is released, and nothing moves the run out of it; 2. the folio lies in RAM.
+        Lent { run: unsafe { FrameRun::mint(span, false) }, lock: PhantomData }
+    }
+
     /// The right to write the frame's words, if it is a page table or a node.
     #[inline]
     pub(crate) fn table(&self) -> Option<&TableFrame> {
@@ -319,6 +433,20 @@ impl<'m> FrameLock<'m> {
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))
+    }
+}
+
+/// The right to the frames of a locked folio, lent.
+pub(crate) struct Lent<'a> {
+    run: FrameRun,
+    lock: PhantomData<&'a ()>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = FrameRun;
+
+    fn deref(&self) -> &FrameRun {
+        &self.run
     }
 }
 

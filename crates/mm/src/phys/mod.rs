@@ -45,6 +45,7 @@ pub(crate) mod meta;
 #[cfg(not(any(test, feature = "inject")))]
 mod never;
 mod setup;
+mod strays;
 mod zone;
 
 #[cfg(all(test, loom))]
@@ -59,8 +60,9 @@ pub use cpu_cache::CpuCache;
 #[cfg(any(test, feature = "inject"))]
 use fail::Plan;
 pub use frames::Frames;
-pub(crate) use meta::{FrameLock, Meta, WordsLock};
+pub(crate) use meta::{FrameLock, LastHold, Meta, WordsLock};
 pub use meta::{Kind, Slot, State};
 #[cfg(not(any(test, feature = "inject")))]
 use never::Plan;
 pub use setup::{NotRam, Occupied, SetupError, Zones};
+pub(crate) use strays::{Flushed, Strays};
