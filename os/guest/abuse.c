@@ -1,17 +1,17 @@
 /* abuse: throws random system calls with hostile arguments at the kernel from several processes,
- * and checks that nobody but they suffers.
+ * and checks that no other process suffers.
  *
  * Nothing is asked of the calls but that the kernel lives on, that each process can be killed, that
  * memory which is handed out is zero, that no call lays bytes of another process or addresses of
  * the kernel before its caller, and that all frames are free again at the end.
  *
  * Keepers fill memory, pipes and files with canaries and give them back, so that what is handed out
- * next held canaries. A canary is a pair of words, of which the second follows from the first: who
- * meets one knows it without having been told.
+ * next held canaries. A canary is a pair of words, of which the second follows from the first: a
+ * reader recognises one without more knowledge.
  *
- * An alarm must be true. So it is looked only where the program knows what there must be: no longer
- * in its arena once something else may be mapped there, and nowhere once another process has the
- * same memory, which throws calls at it meanwhile.
+ * An alarm must be true. So the program looks only where it knows the right content: no longer in
+ * its arena once something else may be mapped there, and nowhere once another process has the same
+ * memory, which throws calls at it meanwhile.
  *
  * It is for machines that may be thrown away: it runs only as the child of the first process. The
  * seed is printed; it gives the same calls again as far as time and chance allow. */
@@ -38,10 +38,10 @@ enum {
     WORKERS_MAX = 16,
     STACKS = 8,           /* for children that share our memory */
     STACK_WORDS = 8192,
-    LEAKED = 77,          /* exit status of who met what is not its own */
+    LEAKED = 77,          /* exit status of a process that met foreign data */
 };
 
-/* What was found, in memory that all processes share. */
+/* A finding, in memory that all processes share. */
 struct finding {
     volatile int kind; /* 0: nothing */
     volatile long call;
@@ -60,7 +60,8 @@ static struct finding *finding;
 static uint64_t state; /* of the random sequence */
 static char *arena, *ground;
 
-/* Whether nobody else has this process's memory, and whether its arena is what it was at first. */
+/* Whether no other process has this process's memory, and whether its arena is as it was at
+ * first. */
 static volatile bool is_alone = true, is_arena_own = true;
 
 static uint64_t pick(uint64_t below) { return next_random(&state) % below; }
@@ -190,7 +191,7 @@ static uint64_t path(void)
     return (uint64_t)at;
 }
 
-/* Where a file is written, or where it ends: near, or so far that it must be refused. What lies
+/* Where a file is written, or where it ends: near, or so far that it must be refused. Offsets
  * between would only eat memory. */
 static uint64_t place(void)
 {
@@ -219,7 +220,7 @@ static void litter(void)
 
 /* ---- Calls ---- */
 
-/* What would hurt the machine or its other processes by design, or end this process. */
+/* Calls that would hurt the machine or its other processes by design, or end this process. */
 static const short forbidden[] = {
     SYS_exit, SYS_exit_group, SYS_reboot, SYS_kexec_load, SYS_init_module, SYS_finit_module,
     SYS_delete_module, SYS_swapon, SYS_swapoff, SYS_settimeofday, SYS_clock_settime,
@@ -233,7 +234,7 @@ static const short forbidden[] = {
 #endif
 };
 
-/* What this is about gets more than its share. */
+/* Calls of memory management get more than their share. */
 static const short favourites[] = {
     SYS_mmap, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_mremap, SYS_brk, SYS_madvise,
     SYS_madvise, SYS_mincore, SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_msync,
@@ -265,7 +266,7 @@ static void aim(uint64_t *start, uint64_t *bytes)
         *start += pick(PAGE);
 }
 
-/* Only itself, its group, or nobody: not who tests it. */
+/* Only itself, its group, or no process: not its tester. */
 static uint64_t victim(bool with_group)
 {
     uint64_t none = 4194304 + pick(1000000);
@@ -362,7 +363,7 @@ static bool is_kernels(uint64_t word)
     return is_code || (is_memory && __builtin_popcountll(word & 0xffffffffff) > 2);
 }
 
-/* Looks for what must not be there. What was there before is of our own making. */
+/* Looks for data that must not be there. Data from before the call is of our own making. */
 static void inspect(long call, const uint64_t *before)
 {
     const uint64_t *now = (const uint64_t *)arena;
@@ -443,7 +444,7 @@ static void note_maps(long call, const uint64_t *a)
 
 static void call_once(uint64_t *before);
 
-/* What a child does: a few more calls. Its own children do nothing. */
+/* A child makes a few more calls. Its own children do nothing. */
 __attribute__((noreturn)) static void go_on(uint64_t *before)
 {
     static volatile int depth;
@@ -553,7 +554,7 @@ __attribute__((noreturn)) static void abuse(int index, uint64_t seed)
     _exit(0);
 }
 
-/* ---- Those who look after it ---- */
+/* ---- The processes that look after it ---- */
 
 static void clean(int index)
 {
@@ -668,7 +669,8 @@ static long unused_kib(void)
     return told_kib("/proc/meminfo", "MemFree", "Slab") + own;
 }
 
-/* Starts all, and waits until they are done. A kernel may kill whoever needs memory last. */
+/* Starts all, and waits until they are done. A kernel may kill the process that needs memory
+ * last. */
 static bool run(uint64_t seed, int processes, uint64_t seconds)
 {
     uint64_t deadline = now_ns() + seconds * 1000000000u;
@@ -698,14 +700,14 @@ static bool run(uint64_t seed, int processes, uint64_t seconds)
             good = false;
         }
     }
-    kill(-1, SIGKILL); /* Whoever is left. The first process is spared. */
+    kill(-1, SIGKILL); /* All processes that are left. The first process is spared. */
     nap(500);
     return good;
 }
 
-/* What is lost after a time in which nothing may be lost: KiB, and how much is tolerated. Linux
- * keeps caches of many kinds; Quire's kernel keeps tables of its own heap: as much after 30 s as
- * after 15. */
+/* The loss after a time in which nothing may be lost, in KiB, and the tolerated loss. Linux keeps
+ * caches of many kinds; Quire's kernel keeps tables of its own heap: as much after 30 s as after
+ * 15. */
 static bool check_balance(long before, long after)
 {
     struct utsname names;

@@ -10,7 +10,8 @@ enum { REGION_BYTES = 4 << 20, LEVELS = 3, CHILDREN = 2 };
 static const char *size_name = "asis";
 static const char *scene = "none";
 
-/* What byte `at` of the region holds after `writer` wrote it; the index of the page counts, too. */
+/* The value of byte `at` of the region after `writer` wrote it; the index of the page counts,
+ * too. */
 static char pattern(size_t at, unsigned writer)
 {
     return (char)(at * 7 + at / PAGE * 13 + writer * 31 + 1);
@@ -226,7 +227,7 @@ static void advice_for_forks(char *region)
 /* The parent unmaps all while the child, then alone, goes on. */
 static void orphaned(char *region)
 {
-    scene = "memory whose other holder went away";
+    scene = "memory that the other process gave up";
     write_span(region, 0, REGION_BYTES, 13);
     int gate[2];
     if (pipe(gate))
@@ -251,7 +252,7 @@ static void orphaned(char *region)
     verify_zero(region, 0, REGION_BYTES);
 }
 
-/* Shared memory stays shared through forks, whoever writes. */
+/* Shared memory stays shared through forks, whichever process writes. */
 static void shared(void)
 {
     scene = "shared memory";

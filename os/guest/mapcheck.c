@@ -1,6 +1,6 @@
-/* mapcheck: what a mapping of a file must show, page by page, beside what read says. `mapcheck FILE`,
- * or `mapcheck FILE PAGE` where that page of the file cannot be read: there read gives EIO, and who
- * touches it gets SIGBUS; nothing else does. The file is only read. */
+/* mapcheck: compares a mapping of a file, page by page, with the bytes that read returns. `mapcheck
+ * FILE`, or `mapcheck FILE PAGE` where that page of the file cannot be read: there read gives EIO,
+ * and a touch gives SIGBUS; nothing else does. The file is only read. */
 #include "common.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static char *map(int prot, int flags)
     return at;
 }
 
-/* What is in a page of the file; zeroes behind its end. Whether it can be read. */
+/* Reads a page of the file; zeroes behind its end. Whether it can be read. */
 static bool read_page(size_t page, char *into)
 {
     memset(into, 0, PAGE);
@@ -221,8 +221,8 @@ int main(int argc, char **argv)
     check("a mapping shows the file", shows_backwards(at));
     if (bad != SIZE_MAX)
         check_bad(at);
-    check("calls reach pages that nobody touched", calls_reach_it());
-    check("what is written stays private", writes_are_private());
+    check("calls reach untouched pages", calls_reach_it());
+    check("writes stay private", writes_are_private());
     check("a child's pages are its own", children_are_alone());
     check("a mapping ends where the file does", ends_where_it_ends());
     check("what is shared is not written", shared_is_not_written());

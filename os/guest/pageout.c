@@ -18,7 +18,7 @@
 enum kind { RANDOM, TEXT, SAME, ZERO, KINDS };
 static const char *const kinds[KINDS] = {"random", "text", "same", "zero"};
 
-/* What is measured now. */
+/* The present measurement. */
 struct scene {
     size_t bytes;
     const char *size;
@@ -143,7 +143,7 @@ static double gone(char *region, size_t bytes)
     return 100.0 * (double)(pages - resident(region, bytes)) / (double)pages;
 }
 
-/* Prints a figure, whose name tells the kind of data if it is not the usual one. */
+/* Prints a figure, with the kind of data in its name if it is not the usual one. */
 static void tell(const struct scene *s, const char *metric, double value, const char *unit)
 {
     char name[64];
@@ -281,7 +281,7 @@ static double calls(int fd, char *chunk, size_t count, bool writes)
     return (double)(now_ns() - start) / (double)(CHUNK / PAGE);
 }
 
-/* What the kernel's copy of a page to (or from) the device costs: a transfer of a page costs more
+/* The cost of the kernel's copy of a page to (or from) the device: a transfer of a page costs more
  * than one of a sector by seven eighths of it, and all else is the same. */
 static void tell_copy(int fd, const struct scene *s, char *chunk, bool writes)
 {

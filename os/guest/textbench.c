@@ -30,7 +30,7 @@ struct part {
     uint32_t *order;
 };
 
-/* What a pass took. */
+/* The cost of a pass. */
 struct pass {
     double ns, faults, mapped, foldable;
 };
@@ -79,7 +79,8 @@ static void touch(const struct part *part, const unsigned char *text)
         sink = *(const volatile unsigned char *)(text + part->order[i] * PAGE);
 }
 
-/* Counts the pages that are mapped, and those of aligned blocks whose frames could be folded. */
+/* Counts the pages that are mapped, and those of aligned blocks with frames that could be
+ * folded. */
 static void look(const unsigned char *text, size_t pages, struct pass *pass)
 {
     static uint64_t words[FOLD_PAGES];

@@ -86,7 +86,7 @@ static void measure(const struct options *o, const char *size)
         figure(size, names[metric], median(values[metric], o->rounds), "ns/page");
 }
 
-/* mmap and munmap of 64 KiB that nobody touches. */
+/* mmap and munmap of 64 KiB that stay untouched. */
 static void untouched(size_t rounds)
 {
     enum { CALLS = 1000 };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::guest::{self, Accel, Isa, Order};
+use crate::guest::{self, Isa, Order};
 use crate::steps::build_dir;
 
 /// What is run, in this order; the last one ends in the report's path.
@@ -61,20 +61,7 @@ fn kernels(root: &Path) -> bool {
 }
 
 fn order(isa: Isa, words: &[&str]) -> Order {
-    Order {
-        isa,
-        cpus: 1,
-        memory: "1G".to_owned(),
-        thp: None,
-        accel: Accel::Tcg,
-        kernel: "quire".to_owned(),
-        timeout_seconds: 300,
-        counts_instructions: false,
-        looks_at_frames: false,
-        settings: Vec::new(),
-        root: None,
-        words: words.iter().map(|word| (*word).to_owned()).collect(),
-    }
+    Order::new(isa, words)
 }
 
 fn succeeds(mut command: Command, name: &str) -> bool {

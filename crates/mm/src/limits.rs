@@ -69,8 +69,4 @@ pub const GROUPS_MAX: usize = 64;
 /// How many zones of physical memory there may be.
 pub const ZONES_MAX: usize = 4;
 
-/// A mistake made on purpose, to see that the simulator finds it: what a device did not take is
-/// forgotten, as if it had been written. Only a build with `--cfg quire_canary` makes it.
-pub(crate) const CANARY: bool = cfg!(quire_canary);
-
 const _: () = assert!(CACHED_ORDER_MAX.get() < ORDER_MAX.get());

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use quire::inject::Placement;
+use quire::space::Area;
 use quire::space::AreaFlags;
-use quire::space::area::Area;
-use quire::space::tree::Placement;
 use quire_units::{Order, PageSpan, Vpn};
 
 /// Areas, a page at a time.

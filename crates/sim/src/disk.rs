@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use quire::cache::{FilePages, Read};
-use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire::{ReadFailed, Write, WriteFailed};
 use quire_hw::DirectMap;
 use quire_units::{Pfn, PhysAddr};
 

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use quire::phys::{Phys, Totals, Zones};
+use quire::inject::Phys;
+use quire::phys::{Totals, Zones};
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 

@@ -1,7 +1,7 @@
 //! A program on one CPU, for tests that tell a story: it loads and stores, and takes the faults.
 
-use quire::engine::{Error, Resolved};
 use quire::space::Space;
+use quire::{Error, Resolved};
 use quire_arch::Arch;
 use quire_machine::Cpu;
 use quire_units::{Access, VirtAddr, Vpn};

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
+use quire::{Error, Move};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use crate::areas::NaiveAreas;
@@ -67,7 +67,7 @@ impl NaiveSpace {
     /// Where `request` goes; `candidates` are the orders that the policy wants there.
     ///
     /// # Errors
-    /// Those of [`Mm::map`](quire::engine::Mm::map), but for memory.
+    /// Those of [`Mm::map`](quire::Mm::map), but for memory.
     pub fn place(&self, request: &Request, candidates: u32) -> Result<PageSpan, Error> {
         let pages = request.pages;
         let fixed =
@@ -197,7 +197,7 @@ impl NaiveSpace {
     /// `candidates` are the orders that the policy wants where the area so flagged goes.
     ///
     /// # Errors
-    /// Those of [`Mm::remap`](quire::engine::Mm::remap), but for memory.
+    /// Those of [`Mm::remap`](quire::Mm::remap), but for memory.
     pub fn remap(
         &mut self,
         old: PageSpan,

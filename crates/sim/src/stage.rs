@@ -25,9 +25,9 @@ pub fn stage<A: Arch>(
     let mut ram = system::ram(frames << A::PAGE_SHIFT).expect("the host has memory");
     let done = system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
-        mm.policy.set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
+        mm.policy().set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
         for &order in sizes {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).expect("there is a choice");
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).expect("there is a choice");
         }
         test(mm, &mm.hardware().cpu(0));
         machine.audit().unwrap_or_else(|violation| panic!("{violation}"));

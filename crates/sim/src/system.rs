@@ -1,10 +1,10 @@
 //! A whole system in one call: RAM, machine, memory manager.
 
 use quire::cache::File;
-use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::Swap;
+use quire::{Mm, Parts};
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, MachineError, Ram, RamError};

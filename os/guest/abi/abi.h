@@ -1,5 +1,5 @@
-/* What the cases of abicheck share. A case is a function that returns NULL, or why it failed; it
- * runs in a child of its own, in an empty directory of its own. */
+/* Shared by the cases of abicheck. A case is a function that returns NULL, or the reason it failed;
+ * it runs in a child of its own, in an empty directory of its own. */
 #ifndef ABI_H
 #define ABI_H
 

@@ -39,7 +39,7 @@ static const char *refuses(void)
     CHECK(madvise(p, 0, MADV_DONTNEED) == 0);
     CHECK(munmap(p + 2 * PAGE, PAGE) == 0);
     p[PAGE] = p[3 * PAGE] = 1;
-    /* What is mapped is served all the same. */
+    /* Advice takes effect on the mapped part all the same. */
     FAILS(ENOMEM, madvise(p, 4 * PAGE, MADV_DONTNEED));
     CHECK(p[PAGE] == 0 && p[3 * PAGE] == 0);
     return NULL;
@@ -124,8 +124,8 @@ static bool clear_soft_dirty(void)
     return good;
 }
 
-/* What is written after clear_refs is soft-dirty, and nothing else; a new area is. A kernel
- * without the option says of no page that it is. */
+/* Pages written after clear_refs are soft-dirty, and no others; a new area is. A kernel without the
+ * option says of no page that it is. */
 static const char *tracks(void)
 {
     char *p = pages(4);

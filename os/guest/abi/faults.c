@@ -88,7 +88,7 @@ static const char *wait_status(void)
     return NULL;
 }
 
-/* What lies partly in unmapped memory is transferred up to there. */
+/* A transfer that reaches unmapped memory ends there. */
 static const char *partial_transfers(void)
 {
     char bytes[32];
@@ -136,8 +136,8 @@ static const char *untouched_buffers(void)
     return NULL;
 }
 
-/* Who may write memory may read it: the CPUs know no other, and calls read it as well. Also while
- * others have the page: after a fork, and of a file. */
+/* The right to write includes the right to read: the CPUs know no other, and calls read it as well.
+ * Also while other processes have the page: after a fork, and of a file. */
 static const char *only_written(void)
 {
     int status, fd, ends[2];

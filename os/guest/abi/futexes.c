@@ -106,7 +106,7 @@ static pid_t start_sleeper(bool wakes)
     _exit(0);
 }
 
-/* Who was killed while it waited is not woken in place of another. */
+/* A sleeper that was killed is not woken in place of another. */
 static const char *killed_sleepers(void)
 {
     int status;

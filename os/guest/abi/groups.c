@@ -85,7 +85,7 @@ static const char *processes_move_and_children_stay(void)
     siginfo_t info;
     CHECK(!waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
     CHECK(group_has(one, "cgroup.events", "populated 0\n"));
-    CHECK(!rmdir(one)); /* What has ended keeps no group. */
+    CHECK(!rmdir(one)); /* A process that has ended keeps no group. */
     CHECK(waitpid(child, &status, 0) == child && !status);
     return NULL;
 }
@@ -190,8 +190,8 @@ static const char *what_a_group_has_is_told(void)
     return NULL;
 }
 
-/* Ends somebody by too much memory in a group of 4 MiB, while somebody else, who has as much,
- * lives on. Returns the status of who ended. */
+/* Ends a child by too much memory in a group of 4 MiB, while a child outside, with as much memory,
+ * lives on. Returns the exit status of the first. */
 static int over_limit(const char *group, bool in_a_call)
 {
     int status = -1;

@@ -1,4 +1,4 @@
-/* Who we are, what the machine is, limits, random numbers, calls that are not there. */
+/* Identity of the process and the machine, limits, random numbers, calls that are not there. */
 #include "abi.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* abicheck: whether each system call succeeds and fails as on Linux. One line for each case, a
- * summary at the end; exit status 1 if any failed. Words as arguments: only cases whose name
- * begins with one of them. */
+ * summary at the end; exit status 1 if any failed. Words as arguments: only cases with names that
+ * begin with one of them. */
 #include "abi.h"
 
 #include <dirent.h>
@@ -75,7 +75,7 @@ static bool run_case(const struct abi_case *c)
     }
     close(out[1]);
     bool in_time = wait_patiently(child, &status);
-    kill(-child, SIGKILL); /* Whoever it left behind; usually nobody. */
+    kill(-child, SIGKILL); /* Processes that it left behind; usually none. */
     ssize_t length = read(out[0], reason, sizeof reason - 1);
     close(out[0]);
     reason[length > 0 ? length : 0] = 0;

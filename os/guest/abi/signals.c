@@ -269,7 +269,7 @@ static const char *child_signal(void)
     return NULL;
 }
 
-/* Who ignores SIGCHLD has no zombies. */
+/* A process that ignores SIGCHLD has no zombies. */
 static const char *ignored_children(void)
 {
     CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);

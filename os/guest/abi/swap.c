@@ -1,5 +1,5 @@
 /* Swap devices: taking them into use and out of it, and memory that was sent there. They need a
- * disk with nothing on it; without one, and for whoever may not swap, they have nothing to say. */
+ * disk with nothing on it; without one, and without the right to swap, they are skipped. */
 #include "groups.h"
 
 #include <sys/ioctl.h>
@@ -41,7 +41,7 @@ static const char *disk(void)
     if (!name) \
         return NULL
 
-/* Writes a header for so many pages, this one included; false if that fails. */
+/* Writes a header for `pages` pages, this one included; false if that fails. */
 static bool make_swap(const char *path, uint32_t pages, uint32_t version, uint32_t bad)
 {
     static char page[PAGE];
@@ -185,7 +185,7 @@ static const char *what_went_out_comes_back(void)
 
 #define BEHIND "/sys/kernel/mm/quire/behind"
 
-/* What does not compress, and differs from page to page and from time to time. */
+/* Data that does not compress, and differs from page to page and from time to time. */
 static uint64_t noise(uint64_t seed)
 {
     seed = (seed ^ seed >> 31) * 0x9e3779b97f4a7c15;
@@ -237,7 +237,7 @@ static const char *what_is_cold_goes_behind(void)
     long read_before = number_in(BEHIND, "read ");
     CHECK(holds_noise(words, WORDS, 1));
     CHECK(number_in(BEHIND, "read ") >= read_before + MANY * 3 / 4);
-    /* Written again, and sent out again, while what was there before is on its way. */
+    /* The pages are written again, and paged out again, while the old content is on its way. */
     for (uint64_t seed = 2; seed < 6; seed++) {
         fill_noise(words, WORDS, seed);
         CHECK(!madvise(all, MANY * PAGE, MADV_PAGEOUT));
@@ -436,8 +436,8 @@ static const char *a_group_pages_out_its_own(void)
         bool kept = holds(all, ALL, 9) && holds(all, ALL, 9);
         long out = group_number(one, "memory.swap.current", "");
         long there = group_number(one, "memory.current", "");
-        /* What is read with a page, on each CPU, and what is being written, may be beyond the
-         * limit until the next count. */
+        /* Readahead, on each CPU, and pages under writeback may exceed the limit until the next
+         * count. */
         long half = 2 * LIMIT_PAGES * PAGE;
         bool less = out >= half && there <= half;
         /* As much again, brought in by a call. */
@@ -478,7 +478,7 @@ static const char *a_group_is_told_to_reclaim(void)
         /* Not all that left is of this region. */
         good = good && resident(all, REGION) <= REGION * 3 / 4 && holds(all, REGION, 10);
         good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
-        /* Less room than there is in use: the rest goes out, and nobody ends. */
+        /* Less room than there is in use: the rest goes out, and no process ends. */
         _exit(!good || !holds(all, REGION, 10));
     }
     char byte;

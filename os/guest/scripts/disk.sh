@@ -1,6 +1,6 @@
-# What a disk must do, run by a dynamic shell from that disk: `disk.sh`, or `disk.sh bad` where
-# block 128 of /test/large and block 5 of /test/program cannot be read.
-# Lines: ok NAME, FAILED NAME. The files of /test were made on the host, and /test/sums of all files.
+# The checks of a disk, run by a dynamic shell from that disk: `disk.sh`, or `disk.sh bad` where
+# block 128 of /test/large and block 5 of /test/program cannot be read. Lines: ok NAME, FAILED NAME.
+# The files of /test were made on the host, and /test/sums of all files.
 
 failures=0
 check() { # NAME CONDITION...

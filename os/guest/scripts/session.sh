@@ -114,7 +114,7 @@ if mkdir $group 2> errors && [ -w $group/memory.max ]; then
     echo 8M > $group/memory.max
     eat="dd if=/dev/zero of=/dev/null bs=32M count=1"
     sh -c "echo 0 > $group/cgroup.procs; $eat" 2> errors
-    check "who is over the limit of his group ends" 137 $?
+    check "a process over the limit of its group ends" 137 $?
     $eat 2> errors
     check "others do not" 0 $?
     check "the group has counted it" 1 "$(sed -n 's/^oom_kill //p' $group/memory.events)"

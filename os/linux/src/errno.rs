@@ -8,7 +8,7 @@ use linux_raw_sys::errno;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(u16);
 
-/// What a call comes to.
+/// The result of a call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 macro_rules! numbers {
@@ -86,7 +86,7 @@ numbers! {
     ESPIPE
     /// The file system can only be read.
     EROFS
-    /// Nobody reads the pipe any more.
+    /// The pipe has no reader any more.
     EPIPE
     /// The result does not fit.
     ERANGE

@@ -9,15 +9,16 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::console::Event;
 use super::kernel::linux_words;
-use super::machine::{Accel, Ending};
+use super::machine::Ending;
 use super::run::{Order, boot};
 use super::{Figure, Isa};
 use crate::steps::Missing;
 
-/// The exit status of programs where the kernel has not what they measure (`os/guest/common.h`).
+/// The exit status of programs where the kernel lacks a feature that they measure
+/// (`os/guest/common.h`).
 const UNSUPPORTED: u8 = 3;
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The machine's ISA.
@@ -26,7 +27,7 @@ pub struct Comparison {
     pub programs: Vec<String>,
     /// MiB of the region that they measure.
     pub region_mib: u32,
-    /// Medians are over so many rounds.
+    /// Rounds that the medians are over.
     pub rounds: u32,
     /// THP settings of the machine, for what the programs do not set themselves.
     pub thp: Option<String>,
@@ -38,13 +39,13 @@ pub struct Comparison {
     pub timeout_seconds: u64,
 }
 
-/// What one kernel printed, over all programs.
+/// One kernel's output, over all programs.
 #[derive(Default)]
 struct Side {
     figures: Vec<Figure>,
     thp: Option<String>,
     is_whole: bool,
-    /// Programs that found that the kernel has not what they measure.
+    /// Programs that found that the kernel lacks what they measure.
     unsupported: Vec<String>,
     /// Why figures are missing.
     troubles: Vec<String>,
@@ -84,18 +85,13 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         let file = what.root.iter().filter(|_| program != "calibrate");
         words.extend(file.map(|(_, file)| file.clone()));
         let order = Order {
-            isa: what.isa,
-            cpus: 1,
             memory: "2G".to_owned(),
             thp: what.thp.clone(),
-            accel: Accel::Tcg,
             kernel: kernel.to_owned(),
             timeout_seconds: what.timeout_seconds,
             counts_instructions: true,
-            looks_at_frames: false,
-            settings: Vec::new(),
             root: what.root.as_ref().map(|(dir, _)| dir.clone()),
-            words,
+            ..Order::new(what.isa, words)
         };
         let (ending, lines) = boot(root, &order, false)?;
         let mut figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();
@@ -128,7 +124,7 @@ const PARTS: [(&str, &str, &str); 3] = [
 ];
 
 /// Quire's kernel copies a page to a device in memory in another way than to and from a program,
-/// and says at boot what that takes: this is what is in the figures, not what a program can find
+/// and prints its cost at boot: the figures contain that cost, not the one that a program can find
 /// out. On arm64 it is an instruction for all of a page.
 fn told_copies(figures: &mut [Figure], lines: &[String]) {
     let told = lines.iter().find_map(|line| line.split_once("; a page is copied in "));
@@ -139,8 +135,8 @@ fn told_copies(figures: &mut [Figure], lines: &[String]) {
     figures.iter_mut().filter(is_copy).for_each(|figure| figure.value = copy);
 }
 
-/// What is left of these metrics without the clear or the copy in them. That may have been measured
-/// for each size, or once for any.
+/// These metrics without the clear or the copy in them, which may have been measured for each size,
+/// or once for any.
 fn without_parts(figures: &[Figure]) -> Vec<Figure> {
     let less = figures.iter().filter_map(|whole| {
         let (program, size, metric) = &whole.key;
@@ -198,7 +194,7 @@ impl Side {
         self.figures.iter().find(|figure| figure.key == other.key).map(|figure| figure.value)
     }
 
-    /// What stands where a figure of `program` lacks.
+    /// The cell for a missing figure of `program`.
     fn lack(&self, program: &String) -> String {
         let is_known = self.unsupported.contains(program);
         if is_known { "not supported here" } else { "-" }.to_owned()

@@ -1,4 +1,4 @@
-//! Disks for guests: an ext4 image of a directory of the host, and what is wrong with it.
+//! Disks for guests: an ext4 image of a directory of the host, and its defects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ const BLOCK: u64 = 4096;
 const OVERHEAD: u64 = 8 << 20;
 const EACH: u64 = 512;
 
-/// What is wrong with a disk.
+/// The defect of a disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It answers so many reads in a second.
+    /// It answers this number of reads in a second.
     Slow(u32),
     /// These sectors of 512 bytes cannot be read.
     Bad(Vec<u64>),

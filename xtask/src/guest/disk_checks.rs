@@ -1,5 +1,5 @@
-//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and what
-//! is wrong with it is told to programs, and harms nobody else.
+//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and
+//! programs get its defects as errors, without harm to others.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -16,10 +16,10 @@ use super::run::{Order, boot_disk, boot_kernel};
 use crate::setup;
 use crate::steps::Missing;
 
-/// What the checks are called.
+/// The name of the checks.
 pub(super) const NAME: &str = "disk";
 
-/// What those among them are called that swap, where only they are wanted.
+/// The name of those among them that swap, to run only them.
 pub(super) const SWAPS: &str = "swap";
 
 /// How many seconds one may take on a busy machine.
@@ -62,7 +62,7 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
     order.timeout_seconds = SECONDS;
     for (name, words, trouble) in cases(&dir, root)? {
         let disk = Disk::of(&dir.0, &files(root))?.with(trouble);
-        order.words = words.iter().map(|&word| word.to_owned()).collect();
+        order.words = words.iter().map(Into::into).collect();
         let start = Instant::now();
         let (ending, lines) = boot_disk(root, kernel, order, &disk, false)?;
         let count = judge(name, ending, &lines, start.elapsed());
@@ -96,7 +96,7 @@ fn swap(
     (device, disk): (Option<&str>, Option<Disk>),
 ) -> Result<Count, Missing> {
     order.timeout_seconds = SECONDS;
-    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
+    order.words = ["abicheck", "swap"].map(Into::into).to_vec();
     // Less to fill until something must go out.
     let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
     order.settings.extend(device.map(str::to_owned));
@@ -186,7 +186,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // A directory that nobody could make is gone already.
+        // A directory that could not be made is gone already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

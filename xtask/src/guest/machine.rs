@@ -23,10 +23,10 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How often the clock and Ctrl-C are looked at.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What runs the guest's instructions.
+/// The accelerator that runs the guest's instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Accel {
-    /// What is known to work everywhere: the translator.
+    /// The one that works everywhere: the translator.
     Auto,
     /// QEMU's translator.
     Tcg,
@@ -53,7 +53,7 @@ pub(super) struct Machine<'a> {
     pub moves_words: bool,
     /// How much memory, in QEMU's notation: 2G.
     pub memory: &'a str,
-    /// What runs it.
+    /// The accelerator.
     pub accel: Accel,
     /// The guest's clock counts instructions, one nanosecond each.
     pub counts_instructions: bool,
@@ -168,7 +168,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What was still on its way.
+    /// Reads the output that was still on its way.
     fn drain(&self, bytes: &Receiver<Vec<u8>>, console: &mut Console) {
         while let Ok(bytes) = bytes.recv_timeout(TICK) {
             self.show(&bytes, console);
@@ -177,7 +177,7 @@ impl Machine<'_> {
 
     fn show(&self, bytes: &[u8], console: &mut Console) {
         if self.is_shown {
-            // Who closed our output does not want to see it.
+            // A reader that closed our output does not want to see it.
             let mut out = io::stdout().lock();
             let _ = out.write_all(bytes).and_then(|()| out.flush());
         }
@@ -193,7 +193,7 @@ fn end(child: &mut Child, ending: Ending) {
         if let Ok(pid) = i32::try_from(child.id())
             && let Some(pid) = Pid::from_raw(pid)
         {
-            // It may have ended in between; then there is nobody to tell.
+            // It may have ended in between; then the signal is not needed.
             let _ = kill_process(pid, Signal::TERM);
         }
         if !is_gone(child) {

@@ -1,15 +1,16 @@
 //! `cargo xtask run`: one program, one kernel, one machine.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Isa;
 use super::console::Event;
 use super::disk::Disk;
-use super::image::{self, Image};
+use super::image;
 use super::kernel::Kernel;
 use super::machine::{Accel, Ending, Machine, files};
-use super::modules;
+use super::{modules, request};
 use crate::setup;
 use crate::steps::Missing;
 
@@ -26,7 +27,7 @@ const INTERRUPTED: u8 = 130;
 /// clock, which runs ahead when nothing is to be done.
 const SETTLE: &str = "settle=3";
 
-/// What is to be run, and on what.
+/// A program to run, and the machine for it.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The machine's ISA.
@@ -37,7 +38,7 @@ pub struct Order {
     pub memory: String,
     /// THP settings for init, such as `64K=always,2M=inherit`.
     pub thp: Option<String>,
-    /// What runs the instructions.
+    /// The accelerator.
     pub accel: Accel,
     /// `quire`, `linux`, or a file.
     pub kernel: String,
@@ -47,12 +48,52 @@ pub struct Order {
     pub counts_instructions: bool,
     /// The kernel looks itself whether programs are shown what was left in memory; only ours can.
     pub looks_at_frames: bool,
-    /// Words for the kernel and for init, `KEY=VALUE`.
+    /// More words for the kernel's command line; init finds `KEY=VALUE` in its environment.
     pub settings: Vec<String>,
+    /// Devices that init swaps to, such as `zram0=192M`.
+    pub swaps: Vec<String>,
+    /// Settings under `/proc/sys`, such as `vm.swappiness=10`.
+    pub sysctls: Vec<String>,
+    /// Settings of the program's control group, such as `memory.max=64M`.
+    pub group: Vec<String>,
     /// A directory of the host: it becomes the root, on a disk.
     pub root: Option<PathBuf>,
-    /// The program and its arguments; none: a shell.
-    pub words: Vec<String>,
+    /// The program and its arguments, which it gets byte for byte; none: a shell.
+    pub words: Vec<OsString>,
+}
+
+impl Order {
+    /// The program `words` on Quire's kernel, in a machine with one CPU and 1 GiB.
+    pub fn new(isa: Isa, words: impl IntoIterator<Item: Into<OsString>>) -> Self {
+        Self {
+            isa,
+            cpus: 1,
+            memory: "1G".to_owned(),
+            thp: None,
+            accel: Accel::Tcg,
+            kernel: "quire".to_owned(),
+            timeout_seconds: 300,
+            counts_instructions: false,
+            looks_at_frames: false,
+            settings: Vec::new(),
+            swaps: Vec::new(),
+            sysctls: Vec::new(),
+            group: Vec::new(),
+            root: None,
+            words: words.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// The program's name.
+    pub(super) fn program(&self) -> Option<&str> {
+        self.words.first().and_then(|word| word.to_str())
+    }
+
+    /// The command that the order runs, for messages.
+    pub(super) fn name(&self) -> String {
+        let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
 }
 
 /// Runs the order with its console on ours; returns the exit status: the program's, or 101 after a
@@ -95,6 +136,7 @@ pub(super) fn boot(
     order: &Order,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
+    request::check(root, order)?;
     let kernel = prepare(root, order)?;
     let Some(dir) = &order.root else {
         return boot_kernel(root, &kernel, order, is_shown);
@@ -110,10 +152,9 @@ pub(super) fn boot_disk(
     disk: &Disk,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    let program = order.words.first().map(String::as_str);
-    let modules = modules::of(kernel, program, true)?;
-    let image = image::pack_init(root, order.isa, &modules, &order.words)?;
-    start(root, kernel, order, &image, Some(disk), is_shown)
+    let modules = modules::of(kernel, order, true)?;
+    let archive = image::pack_init(root, order, &modules)?;
+    start(root, kernel, order, &archive, Some(disk), is_shown)
 }
 
 /// The order's kernel, where there is an emulator for it.
@@ -130,21 +171,21 @@ pub(super) fn boot_kernel(
     order: &Order,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    let program = order.words.first().map(String::as_str);
-    let args = order.words.get(1..).unwrap_or_default();
-    let modules = modules::of(kernel, program, false)?;
-    let image = image::pack(root, order.isa, &modules, program, args)?;
-    start(root, kernel, order, &image, None, is_shown)
+    let modules = modules::of(kernel, order, false)?;
+    let archive = image::pack(root, order, &modules)?;
+    start(root, kernel, order, &archive, None, is_shown)
 }
 
 fn start(
     root: &Path,
     kernel: &Kernel,
     order: &Order,
-    image: &Image,
+    archive: &[u8],
     disk: Option<&Disk>,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
+    let failed = |sentence| Missing { sentence, attempted: false };
+    request::check_memory(order, archive.len() as u64).map_err(failed)?;
     let mut settings: Vec<String> = order.thp.iter().map(|thp| format!("thp={thp}")).collect();
     settings.extend_from_slice(&order.settings);
     if order.counts_instructions {
@@ -153,8 +194,7 @@ fn start(
     if order.looks_at_frames && kernel.linux.is_none() {
         settings.push("check=frames".to_owned());
     }
-    let program = order.words.first().map(String::as_str);
-    settings.extend(modules::words(kernel, program).map(str::to_owned));
+    settings.extend(modules::words(kernel, order));
     if disk.is_some_and(Disk::is_root) {
         // Linux would look for an init there: ours shows the disk instead.
         let name = if kernel.linux.is_some() { "disk" } else { "root" };
@@ -163,16 +203,16 @@ fn start(
     let machine = Machine {
         isa: order.isa,
         kernel: &kernel.file,
-        archive: &image.archive,
+        archive,
         disk,
-        command_line: &kernel.command_line(order.isa, &settings, &image.words),
+        command_line: &kernel.command_line(order.isa, &settings),
         cpus: order.cpus,
-        moves_words: order.counts_instructions && modules::swaps(program),
+        moves_words: order.counts_instructions && modules::has_swap(order),
         memory: &order.memory,
         accel: order.accel,
         counts_instructions: order.counts_instructions,
         timeout: Duration::from_secs(order.timeout_seconds),
         is_shown,
     };
-    machine.run(&files(root)).map_err(|sentence| Missing { sentence, attempted: false })
+    machine.run(&files(root)).map_err(failed)
 }

@@ -18,14 +18,19 @@ mod rooms;
 mod sizes;
 mod unsafety;
 mod words;
+mod prose;
+mod english;
 mod files;
 mod rows;
 mod docs;
 mod check;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod english_tests;
 
 pub use check::check;
 pub use docs::write_readme;
+pub use english::look as english;
 pub use finding::Finding;
 pub use tree::{Package, Source, Tree};

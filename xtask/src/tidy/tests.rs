@@ -1,4 +1,4 @@
-//! Each rule is shown what breaks it, and what only looks as if it did.
+//! Each rule meets code that breaks it, and code that only looks as if it did.
 
 use std::collections::BTreeMap;
 
@@ -86,13 +86,13 @@ mod rooms {
     }
 
     #[test]
-    fn what_the_root_offers_counts_as_its_room() {
+    fn a_name_of_the_root_counts_as_its_room() {
         assert_eq!(found("use crate::Mm;").len(), 1);
         assert_eq!(found("use crate::{Phys, Mm as M};").len(), 1);
     }
 
     #[test]
-    fn what_cannot_be_followed_is_found() {
+    fn a_path_that_cannot_be_followed_is_found() {
         for text in ["use crate::*;", "use crate as q;", "use crate::{self};", "use crate::{*};"] {
             assert_eq!(found(text).len(), 1, "{text}");
         }

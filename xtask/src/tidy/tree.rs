@@ -17,7 +17,7 @@ pub struct Package {
     pub name: String,
     /// Its directory, relative to the workspace.
     pub dir: String,
-    /// What it depends on: name, whether it is one of the workspace, whether only for tests.
+    /// Its dependencies: name, whether it is one of the workspace, whether only for tests.
     pub dependencies: Vec<(String, bool, bool)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Source {
     pub package: String,
     /// The file, relative to the workspace.
     pub path: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<TokenTree>,
@@ -141,7 +141,7 @@ impl Loader<'_> {
     /// Reads the sources of all targets of `package`.
     fn package(&mut self, package: &cargo_metadata::Package) -> Result<(), String> {
         let mut targets: Vec<_> = package.targets.iter().collect();
-        // What a library and a test share counts as the library's.
+        // A file that a library and a test share counts as the library's.
         targets.sort_by_key(|target| is_test_target(&target.kind));
         for target in targets {
             let is_test = is_test_target(&target.kind);

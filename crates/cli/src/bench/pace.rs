@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use quire::folio::clear::units;
+use quire::inject::units;
 use quire_hw::extent::GRAIN;
 use quire_hw::{Chosen, Reuse};
 

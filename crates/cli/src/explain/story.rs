@@ -154,9 +154,9 @@ fn touch(evidence: &Evidence) -> Chapter {
 fn engine() -> Chapter {
     Chapter {
         title: "The kernel calls Mm::fault".to_owned(),
-        files: &["crates/mm/src/engine/faults.rs"],
+        files: &["crates/mm/src/spaces/faults.rs"],
         lines: vec![
-            "The engine decides nothing. It asks the room `fault` for a plan, brings what the plan"
+            "The service `spaces` asks the room `fault` for a plan, brings what the plan"
                 .to_owned(),
             "lacks, and has it carried out. If the world changed meanwhile, it asks again."
                 .to_owned(),
@@ -214,7 +214,7 @@ fn walk(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
     }
     lines.push(match steps.walk.last().map(|seen| seen.place) {
         Some(Place::Table { level, .. }) if !is_leaf_level(evidence, level) => {
-            "Where a table is missing, the plan would say so and the engine would bring one."
+            "Where a table is missing, the plan would say so and `spaces` would bring one."
                 .to_owned()
         }
         _ => "Level 0 maps base pages. The place is free: memory is needed.".to_owned(),

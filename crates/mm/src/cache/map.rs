@@ -161,7 +161,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             return None;
         }
         let owner = identity(self.index.id, all.start);
-        let cached = Folios::new(self.index.meta).cached(folio.head, owner)?;
+        let cached = Folios::new(self.index.tree.meta).cached(folio.head, owner)?;
         let known = cached.known();
         let usable = known.contains(Known::FILLED) && !known.contains(Known::POISONED);
         if cached.folio != folio || !usable || !cached.map(pages.count() as u32) {

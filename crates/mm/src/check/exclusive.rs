@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::Pfn;
 
 use super::{Leaf, Violation, leaves};
-use crate::engine::Mm;
+use crate::mm::Mm;
 use crate::space::{AreaFlags, Space};
 use crate::table::FOREIGN;
 
@@ -20,7 +20,7 @@ pub(super) fn check_exclusive<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let flag = |frame: Pfn, change: &dyn Fn(u32) -> u32| {
         let slot = meta.at(frame);
         let flags = slot.state().flags();
@@ -52,7 +52,7 @@ fn each_page<A: Arch, H: Hardware>(
     mut each: impl FnMut(Pfn, bool),
 ) -> Result<(), Violation> {
     for space in spaces {
-        let view = mm.view(space);
+        let view = mm.base().view(space);
         leaves(mm, space, |leaf: &Leaf| {
             let area = view.areas().lookup(leaf.pages.start).0;
             let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));

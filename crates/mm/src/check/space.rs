@@ -8,8 +8,8 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Violation;
 use super::blocks::check_block;
-use crate::engine::Mm;
 use crate::folio::Folios;
+use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
 use crate::sync::Ordering;
@@ -68,7 +68,7 @@ pub fn space<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     space: &Space<A>,
 ) -> Result<SpaceReport, Violation> {
-    let view = mm.view(space);
+    let view = mm.base().view(space);
     let tree = {
         let writer = space.areas.writer(view.hw, view.meta);
         let stats = writer.check_merged().map_err(Violation::Tree)?;
@@ -96,7 +96,7 @@ pub fn leaves<A: Arch, H: Hardware>(
     mut hear: impl FnMut(&Leaf),
 ) -> Result<(), Violation> {
     let mut report = SpaceReport::default();
-    walk(&mm.view(space), &mut report, &mut |_, leaf| {
+    walk(&mm.base().view(space), &mut report, &mut |_, leaf| {
         hear(leaf);
         Ok(())
     })

@@ -7,8 +7,8 @@ use quire_units::{FrameSpan, Order, Pfn};
 use super::exclusive::check_exclusive;
 use super::swap::check_swap;
 use super::{Violation, file, leaves, space};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
 use crate::sync::Ordering;
@@ -56,7 +56,7 @@ pub fn system<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<Totals, Violation> {
-    let free = mm.phys().check().map_err(Violation::Phys)?;
+    let free = mm.allocator().check().map_err(Violation::Phys)?;
     let mut found = Totals::default();
     for one in spaces {
         let report = space(mm, one)?;
@@ -65,11 +65,11 @@ pub fn system<A: Arch, H: Hardware>(
         found.mapped += report.pages - report.foreign;
     }
     let mut files = (0, 0);
-    for id in mm.file_ids() {
+    for id in mm.files().ids() {
         let report = file(mm, id)?;
         files = (files.0 + report.nodes, files.1 + report.folios);
     }
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let totals = records(meta)?;
     let recorded = (totals.index, totals.of_files);
     if recorded != files {
@@ -144,9 +144,9 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
 
 /// That no cached frame is a folio's. Those on record as anything the allocator's walker finds.
 fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     let mut bad = None;
-    let walked = phys::each_cached(mm.phys(), |_, frame| {
+    let walked = phys::each_cached(mm.allocator(), |_, frame| {
         bad = bad.or(folios.of(frame).map(|_| frame));
         Ok(())
     });
@@ -160,7 +160,7 @@ fn check_mapped<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let folios = Folios::new(meta);
     each_mapping(mm, spaces, |head, pages| {
         meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
@@ -189,7 +189,7 @@ fn each_mapping<A: Arch, H: Hardware>(
     spaces: &[&Space<A>],
     mut each: impl FnMut(Pfn, u64),
 ) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     for space in spaces {
         leaves(mm, space, |leaf| {
             let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));

@@ -20,7 +20,6 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::FilePage;
 use crate::folio::{Folio, Folios};
 use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
@@ -96,23 +95,12 @@ impl Unshare {
         Advice::of(self.area.flags)
     }
 
-    /// The page of a file that is shown there, if that is a private area's and to be written as
-    /// any other: no debugger's, and not in one that tells pages that were written from others.
-    pub(crate) fn of_file(&self) -> Option<FilePage> {
-        let Backing::Object { id: file, page: at } = self.area.backing_of(self.page) else {
-            return None;
-        };
+    /// Whether the page shows a file and is written like any other page of a private area: not by
+    /// a debugger, and not in an area that tells written pages from others.
+    pub(crate) fn is_of_file(&self) -> bool {
         let (flags, prot) = (self.area.flags, self.area.prot);
         let told_apart = flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED);
-        (prot.contains(Prot::WRITE) && !told_apart).then_some(FilePage {
-            page: self.page,
-            file,
-            at,
-            place_order: Order::ZERO,
-            is_there: true,
-            area: self.area,
-            seq: self.seq,
-        })
+        self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
     /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from: `most` at
@@ -199,8 +187,7 @@ impl Unshare {
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
-        let tables = view.tables();
-        let locked = tables.lock_lowest(pages.start, Level::LAST);
+        let locked = view.tables().lock_lowest(pages.start, Level::LAST);
         let count = (pages.count() >> source.leaf.get()) as usize;
         let index = locked.index(pages.start);
         let current = A::order(locked.level()) == source.leaf
@@ -209,13 +196,25 @@ impl Unshare {
         if !current {
             return Err(run);
         }
-        let order = Order::fitting(run.count()).unwrap_or_default();
-        let frame = run.start();
-        Folios::new(view.meta).adopt_mapped(run, order, tables.home(pages.start));
-        let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
-        locked.replace(index, count, frame, attrs, order);
+        self.put(view, &locked, pages, run);
         // The flush is over.
         Ok(Folios::new(view.meta).unmap(source.folio, pages.count() as u32))
+    }
+
+    /// Maps `run`, the copy, in place of the leaves of `pages`, as the space's own, and flushes.
+    pub(super) fn put<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        locked: &Locked<'_, A, H>,
+        pages: PageSpan,
+        run: FrameRun,
+    ) {
+        let order = Order::fitting(run.count()).unwrap_or_default();
+        let frame = run.start();
+        let count = (pages.count() >> A::order(locked.level()).get()) as usize;
+        Folios::new(view.meta).adopt_mapped(run, order, view.tables().home(pages.start));
+        let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
+        locked.replace(locked.index(pages.start), count, frame, attrs, order);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-/// The number of a group of spaces; see [`Mm::new_group`](crate::engine::Mm::new_group).
+/// The number of a group of spaces; see [`Mm::new_group`](crate::mm::Mm::new_group).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(NonZeroU32);
 

@@ -17,12 +17,12 @@
 //! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
 
 mod advice;
-pub mod area;
+mod area;
 mod fork;
 mod group;
 mod place;
 mod section;
-pub mod tree;
+pub(crate) mod tree;
 mod view;
 
 #[cfg(test)]
@@ -30,10 +30,10 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing};
-pub use fork::ForkNeed;
+pub(crate) use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};
-pub use section::{Ended, Need, Section};
-pub use tree::Seq;
-pub(crate) use view::Ever;
-pub use view::{Space, View};
+pub(crate) use section::{Need, Section};
+pub(crate) use tree::Seq;
+pub use view::Space;
+pub(crate) use view::{Ever, View};

@@ -7,7 +7,7 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! What a step lacks it *returns*; the engine brings it and repeats the step. A section that is
+//! What a step lacks it *returns*; `base` brings it and repeats the step. A section that is
 //! dropped before the areas change has changed nothing that a program could see.
 
 use quire_arch::{Arch, Attrs};

@@ -41,12 +41,6 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         Self { tables, lock, level, base, read: none(), spelled: none() }
     }
 
-    /// The table's frame.
-    #[inline]
-    pub fn frame(&self) -> Pfn {
-        self.lock.frame()
-    }
-
     /// The table's level.
     #[inline]
     pub fn level(&self) -> Level {

@@ -1,6 +1,6 @@
 //! Putting tables, leaves and markers into empty entries.
 
-use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
@@ -61,6 +61,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// # Errors
     /// [`Lack::Table`] when a lower table is needed and `spare` is empty; [`Lack::Room`] when a
     /// page of the span is mapped already.
+    #[cfg(any(test, feature = "inject"))]
     pub fn map(
         &self,
         span: &mut PageSpan,
@@ -72,7 +73,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             let level = self.fitting(*span, *frame);
             let place = self.walk(span.start, Level::LAST);
             if place.level.is_above(level) {
-                if matches!(A::decode(place.word, place.level), Entry::Leaf { .. }) {
+                if matches!(A::decode(place.word, place.level), quire_arch::Entry::Leaf { .. }) {
                     return Err(Lack::Room(span.start));
                 }
                 let run = spare.take().ok_or(Lack::Table)?;
@@ -186,6 +187,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Maps as much of `span` to the frames from `frame` on as this table takes, in leaves of its
     /// level. Returns how many pages.
+    #[cfg(any(test, feature = "inject"))]
     fn extend(&self, span: PageSpan, frame: Pfn, attrs: Attrs) -> Result<u64, Lack> {
         let index = self.index(span.start);
         let block = A::order(self.level());

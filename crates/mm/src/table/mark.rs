@@ -17,7 +17,7 @@ const KIND_AT: u32 = 52;
 /// The kinds of markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkKind {
-    /// The page is on a swap device ([`SwapEntry`](crate::swap::SwapEntry)).
+    /// The page is on a swap device (`SwapEntry` of the room `swap`).
     Swap = 1,
     /// The page may not be touched: a guard. Its payload only makes neighbouring guards one run.
     Guard = 2,

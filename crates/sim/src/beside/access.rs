@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use quire::engine::{Error, Resolved};
 use quire::fault::Cause;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Area;
+use quire::{Error, Resolved};
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_machine::{Trap, TrapKind};
 use quire_units::{Access, PageSpan, Pfn, Prot, VirtAddr, Vpn};
@@ -95,7 +95,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     /// Resolves one fault; whether the access was refused.
     fn fault(&mut self, at: usize, page: Vpn, access: Access) -> Result<bool, String> {
         let short = self.memory_fallbacks();
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let here = self.lives[at].model.resident.get(&page.get());
         let outlook = here.filter(|here| here.cow).map(|_| self.outlook(at, page));
         let live = &mut self.lives[at];
@@ -104,7 +104,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             self.mm.fault(&live.space, page, access)
         };
         let opt_out = live.model.opt_out;
-        let wants = |advice| self.mm.policy.candidates(advice, opt_out);
+        let wants = |advice| self.mm.policy().candidates(advice, opt_out);
         let mut after = live.model.clone();
         let expected = after.fault(page, access, A::block_order(), wants);
         let grown = areas_of(self.mm, &live.space) == after.areas.areas();

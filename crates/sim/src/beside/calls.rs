@@ -1,8 +1,8 @@
 //! The calls.
 
-use quire::engine::{Error, Move};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
+use quire::{Error, Move};
 use quire_arch::Arch;
 use quire_machine::{Cpu, Machine};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
@@ -83,10 +83,10 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let at = step.space % self.lives.len();
         self.enter(at);
         if step.fails > 0 {
-            self.mm.phys().set_fail_plan(FailPlan::Nth(step.fails));
+            self.mm.bare_phys().set_fail_plan(FailPlan::Nth(step.fails));
         }
         let done = self.apply(at, &step.op);
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         done?;
         self.agree(at.min(self.lives.len() - 1))
     }
@@ -143,11 +143,11 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 self.change(at, "advise", call, |model| model.advise(span, advice))
             }
             Op::Flags(_, set, clear) => {
-                let call = |s: &Self| s.mm.set_flags(&s.lives[at].space, span, set, clear);
+                let call = |s: &Self| s.mm.spaces().set_flags(&s.lives[at].space, span, set, clear);
                 self.change(at, "set_flags", call, |model| model.set_flags(span, set, clear))
             }
             Op::Unlock(_) => {
-                let call = |s: &Self| s.mm.unlock(&s.lives[at].space, span);
+                let call = |s: &Self| s.mm.spaces().munlock(&s.lives[at].space, span);
                 self.change(at, "unlock", call, |model| model.lock(span, false))
             }
             Op::Discard(_) => self.discard(at, span),
@@ -189,7 +189,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     fn remap(&mut self, at: usize, old: PageSpan, pages: u64, how: Move) -> Result<(), String> {
         let live = &mut self.lives[at];
         let opt_out = live.model.opt_out;
-        let wants = |flags| self.mm.policy.candidates(Advice::of(flags), opt_out);
+        let wants = |flags| self.mm.policy().candidates(Advice::of(flags), opt_out);
         let mut after = live.model.clone();
         let (expected, stages) = after.remap(old, pages, how, wants);
         let real = {
@@ -222,7 +222,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn map(&mut self, at: usize, request: &Request) -> Result<(), String> {
         let live = &mut self.lives[at];
-        let candidates = self.mm.policy.candidates(Advice::of(request.flags), live.model.opt_out);
+        let candidates = self.mm.policy().candidates(Advice::of(request.flags), live.model.opt_out);
         let expected = live.model.place(request, candidates);
         let real = {
             let _op = self.cpu.operation("map");
@@ -284,7 +284,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let live = &mut self.lives[at];
         let real = {
             let _op = self.cpu.operation("lock");
-            self.mm.lock(&live.space, span)
+            self.mm.mlock(&live.space, span)
         };
         let mut locked = live.model.clone();
         let expected = locked.lock(span, true).and_then(|()| locked.populated(span));
@@ -346,7 +346,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn renew(&mut self, at: usize) -> Result<(), String> {
         self.cpu.leave();
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         self.end(at);
         if self.lives.len() < self.spaces {
             let live = self.found().map_err(|error| error.to_string())?;
@@ -357,7 +357,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     }
 
     fn set_policy(&mut self, at: usize, op: &Op) {
-        let policy = &self.mm.policy;
+        let policy = &self.mm.policy();
         match *op {
             Op::Size(order, choice) => {
                 let order = Order::new(1 + order % (A::block_order().get() + 1));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use quire::check;
-use quire::folio::{Folio, Folios};
+use quire::inject::{Folio, Folios};
 use quire::space::{Area, AreaFlags, Space};
 use quire_arch::{Arch, Attrs};
 use quire_units::{PageSpan, Pfn, PhysAddr, Prot, Vpn};
@@ -137,7 +137,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
 
     /// The folio that a frame is part of.
     pub(super) fn folio(&self, frame: Pfn) -> Option<Folio> {
-        Folios::new(self.mm.phys().meta()).of(frame)
+        Folios::new(self.mm.bare_phys().meta()).of(frame)
     }
 
     /// Compares areas and memory, and calls in all walkers.
@@ -230,7 +230,7 @@ impl Marks {
 
 pub(super) fn areas_of<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<Area> {
     let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-    mm.areas(space, all).collect()
+    mm.spaces().areas(space, all).collect()
 }
 
 pub(super) fn ensure(holds: bool, what: &str, evidence: impl Debug) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Judging what became of pages that several spaces have.
 
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Advice;
 use quire_arch::{Arch, Level};
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
@@ -79,11 +79,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
         let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
-        let wanted = self.mm.policy.candidates(advice, model.opt_out);
-        let most = (2u32 << self.mm.policy.copy_most().get()) - 1;
+        let wanted = self.mm.policy().candidates(advice, model.opt_out);
+        let most = (2u32 << self.mm.policy().copy_most().get()) - 1;
         let largest = NaiveSpace::block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
-        let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
+        let plenty = roomy && self.mm.bare_phys().fail_plan() == FailPlan::Never;
         Outlook { claim, follows, simple, largest, plenty }
     }
 

@@ -1,7 +1,7 @@
 //! Carrying out one step: the calls that change areas.
 
-use quire::engine::{Error, Move};
 use quire::space::{Advice, AreaFlags, At, Backing, Request};
+use quire::{Error, Move};
 use quire_arch::Arch;
 use quire_script::{Page, Source, Step, Verb};
 use quire_units::{PageSpan, Prot, Vpn};
@@ -245,8 +245,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let wipes = on.contains(AreaFlags::WIPEONFORK);
         let expected = self
             .agree(process, part, |page, _| (wipes && !page.is_anon()).then_some(Error::Invalid));
-        let got =
-            self.call(process, "set_flags", |mm, space| mm.set_flags(space, span, on, off))?;
+        let got = self
+            .call(process, "set_flags", |mm, space| mm.spaces().set_flags(space, span, on, off))?;
         let done = self.judge("set_flags", expected, got)?.is_some();
         if done {
             self.alter(process, part, |page| page.flags = (page.flags - off) | on);
@@ -258,7 +258,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let span = self.span(part.0, part.1);
         let expected = self.agree(process, part, |_, _| None);
         if !on {
-            let got = self.call(process, "unlock", |mm, space| mm.unlock(space, span))?;
+            let got = self.call(process, "unlock", |mm, space| mm.spaces().munlock(space, span))?;
             let done = self.judge("unlock", expected, got)?.is_some();
             if done {
                 let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
@@ -266,7 +266,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             }
             return Ok(u64::from(done));
         }
-        let got = self.call(process, "lock", |mm, space| mm.lock(space, span))?;
+        let got = self.call(process, "lock", |mm, space| mm.mlock(space, span))?;
         if let (Err(expected), Err(error)) = (expected, got)
             && expected == error
         {
@@ -277,7 +277,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let locked = |page: &Page| page.flags.contains(AreaFlags::LOCKED);
         let changed = {
             let space = self.space(process)?;
-            let mut areas = self.mm.areas(space, span);
+            let mut areas = self.mm.spaces().areas(space, span);
             areas.all(|area| area.flags.contains(AreaFlags::LOCKED))
         };
         let before = self.naive[process].pages[part.0..part.0 + part.1].iter().all(locked);

@@ -1,6 +1,6 @@
 //! Carrying out one step: guards, memory that may go, and which pages were written.
 
-use quire::engine::Error;
+use quire::Error;
 use quire::space::AreaFlags;
 use quire_arch::Arch;
 
@@ -58,7 +58,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         });
         let pages = &self.naive[process].pages[part.0..part.0 + part.1];
         let tracked = pages.iter().any(|page| page.flags.contains(AreaFlags::TRACKED));
-        let got = self.cleaning_call(process, "free", |mm, space| mm.free_lazily(space, span))?;
+        let got =
+            self.cleaning_call(process, "free", |mm, space| mm.spaces().free_lazily(space, span))?;
         let done = self.judge("free", expected, got)?.is_some();
         if expected.is_err() {
             return Ok(0);
@@ -77,7 +78,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn track(&mut self, process: usize, part: (usize, usize)) -> Outcome {
         let span = self.span(part.0, part.1);
-        let got = self.cleaning_call(process, "track", |mm, space| mm.track(space, span))?;
+        let got =
+            self.cleaning_call(process, "track", |mm, space| mm.spaces().track(space, span))?;
         let done = self.judge("track", Ok(()), got)?.is_some();
         if done {
             self.alter(process, part, |page| {

@@ -1,11 +1,11 @@
 //! Carrying out one step: memory that fails, and is mended.
 
-use quire::cache::{FileId, Store, file_of, page_of};
+use quire::cache::{FileId, Store};
 use quire::check;
-use quire::engine::{FrameUse, Loss};
-use quire::folio::{Folio, Folios, Known};
+use quire::inject::{Folio, Folios, Known, file_of, page_of};
 use quire::swap::SwapEntry;
 use quire::table::Sight;
+use quire::{FrameUse, Loss};
 use quire_arch::Arch;
 use quire_script::Lost;
 use quire_units::{Pfn, Vpn};
@@ -117,7 +117,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn frame_of(&self, process: usize, at: usize) -> Result<Option<Pfn>, Wrong> {
         let mut found = None;
-        self.mm.runs(self.space(process)?, self.span(at, 1), &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, self.span(at, 1), &mut |seen| {
             if let Sight::Leaf { frame, .. } = seen.what {
                 found = Some(frame);
             }
@@ -158,14 +158,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let info = self.mm.frame_info(frame)?;
         let FrameUse::Folio(_) = info.used else { return None };
         let folio = Folio { head: info.head, order: info.order };
-        let (known, owner) = Folios::new(self.mm.phys().meta()).known(folio);
+        let (known, owner) = Folios::new(self.mm.bare_phys().meta()).known(folio);
         let file = known.contains(Known::CACHED);
         Some((folio, file.then(|| file_of(owner)), page_of(owner)))
     }
 
     fn on_swap(&self, process: usize, mut see: impl FnMut(usize, u64)) -> Result<(), Wrong> {
         let all = self.span(0, self.setup.window as usize);
-        self.mm.runs(self.space(process)?, all, &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, all, &mut |seen| {
             let Sight::Marker(marks) = seen.what else { return };
             let Some(entry) = SwapEntry::of(marks.first) else { return };
             for ahead in 0..seen.pages.count() {

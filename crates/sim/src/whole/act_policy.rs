@@ -1,9 +1,9 @@
 //! Carrying out one step: what folios are wanted, what is reclaimed, and the scan for folios to be
 //! made in the background.
 
-use quire::engine::{ScanLimits, Scanned};
 use quire::fault::{Defrag, Enabled, SizePolicy};
 use quire::space::OptOut;
+use quire::{ScanLimits, Scanned};
 use quire_arch::Arch;
 use quire_script::{Step, Verb};
 use quire_units::Order;
@@ -19,7 +19,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn set_policy(&mut self, step: &Step, process: usize) -> Outcome {
         let order = Order::new((step.args[0] % 18) as u8);
         let choice = step.args[0] as usize;
-        let policy = &self.mm.policy;
+        let policy = &self.mm.policy();
         match step.verb {
             Verb::Size => {
                 let all = [
@@ -75,7 +75,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let mut cursor = self.cursor;
             let done = {
                 let _operation = self.machine.operation("scan");
-                self.mm.scan(&mut cursor, pages, &limits, &self.all()[..])
+                self.mm.reclaim().scan(&mut cursor, pages, &limits, &self.all()[..])
             };
             self.cursor = cursor;
             self.settle_races()?;
@@ -93,7 +93,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn there(&self) -> (u64, u64) {
         let each = self.spaces.iter().flatten();
         each.fold((0, 0), |(there, swapped), space| {
-            (there + self.mm.resident(space), swapped + self.mm.swapped(space))
+            (there + self.mm.resident(space), swapped + self.mm.paging().swapped(space))
         })
     }
 

@@ -2,7 +2,7 @@
 //! and say so.
 
 use quire::cache::Read;
-use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire::{ReadFailed, Write, WriteFailed};
 use quire_hw::DirectMap;
 use quire_script::{Fault, tail};
 use quire_units::{Pfn, PhysAddr};

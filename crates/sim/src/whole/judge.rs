@@ -1,8 +1,8 @@
 //! Which answers are right: the words that accesses find, the errors that calls may end with, and
 //! the walkers.
 
+use quire::Error;
 use quire::check;
-use quire::engine::Error;
 use quire::space::{AreaFlags, Backing};
 use quire_arch::Arch;
 use quire_script::{Fault, Page, Source, Why};
@@ -10,7 +10,7 @@ use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
-use super::world::{World, WorldMm};
+use super::world::World;
 
 /// An error as a number, for the trace.
 pub(super) fn code(error: Error) -> u64 {
@@ -166,7 +166,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let what = format!("process {process}, page {at}: {is:?}, should be {should:?}");
             Err(Wrong::new(Kind::Areas, what))
         };
-        for area in self.mm.areas(space, window) {
+        for area in self.mm.spaces().areas(space, window) {
             let area = area.clipped(window);
             let Some(start) = self.at(area.span.start) else { continue };
             let count = area.span.count() as usize;
@@ -236,9 +236,9 @@ impl<A: Arch> World<'_, '_, '_, A> {
             return Ok(());
         };
         let mut told = vec![false; pages.len()];
-        for area in self.mm.areas(space, self.span(0, pages.len())) {
-            self.mm.runs(space, area.span, &mut |seen| {
-                if WorldMm::<A>::is_written(&area, seen) {
+        for area in self.mm.spaces().areas(space, self.span(0, pages.len())) {
+            self.mm.spaces().runs(space, area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
@@ -268,12 +268,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.check()?;
         (0..self.spaces.len()).for_each(|process| self.end(process));
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
-        self.hoard.drain(..).for_each(|run| self.mm.give_back(run));
+        self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
         if let Some(id) = self.swap.take() {
-            self.mm.swap_off(id).map_err(Wrong::unexpected)?;
+            self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }
         for &id in &self.ids {
-            self.mm.close_file(id).map_err(Wrong::unexpected)?;
+            self.mm.files().close(id).map_err(Wrong::unexpected)?;
         }
         while let Some(frame) = self.bad.pop() {
             // Of one that another one's folio has taken along, nothing is left to be said.

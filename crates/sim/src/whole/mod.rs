@@ -9,7 +9,7 @@
 //!                                          │  │  │
 //!             Naive: what each page is ◄───┘  │  └──► Machine: MMU, TLBs, examiner
 //!                                             ▼
-//!                          Mm ─► Boundary: allocations, copies, stores, flushes, disks fail,
+//!                          Mm ─► Machine:  allocations, copies, stores, flushes, disks fail,
 //!                                          are slow, or are seen half done by another CPU
 //! ```
 //!
@@ -33,7 +33,6 @@ mod setup;
 mod script;
 mod violation;
 mod device;
-mod boundary;
 mod world;
 mod judge;
 mod act;

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use quire_arch::Arch;
 use quire_machine::{Config, Machine};
 
-use super::boundary::Boundary;
 use super::script::Script;
 use super::setup::{Job, Setup};
 use super::violation::{Kind, Violation, Wrong};
@@ -106,13 +105,12 @@ impl Job for Play<'_, '_> {
             let built = Machine::new(config, &mut ram).map_err(SystemError::Machine);
             let (machine, run) = built.map_err(Failure::System)?;
             let mut stock = Stock::new(run.count(), config.cpus);
-            let boundary = Boundary::new(&machine);
-            let mm = stock.manage::<A, _>(&boundary, run).map_err(Failure::System)?;
+            let mm = stock.manage::<A, _>(&machine, run).map_err(Failure::System)?;
             let free = mm.phys().free_frames();
             let found = |step: usize, wrong: Wrong| {
                 Failure::Violation(Violation { step, kind: wrong.kind, what: wrong.what })
             };
-            let world = World::new(self.setup, &machine, &boundary, &mm);
+            let world = World::new(self.setup, &machine, &mm);
             let mut world = world.map_err(|wrong| found(0, wrong))?;
             world.devices.lies = self.options.lies;
             for step in &mut *self.steps {

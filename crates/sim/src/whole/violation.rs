@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quire::engine::Error;
+use quire::Error;
 
 /// Who found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,23 +4,20 @@
 use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Reads, Store};
-use quire::engine::{Error, Mm, Pinned, ScanCursor};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{GroupId, Space};
+use quire::{Error, Mm, Pinned, ScanCursor};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
-use quire_machine::{Cpu, Machine, Operation};
+use quire_machine::{Cpu, Machine, Operation, Race, Raced};
 use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_groups::Group;
-use super::boundary::{Boundary, Race, Raced};
 use super::device::{Devices, LOOSE, Transfer};
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
-
-/// A memory manager on the machine with races.
-pub(super) type WorldMm<'m, 'r, A> = Mm<'m, A, Boundary<'m, 'r>>;
+use crate::system::HostedMm;
 
 /// What the three files are.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
@@ -39,8 +36,7 @@ pub(super) struct Pin {
 pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) setup: Setup,
     pub(super) machine: &'m Machine<'r>,
-    pub(super) boundary: &'m Boundary<'m, 'r>,
-    pub(super) mm: &'w WorldMm<'m, 'r, A>,
+    pub(super) mm: &'w HostedMm<'m, 'r, A>,
     cpu: Option<Cpu<'m, 'r>>,
     /// Which process each CPU runs.
     pub(super) running: Vec<Option<usize>>,
@@ -81,15 +77,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn new(
         setup: Setup,
         machine: &'m Machine<'r>,
-        boundary: &'m Boundary<'m, 'r>,
-        mm: &'w WorldMm<'m, 'r, A>,
+        mm: &'w HostedMm<'m, 'r, A>,
     ) -> Result<Self, Wrong> {
         let window = setup.window as usize;
         let processes = setup.processes as usize;
         let mut world = Self {
             setup,
             machine,
-            boundary,
             mm,
             cpu: Some(machine.cpu(0)),
             running: vec![None; setup.cpus as usize],
@@ -123,7 +117,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     fn open(&mut self) -> Result<(), Wrong> {
         for (at, store) in STORES.into_iter().enumerate() {
             let pages = u64::from(self.setup.pages);
-            let id = self.mm.open_file(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
+            let id = self.mm.files().open(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
             let mut file = File::new(vec![0; pages as usize]);
             if store != Store::Memory {
                 for (page, stamp) in file.stamps.iter_mut().enumerate() {
@@ -135,13 +129,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.ids.push(id);
         }
         if self.setup.slots > 0 {
-            self.swap = self.mm.swap_on(u64::from(self.setup.slots)).ok();
+            self.swap = self.mm.paging().swap_on(u64::from(self.setup.slots)).ok();
         }
         let sizes = self.setup.sizes;
         for order in (1..19).filter(|order| sizes >> order & 1 != 0).map(Order::new) {
             let always = quire::fault::SizePolicy::Always;
             // Not every format has every size.
-            let _ = self.mm.policy.set_size(order, always);
+            let _ = self.mm.policy().set_size(order, always);
         }
         Ok(())
     }
@@ -199,7 +193,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// How many pages a store may copy with the one it is for.
     pub(super) fn copied(&self) -> usize {
-        self.mm.policy.copy_most().pages() as usize
+        self.mm.policy().copy_most().pages() as usize
     }
 
     /// All processes that there are.
@@ -268,7 +262,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name), work)
     }
@@ -278,7 +272,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
@@ -286,7 +280,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     /// Reclaiming, as one operation: it makes pages clean on purpose where it looks for zeroes.
     pub(super) fn reclaiming(&self, name: &'static str) -> Operation<'m, 'r> {
         let operation = self.machine.operation(name);
-        match self.mm.policy.zeroes_most() {
+        match self.mm.policy().zeroes_most() {
             Some(_) => operation.cleans(),
             None => operation,
         }
@@ -296,7 +290,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         operation: Operation<'m, 'r>,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         let done = work(self.mm, self.space(process)?);
         drop(operation);
@@ -347,7 +341,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Error>, Wrong> {
         let mut slow = false;
         loop {
-            match self.mm.next_read(&mut reads) {
+            match self.mm.files().next_read(&mut reads) {
                 Ok(Some(read)) => slow |= !self.transfer(Transfer::Read(read)),
                 Ok(None) if slow => return Ok(Err(Error::Busy(reads.file()))),
                 Ok(None) => return Ok(Ok(())),
@@ -371,7 +365,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Transfer::Read(read) => read.file(),
             Transfer::Write(write) => write.file(),
         };
-        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let ram = self.machine.ram();
         let done = self.devices.carry(ram, A::PAGE_SHIFT, (transfer, fault), end);
         let (read, write) = (done.read(), done.write());
@@ -381,9 +375,9 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
                     let pages = one.pages();
                     self.failed.extend((pages.start..pages.end).map(|page| (id.0, page)));
                 }
-                self.mm.read_done(one, read);
+                self.mm.files().read_done(one, read);
             }
-            Transfer::Write(one) => self.mm.write_done(one, write),
+            Transfer::Write(one) => self.mm.files().write_done(one, write),
         }
     }
 
@@ -410,7 +404,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         self.raced = false;
         match step.fault {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
             Fault::Copy => {
                 self.poisons = true;
                 self.machine.faults().fail_copy(u64::from(step.nth));
@@ -418,7 +412,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(step.fault, step.nth),
             Fault::Race => {
                 let races = self.races(step);
-                self.boundary.arm(races);
+                self.machine.races().arm(races);
             }
         }
     }
@@ -427,10 +421,10 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn disarm(&mut self) {
         match self.faulty {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Never),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Never),
             Fault::Copy => self.machine.faults().fail_copy(0),
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(Fault::None, 0),
-            Fault::Race => self.boundary.arm(Vec::new()),
+            Fault::Race => self.machine.races().arm(Vec::new()),
         }
         self.faulty = Fault::None;
     }
@@ -461,11 +455,11 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// Judges what other CPUs did: as if it had been before the step.
     pub(super) fn settle_races(&mut self) -> Result<(), Wrong> {
-        if !self.boundary.is_armed() {
+        if !self.machine.races().is_armed() {
             return Ok(());
         }
         let copied = self.copied();
-        for (race, found) in self.boundary.done() {
+        for (race, found) in self.machine.races().done() {
             let Some(word) = found else { continue };
             self.raced = true;
             let (process, at) = (race.place.0, race.place.1 as usize);

@@ -1,7 +1,7 @@
 //! Pages of a file, while they are written back, cut off, and dropped.
 
+use quire::Error;
 use quire::cache::{FileId, FilePages, Store};
-use quire::engine::Error;
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
-use quire::engine::{Error, Mm, Spaces, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
+use quire::{Error, Mm, Spaces, Whose};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -62,7 +62,7 @@ impl<A: Arch> Known<'_, '_, '_, A> {
     }
 }
 
-impl<A: Arch> Spaces<A> for Known<'_, '_, '_, A> {
+impl<A: Arch> AllSpaces<A> for Known<'_, '_, '_, A> {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
         let all = self.list().clone();
         for space in all {

@@ -105,7 +105,7 @@ fn strings(address: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
 /// Runs a program in place of what the thread runs, from a path within `dir`.
 ///
 /// # Errors
-/// Why it cannot be run; the thread goes on as it was.
+/// The reason it cannot be run; the thread goes on as it was.
 fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let named = wanted.path.clone();
     let (file, plan) = find(thread, dir, &mut wanted)?;

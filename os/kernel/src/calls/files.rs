@@ -20,7 +20,7 @@ use crate::task::{Answer, Resume, Stop, Thread, send};
 /// Bytes of the largest structure that an `ioctl` moves.
 const IOCTL_BYTES: usize = 4096;
 
-/// What a call that may have to wait comes to.
+/// The answer of a call that may have to wait.
 pub(super) fn answer(outcome: Outcome<usize>) -> Answer {
     outcome.map_err(|halt| match halt {
         Halt::Blocked => Stop::Wait(None),
@@ -36,7 +36,7 @@ pub(super) fn moved(thread: &Thread) -> Option<usize> {
     }
 }
 
-/// Nobody reads the pipe: who writes is told so by a signal, too.
+/// Sends SIGPIPE where the pipe has no reader: the writer gets `EPIPE` and the signal.
 fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
     if matches!(outcome, Err(Halt::Failed(Errno::EPIPE))) {
         // With too many signals pending, the errno alone must do.
@@ -80,7 +80,7 @@ fn takes_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
     Ok(calls.is_regular(fd)? || calls.must_go_on(fd)?)
 }
 
-/// What a call moves.
+/// The bytes that a call moves.
 struct Bytes {
     fd: u32,
     pieces: Pieces,
@@ -213,7 +213,7 @@ pub(super) fn close_range(thread: &mut Thread, [first, last, flags, ..]: [usize;
     if flags & UNSHARE != 0 && flags & !(UNSHARE | CLOEXEC) == 0 && first <= last {
         let process = thread.process();
         let own = Arc::new(process.files().duplicate()?);
-        // What it shared may end by this, and that is not to happen under the lock.
+        // The table that it shared may be dropped by this; that must not happen under the lock.
         let shared = core::mem::replace(&mut *process.files.lock(), own);
         drop(shared);
     }
@@ -238,7 +238,7 @@ pub(super) fn fcntl(thread: &mut Thread, [fd, command, argument, ..]: [usize; 6]
     let (fd, command) = (fd as u32, command as u32);
     if matches!(command, abi::F_GETLK | abi::F_OFD_GETLK) {
         with_calls(thread, |calls| calls.open_file(fd).map(drop))?;
-        // The kind of lock stands first in the structure: nobody has one.
+        // The kind of lock stands first in the structure: no process holds one.
         user::write(argument as u64, &(abi::F_UNLCK as u16))?;
         return Ok(0);
     }

@@ -23,7 +23,7 @@ pub(super) fn space() -> Space {
     Space { page_bytes: PAGE, user: 0x1_0000..memory::trampoline() }
 }
 
-/// What is to be run, with what.
+/// The program to run, its arguments and environment.
 pub(super) struct Wanted {
     pub(super) path: Vec<u8>,
     pub(super) args: Vec<Vec<u8>>,
@@ -46,7 +46,7 @@ pub(super) struct Ready {
 /// Makes the memory of a program, and of the loader that runs first if it wants one.
 ///
 /// # Errors
-/// Why it cannot be made; nothing has changed then.
+/// The reason it cannot be made; nothing has changed then.
 pub(super) fn prepare(
     thread: &Thread,
     mut program: Image,
@@ -258,7 +258,7 @@ fn trampoline(memory: &Memory) -> Result<()> {
     mm().protect(memory.space(), PageSpan::new(page, page.add(1)), Prot::RX).map_err(errno)
 }
 
-/// What a stack is when a program begins, in pages: it grows from there.
+/// The first size of a stack, in pages: it grows from there.
 const STACK_FIRST: u64 = 33;
 /// The most that is counted on for arguments.
 const STACK_MOST: u64 = 1 << 30;

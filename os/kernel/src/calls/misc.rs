@@ -159,7 +159,7 @@ pub(super) fn times(thread: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     Ok((isa::now() / NS_PER_TICK) as usize)
 }
 
-/// What `PR_SET_VMA` may be asked for that Linux does not know: its numbers are small.
+/// An operation of `PR_SET_VMA` that Linux does not have: Linux's numbers are small.
 const SET_VMA_READ_ORDER: usize = 0x5152_4f00;
 
 pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {

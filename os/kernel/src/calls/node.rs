@@ -26,7 +26,7 @@ pub(super) fn mbind(_: &mut Thread, args: [usize; 6]) -> Answer {
     }
     check(mode, named(nodes, most)?)?;
     let span = span(address, bytes).ok_or(Errno::EINVAL)?;
-    match mm().first_hole(own()?.space(), span) {
+    match mm().spaces().first_hole(own()?.space(), span) {
         Some(_) if !span.is_empty() => Err(Errno::EFAULT.into()),
         _ => Ok(0),
     }

@@ -36,7 +36,8 @@ const SET_BYTES: usize = 8;
 struct Wait {
     /// Nanoseconds since boot; `None`: for ever.
     hour: Option<u64>,
-    /// Whether it is over. Settled before the look: what comes later is for the next pass.
+    /// Whether it is over. Decided before the look: an event that comes later belongs to the next
+    /// pass.
     is_over: bool,
 }
 
@@ -74,13 +75,13 @@ impl Wait {
     }
 }
 
-/// What is open as `fd`. `O_PATH` is not open enough.
+/// The file that is open as `fd`. `O_PATH` is not open enough.
 fn open(calls: &Calls<'_>, fd: u32) -> Option<Arc<Description>> {
     let file = calls.open_file(fd).ok()?;
     (file.flags() & abi::O_PATH == 0).then_some(file)
 }
 
-/// What can be done with `file` now. Leaves word first, if the thread may come to wait.
+/// The events of `file` now. Registers the waiter first, if the thread may come to wait.
 fn look(calls: &Calls<'_>, file: &Description, may_wait: bool) -> Result<PollEvents> {
     if may_wait {
         wait_on(file, calls.who.wake)?;
@@ -185,7 +186,7 @@ struct Sets {
     found: Vec<u64>,
 }
 
-/// What makes a descriptor belong to each set.
+/// The events that make a descriptor belong to each set.
 const MEMBERS: [PollEvents; 3] = [
     PollEvents::IN.union(PollEvents::RDNORM).union(PollEvents::HUP).union(PollEvents::ERR),
     PollEvents::OUT.union(PollEvents::WRNORM).union(PollEvents::ERR),

@@ -34,7 +34,7 @@ const KNOWN: u32 = abi::CLONE_VM
     | abi::CLONE_IO
     | 0xff;
 
-/// What `clone` was asked for.
+/// A request to `clone`.
 struct Wanted {
     flags: u32,
     stack: u64,
@@ -226,7 +226,7 @@ impl Sought {
         }
     }
 
-    /// What is to be told of a child, if anything is.
+    /// The status to report for a child, if there is one.
     fn news(&self, child: &Process) -> Option<Status> {
         let mut family = child.family.lock();
         if let Some(status) = family.ended {
@@ -358,7 +358,7 @@ pub(super) fn getppid(thread: &mut Thread, _: [usize; 6]) -> Answer {
     Ok(thread.process().parent_pid() as usize)
 }
 
-/// A process by number, where 0 is who asks.
+/// A process by number, where 0 is the caller.
 fn named(thread: &Thread, pid: usize) -> Result<Arc<Process>> {
     match pid {
         0 => Ok(thread.process().clone()),
@@ -443,8 +443,7 @@ pub(super) fn getcpu(_: &mut Thread, [cpu, node, ..]: [usize; 6]) -> Answer {
     Ok(0)
 }
 
-/// Threads run wherever there is a CPU; that a program would rather have it otherwise is noted by
-/// nobody.
+/// Accepts any mask and ignores it: threads run wherever there is a CPU.
 pub(super) fn sched_setaffinity(_: &mut Thread, [_, bytes, from, ..]: [usize; 6]) -> Answer {
     let mut mask = [0; 8];
     let count = bytes.min(8);

@@ -13,7 +13,7 @@ use super::pieces::Pieces;
 use crate::task::tree::with_calls;
 use crate::task::{Answer, Stop, Thread, send};
 
-/// What may be asked for (linux/splice.h): move, do not wait, more comes, take the pages.
+/// The flags (linux/splice.h): move, do not wait, more comes, take the pages.
 const MOVE: u32 = 1;
 const NONBLOCK: u32 = 2;
 const MORE: u32 = 4;

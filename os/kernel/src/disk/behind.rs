@@ -1,4 +1,5 @@
-//! A disk behind compressed memory: what nobody asks for goes there, and comes back when asked for.
+//! A disk behind compressed memory (writeback): cold pages go there, and come back when a fault
+//! needs them.
 //!
 //! ```text
 //!   write_now ──► more frames than it may have? ──► leave: a copy of the coldest unit ──► the disk
@@ -93,8 +94,8 @@ impl Behind {
     /// `disk`, for a device of `length` bytes that may have `most` frames.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] when the disk is smaller, or cannot be written; [`Errno::EBUSY`] when
-    /// somebody has it; [`Errno::ENOMEM`].
+    /// [`Errno::EINVAL`] when the disk is smaller, or cannot be written; [`Errno::EBUSY`] when it
+    /// is in use; [`Errno::ENOMEM`].
     pub(super) fn new(disk: &'static Disk, length: u64, most: u64) -> Result<Self> {
         if disk.length() < length || disk.is_read_only() {
             return Err(Errno::EINVAL);
@@ -128,7 +129,7 @@ impl Behind {
         }
     }
 
-    /// Slots are not away, or nobody needs them any more.
+    /// Marks slots as no longer away: they came back, or are free.
     pub(super) fn bring(&self, slots: Range<u64>) {
         for slot in slots {
             if let Some(word) = self.away.get(slot as usize / 64) {
@@ -190,7 +191,7 @@ impl Device {
         }
     }
 
-    /// Reads what of `read`, whose first page has the place `page`, is on the disk.
+    /// Reads the pages of `read` that are on the disk; its first page has the place `page`.
     pub(super) fn read_behind(
         self: &Arc<Self>,
         behind: &Behind,
@@ -200,7 +201,7 @@ impl Device {
     ) {
         let (mut left, mut done) = (Part::all(read), 0);
         while let Some(next) = away.next(done) {
-            // What is between is there already.
+            // The pages between are there already.
             let (_, rest) = left.split((next.start - done) * PAGE);
             let (part, rest) = rest.split((next.end - next.start) * PAGE);
             let (at, bytes) = ((page + next.start) * PAGE, part.bytes());

@@ -3,7 +3,7 @@
 //! ```text
 //!   copy_user ── fault ──► resolve ──► there: the instruction again
 //!                             │ on a disk
-//!            leaving ◄── yes ─┴─ is anyone ready to leave? ─ no ──► reads it, looks for answers
+//!            leaving ◄── yes ─┴─ may this copy fail early? ─ no ──► reads it, looks for answers
 //!               │
 //!               └──► want: leaves word, asks the disk; the call is left, and made again
 //! ```
@@ -14,19 +14,19 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Error;
+use quire::Error;
 use quire::units::Access;
 use quire_linux::files::{Caller, Time};
 use quire_linux::{Errno, Result, Wake};
 
 use super::device::reap;
-use super::files::{as_nobody, note, start, start_ahead};
+use super::files::{note, start, start_ahead, without_wake};
 use crate::isa::{self, MAX_CPUS};
 use crate::memory;
 
-/// What a CPU does about a page that is on a disk: it waits, or its copy is ready to fail. Else the
-/// address that made it fail, and one of [`LOADS`] and its neighbours. Only its CPU uses it, and
-/// kernel code stays on its CPU; relaxed, as the fault is on the same.
+/// The state of a CPU whose copy needs a page that is on a disk: it waits, or its copy is ready to
+/// fail. Else the address that made it fail, and one of [`LOADS`] and its neighbours. Only its CPU
+/// uses it, and kernel code stays on its CPU; relaxed, as the fault is on the same.
 static COPIES: [[AtomicU64; 2]; MAX_CPUS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_CPUS];
 
 /// The state of a CPU.
@@ -100,7 +100,7 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
             return false;
         }
         if let Error::Unread(reads) = lacks
-            && !matches!(as_nobody(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
+            && !matches!(without_wake(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
         {
             return false;
         }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Interrupts are on nearly always, in the kernel, too: other CPUs wait for our acknowledgement of
-//! a flush. That is safe, as handlers touch nothing but atomics of this module.
+//! a flush. This is safe, as handlers touch nothing but atomics of this module.
 //!
 //! Each ISA's module has the same items; this list is the contract.
 //!
@@ -40,7 +40,7 @@
 //! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
 //! | `Context::deliver`, `handled` | start a signal's handler, go on after it |
 //! | `TRAMPOLINE` | code that calls `rt_sigreturn`, where programs name none |
-//! | `cpu() -> CpuId` | who runs this; stays so, since kernel code does not migrate |
+//! | `cpu() -> CpuId` | the CPU that runs this; it stays the same, since kernel code does not migrate |
 //! | `start_cpus(main: fn(CpuId) -> !)` | starts the others; each calls `main` on a stack of its own, set up as the boot CPU is; returns when all have begun |
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
 //! | `kernel_root(Pfn)` | from now on the kernel's half is under this root; the table that boot used is given up |
@@ -100,7 +100,7 @@ pub struct Call {
     pub args: [usize; 6],
 }
 
-/// Why a program stopped.
+/// The reason a program stopped.
 #[derive(Clone, Copy, Debug)]
 pub enum Trap {
     /// A system call.
@@ -109,10 +109,10 @@ pub enum Trap {
     Fault {
         /// Which address, as the program has it.
         address: u64,
-        /// What it tried.
+        /// The access that it tried.
         access: Access,
     },
-    /// An interrupt, which has been served: time to look whether someone else should run.
+    /// An interrupt, which has been served: another thread may have to run.
     Interrupt,
     /// The program did what is answered by a signal.
     Signal {
@@ -125,7 +125,7 @@ pub enum Trap {
     },
 }
 
-/// What the loader told us.
+/// The loader's description of the machine.
 #[derive(Debug)]
 pub struct Boot {
     /// RAM: address and length in bytes of each piece, ascending, not overlapping; whole pages.
@@ -134,7 +134,7 @@ pub struct Boot {
     pub image: (u64, u64),
     /// The physical address and length of the initramfs; no bytes when there is none.
     pub initrd: (u64, u64),
-    /// What else must not be overwritten: address and length; no bytes when there is nothing.
+    /// Another piece that must not be overwritten: address and length; no bytes when there is none.
     pub keep: (u64, u64),
     /// The kernel's command line.
     pub command_line: &'static str,

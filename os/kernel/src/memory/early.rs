@@ -5,10 +5,10 @@ use quire::units::{FrameSpan, Pfn};
 use super::{PAGE, PAGE_SHIFT};
 use crate::isa::{self, Boot};
 
-/// What the boot tables map.
+/// The end of the memory that the boot tables map.
 const REACH: u64 = 4 << 30;
 
-/// RAM that nobody uses, in ascending pieces of whole pages.
+/// Free RAM, in ascending pieces of whole pages.
 pub(super) struct Early {
     pieces: [(u64, u64); 16],
     span: FrameSpan,
@@ -36,7 +36,7 @@ impl Early {
         self.span
     }
 
-    /// What has not been handed out, ascending.
+    /// The pieces that are still free, ascending.
     pub(super) fn left(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut pieces = self.pieces;
         pieces.sort_unstable();
@@ -62,7 +62,7 @@ impl Early {
     /// Takes `bytes`, rounded up to pages and aligned to `align`, out of the largest piece.
     ///
     /// # Panics
-    /// When there is no piece so large: the machine has too little RAM.
+    /// When no piece is large enough: the machine has too little RAM.
     pub(super) fn take(&mut self, bytes: u64, align: u64) -> u64 {
         let bytes = bytes.next_multiple_of(PAGE);
         let place = |piece: &(u64, u64)| {

@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use quire::engine::Holdings;
+use quire::Holdings;
 use quire::space::GroupId;
 use quire_linux::files::{Caller, Directory, Entry, Kind, Tell, Text, What};
 use quire_linux::groups::{self, Control};
@@ -119,7 +119,7 @@ impl Directory for Group {
     }
 }
 
-/// The next group in a group. Nobody is told with the lock.
+/// The next group in a group. The lock is not held when the name is printed.
 fn next_below(above: u32, from: u32) -> Result<Option<(u32, Vec<u8>)>> {
     let groups = cgroup::groups();
     let next = groups.below(above, from).next();
@@ -215,7 +215,7 @@ fn limited(of: u32) -> Result<GroupId> {
 }
 
 fn current(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().usage(limited(*of)?, &Everyone) * PAGE))
+    out.print(format_args!("{}\n", mm().reclaim().usage(limited(*of)?, &Everyone) * PAGE))
 }
 
 fn swapped(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
@@ -223,7 +223,7 @@ fn swapped(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 }
 
 fn max(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    match mm().limit(limited(*of)?).map_err(|_| Errno::ENODEV)? {
+    match mm().groups().limit(limited(*of)?).map_err(|_| Errno::ENODEV)? {
         u64::MAX => out.push(b"max\n"),
         frames => out.print(format_args!("{}\n", frames * PAGE)),
     }
@@ -232,7 +232,7 @@ fn max(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 fn set_max(of: &u32, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let frames = groups::limit(bytes)?.map_or(u64::MAX, |bytes| bytes / PAGE);
     let id = limited(*of)?;
-    mm().set_limit(id, frames).map_err(|_| Errno::ENODEV)?;
+    mm().groups().set_limit(id, frames).map_err(|_| Errno::ENODEV)?;
     cgroup::enforce(id);
     Ok(())
 }
@@ -244,10 +244,10 @@ fn memory_events(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 }
 
 fn holdings(of: u32) -> Result<Holdings> {
-    Ok(mm().holdings(id(of)?, &Everyone))
+    Ok(mm().reclaim().holdings(id(of)?, &Everyone))
 }
 
-/// What can be derived: all of a file that counts is mapped.
+/// The values that can be derived: all file pages that count are mapped.
 fn memory_stat(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Holdings { anon, shared, file, .. } = holdings(*of)?;
     let files = shared + file;

@@ -122,8 +122,8 @@ pub(super) fn clear_refs(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<(
     }
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     match which {
-        1 | 2 => drop(mm().clear_young(memory.space(), maps::all())),
-        4 => mm().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
+        1 | 2 => drop(mm().spaces().clear_young(memory.space(), maps::all())),
+        4 => mm().spaces().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
         _ => {}
     }
     Ok(())

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   63 .................. 32 31 ........ 24 23 .............................. 0
-//!   │ whose: pid, tid, or 0 │ kind of it   │ row + 2 of each level, 6 bits each,  │
+//!   │ owner: pid, tid, or 0 │ kind of it   │ row + 2 of each level, 6 bits each,  │
 //!   │                       │              │ or a number                          │
 //! ```
 
@@ -20,7 +20,7 @@ use quire_linux::{Errno, Result};
 pub(super) type Show<C> = fn(&C, &Caller<'_>, &mut Text) -> Result<()>;
 /// Takes what was written to a file about `C`, all of it.
 pub(super) type Store<C> = fn(&C, &Caller<'_>, &[u8]) -> Result<()>;
-/// Puts at most so many bytes from an offset on into a sink; how many it put.
+/// Puts at most the given number of bytes from an offset on into a sink; how many it put.
 pub(super) type Get<C> = fn(&C, u64, usize, &mut dyn Sink) -> Result<usize>;
 /// Takes bytes for an offset; how many it took.
 pub(super) type Put<C> = fn(&C, u64, &[u8]) -> Result<usize>;
@@ -35,7 +35,7 @@ pub(super) struct Row<C: 'static> {
     pub(super) is: Is<C>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 pub(super) enum Is<C: 'static> {
     /// Text to be read.
     Text(Show<C>),
@@ -58,7 +58,7 @@ pub(super) enum Is<C: 'static> {
 }
 
 impl<C> Is<C> {
-    /// What it is to those who do not ask.
+    /// The sink without its extension.
     fn plain(&self) -> &Self {
         if let Is::Asked(plain, _) = self { plain } else { self }
     }
@@ -189,9 +189,9 @@ impl<C: Send + Sync + 'static> Generated for File<C> {
 
 /// Entries whose names are numbers, perhaps after a word.
 pub(super) trait Numbers: Send + Sync + 'static {
-    /// What their names begin with.
+    /// The prefix of their names.
     const PREFIX: &'static str = "";
-    /// What they are.
+    /// Their kind.
     const KIND: Kind;
 
     /// The lowest number from `from` on that is there.

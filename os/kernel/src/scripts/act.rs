@@ -3,10 +3,10 @@
 
 use core::fmt::Debug;
 
-use quire::engine::{Error, Move, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request};
 use quire::units::{Order, Prot, Vpn};
+use quire::{Error, Move, Whose};
 use quire_script::{Page, Source, Step, Verb};
 
 use super::world::World;
@@ -34,7 +34,7 @@ fn area_flags(number: u32) -> AreaFlags {
 }
 
 impl World {
-    /// Carries `step` out, by `process`. What is about devices and their failures is left out.
+    /// Carries `step` out, by `process`. Steps about devices and their failures are left out.
     pub(super) fn act(&mut self, step: &Step, process: usize) {
         let args = &step.args;
         let part = self.part(args[0], args[1]);
@@ -77,7 +77,8 @@ impl World {
         }
     }
 
-    /// What a change of each page must answer: a hole, or what `refuse` has against a page.
+    /// The expected answer of a change of each page: a hole, or the objection of `refuse` to a
+    /// page.
     fn agree(
         &self,
         process: usize,
@@ -161,7 +162,7 @@ impl World {
         }
     }
 
-    /// What is said of large folios, or of children and reading ahead.
+    /// Advice about large folios, children or readahead.
     fn advise(&mut self, step: &Step, process: usize, part: Part) {
         let (span, args) = (self.span(part.0, part.1), &step.args);
         if step.verb == Verb::Advise {
@@ -180,7 +181,7 @@ impl World {
         let wipes = on.contains(AreaFlags::WIPEONFORK);
         let expected = self
             .agree(process, part, |page, _| (wipes && !page.is_anon()).then_some(Error::Invalid));
-        let got = self.call(process, |space| mm().set_flags(space, span, on, off));
+        let got = self.call(process, |space| mm().spaces().set_flags(space, span, on, off));
         if self.judge(expected, got) {
             self.alter(process, part, |page| page.flags = (page.flags - off) | on);
         }
@@ -190,13 +191,13 @@ impl World {
         let span = self.span(part.0, part.1);
         let expected = self.agree(process, part, |_, _| None);
         if !on {
-            let got = self.call(process, |space| mm().unlock(space, span));
+            let got = self.call(process, |space| mm().spaces().munlock(space, span));
             if self.judge(expected, got) {
                 self.alter(process, part, |page| page.flags -= LOCKS);
             }
             return;
         }
-        let got = self.call(process, |space| mm().lock(space, span));
+        let got = self.call(process, |space| mm().mlock(space, span));
         if expected.is_err() {
             self.judge(expected, got);
             return;
@@ -253,7 +254,7 @@ impl World {
         });
         let pages = &self.naive[process].pages[part.0..part.0 + part.1];
         let tracked = pages.iter().any(|page| page.flags.contains(AreaFlags::TRACKED));
-        let got = self.call(process, |space| mm().free_lazily(space, span));
+        let got = self.call(process, |space| mm().spaces().free_lazily(space, span));
         if self.judge(expected, got) {
             self.alter(process, part, if tracked { Page::forget } else { Page::loosen });
         }
@@ -261,41 +262,42 @@ impl World {
 
     fn track(&mut self, process: usize, part: Part) {
         let span = self.span(part.0, part.1);
-        let got = self.call(process, |space| mm().track(space, span));
+        let got = self.call(process, |space| mm().spaces().track(space, span));
         self.judge(Ok(()), got);
         self.alter(process, part, |page| {
             page.written = false;
-            // What is free has no area that could say so.
+            // A free page has no area that could say so.
             if page.is_mapped() {
                 page.flags |= AreaFlags::TRACKED;
             }
         });
     }
 
-    /// What changes where memory is, and nothing that a process could see.
+    /// Steps that move memory, and change nothing that a process could see.
     fn shift(&mut self, step: &Step, process: usize, part: Part) {
         let span = self.span(part.0, part.1);
         match step.verb {
             Verb::Collapse => {
                 let order = Order::new((step.args[2] as u8).clamp(1, 9));
-                match self.call(process, |space| mm().collapse(space, span, order)) {
+                match self.call(process, |space| mm().reclaim().collapse(space, span, order)) {
                     // There may be no such block.
                     Err(Error::NoMemory(order)) if order > Order::ZERO => {}
                     got => drop(self.judge(Ok(()), got)),
                 }
             }
             Verb::Age => {
-                let got = self.call(process, |space| Ok(mm().clear_young(space, span)));
+                let got = self.call(process, |space| Ok(mm().spaces().clear_young(space, span)));
                 self.judge(Ok(()), got);
             }
             Verb::PageOut => {
                 let whose = if step.args[2] % 2 == 1 { Whose::All } else { Whose::Own };
-                let got = self.call(process, |space| mm().page_out(space, span, whose, &Everyone));
+                let got = self
+                    .call(process, |space| mm().paging().page_out(space, span, whose, &Everyone));
                 self.judge(Ok(()), got);
                 self.swap.write();
             }
             _ => {
-                mm().reclaim(u64::from(step.args[0]), &Everyone);
+                mm().reclaim().reclaim(u64::from(step.args[0]), &Everyone);
                 self.swap.write();
             }
         }
@@ -339,7 +341,7 @@ impl World {
                 true => list[at + ahead],
                 false => first.ahead(ahead as u32),
             };
-            // At its new place, nobody has asked yet what was written.
+            // At its new place, dirty tracking has not begun.
             list[to + ahead].flags -= AreaFlags::TRACKED;
         }
         match keep {
@@ -385,9 +387,9 @@ impl World {
                     SizePolicy::Inherit,
                 ];
                 // Not every format has every size.
-                let _ = mm().policy.set_size(order, all[step.args[1] as usize % all.len()]);
+                let _ = mm().policy().set_size(order, all[step.args[1] as usize % all.len()]);
             }
-            Verb::CopyMost => mm().policy.set_copy_most(order),
+            Verb::CopyMost => mm().policy().set_copy_most(order),
             _ => {
                 let all = [OptOut::No, OptOut::All, OptOut::ExceptAdvised];
                 if let Some(memory) = &self.processes[process] {

@@ -27,7 +27,7 @@ fn words(frame: Pfn) -> &'static [AtomicU64] {
 impl Swap {
     /// A device of which nothing is used.
     pub(super) fn new() -> Self {
-        let id = mm().swap_on(SLOTS).unwrap_or_else(|error| panic!("swap_on: {error}"));
+        let id = mm().paging().swap_on(SLOTS).unwrap_or_else(|error| panic!("swap_on: {error}"));
         Self { id, pages: BTreeMap::new() }
     }
 
@@ -35,7 +35,7 @@ impl Swap {
     pub(super) fn write(&mut self) {
         let mut left = FilePages::new(0, SLOTS);
         loop {
-            let next = mm().next_write(self.id, &mut left, &Everyone);
+            let next = mm().files().next_write(self.id, &mut left, &Everyone);
             let Some(write) = next.unwrap_or_else(|error| panic!("next_write: {error}")) else {
                 return;
             };
@@ -46,7 +46,7 @@ impl Swap {
                 let words = words(first.add(ahead as u64));
                 self.pages.insert(page, (word(words.first()), word(words.last())));
             }
-            mm().write_done(write, Ok(()));
+            mm().files().write_done(write, Ok(()));
         }
     }
 
@@ -56,7 +56,7 @@ impl Swap {
             return false;
         }
         loop {
-            let next = mm().next_read(&mut reads);
+            let next = mm().files().next_read(&mut reads);
             let Some(read) = next.unwrap_or_else(|error| panic!("next_read: {error}")) else {
                 return true;
             };
@@ -65,13 +65,13 @@ impl Swap {
                 let words = self.pages.get(&page).copied().unwrap_or((u64::MAX, tail(u64::MAX)));
                 fill(first.add(ahead as u64), words);
             }
-            mm().read_done(read, Ok(()));
+            mm().files().read_done(read, Ok(()));
         }
     }
 
     /// Takes it out of use, when nothing is on it any more.
     pub(super) fn off(&mut self) {
-        mm().swap_off(self.id).unwrap_or_else(|error| panic!("swap_off: {error}"));
+        mm().paging().swap_off(self.id).unwrap_or_else(|error| panic!("swap_off: {error}"));
     }
 }
 

@@ -5,9 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use quire::Error;
 use quire::cache::{FileId, Reads, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Order, PageSpan, Vpn};
@@ -30,7 +30,7 @@ const BASE: u64 = 4 * 512 - 300;
 /// Pages of the file.
 const FILE_PAGES: u32 = 200;
 
-/// All is looked at after so many steps.
+/// Steps between two checks of everything.
 const EVERY: u64 = 250;
 
 /// How often an access is tried before it is said never to end.
@@ -39,7 +39,7 @@ const TRIES: usize = 80;
 /// The orders that a folio may have.
 const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
 
-/// What a CPU makes of these 32 bits as an instruction is a trap, on all ISAs: `int3`, `udf`.
+/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`.
 const TRAPS: u64 = 0xcc;
 
 /// Everything that a script is about.
@@ -77,8 +77,8 @@ impl World {
         let held = held(&[]).unwrap_or_else(|violation| panic!("{violation}"));
         let mut script = Generator::new(seed, bounds);
         let step = script.next();
-        let file = mm().open_file(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
-        let policy = &mm().policy;
+        let file = mm().files().open(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
+        let policy = &mm().policy();
         let orders = ORDERS.map(Order::new);
         let world = Self {
             seed,
@@ -110,12 +110,12 @@ impl World {
         self.seed
     }
 
-    /// Whether so many steps were carried out.
+    /// Whether `steps` steps were carried out.
     pub(super) fn is_over(&self, steps: u64) -> bool {
         self.number >= steps
     }
 
-    /// Who carries the next step out.
+    /// The CPU that carries the next step out.
     pub(super) fn next_cpu(&self) -> usize {
         self.step.cpu as usize % isa::cpu_count()
     }
@@ -161,11 +161,11 @@ impl World {
         memory::switch(None);
         self.processes.iter_mut().for_each(|process| *process = None);
         self.swap.off();
-        mm().close_file(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        mm().files().close(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
         for &(order, choice) in &self.sizes {
-            let _ = mm().policy.set_size(order, choice);
+            let _ = mm().policy().set_size(order, choice);
         }
-        mm().policy.set_copy_most(self.copy_most);
+        mm().policy().set_copy_most(self.copy_most);
         match held(&[]) {
             Ok(held) if held == self.held => {}
             other => self.fail(format_args!("{other:?} frames are held, not {}", self.held)),
@@ -178,7 +178,7 @@ impl World {
         panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
     }
 
-    /// All walkers, and all that processes have written since somebody asked.
+    /// Runs all walkers, and compares the dirty bits since the last check.
     fn check(&self) {
         let all = memory::spaces();
         let spaces: Vec<&Space<Format>> = all.iter().map(|memory| memory.space()).collect();
@@ -193,16 +193,16 @@ impl World {
         let Some(memory) = &self.processes[process] else { return };
         let pages = &self.naive[process].pages;
         let mut told = vec![false; pages.len()];
-        for area in mm().areas(memory.space(), self.span(0, pages.len())) {
-            mm().runs(memory.space(), area.span, &mut |seen| {
-                if memory::System::is_written(&area, seen) {
+        for area in mm().spaces().areas(memory.space(), self.span(0, pages.len())) {
+            mm().spaces().runs(memory.space(), area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
             });
         }
         for (at, page) in pages.iter().enumerate() {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after writeback.
             let must =
                 page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file();
             if must && !told[at] {
@@ -240,7 +240,7 @@ impl World {
         (at < WINDOW as usize).then_some(at)
     }
 
-    /// What a call answers in the end; what it lacks of the device is read for it.
+    /// The final answer of a call; reads the pages of the device that it needs.
     pub(super) fn call<R>(
         &self,
         process: usize,
@@ -289,7 +289,8 @@ impl World {
         done.map_err(|_| ())
     }
 
-    /// Goes to user mode at a page; whether that could be fetched. What is there traps at once.
+    /// Goes to user mode at a page; whether that could be fetched. The instruction there traps at
+    /// once.
     fn fetch(&self, at: usize) -> Result<u64, ()> {
         let start = self.vpn(at).get() * PAGE;
         loop {
@@ -354,7 +355,7 @@ impl World {
         let got = self.touch(process, at, Access::Write, word);
         match (self.naive[process].access(&self.files, at, Access::Write), got) {
             (Ok(_), Ok(_)) => {
-                let copied = mm().policy.copy_most().pages() as usize;
+                let copied = mm().policy().copy_most().pages() as usize;
                 self.naive[process].store(&mut self.files, at, word, copied);
             }
             (expected, got) => self.judge_refusal(process, at, expected, got),
@@ -379,7 +380,7 @@ impl World {
         }
     }
 
-    /// Whether what an error says of a page is true for who reads it.
+    /// Whether an error about a page is right for the process that reads it.
     pub(super) fn is_true(&self, process: usize, error: Error) -> bool {
         let Some((page, why)) = why_of(error) else { return false };
         let found = self
@@ -389,7 +390,7 @@ impl World {
     }
 }
 
-/// What an error says of which page.
+/// The page and the reason in an error.
 fn why_of(error: Error) -> Option<(Vpn, Why)> {
     match error {
         Error::NoArea(page) => Some((page, Why::NoArea)),
@@ -404,7 +405,7 @@ fn why_of(error: Error) -> Option<(Vpn, Why)> {
 /// the heap's.
 ///
 /// # Errors
-/// What they found.
+/// The first violation.
 fn held(spaces: &[&Space<Format>]) -> Result<u64, check::Violation> {
     let totals = check::system(mm(), spaces)?;
     Ok(totals.held - memory::taken_bytes() / PAGE)

@@ -1,4 +1,4 @@
-//! Threads and processes: who runs, who waits, who ends.
+//! Threads and processes: scheduling, waits, exit.
 //!
 //! **Owns** every thread that does not run right now, and what processes share. **Key types**:
 //! [`Thread`] (registers, and what a call left half done; one owner at a time), [`Task`] (what

@@ -22,7 +22,7 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
     {
         let mut signals = process.signals.lock();
         signals.pending.add(info)?;
-        // With the lock held: who finds none, and says so, does that with the lock held, too.
+        // With the lock held: a thread that finds none clears this with the lock held, too.
         process.has_signals.store(true, Ordering::Release);
     }
     let threads = process.threads.lock();
@@ -53,7 +53,8 @@ pub(crate) fn to_task(task: &Arc<Task>, info: Info) -> Result<()> {
     Ok(())
 }
 
-/// What a signal does when it is sent, before anyone takes it. `false` when nobody ever will.
+/// The effect of a signal when it is sent, before a thread takes it. `false` when no thread ever
+/// will.
 fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     if process.is_zombie() {
         return false;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::Errno;
 
-/// What is wrong with a program's file. Addresses and lengths are in bytes, as the file has them.
+/// A defect of a program's file. Addresses and lengths are in bytes, as the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecError {
     /// It does not begin as an ELF file of version 1 does.
@@ -94,7 +94,7 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// What `execve` answers.
+    /// The error that `execve` returns.
     pub const fn errno(self) -> Errno {
         match self {
             Self::OutOfReach { .. } | Self::NoMemory => Errno::ENOMEM,

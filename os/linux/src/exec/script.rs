@@ -4,7 +4,7 @@
 /// The last of them is never looked at, as Linux keeps a zero there.
 pub const SCRIPT_BYTES: usize = 256;
 
-/// Who runs a script.
+/// The interpreter of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
     /// The path of the interpreter, not empty.

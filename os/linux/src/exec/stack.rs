@@ -1,4 +1,4 @@
-//! What a program finds on its stack when it begins.
+//! The initial stack of a program.
 //!
 //! ```text
 //!   top   ┌──────────────────────────────┐
@@ -40,7 +40,7 @@ const PROGRAM_HEADER_BYTES: u64 = 56;
 /// Pairs of the auxiliary vector, `AT_NULL` included.
 const AUX_PAIRS: usize = 20;
 
-/// What the kernel tells a program in the auxiliary vector.
+/// The kernel's entries in the auxiliary vector.
 #[derive(Clone, Debug)]
 pub struct Aux<'a> {
     /// Where its program headers are; 0 when they are not loaded.
@@ -53,19 +53,19 @@ pub struct Aux<'a> {
     pub base: u64,
     /// Its first instruction.
     pub entry: u64,
-    /// The real user, and the one whose rights it has.
+    /// The real and the effective user.
     pub uid: (u32, u32),
-    /// The real group, and the one whose rights it has.
+    /// The real and the effective group.
     pub gid: (u32, u32),
     /// The machine's name.
     pub platform: &'a str,
-    /// What the CPU can do, by this ISA's bits.
+    /// The CPU's features, as this ISA's bits.
     pub hwcap: u64,
     /// More of it.
     pub hwcap2: u64,
     /// Random bytes, for the program's own use.
     pub random: [u8; 16],
-    /// Whether it has rights that who started it has not.
+    /// Whether it has more rights than the process that started it.
     pub is_secure: bool,
     /// The smallest stack on which a signal can be handled, in bytes.
     pub signal_stack_bytes: u64,
@@ -190,7 +190,7 @@ impl Sizes {
         })
     }
 
-    /// What counts against the limit: strings, and a pointer for each.
+    /// The bytes that count against the limit: strings, and a pointer for each.
     fn limited(&self) -> u64 {
         self.args + self.envs + self.path + WORD * (self.arg_count + self.env_count)
     }

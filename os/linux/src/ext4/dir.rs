@@ -65,7 +65,7 @@ impl Dir {
         Ok(())
     }
 
-    /// What an inode is.
+    /// The entry for an inode.
     fn what(&self, who: &Caller<'_>, inode: Inode) -> Result<Entry> {
         let volume = self.file.volume().clone();
         let (number, meta) = (inode.number, inode.meta);
@@ -125,7 +125,7 @@ fn each_in(bytes: &[u8], start: u64, look: &mut dyn FnMut(&Found<'_>) -> bool) -
     Ok(true)
 }
 
-/// What an entry says its inode is.
+/// The kind of inode that an entry names.
 fn kind(number: u8) -> Kind {
     match number {
         1 => Kind::File,

@@ -4,7 +4,7 @@
 //!   inode: header │ index │ index          a node: header of 12 bytes, entries of 12 bytes each,
 //!                      │                   ascending by the first block of the file they speak of
 //!                      ▼
-//!   block: header │ leaf │ leaf │ leaf     a leaf: so many blocks of the file lie there
+//!   block: header │ leaf │ leaf │ leaf a leaf: a run of blocks of the file
 //! ```
 
 use super::{Inode, Volume, u16_at, u32_at};
@@ -13,7 +13,7 @@ use crate::{Errno, Result};
 
 /// Bytes of a header and of an entry.
 const ENTRY: usize = 12;
-/// What a header begins with.
+/// The first bytes of a header.
 const MAGIC: u16 = 0xf30a;
 /// The deepest tree that can be.
 const DEPTH_MAX: u16 = 5;
@@ -29,7 +29,7 @@ pub struct Run {
     pub bytes: u64,
 }
 
-/// What one node of the tree says about a block of the file.
+/// The answer of one node of the tree about a block of the file.
 enum Found {
     /// It is in a leaf, or in none.
     Run(Run),

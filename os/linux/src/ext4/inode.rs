@@ -11,7 +11,7 @@ pub(super) const ROOT_BYTES: usize = 60;
 const EXTENTS: u32 = 0x8_0000;
 /// Its bytes lie in the inode itself.
 const INLINE: u32 = 0x1000_0000;
-/// What it takes is counted in blocks of the file system.
+/// Its size on the disk is counted in blocks of the file system.
 const HUGE: u32 = 0x4_0000;
 
 /// A file of a [`Volume`](super::Volume).
@@ -23,7 +23,7 @@ pub struct Inode {
     pub mode: u32,
     /// Its length in bytes.
     pub length: u64,
-    /// What it takes on the disk, in units of 512 bytes, or of blocks if `is_huge`.
+    /// Its size on the disk, in units of 512 bytes, or of blocks if `is_huge`.
     pub(super) blocks: u64,
     pub(super) is_huge: bool,
     pub(super) meta: Meta,
@@ -32,7 +32,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// What the bytes of an inode say, 128 of them at least.
+    /// Reads an inode from its bytes, at least 128 of them.
     pub(super) fn of(number: u32, bytes: &[u8]) -> Self {
         let wide = |low: usize, high: usize| {
             u32::from(u16_at(bytes, low)) | u32::from(u16_at(bytes, high)) << 16

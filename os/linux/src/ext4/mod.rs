@@ -43,8 +43,8 @@ pub trait Blocks: Send + Sync {
     /// How many bytes the device has.
     fn length(&self) -> u64;
 
-    /// Sees to it that `bytes` bytes from `at` on are in memory, or will be: all that is missing is
-    /// asked for at once, as far as the device takes it. What lies beyond the device is no error.
+    /// Brings `bytes` bytes from `at` on into memory, or begins to: all missing pages are requested
+    /// at once, as far as the device's queue has room. Bytes beyond the device are no error.
     ///
     /// # Errors
     /// [`Errno::BLOCKED`](crate::Errno::BLOCKED) when something is missing, [`ENOMEM`] when there
@@ -61,8 +61,9 @@ pub trait Blocks: Send + Sync {
     /// may have been written.
     fn read(&self, who: &Caller<'_>, at: u64, into: &mut [u8]) -> Result<()>;
 
-    /// What programs get of a file: its bytes as they are kept here. Who keeps files by their own
-    /// pages puts itself in between, and reads their [runs](Volume::run) by itself.
+    /// Makes the body that programs read: a file's bytes as they are cached here. A kernel that
+    /// caches files by their own pages makes another body, and reads their [runs](Volume::run)
+    /// itself.
     fn file(&self, file: File) -> Arc<dyn Stored> {
         Arc::new(file)
     }

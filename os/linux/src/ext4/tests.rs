@@ -17,7 +17,7 @@ use super::*;
 use crate::files::{Body, Entry, Stored, Time, What};
 use crate::{Errno, Wake};
 
-/// A device in memory, whose pages are there only after they were asked for, or fail.
+/// A device in memory: its pages are there only after a request, or fail.
 struct Disk {
     bytes: Vec<u8>,
     /// Pages that are in memory; `None`: all.
@@ -65,14 +65,14 @@ impl Blocks for Disk {
     }
 }
 
-struct Nobody;
+struct NoWake;
 
-impl Wake for Nobody {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
-    let wake: Arc<dyn Wake> = Arc::new(Nobody);
+    let wake: Arc<dyn Wake> = Arc::new(NoWake);
     act(&Caller { pid: 1, tid: 1, now: Time::default(), wake: &wake })
 }
 
@@ -348,7 +348,7 @@ fn a_read_may_begin_and_end_within_blocks() {
         }
         assert_eq!(file.read_at(who, 2_499_999, &mut [0; 9]), Ok(1));
         assert_eq!(file.read_at(who, 2_500_000, &mut [0; 9]), Ok(0));
-        // What was only reserved has a place, and reads as zeroes nevertheless.
+        // A reserved extent has a place, and reads as zeroes nevertheless.
         let mut reserved = inode.clone();
         reserved.root[12 + 5] |= 0x80;
         let there = volume.run(who, &inode, 0, 1024).unwrap();

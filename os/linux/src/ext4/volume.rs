@@ -24,7 +24,7 @@ const ROOT: u32 = 2;
 const INODE_BYTES_OLD: u16 = 128;
 const INODE_BYTES: usize = 256;
 
-/// What a reader must know (`s_feature_incompat`) and this one does.
+/// The features that a reader must know (`s_feature_incompat`) and this one does.
 mod feature {
     /// Directory entries tell the type.
     pub(super) const FILETYPE: u32 = 0x2;
@@ -108,7 +108,7 @@ impl Volume {
         Ok(Arc::new(Self::of(device, &bytes, features)?))
     }
 
-    /// What a superblock says, if it makes sense.
+    /// Reads a superblock, if it makes sense.
     fn of(
         device: Arc<dyn Blocks>,
         bytes: &[u8],

@@ -26,7 +26,7 @@ pub trait Block: Stored {
     /// Whether it cannot be written.
     fn is_read_only(&self) -> bool;
 
-    /// Whether someone has it as a whole: it is mounted, or swapped to.
+    /// Whether it has an exclusive owner: it is mounted, or swapped to.
     fn is_claimed(&self) -> bool;
 
     /// Takes bytes from the source for `offset`, which lies within the device, and says how many
@@ -65,7 +65,7 @@ pub(super) fn write_from(
     block.write_at(who, offset, source)
 }
 
-/// What `ioctl` tells of a block device.
+/// Answers `ioctl` on a block device.
 ///
 /// # Errors
 /// [`Errno::ENOTTY`] for what is not known; those of [`Block::sync`]; the sink's.

@@ -1,5 +1,5 @@
-//! What the kernel hands to every operation: who calls, where bytes go to and come from; and the
-//! two ways in which a call can come to nothing.
+//! The kernel's part of every operation: the caller, sources and sinks of bytes; and the two ways
+//! in which a call can fail.
 
 use alloc::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Who makes a call. Everyone is root.
+/// The caller. All callers are root.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Its process.
@@ -23,7 +23,7 @@ pub struct Caller<'a> {
     pub tid: u32,
     /// The time, for the files it changes.
     pub now: Time,
-    /// Whom to wake when a call that was [`Halt::Blocked`] may go on.
+    /// The waiter to wake when a call that was [`Halt::Blocked`] may go on.
     pub wake: &'a Arc<dyn Wake>,
 }
 
@@ -43,7 +43,7 @@ impl From<Errno> for Halt {
     }
 }
 
-/// What an operation that may have to wait comes to.
+/// The outcome of an operation that may have to wait.
 pub type Outcome<T> = core::result::Result<T, Halt>;
 
 /// Where bytes that are read go: the memory of a program.
@@ -89,7 +89,7 @@ impl Source for &[u8] {
     }
 }
 
-/// What was moved before an error counts: the error is told only when nothing was.
+/// Bytes that were moved before an error count: the error is returned only when there are none.
 pub(super) fn moved(count: usize, error: Option<Errno>) -> Result<usize> {
     match error {
         Some(errno) if count == 0 => Err(errno),

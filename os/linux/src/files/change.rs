@@ -11,7 +11,7 @@ use super::path::{Last, Spot};
 use super::tree::Tree;
 use crate::{Errno, Result};
 
-/// What `rename` may do with a file that has the new name already.
+/// `rename`'s rule for a file that has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rename {
     /// It goes away.

@@ -25,7 +25,7 @@ pub trait Screen: Send + Sync {
     fn put(&self, bytes: &[u8]);
 }
 
-/// Who is told of keys that mean a signal.
+/// The receiver of keys that mean a signal.
 pub trait Keys: Send + Sync {
     /// The foreground process group `group` is to get signal `number`, by Linux's numbers. Zero
     /// if no group was ever set. No lock of the console is held.
@@ -48,7 +48,7 @@ struct State {
     group: u32,
     /// The line that is being typed.
     edit: Vec<u8>,
-    /// What can be read.
+    /// The bytes that can be read.
     input: VecDeque<u8>,
     /// The lengths of the lines in `input`; one that has none is an end of file.
     lines: VecDeque<usize>,
@@ -174,7 +174,7 @@ impl Console {
         let was_canonical = state.is_canonical();
         state.termios = termios;
         if was_canonical && !state.is_canonical() {
-            // What was typed so far can be read at once now.
+            // The bytes typed so far can be read at once now.
             state.end_line();
             state.lines.clear();
         } else if !was_canonical && state.is_canonical() && !state.input.is_empty() {
@@ -216,7 +216,7 @@ impl Console {
         self.state.lock().input.len()
     }
 
-    /// What can be done now.
+    /// The events now.
     pub fn readiness(&self) -> PollEvents {
         let mut events = PollEvents::OUT | PollEvents::WRNORM;
         let ready = self.state.lock().ready().is_some();
@@ -347,7 +347,7 @@ impl State {
         true
     }
 
-    /// What was typed can be read now.
+    /// Makes the typed line readable.
     fn end_line(&mut self) {
         let edit = core::mem::take(&mut self.edit);
         if self.input.try_reserve(edit.len()).is_ok() {

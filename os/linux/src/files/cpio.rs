@@ -16,7 +16,7 @@ use super::pipe::Pipe;
 use super::tree::Tree;
 use crate::{Errno, Result};
 
-/// What came of an archive.
+/// The result of unpacking an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Entries that are in the tree now.

@@ -1,4 +1,4 @@
-//! What a regular file in memory contains.
+//! The content of a regular file in memory.
 //!
 //! ```text
 //!   Data     length, seals: under one lock       bytes, holes, limits, who may change what
@@ -6,8 +6,8 @@
 //!                 0    1    2    3    4          manager's, that areas of programs show, too
 //! ```
 //!
-//! A hole has no page and reads as zero; so does what lies behind the end in the last page. What
-//! programs write there, through an area, is zero again before the file grows over it.
+//! A hole has no page and reads as zero; so do the bytes behind the end in the last page. Bytes
+//! that programs write there, through an area, are zero again before the file grows over them.
 //!
 //! No lock is held while a program's memory is touched: it may be a mapping of the same file. The
 //! lock of a file is to the left of all locks of memory.
@@ -40,8 +40,8 @@ const WRITES: u32 = raw::F_SEAL_WRITE | raw::F_SEAL_FUTURE_WRITE;
 const SEALS: u32 =
     raw::F_SEAL_SEAL | raw::F_SEAL_SHRINK | raw::F_SEAL_GROW | raw::F_SEAL_EXEC | WRITES;
 
-/// Where the bytes of a file are kept: pages that come to be when they are written. Offsets are in
-/// bytes, ranges half-open. Whoever changes something has the file's lock, which orders changes.
+/// The storage of a file's bytes: pages that are allocated when they are written. Offsets are in
+/// bytes, ranges half-open. The caller of a change has the file's lock, which orders changes.
 pub trait Pages: Any + Send + Sync {
     /// Copies the bytes from `offset` on; zeroes where no page is, or behind the end.
     ///
@@ -55,7 +55,7 @@ pub trait Pages: Any + Send + Sync {
     /// [`Errno::ENOSPC`], [`Errno::EIO`]; nothing was written then.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// The file ends at `end` from now on. Pages wholly behind it are gone, and nobody sees them;
+    /// The file ends at `end` from now on. Pages wholly behind it are gone, from all mappings, too;
     /// the bytes of the last page behind it stay.
     ///
     /// # Errors
@@ -184,14 +184,14 @@ impl Data {
         }
         let written = self.pages.write(offset, &bytes[..count as usize]);
         if written.is_err() && end > before {
-            // Nobody has seen it so long: the lock was held.
+            // No reader has seen the longer file: the lock was held.
             state.length = before;
             self.pages.set_end(before)?;
         }
         written.map(|()| count as usize)
     }
 
-    /// Makes it longer. What is new reads as zero.
+    /// Makes it longer. New bytes read as zero.
     fn grow(&self, state: &mut State, length: u64) -> Result<()> {
         if state.seals & raw::F_SEAL_GROW != 0 {
             return Err(Errno::EPERM);
@@ -209,7 +209,7 @@ impl Data {
         self.pages.is_shown() && self.pages.is_running()
     }
 
-    /// Sets the length in bytes. What is new reads as zero; what is cut off is forgotten.
+    /// Sets the length in bytes. New bytes read as zero; bytes behind the end are forgotten.
     ///
     /// # Errors
     /// [`Errno::EFBIG`] beyond what a file may have, [`Errno::EPERM`] where seals forbid it;
@@ -263,7 +263,7 @@ impl Data {
             }
             state.length
         };
-        // What lies behind the end has no pages here, though Linux keeps some there.
+        // There are no pages behind the end here, though Linux keeps some there.
         let bytes = bytes.start.min(end)..bytes.end.min(end);
         if bytes.is_empty() { Ok(()) } else { self.pages.reserve(bytes) }
     }
@@ -291,7 +291,7 @@ impl Data {
         (offset < length).then(|| at.min(length))
     }
 
-    /// What it is sealed against: `F_SEAL_` bits.
+    /// Its seals: `F_SEAL_` bits.
     pub fn seals(&self) -> u32 {
         self.state.lock().seals
     }
@@ -317,9 +317,9 @@ impl Data {
         Ok(())
     }
 
-    /// Does `map` with the number of its pages, while nobody seals it or changes its length.
-    /// `is_shared`: what is written is written to the file; `writes`: that may happen at once.
-    /// `map` is told whether it may ever happen.
+    /// Does `map` with the number of its pages, while its seals and its length stay the same.
+    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` is told whether
+    /// it may ever happen.
     ///
     /// # Errors
     /// [`Errno::EPERM`] where seals forbid it; [`Errno::ENFILE`]; those of `map`.
@@ -368,7 +368,7 @@ fn read_steps(
             Ok(got)
         });
         match put {
-            // Someone has made it shorter meanwhile.
+            // A truncation came meanwhile.
             Ok(0) => break,
             Ok(got) => done += got,
             Err(errno) => return moved(done, Some(errno)),

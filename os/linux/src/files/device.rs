@@ -31,7 +31,7 @@ pub enum Device {
     Absent(Number),
 }
 
-/// What devices there are, and what is behind them.
+/// The devices, and the objects behind them.
 #[derive(Clone)]
 pub struct Devices {
     /// The terminal.

@@ -16,7 +16,7 @@ use crate::{Errno, Result};
 /// Bytes before the name.
 const HEADER: usize = core::mem::offset_of!(linux_raw_sys::general::linux_dirent64, d_name);
 
-/// What is between the offsets that programs see and the directory's cookies.
+/// The distance between the offsets that programs see and the directory's cookies.
 const DOTS: u64 = 2;
 
 struct Records {

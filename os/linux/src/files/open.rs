@@ -1,5 +1,5 @@
-//! An open description: a file as someone opened it, with an offset and flags. Descriptors that
-//! were copied by `dup` or `fork` share it.
+//! An open description: an open file with an offset and flags. Descriptors that were copied by
+//! `dup` or `fork` share it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ struct Position {
     text: Option<Text>,
 }
 
-/// A file as someone opened it.
+/// An open file description.
 pub struct Description {
     node: Arc<Node>,
     place: Place,
@@ -48,7 +48,7 @@ impl Description {
         Self { node, place, flags: AtomicU32::new(flags & !gone), position, end }
     }
 
-    /// What is open.
+    /// The open node.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }

@@ -44,7 +44,7 @@ pub struct Spot {
     pub dir: Arc<Node>,
     /// The last part.
     pub last: Last,
-    /// What is there, if anything.
+    /// The node there, if there is one.
     pub node: Option<Arc<Node>>,
     /// Whether the path ended with a slash, so that only a directory will do.
     pub slash: bool,
@@ -228,7 +228,7 @@ impl Walk<'_> {
     }
 }
 
-/// What `dir` has under `name`.
+/// The entry `name` of `dir`.
 ///
 /// # Errors
 /// [`Errno::ENOENT`], [`Errno::ENAMETOOLONG`], [`Errno::ENOTDIR`] if `dir` is no directory, and

@@ -1,4 +1,4 @@
-//! Pipes: a ring of bytes between those who write and those who read.
+//! Pipes: a ring of bytes between writers and readers.
 //!
 //! ```text
 //!   pieces   | 4 KiB | 4 KiB | … 16 of them, each allocated when a byte first comes to it
@@ -88,7 +88,7 @@ impl Ring {
     }
 }
 
-/// Someone who waits in `open` for the other side.
+/// A thread that waits in `open` for the other side.
 struct Opener {
     tid: u32,
     writes: bool,
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl State {
-    /// Who waited in `open` and was met is a reader, though it has no end yet.
+    /// A thread that was met in `open` counts as a reader, though it has no end yet.
     fn readers(&self) -> usize {
         self.readers + self.openers.iter().filter(|one| one.met && !one.writes).count()
     }
@@ -115,7 +115,7 @@ impl State {
         self.writers + self.openers.iter().filter(|one| one.met && one.writes).count()
     }
 
-    /// One more end, which those who wait for it meet.
+    /// Adds an end, and lets the threads that wait for it in `open` go on.
     fn join(&mut self, reads: bool, writes: bool) {
         self.readers += usize::from(reads);
         self.writers += usize::from(writes);
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Bytes that nobody can read any more go away.
+    /// Drops bytes that have no reader any more.
     fn drain_unused(&mut self) {
         if self.readers() + self.writers() == 0 {
             self.ring = Ring::default();
@@ -136,7 +136,7 @@ impl State {
 #[derive(Default)]
 pub struct Pipe {
     state: SpinMutex<State>,
-    /// All who wait for anything: there are few, and each looks again by itself.
+    /// All waiters: there are few, and each looks again by itself.
     waiters: Waiters,
 }
 
@@ -320,7 +320,7 @@ impl Pipe {
         self.waiters.add(who)
     }
 
-    /// What could be done now through an end that reads, writes, or both.
+    /// The events now at an end that reads, writes, or both.
     pub fn readiness(&self, reads: bool, writes: bool) -> PollEvents {
         let state = self.state.lock();
         let mut events = PollEvents::empty();
@@ -345,8 +345,8 @@ impl Pipe {
 
     /// Opens an end by name: it waits for the other side, unless it is both.
     ///
-    /// Who waits is noted by thread, as both sides must come to know of each other though neither
-    /// has an end yet. Who gives up must say so with [`forget`](Self::forget).
+    /// Waiters are noted by thread, as both sides must learn of each other though neither has an
+    /// end yet. A thread that gives up calls [`forget`](Self::forget).
     ///
     /// # Errors
     /// [`Halt::Blocked`]; with `nonblocking`, [`Errno::ENXIO`] for a writer without reader;
@@ -408,7 +408,7 @@ impl End {
         &self.pipe
     }
 
-    /// What could be done now.
+    /// The events now.
     pub fn readiness(&self) -> PollEvents {
         self.pipe.readiness(self.reads, self.writes)
     }

@@ -1,4 +1,4 @@
-//! What programs learn about a file: `stat`, `statx` and `statfs`, in the bytes of the target ISA.
+//! The metadata that programs read: `stat`, `statx` and `statfs`, in the bytes of the target ISA.
 
 use linux_raw_sys::general::{self as raw, stat, statfs, statx};
 
@@ -39,7 +39,7 @@ fn place(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
 }
 
-/// What is known about a node, for programs.
+/// The metadata of a node, for programs.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Inode number.
@@ -59,7 +59,7 @@ pub struct About {
 }
 
 impl About {
-    /// What is known about `node`.
+    /// The metadata of `node`.
     pub fn of(node: &Node) -> Self {
         let meta = node.meta();
         let (length, held_bytes) = match node.body() {
@@ -159,7 +159,7 @@ pub const fn split(device: u64) -> (u32, u32) {
     (major as u32, minor as u32 & 0x00ff_ffff)
 }
 
-/// About a file system with this magic number, all of whose blocks are none.
+/// A file system with this magic number and without blocks.
 pub(super) fn about_volume(magic: u32, volume: u32) -> Statfs {
     let mut bytes = [0; size_of::<statfs>()];
     put!(bytes: statfs {

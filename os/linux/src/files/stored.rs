@@ -1,4 +1,4 @@
-//! Regular files whose bytes are kept elsewhere: on a disk, which can only be read.
+//! Regular files on a read-only disk.
 
 use super::call::{Caller, Sink, moved, zeroes};
 use crate::{Errno, Result};
@@ -17,8 +17,8 @@ pub trait Stored: Send + Sync {
     /// Bytes that it takes on its disk.
     fn held_bytes(&self) -> u64;
 
-    /// Sees to it that its bytes from `offset` on, `bytes` of them, are in memory, or will be: all
-    /// that is missing is asked for. What lies beyond its end is no error.
+    /// Brings `bytes` bytes from `offset` on into memory, or begins to: all missing pages are
+    /// requested. Bytes beyond its end are no error.
     ///
     /// # Errors
     /// [`Errno::BLOCKED`] when something is missing; [`Errno::EIO`] and the like when it cannot be
@@ -33,7 +33,7 @@ pub trait Stored: Send + Sync {
     fn read_at(&self, who: &Caller<'_>, offset: u64, into: &mut [u8]) -> Result<usize>;
 
     /// The number under which the memory manager has its pages, so that areas can show them; for as
-    /// long as somebody has the file. `None` when it has not: bytes are to be copied.
+    /// long as the file is in use. `None` when it has none: bytes are copied.
     fn object(&self) -> Option<u32> {
         None
     }

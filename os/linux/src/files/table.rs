@@ -75,7 +75,7 @@ impl Table {
         Ok(())
     }
 
-    /// What is open as `number`.
+    /// The file that is open as `number`.
     ///
     /// # Errors
     /// [`Errno::EBADF`].

@@ -78,7 +78,7 @@ impl Termios {
         bytes
     }
 
-    /// What `struct termios` or `struct termios2` says.
+    /// Reads a `struct termios` or `struct termios2`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] when there are fewer than 36 bytes.

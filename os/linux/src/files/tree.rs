@@ -1,7 +1,7 @@
 //! The tree of names: its root, what is mounted in it, and how entries are made.
 //!
-//! Changes of names take `changes` for the whole of the change, so that nobody sees half of one
-//! but lookups, which take only the lock of the directory they look into.
+//! Changes of names take `changes` for the whole of the change, so that only lookups see half of
+//! one: they take just the lock of the directory they look into.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -82,7 +82,7 @@ impl Tree {
         &self.root
     }
 
-    /// What devices there are.
+    /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }
@@ -226,7 +226,7 @@ impl Tree {
     /// the disk's.
     ///
     /// # Errors
-    /// What the disk says; [`Errno::ENOMEM`]. Nothing is shown then.
+    /// The disk's error; [`Errno::ENOMEM`]. Nothing is shown then.
     pub fn show(
         &self,
         who: &Caller<'_>,
@@ -323,8 +323,7 @@ impl Tree {
         self.link_new(&spot, &self.make(Body::Block(block), 0o660, who.now), who.now)
     }
 
-    /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is
-    /// there already stays.
+    /// Makes /dev with the devices, and links to the caller's descriptors. Existing entries stay.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], [`Errno::ENOTDIR`] if /dev is something else.

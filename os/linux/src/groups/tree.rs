@@ -13,7 +13,7 @@ pub struct Group<T> {
     name: Vec<u8>,
     above: u32,
     gives: bool,
-    /// What the kernel keeps for it.
+    /// The kernel's data for it.
     pub of: T,
 }
 

@@ -48,7 +48,7 @@ impl AreaQuery {
     /// Its number among the requests of `ioctl`.
     pub const REQUEST: u32 = 0xc068_6611;
 
-    /// What a program asks.
+    /// A program's query.
     ///
     /// # Errors
     /// [`Errno::E2BIG`] for one with more in it than is known here, [`Errno::EINVAL`] for what is
@@ -124,7 +124,7 @@ impl AreaQuery {
         Ok((self.name_bytes > 0).then_some(self.name_address))
     }
 
-    /// What goes back to the program: no more than it has room for.
+    /// The answer for the program: no more than it has room for.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.as_bytes()[..BYTES.min(self.size as usize)]
@@ -202,6 +202,6 @@ mod tests {
         let mut query = AreaQuery::read(&mut words.as_bytes()).unwrap();
         assert_eq!(query.answer(&long, 4096), Err(Errno::ENAMETOOLONG));
         let mut query = asked(0, 0x1000);
-        assert_eq!(query.answer(&long, 4096), Ok(None), "nobody asked for it");
+        assert_eq!(query.answer(&long, 4096), Ok(None), "the query did not ask for it");
     }
 }

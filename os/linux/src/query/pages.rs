@@ -13,7 +13,7 @@ use crate::files::Source;
 use crate::{Errno, Result};
 
 bitflags! {
-    /// What a page is.
+    /// The categories of a page.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Category: u64 {
         /// Writes to it can be noted by protection.
@@ -30,11 +30,11 @@ bitflags! {
         const ZERO = 1 << 5;
         /// A block maps it.
         const HUGE = 1 << 6;
-        /// It was written since somebody asked.
+        /// It was written since tracking was reset.
         const SOFT_DIRTY = 1 << 7;
         /// It is a guard.
         const GUARD = 1 << 8;
-        /// It was touched since somebody asked.
+        /// It was touched since tracking was reset.
         const ACCESSED = 1 << 9;
     }
 }
@@ -73,7 +73,7 @@ pub struct Region {
     pub start: u64,
     /// The byte behind its last one.
     pub end: u64,
-    /// What its pages are, of what was asked for.
+    /// The requested categories that its pages have.
     pub categories: u64,
 }
 
@@ -81,7 +81,8 @@ impl PageScan {
     /// Its number among the requests of `ioctl`.
     pub const REQUEST: u32 = 0xc060_6610;
 
-    /// What a program asks, which can have memory below `limit`; pages have so many bytes.
+    /// Reads the query of a program that can have memory below `limit`, with this page size in
+    /// bytes.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for what is none, [`Errno::EFAULT`] for what is not a program's.
@@ -174,7 +175,7 @@ impl<'s> Regions<'s> {
         }
     }
 
-    /// What was found.
+    /// The result.
     #[must_use]
     pub fn found(&self) -> &[Region] {
         &self.found

@@ -1,4 +1,4 @@
-//! What is said about a signal: `siginfo_t`, 128 bytes, the same for both ISAs.
+//! The information about a signal: `siginfo_t`, 128 bytes, the same for both ISAs.
 //!
 //! ```text
 //!   0        4        8        12       16
@@ -58,19 +58,19 @@ pub mod code {
     pub const CHILD_CONTINUED: i32 = general::CLD_CONTINUED as i32;
 }
 
-/// What is said besides signal and code.
+/// The fields besides signal and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
     Nothing,
-    /// Who sent it.
+    /// The sender.
     Kill {
         /// The process.
         pid: i32,
         /// Its real user.
         uid: u32,
     },
-    /// Who sent it, and a word of the sender's (`sigqueue`).
+    /// The sender, and a word of the sender's (`sigqueue`).
     Queue {
         /// The process.
         pid: i32,
@@ -103,12 +103,12 @@ pub enum Detail {
     },
     /// An instruction failed.
     Fault {
-        /// What it accessed, or where it is.
+        /// The address that it accessed, or its own.
         address: u64,
     },
     /// Input or output is possible.
     Poll {
-        /// What is, as `poll` says it.
+        /// The events, as `poll` reports them.
         band: i64,
         /// The number of the file.
         fd: i32,
@@ -144,7 +144,7 @@ impl Info {
         Self::new(signal, code::USER, Detail::Kill { pid, uid })
     }
 
-    /// What an instruction caused at `address`.
+    /// A signal that an instruction caused at `address`.
     pub const fn fault(signal: Signal, code: i32, address: u64) -> Self {
         Self::new(signal, code, Detail::Fault { address })
     }
@@ -188,8 +188,8 @@ impl Info {
         out
     }
 
-    /// What a program says about `signal`, by `rt_sigqueueinfo`. Of the bytes only those count
-    /// that a queued signal, a timer or a file has.
+    /// A program's information about `signal`, by `rt_sigqueueinfo`. Only the bytes count that a
+    /// queued signal, a timer or a file has.
     ///
     /// # Errors
     /// [`Errno::EPERM`] when it pretends to come from the kernel or from `tkill`, and is not for

@@ -13,7 +13,7 @@ use crate::{Errno, Result};
 pub struct Pending {
     /// Which; each has none, one or more entries in `queue`.
     set: Set,
-    /// What was said about them, in the order they came.
+    /// The information about them, in the order they came.
     queue: VecDeque<Info>,
     /// The most entries that `queue` may have before real-time signals are refused.
     limit: usize,

@@ -1,4 +1,4 @@
-//! What becomes of a process, as `wait4` and `waitid` tell it, and what it used.
+//! The status of a process, as `wait4` and `waitid` report it, and its resource usage.
 //!
 //! ```text
 //!   bits   15 ......... 8  7     6 ...... 0
@@ -16,7 +16,7 @@ use super::{Detail, Info, Signal, code};
 /// Bytes of `struct rusage`.
 pub const USAGE_BYTES: usize = 144;
 
-/// What became of a process.
+/// The status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It ended by itself, with this status.
@@ -83,7 +83,7 @@ impl Status {
 /// Nanoseconds of a tick in which programs are told times: 100 ticks are a second.
 pub const NS_PER_TICK: u64 = 10_000_000;
 
-/// What a process used.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Nanoseconds that it ran.
@@ -103,7 +103,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What both used together.
+    /// The sum of both.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         let peak = if self.resident_kib_max > other.resident_kib_max { self } else { other };

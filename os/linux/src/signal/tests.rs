@@ -1,4 +1,4 @@
-//! Who has which signals pending, what is done about them, and on which stack.
+//! Pending signals, their actions, and the stacks of handlers.
 
 use std::vec::Vec;
 

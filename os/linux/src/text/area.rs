@@ -14,7 +14,7 @@ pub struct AreaLine<'a> {
     pub start: u64,
     /// The byte after its last one.
     pub end: u64,
-    /// What the program may do with it.
+    /// The program's rights to it.
     pub rights: Rights,
     /// Whether others see what is written to it.
     pub shared: bool,

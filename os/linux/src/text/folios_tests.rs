@@ -113,7 +113,7 @@ fn b6_a_line_has_the_same_labels_and_figures_as_the_table() {
 /// A page of the model: frame, and order of its folio.
 type Page = Option<(u64, u8)>;
 
-/// What one page at a time finds: each page asks where its folio's pages are mapped.
+/// The result of one page at a time: each page asks where its folio's pages are mapped.
 fn model(pages: &[Page]) -> Share {
     let mut share = Share::default();
     let at = |page: i64| usize::try_from(page).ok().and_then(|page| *pages.get(page)?);

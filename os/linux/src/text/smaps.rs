@@ -1,9 +1,9 @@
-//! What areas hold, as `smaps` and `smaps_rollup` tell it.
+//! Memory use of areas, as `smaps` and `smaps_rollup` print it.
 
 use crate::Result;
 use crate::files::Text;
 
-/// What an area holds, or several together. All in bytes.
+/// The memory use of an area, or of several together, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Resident.
@@ -22,9 +22,9 @@ pub struct Held {
     pub shared_clean: u64,
     /// Others map it too, and it was written.
     pub shared_dirty: u64,
-    /// Nobody else maps it, and it was not written.
+    /// No other space maps it, and it is clean.
     pub private_clean: u64,
-    /// Nobody else maps it, and it was written.
+    /// No other space maps it, and it is dirty.
     pub private_dirty: u64,
     /// Touched since that was last cleared.
     pub referenced: u64,
@@ -126,7 +126,7 @@ impl Held {
         line(out, "Shared_Hugetlb:", 0)?;
         line(out, "Private_Hugetlb:", 0)?;
         line(out, "Swap:", self.swap)?;
-        // Who else has a slot is not counted by owner: each counts it as a whole.
+        // Sharers of a slot are not counted by owner: each counts it as a whole.
         line(out, "SwapPss:", self.swap)?;
         line(out, "Locked:", self.locked)
     }

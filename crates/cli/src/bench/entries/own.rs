@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use quire::engine::Error;
+use quire::Error;
 use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::Counts;

@@ -11,7 +11,7 @@
 //! leaves the folio whole.
 
 use anyhow::{Context, Result, bail};
-use quire::engine::Error;
+use quire::Error;
 use quire::fault::SizePolicy;
 use quire::limits::ORDER_MAX;
 use quire::space::{At, Request, Space};
@@ -135,7 +135,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     /// Writes to all frames that are free, so that the host backs them now.
     fn touch_the_rest(&self) {
-        let phys = self.mm.phys();
+        let phys = self.mm.bare_phys();
         let mut runs: Vec<FrameRun> = Vec::new();
         for order in (0..=ORDER_MAX.get()).rev() {
             while let Some(run) = phys.alloc(CPU, Order::new(order)) {
@@ -153,7 +153,7 @@ fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }
 

@@ -6,7 +6,7 @@
 //! RAM: its frames are known to be zero, and `Mm` does not clear what is zero (row A5).
 
 use anyhow::{Context, Result, bail};
-use quire::engine::Error;
+use quire::Error;
 use quire::fault::SizePolicy;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
@@ -261,7 +261,7 @@ fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=quire::limits::ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }
 
@@ -347,7 +347,8 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
         let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
         let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
             let cpu = CpuId::new(0);
-            let take = |_| mm.phys().alloc(cpu, order).context("the machine has too little RAM");
+            let take =
+                |_| mm.bare_phys().alloc(cpu, order).context("the machine has too little RAM");
             let runs: Vec<FrameRun> =
                 (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
             let start = thread_ns();
@@ -356,7 +357,7 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
             }
             let ns = thread_ns() - start;
             let count = runs.len() as f64;
-            runs.into_iter().for_each(|run| mm.phys().free(cpu, run));
+            runs.into_iter().for_each(|run| mm.bare_phys().free(cpu, run));
             Ok(ns / count)
         };
         system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use quire::engine::Error;
+use quire::Error;
 use quire_machine::Machine;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -4,8 +4,8 @@
 //! or a read is. The RAM stays the host's from scene to scene: no fault of the host is in a figure.
 
 use anyhow::{Context, Result, bail};
+use quire::Error;
 use quire::cache::FileId;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::limits::ORDER_MAX;
 use quire::space::{At, Request, Space};
@@ -110,10 +110,10 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
             .context("a folio is a power of two of pages")?;
         only(mm, order);
         let before = mm.phys().free_frames();
-        let device = mm.swap_on(pages)?;
+        let device = mm.paging().swap_on(pages)?;
         let slot_frames = before - mm.phys().free_frames();
         let block = A::block_order();
-        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.phys().alloc(CPU, block));
+        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.bare_phys().alloc(CPU, block));
         let store = store.collect::<Option<_>>().context("the machine has too little RAM")?;
         let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
         let space = mm.space(Asid(1), window)?;
@@ -180,7 +180,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
 
     /// Overwrites all free memory: what is found afterwards came from the device.
     pub(super) fn wipe_free(&self) {
-        let phys = self.mm.phys();
+        let phys = self.mm.bare_phys();
         let mut runs: Vec<FrameRun> = Vec::new();
         for order in (0..=ORDER_MAX.get()).rev() {
             while let Some(run) = phys.alloc(CPU, Order::new(order)) {
@@ -198,6 +198,6 @@ fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }

@@ -75,7 +75,7 @@ fn measure(ram: &mut Ram, (layout, bytes): (Layout, u64), loops: u32) -> Result<
         let naive = Naive::new(&scene.pieces(file, scene.pages)?);
         let lookups = lookups(scene, [Finder::Cache(file), Finder::Naive(&naive)], loops)?;
         drop(naive);
-        scene.mm.close_file(file)?;
+        scene.mm.files().close(file)?;
         let colds =
             rounds("reading first", &CHUNKS, loops, |chunk| cold::sample(scene, chunk >> SHIFT))?;
         let folios = CHUNKS.into_iter().map(|chunk| cold::folios(scene, chunk >> SHIFT));

@@ -1,14 +1,14 @@
 //! A file on the hosted machine, and how a program reads it.
 
 use anyhow::{Context, Result, ensure};
+use quire::Error;
 use quire::cache::{FileId, FilePages, FileSize, Pattern, Read, Readahead, Reads, Store};
-use quire::engine::Error;
 use quire::limits::ORDER_MAX;
 use quire_arch::{Arch, X86_64};
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
-use quire_units::{CpuId, FrameSpan, Order};
+use quire_units::{FrameSpan, Order};
 
 /// RAM beside the file: nodes of the index, CPU caches, the program's buffer.
 const MARGIN: u64 = 64 << 20;
@@ -79,7 +79,7 @@ pub(super) fn with_scene<T>(
         if layout == Layout::Pages {
             for order in 1..=ORDER_MAX.get() {
                 // Orders that have no choice are none that files are read in.
-                let _ = mm.file_policy.set_size(Order::new(order), FileSize::Never);
+                let _ = mm.files().policy().set_size(Order::new(order), FileSize::Never);
             }
         }
         work(&Scene { machine, mm, pages: bytes >> SHIFT })
@@ -89,18 +89,17 @@ pub(super) fn with_scene<T>(
 impl Scene<'_, '_, '_> {
     /// A new file of which nothing is in memory.
     pub(super) fn open(&self) -> Result<FileId, Error> {
-        self.mm.open_file(Store::ReadOnly, self.pages, Order::ZERO)
+        self.mm.files().open(Store::ReadOnly, self.pages, Order::ZERO)
     }
 
     /// The program's buffer: a chunk begins at its first frame.
     pub(super) fn buffer(&self) -> Result<FrameRun> {
-        let cpu = CpuId::new(0);
-        self.mm.phys().alloc(cpu, BUFFER).context("the machine has too little RAM")
+        self.mm.phys().alloc(BUFFER).context("the machine has too little RAM")
     }
 
     /// Gives the program's buffer back.
     pub(super) fn give_back(&self, buffer: FrameRun) {
-        self.mm.phys().free(CpuId::new(0), buffer);
+        self.mm.phys().free(buffer);
     }
 
     /// Reads `wanted` as one `read(2)` does: `each` gets every piece that lies in one folio, with
@@ -116,7 +115,7 @@ impl Scene<'_, '_, '_> {
         let mut at = wanted.start;
         while at < wanted.end {
             let rest = FilePages::new(at, wanted.end);
-            let (held, ahead) = match self.mm.page(file, rest, reader, Pattern::Normal) {
+            let (held, ahead) = match self.mm.files().read(file, rest, reader, Pattern::Normal) {
                 Ok(found) => found,
                 Err(Error::Unread(reads)) => {
                     self.carry_out(reads, device)?;
@@ -130,7 +129,7 @@ impl Scene<'_, '_, '_> {
             let frames = held.frames();
             let part = FrameSpan::new(frames.start, frames.count.min(rest.count()));
             each(at, part);
-            self.mm.release(held);
+            self.mm.files().release(held);
             at += part.count;
         }
         Ok(())
@@ -138,9 +137,9 @@ impl Scene<'_, '_, '_> {
 
     #[cold]
     fn carry_out(&self, mut reads: Reads, device: &mut impl FnMut(&Read)) -> Result<(), Error> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
+        while let Some(read) = self.mm.files().next_read(&mut reads)? {
             device(&read);
-            self.mm.read_done(read, Ok(()));
+            self.mm.files().read_done(read, Ok(()));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ pub enum Placement {
     #[default]
     TopDown,
     /// The lowest.
+    #[cfg_attr(not(feature = "inject"), allow(dead_code, reason = "for comparisons"))]
     BottomUp,
 }
 

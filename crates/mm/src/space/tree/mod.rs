@@ -58,10 +58,11 @@ mod edit;
 mod check;
 
 pub use areas::{AreaTree, NODE_ENTRIES, Seq};
-pub use check::{TreeStats, TreeViolation};
+pub use check::TreeViolation;
+#[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
 pub use gap::Placement;
-pub use read::{Overlapping, TreeReader};
+pub use read::TreeReader;
 pub use write::TreeWriter;
 
 use areas::{DEPTH_MAX, Root};

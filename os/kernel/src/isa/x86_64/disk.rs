@@ -42,7 +42,7 @@ static FOUND: SpinMutex<[Option<Found>; DISKS_MAX]> = SpinMutex::new([None; DISK
 static SPANS: [(AtomicU64, AtomicU64); BARS * DISKS_MAX] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; BARS * DISKS_MAX];
 
-/// One has interrupted since someone last asked.
+/// A disk has interrupted since the last look.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
 /// The device, and what of it must be known to make it interrupt.
@@ -80,8 +80,8 @@ impl ConfigurationAccess for Ports {
 
     fn write_word(&mut self, at: DeviceFunction, register: u8, data: u32) {
         Self::select(at, register);
-        // SAFETY: the data port. What is written: base registers, to learn their sizes, and back;
-        // that the device may use memory; that it sends messages.
+        // SAFETY: the data port. Callers write base registers, to learn their sizes, and restore
+        // them; let the device use memory; and let it send messages.
         unsafe { Port::new(0xcfc).write(data) };
     }
 
@@ -107,8 +107,8 @@ pub(super) fn find() {
     }
 }
 
-/// What must be known of disk `number`; `None` if the firmware has given it no addresses, or it
-/// cannot send messages.
+/// The addresses of disk `number`; `None` if the firmware has given it no addresses, or it cannot
+/// send messages.
 fn look(root: &mut PciRoot<Ports>, at: DeviceFunction, number: usize) -> Option<Found> {
     let bars = root.bars(at).ok()?;
     let mut starts = [0; BARS];

@@ -1,7 +1,8 @@
 //! Dropping translations, here and on other CPUs.
 //!
-//! Who wants others to drop writes down what, interrupts them, drops its own meanwhile, and waits
-//! until all have answered. Interrupts stay on, so that two who flush at once serve each other.
+//! A CPU that needs a flush writes a request, interrupts the others, flushes its own TLB meanwhile,
+//! and waits until all have answered. Interrupts stay on, so that two CPUs that flush at once serve
+//! each other.
 //!
 //! ```text
 //!   requests[me]: what ──► waiting = CPUs ──► interrupts ──► own flush ──► waiting == 0?
@@ -17,10 +18,10 @@ use quire::units::{CpuSet, PageSpan, Vpn};
 use super::{apic, local, space};
 use crate::isa::MAX_CPUS;
 
-/// Up to so many invalidations are made one by one; more, and all of the space goes.
+/// Up to this number of pages are invalidated one by one; for more, the whole space is flushed.
 const MOST: u64 = 32;
 
-/// What one CPU asks of others. The words are valid while `waiting` is not zero.
+/// One CPU's request to others. The words are valid while `waiting` is not zero.
 #[repr(align(128))]
 struct Request {
     /// A bit for each CPU that has not answered.
@@ -44,7 +45,7 @@ static REQUESTS: [Request; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// What is to be dropped, as numbers.
+/// A flush request, as numbers.
 #[derive(Clone, Copy)]
 struct Drop {
     space: u64,
@@ -124,8 +125,8 @@ pub fn serialize_others(cpus: &CpuSet) {
 }
 
 fn ask(cpus: &CpuSet, what: Drop) {
-    // What was changed in the tables comes before the question who is to be told: a CPU that
-    // enters the space later reads the changed tables.
+    // Changes of the tables come before the question which CPUs are in the space: a CPU that enters
+    // it later reads the changed tables.
     fence(Ordering::SeqCst);
     let me = local::cpu();
     if cpus.only(me) {

@@ -1,4 +1,4 @@
-//! What system calls on files have in common: who makes them, and where their paths begin.
+//! The context of system calls on files: the caller, and the directories where paths begin.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -54,12 +54,12 @@ pub struct Calls<'a> {
     pub table: &'a Table,
     /// Where the process is.
     pub here: &'a Here,
-    /// Who calls.
+    /// The caller.
     pub who: &'a Caller<'a>,
 }
 
 impl Calls<'_> {
-    /// What is open as `number`.
+    /// The file that is open as `number`.
     ///
     /// # Errors
     /// [`Errno::EBADF`].

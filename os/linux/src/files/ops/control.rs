@@ -208,7 +208,7 @@ fn contents(open: &Description) -> Result<&Data> {
     }
 }
 
-/// Adds seals. A program that nobody may change any more must not change by other ways, either.
+/// Adds seals. A sealed program must not change in other ways, either.
 fn seal(open: &Description, seals: u32) -> Result<u32> {
     let file = contents(open)?;
     if !open.may_write() {
@@ -264,7 +264,7 @@ fn terminal(
             fill(input, &mut bytes)?;
             console.set_termios(Termios::decode(&bytes)?, request == request::TCSETSF2);
         }
-        // What is to be flushed: 0 input, 1 output, 2 both.
+        // The queue to flush: 0 input, 1 output, 2 both.
         request::TCFLSH if argument == 0 || argument == 2 => console.flush(),
         request::TCFLSH if argument == 1 => {}
         request::TCFLSH => return Err(Errno::EINVAL),

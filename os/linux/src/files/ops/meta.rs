@@ -14,19 +14,19 @@ use crate::{Errno, Result};
 /// Flags that the calls which tell about a path take.
 const TELL: u32 = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT;
 
-/// What a time of a file is to become.
+/// A change of a file's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// Now.
     Now,
-    /// What it is.
+    /// Its present value.
     Keep,
     /// This.
     At(Time),
 }
 
 impl SetTime {
-    /// What a `timespec` of `utimensat` means.
+    /// Reads a `timespec` of `utimensat`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] if the nanoseconds are neither below a second nor special.
@@ -96,7 +96,7 @@ impl Calls<'_> {
         about_volume(self.tree.magic(node.volume()), node.volume())
     }
 
-    /// `faccessat2`. Root may do all but run a file that nobody may.
+    /// `faccessat2`. Root may do all but run a file without any execute bit.
     ///
     /// # Errors
     /// [`Errno::EACCES`], [`Errno::EINVAL`] for unknown flags or rights, and those of paths.

@@ -209,7 +209,8 @@ fn a_generated_directory_is_listed_from_its_cookies_on() {
     assert_eq!(world.list("/proc", 999).unwrap(), ["count", "self"]);
 }
 
-/// A directory whose directories are made and removed, like that of groups. It has a file `about`.
+/// A directory in which directories are made and removed, like that of groups. It has a file
+/// `about`.
 #[derive(Default)]
 struct Maker {
     made: Mutex<Vec<Vec<u8>>>,

@@ -108,7 +108,7 @@ fn a_map_that_may_be_written_and_a_seal_against_writing_exclude_each_other() {
     seal(&world, second, raw::F_SEAL_WRITE).unwrap();
     assert_eq!(show(second, true, true), Err(Errno::EPERM));
     assert_eq!(show(second, true, false), Ok((Some(7), false)), "it must stay unwritten");
-    assert_eq!(show(second, false, true), Ok((Some(7), true)), "copies are nobody's business");
+    assert_eq!(show(second, false, true), Ok((Some(7), true)), "private mappings are allowed");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is noted about files.
+//! Metadata of files.
 
 use std::mem::offset_of;
 

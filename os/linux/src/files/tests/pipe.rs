@@ -1,4 +1,4 @@
-//! Pipes beside a queue of bytes, and who waits for what.
+//! Pipes beside a queue of bytes, and their waiters.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;

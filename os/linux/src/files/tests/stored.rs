@@ -1,4 +1,4 @@
-//! Files on a disk that can only be read, and whose bytes come late.
+//! Files on a read-only disk, with bytes that come late.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,7 @@ impl Directory for Below {
     }
 }
 
-/// A world whose root shows such a disk.
+/// A world with a root that shows such a disk.
 fn world(count: usize, bad: Option<u64>) -> World {
     let world = World::new();
     let disk = Arc::new(Disk { file: Late::new(count, bad), asked: Mutex::default() });

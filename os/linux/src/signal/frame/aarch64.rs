@@ -65,7 +65,7 @@ pub struct Registers {
     pub pstate: u64,
     /// The address of the last fault. Only told, never taken back.
     pub fault_address: u64,
-    /// What the CPU said about the last fault (ESR_EL1); 0 for nothing. Only told.
+    /// The syndrome of the last fault (ESR_EL1); 0 for none. It goes to the program only.
     pub syndrome: u64,
     /// v0 to v31.
     pub vregs: [u128; 32],
@@ -154,10 +154,10 @@ fn encode(registers: &Registers, out: &mut [u8]) {
         put_u32(out, at + 4, ESR_BYTES as u32);
         put_u64(out, at + 8, registers.syndrome);
     }
-    // What follows is zero, which is how the records end.
+    // The rest is zero, which ends the records.
 }
 
-/// What a frame says. Of the state only what is a program's own is taken.
+/// Reads a frame. Only a program's own part of the state is taken.
 ///
 /// # Errors
 /// [`Errno::EFAULT`] when its records are not such as [`build`] writes: a size is wrong, one is

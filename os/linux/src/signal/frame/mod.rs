@@ -1,4 +1,4 @@
-//! What lies on a program's stack while it handles a signal.
+//! The frame on a program's stack while it handles a signal.
 //!
 //! A frame has all that `rt_sigreturn` needs to go on as if nothing had happened: registers, the
 //! blocked signals, the alternative stack. The program may change it, and some do on purpose, so
@@ -13,7 +13,7 @@
 //! [`Action::blocked_meanwhile`](super::Action::blocked_meanwhile), and the alternative stack to
 //! [`AltStack::while_handled`](super::AltStack::while_handled). After `parse`, it blocks what
 //! [`Return::blocked`] says, and sets the stack by [`AltStack::changed`](super::AltStack::changed),
-//! whose errors do not matter then. When either fails, the thread gets a SIGSEGV by
+//! and ignores its errors. When either fails, the thread gets a SIGSEGV by
 //! [`Actions::force`](super::Actions::force).
 
 pub mod aarch64;

@@ -58,7 +58,7 @@ const MAGIC2_BYTES: usize = 4;
 const UC_XSAVE: u64 = 1;
 /// `UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`: the stack's selector is there, and meant.
 const UC_SS: u64 = 6;
-/// What programs see as selectors of code and stack on Linux. They are never loaded from here.
+/// The selectors of code and stack that programs see on Linux. They are never loaded from here.
 const USER_CS: u16 = 0x33;
 const USER_SS: u16 = 0x2b;
 /// MXCSR and its place. To load a bit above these is a fault (SDM 1, 10.2.3).
@@ -167,7 +167,7 @@ impl Registers {
 /// A program's vector state.
 #[derive(Clone, Copy, Debug)]
 pub struct Vectors<'a> {
-    /// What FXSAVE wrote ([`LEGACY_BYTES`]), or XSAVE in its standard form.
+    /// The area that FXSAVE wrote ([`LEGACY_BYTES`]), or XSAVE in its standard form.
     pub area: &'a [u8],
     /// Which parts XSAVE writes (XCR0). Any bytes must be fit to be loaded into these.
     pub features: u64,
@@ -278,8 +278,8 @@ fn encode(registers: &Registers, vectors_at: u64, blocked: Set, out: &mut [u8]) 
     put_u64(out, VECTORS_AT, vectors_at);
 }
 
-/// What a frame says, and where its vector state is: 0 when there is none, and the program goes
-/// on with [clean](clear_vectors) ones.
+/// Reads a frame and the address of its vector state: 0 when there is none, and the program goes on
+/// with [clean](clear_vectors) vectors.
 ///
 /// Selectors are not taken from the frame; of the flags only those that are a program's own.
 ///
@@ -299,8 +299,7 @@ pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<(Return<Registers>, u64)> {
 }
 
 /// How many bytes of vector state a frame has, by their first [`LEGACY_BYTES`], when the kernel's
-/// own area has `area_bytes`. What is larger than that was not built here: only the legacy part
-/// of it counts.
+/// own area has `area_bytes`. A larger state was not built here: only its legacy part counts.
 pub fn saved_bytes(legacy: &[u8; LEGACY_BYTES], area_bytes: usize) -> usize {
     let bytes = get_u32(legacy, SOFTWARE + 16) as usize;
     let extended = get_u32(legacy, SOFTWARE + 4) as usize;

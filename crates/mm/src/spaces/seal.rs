@@ -1,0 +1,51 @@
+//! Sealed areas (`mseal`): they stay where they are and what they are until their space ends, so
+//! that nobody who gets hold of a program's calls can put something else in their place.
+//!
+//! A seal refuses to unmap, to map over, to move, to resize and to change rights; and to lose
+//! content that could not be written back. Nothing takes it off; a child inherits it. Who changes
+//! areas asks under the same lock under which it changes them, and only where an area was ever
+//! sealed.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::PageSpan;
+
+use super::Spaces;
+use crate::base::Error;
+use crate::space::{Area, AreaFlags, Ever, Space};
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
+    pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        space.note(Ever::Sealed);
+        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
+    }
+
+    /// Refuses where a part of `span` is sealed.
+    pub(crate) fn unsealed(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, |area| area.flags.contains(AreaFlags::SEALED))
+    }
+
+    /// Refuses where a part of `span` is not to lose its content.
+    pub(crate) fn may_lose(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, Area::keeps_content)
+    }
+
+    fn refuse(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        such: impl Fn(&Area) -> bool,
+    ) -> Result<(), Error> {
+        if !space.has(Ever::Sealed) {
+            return Ok(());
+        }
+        match self.base().view(space).areas().overlapping(span).find(such) {
+            Some(area) => Err(Error::Sealed(area.span.start.max(span.start))),
+            None => Ok(()),
+        }
+    }
+}
