@@ -156,7 +156,6 @@ fn swapped<A: Arch>(config: Config, sizes: &[u8], script: &[Op]) {
     let done = system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
         let mut scene = Scene {
-            machine,
             mm,
             cpu: machine.cpu(0),
             disk: Disk::new(),

@@ -71,7 +71,7 @@ impl NaiveAreas {
         }
     }
 
-    /// What a child inherits.
+    /// The areas that a child inherits.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = self.pages.iter().filter(|(_, area)| !area.flags.contains(AreaFlags::DONTFORK));

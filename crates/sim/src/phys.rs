@@ -193,7 +193,7 @@ impl<'p, 'm> Beside<'p, 'm> {
     /// Does one call on both sides, and walks the allocator's state.
     ///
     /// # Errors
-    /// What the two disagree on, or the walker's finding.
+    /// The difference between the two, or the walker's finding.
     pub fn step(&mut self, op: &Op) -> Result<(), String> {
         self.apply(op)?;
         self.agree()

@@ -58,7 +58,7 @@ fn c2_without_hardware_flags_each_entry_traps_for_itself() {
             scene.op(|| scene.write(scene.all(), clean(Prot::RW)));
             scene.op(|| scene.set(3, scene.word(3, joined(Prot::RW))));
             scene.store(3);
-            // The block as a whole is dirty; who therefore does nothing faults here for ever.
+            // The block as a whole is dirty; a handler that relied on that would fault for ever.
             for _ in 0..3 {
                 let trap = scene.cpu.write(scene.space.addr(scene.page(4)), 1).unwrap_err();
                 assert_eq!(trap.kind, TrapKind::Permission);

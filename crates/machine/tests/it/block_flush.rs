@@ -1,5 +1,5 @@
-//! Tests of the tests: contiguous blocks whose flush is forgotten, too short or too coarse, and
-//! what flushes and stores are counted as.
+//! Tests of the examiner: contiguous blocks with a forgotten, too short or too coarse flush, and
+//! the counts of flushes and stores.
 
 use crate::support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
 use crate::support::{ASID, on};

@@ -1,5 +1,5 @@
-//! Tests of the tests: every mistake with the shape of a contiguous block is made on purpose, and
-//! the examiner finds it; beside each stands the nearest thing that is right, and it stays quiet.
+//! Tests of the examiner: it finds every mistake with the shape of a contiguous block; beside each
+//! stands the nearest correct sequence, and it stays quiet.
 
 use crate::support::scene::{Scene, configs, fires, joined, on_blocks, parted, quiet};
 use crate::support::{Want, leaf_word, on, table_word};
@@ -48,7 +48,7 @@ fn i4_a_block_with_a_hole_is_not_flushed_as_if_it_were_done() {
         let _op = scene.cpu.operation("unmap in two parts");
         scene.zero(0..4);
         scene.flush(0..4);
-        // A walk of page 5 may join pages 0 to 3 again, whose frames the caller believes free.
+        // A walk of page 5 may join pages 0 to 3 again; the caller believes their frames free.
         fires(scene.machine(), TORN, Why::Flaw(Flaw::BlockPartial));
     });
     on_blocks(|scene| {

@@ -18,7 +18,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     prop::collection::vec((0..6u64, 0..3u8, 0..4u8, any::<bool>(), any::<bool>()), 1..10)
 }
 
-/// What the naive interpretation knows of a block: first page, how many, and the leaf.
+/// The blocks of the naive interpretation: first page, number of pages, and leaf.
 type Naive = BTreeMap<u64, (u64, Want)>;
 
 fn has_leaves(isa: Isa, level: u8) -> bool {

@@ -1,4 +1,4 @@
-//! Spaces come, and go.
+//! Making and destroying spaces.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};

@@ -1,4 +1,4 @@
-//! What programs do, through the CPU and its TLB.
+//! Loads, stores and fetches of programs, through the CPU and its TLB.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
                 let model = &self.lives[at].model;
                 let here = model.resident.get(&page.get());
                 let granted = model.areas.page(page).map_or(Prot::empty(), |a| granted::<A>(&a));
-                // What others may have is only looked at here, so that it stays theirs as well.
+                // A shared page is only read here, so that it stays shared.
                 let unshares = |here: &&Resident| here.cow && access == Access::Write;
                 match here.filter(|here| granted.allows(access) && !unshares(here)) {
                     Some(here) => self.access(at, page, access, here.word.get())?,
@@ -109,7 +109,9 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let expected = after.fault(page, access, A::block_order(), wants);
         let grown = areas_of(self.mm, &live.space) == after.areas.areas();
         match (real, expected) {
-            (Ok(Resolved::Again), _) => Err("nobody else is there to disturb a fault".into()),
+            (Ok(Resolved::Again), _) => {
+                Err("a fault was disturbed, though no other thread runs".into())
+            }
             (Err(Error::NoMemory(_)), Ok(Fault::Mapped { .. } | Fault::Unshared)) => {
                 if grown {
                     live.model = after;

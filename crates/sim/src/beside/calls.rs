@@ -30,7 +30,7 @@ pub struct Beside<'a, 'm, 'r, A: Arch> {
     pub(super) lives: Vec<Live<A>>,
     pub(super) pins: Vec<Pin>,
     pub(super) marks: Marks,
-    /// What the next word written is.
+    /// The next word to write.
     pub(super) next: u64,
     /// How many spaces there were at first.
     spaces: usize,
@@ -75,7 +75,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     /// Does one step on both sides, and compares everything.
     ///
     /// # Errors
-    /// What the two disagree on, or what a walker or the examiner found.
+    /// The difference between the two, or a finding of a walker or the examiner.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
         if matches!(step.op, Op::Fork(_)) {
             self.make_room();
@@ -117,7 +117,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn apply(&mut self, at: usize, op: &Op) -> Result<(), String> {
         let stretch = op.stretch();
-        // Before as well, so that the TLB holds what the call is to make it forget.
+        // Before as well, so that the TLB holds the entries that the call must flush.
         stretch.map_or(Ok(()), |stretch| self.probe(at, stretch))?;
         self.call(at, op)?;
         stretch.map_or(Ok(()), |stretch| self.probe(at, stretch))
@@ -265,7 +265,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         };
         let mut done = span;
         if let Err(Error::NoMemory(_)) = real {
-            // What lies before the leaf that could not be split is gone.
+            // The pages before the leaf that could not be split are gone.
             let left = self.resident(at)?;
             let first = |page: &u64| span.contains(Vpn::new(*page));
             done.end = left.keys().copied().find(first).map_or(span.end, Vpn::new);

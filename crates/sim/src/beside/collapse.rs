@@ -1,4 +1,4 @@
-//! Collapse: what each block must come to, and what it became.
+//! Collapse: the due result for each block, beside the real one.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::Beside;
 use super::compare::{New, Pages, ensure};
 
-/// What a block must come to, if there is memory.
+/// The due result for a block, if there is memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outlook {
     Made,
@@ -66,7 +66,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         ensure(pages.len() == here, "no other new pages", (pages.len(), here))
     }
 
-    /// The aligned blocks of `span`, each with what it must come to.
+    /// The aligned blocks of `span`, each with its due result.
     fn outlooks(
         &self,
         at: usize,

@@ -141,8 +141,8 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         }
     }
 
-    /// A device writes: whoever pinned the memory sees it if the page is still there, and nobody
-    /// else does.
+    /// A device writes: the space that pinned the memory sees it if the page is still there, and no
+    /// other space does.
     pub(super) fn device(&mut self, which: usize) {
         self.next += 1;
         if !self.pins.is_empty() {

@@ -1,4 +1,4 @@
-//! Carrying out one step: files, the swap device, and others who take memory.
+//! Carrying out one step: files, the swap device, and other users of memory.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::{Error, Held};
@@ -51,7 +51,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Writes what is dirty of a file; then its disk must have all of it, if nothing interfered.
+    /// Writes the dirty pages of a file; then its disk must have all of it, if nothing interfered.
     pub(super) fn sync(&mut self, file: usize) -> Outcome {
         if STORES[file] != Store::ReadWrite {
             return Ok(0);
@@ -84,7 +84,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_disk(&self, file: usize) -> Result<(), Wrong> {
         for (page, &stamp) in self.files[file].stamps.iter().enumerate() {
             let is = self.devices.page(self.ids[file].0, page as u64).0;
-            // What is lost is not written, whatever its memory holds now.
+            // A lost page is not written, whatever its memory holds now.
             let is_lost = self.files[file].is_lost(page as u32);
             if if is_lost { is == GARBAGE } else { is != stamp } {
                 let what = format!("page {page} on the disk is {is:#x}, should be {stamp:#x}");
@@ -102,12 +102,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn truncate(&mut self, file: usize, pages: u32) -> Outcome {
         let id = self.ids[file];
-        // A disk is not told to shorten what it is just writing.
+        // No file is shortened while its pages are being written.
         self.complete(u64::MAX);
         let before = self.files[file].stamps.len() as u64;
         for tries in 0.. {
             let got = {
-                // What cannot be divided is mapped anew, and clean: its index knows of it already.
+                // Folios that cannot be divided are mapped anew and clean; the index has the flag.
                 let _operation = self.machine.operation("truncate").cleans();
                 self.mm.files().truncate(id, u64::from(pages), &self.all()[..])
             };
@@ -115,7 +115,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             match got {
                 Ok(()) => break,
                 Err(error) if !self.may_fail(error) => return Err(Wrong::unexpected(error)),
-                // It is shorter, but may still be seen: that is to be repeated.
+                // It is shorter, but its pages may still be mapped: the call must be repeated.
                 Err(_) if tries == 0 => self.relieve()?,
                 Err(_) => self.end_largest(),
             }
@@ -129,7 +129,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(1)
     }
 
-    /// What processes had of their own of the pages from `end` on is gone.
+    /// Private copies of the pages from `end` on are gone.
     fn forget_beyond(&mut self, file: usize, end: u32) {
         for process in 0..self.naive.len() {
             for at in 0..self.naive[process].pages.len() {
@@ -163,7 +163,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             match got {
                 Ok((held, ahead)) => {
                     if let Some(reads) = ahead {
-                        // Nobody waits for what is read ahead.
+                        // Readahead: no one call depends on it.
                         let _ = self.carry(reads)?;
                     }
                     return Ok(Ok(held));

@@ -1,9 +1,8 @@
-//! Carrying out one step: groups of processes, and what each may have.
+//! Carrying out one step: groups of processes, and their limits.
 //!
-//! The model of a group knows its limit and what it is a part of. How much it has is counted once
-//! more from all leaves, folio by folio. That it has no more than its limit cannot be said at all
-//! times: it may have been lowered, or somebody may have joined. What can be said: from one count
-//! to the next, faults map no more pages than that left.
+//! The model of a group knows its limit and its parent, and counts its usage once more from all
+//! leaves, folio by folio. A group may exceed its limit after the limit was lowered or a process
+//! joined. But from one count to the next, faults map no more pages than the count left.
 
 use std::collections::BTreeMap;
 
@@ -199,7 +198,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.members(id).map(|space| self.mm.resident(space)).sum()
     }
 
-    /// What each group has is what it should be, and nobody has mapped more than he might.
+    /// Each group has its due usage, and no group has mapped more than it might.
     pub(super) fn check_groups(&self) -> Result<(), Wrong> {
         if self.groups.is_empty() {
             return Ok(());

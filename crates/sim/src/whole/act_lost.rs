@@ -15,17 +15,17 @@ use super::device::poke;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
 
-/// What memory that has failed holds.
+/// The content of memory that has failed.
 pub(super) const GARBAGE: u64 = 0xbad << 32;
 
 /// A page of a process.
 type Place = (usize, usize);
 
-/// Who has a frame.
+/// The users of a frame.
 struct Had {
     /// Those that map it.
     mapped: Vec<Place>,
-    /// Whose folio's it is: a file's, by its place, and the pages of it.
+    /// The file of its folio, by its place, and the folio's pages there.
     file: Option<(usize, u64, u64)>,
     /// Those that have a page of its folio on the swap device, which has the folio, too.
     beside: Vec<Place>,
@@ -46,7 +46,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             poke(self.machine.ram(), A::PAGE_SHIFT, frame, (GARBAGE, 0));
         }
         match (had.file, loss) {
-            // What nobody maps is no loss, even where the swap device has it.
+            // A page that no process maps is no loss, even where the swap device has it.
             (None, Loss::Elsewhere) if had.mapped.is_empty() => Ok(1),
             (None, Loss::Content) if !had.mapped.is_empty() => {
                 self.bad.push(frame);

@@ -63,7 +63,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(outcome)
     }
 
-    /// A store of what nobody has stored yet.
+    /// A store of a word that is new.
     fn write(&mut self, process: usize, at: usize) -> Outcome {
         let stamp = self.stamp();
         self.store(process, at, stamp)
@@ -140,7 +140,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Err(error) => return self.failed_so("populate", process, error),
             }
         }
-        // Files whose pages are reclaimed while others are read may take for ever.
+        // It may take for ever where pages of files are reclaimed while others are read.
         Ok(0)
     }
 
@@ -169,7 +169,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// A device gets a page that is nobody else's: shared pages of files are none.
+    /// A device gets a page of this process alone: not a shared page of a file.
     fn pin(&mut self, process: usize, at: usize) -> Outcome {
         let here = self.naive[process].pages[at];
         if self.pins.len() >= 8 || !(here.is_anon() || here.is_private_file()) {
@@ -199,7 +199,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// What was pinned is the process's own from now on.
+    /// A page that was pinned is the process's own from now on.
     fn own_pinned(&mut self, process: usize, at: usize, word: u64) -> Outcome {
         if !self.naive[process].settle(&self.files, at, word) {
             let should = self.naive[process].content(&self.files, at);
@@ -257,7 +257,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Writes what the swap device has not got yet. What it does not take stays in memory.
+    /// Writes dirty pages to the swap device. Those that it does not take stay in memory.
     pub(super) fn write_swap(&mut self) -> Outcome {
         let Some(id) = self.swap else { return Ok(0) };
         let end = self.mm.files().get(id).map_or(0, |file| file.pages());

@@ -56,7 +56,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Whether `error` may end faulting in a span: what it says of a page is true of that page.
+    /// Whether `error` may end faulting in a span: its evidence must be true of the page it names.
     pub(super) fn is_true(&mut self, process: usize, error: Error) -> bool {
         let (page, expected) = match error {
             Error::NoArea(page) => (page, Why::NoArea),
@@ -117,8 +117,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(got.unwrap_or_else(code))
     }
 
-    /// Judges the answer of a call: the one that is expected, or one that faults explain. What the
-    /// call came to, as a number for the trace; `None` if it failed.
+    /// Judges the answer of a call: it must be the expected one, or one that faults explain.
+    /// Returns the value of the call; `None` if it failed.
     pub(super) fn judge<R>(
         &mut self,
         what: &str,
@@ -137,7 +137,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// All walkers, all areas, and what is in memory of every page.
+    /// All walkers, all areas, and the content of every page in memory.
     pub(super) fn check(&mut self) -> Result<(), Wrong> {
         let examined = |violation| Wrong::new(Kind::Examiner, format!("{violation}"));
         self.machine.audit().map_err(examined)?;
@@ -198,11 +198,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// What is mapped holds what it should, whatever its rights are now.
+    /// Each mapped page has its due content, whatever its rights are now.
     fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
         let Some(space) = &self.spaces[process] else { return Ok(()) };
         let mut mapped = Vec::new();
-        let base = self.base();
+        let base = self.window().base.get();
         check::leaves(self.mm, space, |leaf| {
             mapped.push((leaf.pages.start.get(), leaf.frame, leaf.pages.count()));
         })
@@ -225,11 +225,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Every page that was written since its writes are tracked is said to be.
+    /// The library reports every page that was written while its writes are tracked.
     fn check_written(&self, process: usize) -> Result<(), Wrong> {
         let pages = &self.naive[process].pages;
         let must = |page: &Page| {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after its writeback.
             page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file()
         };
         let Some(space) = self.spaces[process].as_ref().filter(|_| pages.iter().any(must)) else {
@@ -276,7 +276,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             self.mm.files().close(id).map_err(Wrong::unexpected)?;
         }
         while let Some(frame) = self.bad.pop() {
-            // Of one that another one's folio has taken along, nothing is left to be said.
+            // The folio of another bad frame may have taken this one along: any answer will do.
             self.mm.memory_mended(frame);
         }
         check::system::<A, _>(self.mm, &[])

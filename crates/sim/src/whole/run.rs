@@ -13,7 +13,7 @@ use super::world::World;
 use crate::system::{self, Stock, SystemError};
 use quire_script::Step;
 
-/// What a run without a violation came to.
+/// The result of a run without a violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Steps that were carried out.
@@ -52,8 +52,8 @@ impl std::error::Error for Failure {}
 pub struct Options<'o> {
     /// Where each step and its outcome is written, one line each.
     pub trace: Option<&'o mut dyn Write>,
-    /// Disks silently give wrong data at one transfer in so many; 0 for never. Nothing can survive
-    /// that: it is for tests that must see it.
+    /// Disks silently give wrong data at one transfer in this many; 0 for never. No library can
+    /// survive that: it is for tests that must see it.
     pub lies: u64,
 }
 
@@ -134,7 +134,7 @@ impl Job for Play<'_, '_> {
     }
 }
 
-/// What a panic said.
+/// A panic as a finding.
 fn panicked(step: usize, panic: &(dyn std::any::Any + Send)) -> Violation {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

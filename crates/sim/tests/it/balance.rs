@@ -1,19 +1,19 @@
-//! Files beside anonymous memory when there is too little for both (D6), and what was dropped too
-//! soon (B1): the kind whose loss costs reads stays, and each such read is counted as a naive model
-//! of the clock does.
+//! Files beside anonymous memory when there is too little for both (D6), and refaults (B1): the
+//! kind of memory that costs reads stays, and refaults are counted as a naive model does.
 
 use std::collections::BTreeMap;
 
 use quire::Error;
-use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
+use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::check;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
 use quire_arch::{Arch, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
+use quire_units::{Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
 
 type Format = X86_64;
 
@@ -35,23 +35,9 @@ struct Scene<'s, 'm, 'r> {
 }
 
 impl Scene<'_, '_, '_> {
-    fn carry(&self, mut reads: Reads) {
-        while let Ok(Some(read)) = self.mm.files().next_read(&mut reads) {
-            let done = self.disk.read(self.machine.ram(), SHIFT, &read);
-            self.mm.files().read_done(read, done);
-        }
-    }
-
     fn write_back(&self) {
         let Some(swap) = self.swap else { return };
-        let end = self.mm.files().get(swap).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) =
-            self.mm.files().next_write(swap, &mut left, &[&self.space][..]).unwrap()
-        {
-            let done = self.disk.write(self.machine.ram(), SHIFT, &write, end);
-            self.mm.files().write_done(write, done);
-        }
+        self.disk.write_back(self.mm, swap, &[&self.space]).unwrap();
     }
 
     fn reclaim(&self, pages: u64) {
@@ -71,23 +57,19 @@ impl Scene<'_, '_, '_> {
 
     fn touch(&self, page: u64, write: Option<u64>) -> u64 {
         let addr = VirtAddr::new(START.add(page).get() << SHIFT);
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        loop {
-            let done = match write {
-                Some(word) => self.cpu.write(addr, word).map(|()| word),
-                None => self.cpu.read(addr),
-            };
-            if let Ok(word) = done {
-                return word;
-            }
+        let resolve = |access| {
             self.ease();
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(&self.space, START.add(page), access) {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads),
-                Err(error) => panic!("{error}"),
+                Err(Error::Unread(reads)) => {
+                    // Without memory to read into, the fault asks again.
+                    let _ = self.disk.serve(self.mm, reads);
+                    Ok(())
+                }
+                done => done.map(drop),
             }
-        }
+        };
+        touch(&self.cpu, addr, write, resolve).unwrap()
     }
 
     /// Writes the first `pages` pages of memory.
@@ -113,7 +95,7 @@ impl Scene<'_, '_, '_> {
                 Err(Error::Unread(reads)) => {
                     cached = false;
                     self.ease();
-                    self.carry(reads);
+                    let _ = self.disk.serve(self.mm, reads);
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -125,7 +107,7 @@ impl Scene<'_, '_, '_> {
     }
 }
 
-/// A scene with so many frames, a file of `pages` pages and, if they are wanted, slots.
+/// A scene with frames, a file of `pages` pages and, if they are wanted, slots.
 fn with(frames: u64, pages: u64, slots: u64, act: impl FnOnce(&Scene<'_, '_, '_>)) {
     let mut ram = system::ram((frames as usize) << SHIFT).unwrap();
     system::with::<Format, _>(Config::x86_64(), &mut ram, |machine, mm| {

@@ -17,7 +17,7 @@ use quire_machine::{Config, Machine};
 use quire_sim::system;
 use quire_units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, PhysAddr, Vpn};
 
-/// What happened, in order.
+/// The calls of the hardware, in order.
 #[derive(Clone, PartialEq, Debug)]
 enum Seen {
     Clear(Range<u64>, Reuse),
@@ -28,7 +28,7 @@ enum Seen {
 struct Recorder {
     seen: Mutex<Vec<Seen>>,
     profile: Profile,
-    /// The page of the source whose memory fails.
+    /// The page of the source with failing memory.
     bad: Option<u64>,
 }
 
@@ -47,14 +47,14 @@ impl Recorder {
         Self { seen: Mutex::new(Vec::new()), profile, bad: None }
     }
 
-    /// What zeroing `run` comes to.
+    /// The calls that zeroing `run` makes.
     fn zero(&self, run: &FrameRun, fault: u64, pace: Pace) -> Vec<Seen> {
         self.seen.lock().unwrap().clear();
         zero(self, run, fault, pace, || self.seen.lock().unwrap().push(Seen::Resched));
         self.seen.lock().unwrap().clone()
     }
 
-    /// What copying to `run` comes to, and what is said of it.
+    /// The calls that copying to `run` makes, and its result.
     fn copy(&self, run: &FrameRun, wanted: u64, pace: Pace) -> (Vec<Seen>, Result<(), Poisoned>) {
         self.seen.lock().unwrap().clear();
         let resched = || self.seen.lock().unwrap().push(Seen::Resched);
@@ -97,7 +97,7 @@ impl Hardware for Recorder {
     }
 }
 
-/// Runs `test` with `frames` frames that nobody touches, so that the host need not have them.
+/// Runs `test` with `frames` frames that no test touches, so that the host need not back them.
 fn with_frames<R>(frames: u64, test: impl FnOnce(FrameRun) -> R) -> R {
     let mut ram = system::ram((frames as usize) << 12).unwrap();
     let (_, run) = Machine::new(Config::x86_64().bare(), &mut ram).unwrap();
@@ -348,7 +348,7 @@ fn a5_fresh_memory_is_not_cleared_again_and_used_memory_is() {
         mm.fault(&space, start, Access::Write).unwrap();
         assert_eq!(mm.totals().event(Event::BytesKnownZero), 2 << 20);
         assert_eq!(mm.totals().event(Event::BytesCleared), 0);
-        // Written by a program and freed: no longer known to be zero, whoever gets it.
+        // A program wrote and freed it: it is no longer known to be zero.
         let mut block = None;
         check::leaves(mm, &space, |leaf| block = Some(leaf.frame)).unwrap();
         let dirty = block.unwrap().add(17).addr(12);

@@ -61,12 +61,7 @@ fn collapse<A: Arch>(
     loop {
         let _op = cpu.operation("collapse");
         match mm.reclaim().collapse_file(spaces[0], span::<A>(0, pages), spaces) {
-            Err(Error::Unread(mut reads)) => {
-                while let Some(read) = mm.files().next_read(&mut reads)? {
-                    let done = disk.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
-                    mm.files().read_done(read, done);
-                }
-            }
+            Err(Error::Unread(reads)) => disk.serve(mm, reads)?,
             done => return done,
         }
     }
@@ -142,12 +137,7 @@ fn b4_code_becomes_the_largest_folios_that_fit_and_what_is_dirty_stays_so() {
             let wanted = FilePages::new(40, 41);
             match mm.files().read(file, wanted, &mut Readahead::default(), Pattern::Random) {
                 Ok((held, _)) => break held,
-                Err(Error::Unread(mut reads)) => {
-                    while let Some(read) = mm.files().next_read(&mut reads).unwrap() {
-                        let done = disk.read(mm.hardware().ram(), X86_64::PAGE_SHIFT, &read);
-                        mm.files().read_done(read, done);
-                    }
-                }
+                Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
                 Err(error) => panic!("{error}"),
             }
         };

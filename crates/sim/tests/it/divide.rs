@@ -1,7 +1,6 @@
 //! Dividing folios in place (D6), and what of paging out needs it: parts of folios, and devices
 //! that have no runs of slots any more.
 
-use quire::cache::{FileId, FilePages};
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
@@ -11,6 +10,7 @@ use quire::{Error, Move, PagedOut, Whose};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Machine};
 use quire_sim::disk::Disk;
+use quire_sim::program::touch;
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 
@@ -59,7 +59,7 @@ fn addr<A: Arch>(page: u64) -> VirtAddr {
     VirtAddr::new(BASE.add(page).get() << A::PAGE_SHIFT)
 }
 
-/// What a page holds, after the faults that it takes.
+/// The first word of a page, after the faults that the load takes.
 fn fetch<A: Arch>(
     machine: &Machine<'_>,
     mm: &HostedMm<'_, '_, A>,
@@ -69,21 +69,11 @@ fn fetch<A: Arch>(
 ) -> u64 {
     let cpu = machine.cpu(0);
     cpu.switch(space.root(), space.asid());
-    loop {
-        if let Ok(word) = cpu.read(addr::<A>(page)) {
-            return word;
-        }
-        match mm.fault(space, BASE.add(page), Access::Read) {
-            Ok(_) => {}
-            Err(Error::Unread(mut reads)) => {
-                while let Some(read) = mm.files().next_read(&mut reads).unwrap() {
-                    let done = disk.read(machine.ram(), A::PAGE_SHIFT, &read);
-                    mm.files().read_done(read, done);
-                }
-            }
-            Err(error) => panic!("{error:?}"),
-        }
-    }
+    let resolve = |access| match mm.fault(space, BASE.add(page), access) {
+        Err(Error::Unread(reads)) => disk.serve(mm, reads),
+        done => done.map(drop),
+    };
+    touch(&cpu, addr::<A>(page), None, resolve).unwrap()
 }
 
 fn reads<A: Arch>(
@@ -95,20 +85,6 @@ fn reads<A: Arch>(
 ) {
     for page in pages {
         assert_eq!(fetch(machine, mm, space, disk, page), page, "page {page}");
-    }
-}
-
-fn write_back<A: Arch>(
-    machine: &Machine<'_>,
-    mm: &HostedMm<'_, '_, A>,
-    space: &Space<A>,
-    (disk, id): (&Disk, FileId),
-) {
-    let end = mm.files().get(id).unwrap().pages();
-    let mut left = FilePages::new(0, end);
-    while let Some(write) = mm.files().next_write(id, &mut left, &[space][..]).unwrap() {
-        let done = disk.write(machine.ram(), A::PAGE_SHIFT, &write, end);
-        mm.files().write_done(write, done);
     }
 }
 
@@ -184,7 +160,7 @@ fn d4_a_part_of_a_folio_is_paged_out_and_the_rest_stays() {
             assert_eq!((out.pages, out.stay), (100, 0));
             assert_eq!(mm.paging().swapped(space), 100);
             check::system(mm, &[space]).unwrap();
-            write_back(machine, mm, space, (&disk, id));
+            disk.write_back(mm, id, &[space]).unwrap();
             reads(machine, mm, space, &disk, 0..512);
         });
     }
@@ -198,7 +174,7 @@ fn d2_where_no_run_of_slots_is_left_a_folio_leaves_in_the_next_smaller_size_that
         let [half, eighth] = [5, 3].map(|order| mm.totals().swpout[order]);
         assert_eq!((out.pages, half, eighth), (40, 1, 1), "the largest runs that there are");
         assert!(mm.totals().swpout_fallback[6] >= 1);
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         reads(machine, mm, space, &disk, 0..128);
     });
 }
@@ -214,7 +190,7 @@ fn d3_folios_that_leave_whole_are_one_entry_run_one_walk_and_come_back_whole() {
         assert_eq!(more(Event::RmapWalks), 64, "one walk for each folio");
         assert_eq!(more(Event::Flush), 2, "one flush for a batch of 32");
         assert_eq!(more(Event::FolioSplit), 0);
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         reads(machine, mm, space, &disk, 0..1024);
         assert_eq!(mm.totals().swpin[4], 64);
         assert_eq!(mm.paging().devices().next().unwrap().2, 0, "no slot is used any more");
@@ -236,7 +212,7 @@ fn d1_a_folio_that_three_processes_have_leaves_all_of_them() {
         assert_eq!((out.folios, out.stay), (4, 0));
         assert_eq!(spaces.map(|space| mm.paging().swapped(space)), [64; 3]);
         check::system(mm, &spaces).unwrap();
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         reads(machine, mm, space, &disk, 0..64);
         assert_eq!(mm.paging().swapped(&children[1]), 64);
         check::system(mm, &spaces).unwrap();
@@ -252,7 +228,7 @@ fn i8_slots_count_the_entries_that_are_to_be_seen() {
     with::<X86_64>(Config::x86_64(), (4, 64), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
         mm.paging().page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         check::system(mm, &[space]).unwrap();
         let child = mm.fork(space, Asid(2)).unwrap();
         check::system(mm, &[space, &child]).unwrap();
@@ -277,18 +253,13 @@ fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
     with::<Arm4k>(Config::arm64_4k(), (4, 64), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
         mm.paging().page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         disk.set_bad(id.0, 21, true);
         reads(machine, mm, space, &disk, 0..21);
         reads(machine, mm, space, &disk, 22..64);
         let wrong = loop {
             match mm.fault(space, BASE.add(21), Access::Read) {
-                Err(Error::Unread(mut reads)) => {
-                    while let Some(read) = mm.files().next_read(&mut reads).unwrap() {
-                        let done = disk.read(machine.ram(), 12, &read);
-                        mm.files().read_done(read, done);
-                    }
-                }
+                Err(Error::Unread(reads)) => disk.serve(mm, reads).unwrap(),
                 done => break done.unwrap_err(),
             }
         };
@@ -303,7 +274,7 @@ fn d3_what_is_written_between_leaving_twice_is_written_to_the_device_again() {
     with::<X86_64>(Config::x86_64(), (4, 16), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
         mm.paging().page_out(space, pages(0, 16), Whose::Own, &[space][..]).unwrap();
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         // A part elsewhere keeps the folio on the device when the rest comes back.
         mm.remap(space, pages(8, 8), 8, Move::To(BASE.add(100))).unwrap();
         reads(machine, mm, space, &disk, 0..8);
@@ -314,7 +285,7 @@ fn d3_what_is_written_between_leaving_twice_is_written_to_the_device_again() {
             cpu.write(addr::<X86_64>(3), 333).unwrap();
         }
         mm.paging().page_out(space, pages(0, 8), Whose::Own, &[space][..]).unwrap();
-        write_back(machine, mm, space, (&disk, id));
+        disk.write_back(mm, id, &[space]).unwrap();
         assert_eq!(mm.paging().swapped(space), 16);
         reads(machine, mm, space, &disk, 0..3);
         assert_eq!(fetch(machine, mm, space, &disk, 3), 333);

@@ -49,7 +49,7 @@ fn loses_one<A: Arch>(config: Config, order: u8, shared: bool) {
             assert_eq!(fault, Err(Error::Poisoned(bad)));
             assert_eq!(fault.unwrap_err().errno(), Errno::EHWPOISON);
         }
-        assert_eq!(mm.memory_failed(bad, &all[..]), Ok(Loss::Elsewhere), "nobody has it now");
+        assert_eq!(mm.memory_failed(bad, &all[..]), Ok(Loss::Elsewhere), "no space maps it now");
         quire::check::system(mm, &all[..]).unwrap();
         // It goes with its area, and a new page comes in its place.
         mm.discard(&space, span::<A>(3, 1)).unwrap();
@@ -157,11 +157,11 @@ fn d4_what_is_lost_is_not_written_to_the_store() {
         let bad = [24, 26].map(|at| frame_at(mm, &space, at));
         assert_eq!(mm.memory_failed(bad[0], &[&space][..]), Ok(Loss::Content));
         let write = mm.files().next_write(file, &mut { all }, &[&space][..]).unwrap().unwrap();
-        assert_eq!(write.pages(), FilePages::new(2, 3), "page 0 holds nobody knows what");
+        assert_eq!(write.pages(), FilePages::new(2, 3), "the content of page 0 is unknown");
         assert_eq!(mm.memory_failed(bad[1], &[&space][..]), Ok(Loss::Content));
         mm.files().write_done(write, Err(quire::WriteFailed));
         assert!(mm.files().next_write(file, &mut { all }, &[&space][..]).unwrap().is_none());
-        // What the store has, too, is read again.
+        // A page that is on the disk as well is read again.
         bring(mm, &space, 16 + 4);
         assert_eq!(
             mm.fault(&space, page::<X86_64>(26), Access::Read),

@@ -1,5 +1,5 @@
-//! Every allocation of every call made to fail in turn: what the documentation promises holds
-//! then, nothing is lost, and the same call succeeds once there is memory.
+//! Each allocation of each call fails in turn: the promises of the documentation hold then, nothing
+//! is lost, and the same call succeeds once there is memory.
 
 use quire::check;
 use quire::fault::{Cause, SizePolicy};
@@ -24,7 +24,7 @@ fn at<A: Arch>(page: u64) -> Vpn {
     span::<A>(page, page).start
 }
 
-/// What a failed call must leave behind.
+/// The state that a failed call must leave behind.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Keeps {
     /// All as it was.
@@ -48,7 +48,7 @@ struct Scene<A: Arch> {
     prepare: Call<A>,
     call: Call<A>,
     keeps: Keeps,
-    /// At least so many allocations are made by the call.
+    /// The call makes at least this many allocations.
     least: u64,
 }
 
@@ -92,7 +92,7 @@ fn state<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> State {
 }
 
 impl State {
-    /// Whether `after` is what a call may leave that failed and `keeps` so much.
+    /// Whether a failed call of this kind may leave the state `after`.
     fn allows(&self, after: &State, keeps: Keeps) -> bool {
         let more = || self.pages.iter().all(|page| after.pages.contains(page));
         let less = || after.pages.iter().all(|page| self.pages.contains(page));
@@ -144,7 +144,7 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan)
             let _op = cpu.operation(scene.name);
             (scene.call)(mm, &space)
         };
-        // What has struck is over, or, of a plan without an end, about to strike again.
+        // A plan that has struck is over, or, if it has no end, about to strike again.
         let struck = matches!(mm.bare_phys().fail_plan(), FailPlan::Never | FailPlan::From(1));
         mm.bare_phys().set_fail_plan(FailPlan::Never);
         walk(machine, mm, &spaces);

@@ -1,11 +1,11 @@
-//! Single faults in areas that show files: which folios are read, what is mapped, what fails.
+//! Single faults in areas that show files: which folios are read and mapped, and which fail.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Reads, Store};
 use quire::inject::FailPlan;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire::{Error, Move, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
-use quire_machine::{Config, Cpu, Machine};
+use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
@@ -14,7 +14,6 @@ use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 const START: Vpn = Vpn::new(8192);
 
 struct Scene<'s, 'm, 'r, A> {
-    machine: &'s Machine<'r>,
     mm: &'s HostedMm<'m, 'r, A>,
     space: Space<A>,
     disk: Disk,
@@ -39,12 +38,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.map(&self.space, &request).unwrap()
     }
 
-    fn carry(&self, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = self.mm.files().next_read(&mut reads)? {
-            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.files().read_done(read, done);
-        }
-        Ok(())
+    fn carry(&self, reads: Reads) -> Result<(), Error> {
+        self.disk.serve(self.mm, reads)
     }
 
     /// Faults until the page is there; what the last fault mapped.
@@ -78,7 +73,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         cpu.bind();
         space.enter(cpu.number());
         cpu.switch(space.root(), space.asid());
-        let scene = Scene { machine, mm, space, disk: Disk::new(), cpu };
+        let scene = Scene { mm, space, disk: Disk::new(), cpu };
         test(&scene);
         machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
         quire::check::system(mm, &[&scene.space]).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -179,7 +174,7 @@ fn b2_constants_and_data_of_a_program_are_read_as_its_code_is() {
         assert_eq!(scene.folios(), read, "in the smallest of the sizes");
         scene.fault(START.add(1100), Access::Execute).unwrap();
         assert_eq!(scene.folios(), [(1024, 512)]);
-        // Who opens the next file in its place finds nothing of that.
+        // The next file in its place has none of these folios.
         scene.mm.unmap(&scene.space, span).unwrap();
         scene.mm.files().close(file).unwrap();
         let next = scene.file(Store::ReadOnly, 400);
@@ -360,7 +355,7 @@ fn d4_writes_to_shared_pages_are_tracked_as_well() {
         }
         assert_eq!(written(), 0);
         scene.fault(START.add(8), Access::Read).unwrap();
-        assert_eq!(written(), 0, "who reads does not write");
+        assert_eq!(written(), 0, "a read fault does not dirty");
         write(2);
         write(9);
         assert_eq!(written(), 2);

@@ -1,5 +1,5 @@
-//! Contiguous entries: folded as soon as they can be, unfolded no further than must be, and nothing
-//! that the hardware noted in them is lost (rows C1 and C2).
+//! Contiguous entries: folded as soon as they can be, unfolded no further than necessary, and no
+//! accessed or dirty bit is lost (rows C1 and C2).
 
 use quire::Move;
 use quire::space::{AreaFlags, At, Request, Space};
@@ -74,7 +74,7 @@ fn is_written_folded<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     mm.fault(&space, middle, quire_units::Access::Write).unwrap();
     assert_eq!(folded(mm, &space), starts::<A>(&[1]), "{}", A::NAME);
     assert_eq!(meter.events([Fold, Refold, Unfold]), [1, 0, 0], "{}", A::NAME);
-    // What the hardware makes of it: one walk does for the whole block.
+    // The hardware needs one walk for the whole block.
     let meter = Meter::new(mm);
     for page in 0..block::<A>() {
         cpu.read(blocks::<A>(1, 1).start.add(page).addr(A::PAGE_SHIFT)).unwrap();

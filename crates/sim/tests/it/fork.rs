@@ -61,7 +61,7 @@ fn cases(few: u32) -> u32 {
 fn agrees<A: Arch>(config: Config, few: u32, seed: u8) {
     let cases = Cases { cases: cases(few), failure_persistence: None, ..Cases::default() };
     let mut runner = match std::env::var("PROPTEST_CASES") {
-        // Who asks for more wants others.
+        // A run with more cases draws other scripts.
         Ok(_) => TestRunner::new(cases),
         Err(_) => {
             let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);

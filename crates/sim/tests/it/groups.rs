@@ -1,9 +1,9 @@
-//! Groups of spaces with a limit (D6): what a group has is what its spaces map, a folio that
-//! several map counts once, and no fault takes more than the limit leaves.
+//! Groups of spaces with a limit (D6): the pages that its spaces map are charged to a group, a
+//! folio that several map counts once, and no fault takes more than the limit leaves.
 
 use std::collections::BTreeSet;
 
-use quire::cache::{FileId, FilePages, Store};
+use quire::cache::{FileId, Store};
 use quire::check;
 use quire::fault::{Cause, SizePolicy};
 use quire::inject::Folios;
@@ -11,7 +11,7 @@ use quire::space::{AreaFlags, At, Backing, GroupId, Request, Space};
 use quire::table::Sight;
 use quire::{Error, Holdings, Resolved};
 use quire_arch::{Arch, Arm4k, X86_64};
-use quire_machine::{Config, Machine};
+use quire_machine::Config;
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
@@ -43,26 +43,16 @@ fn frames<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: &[&Space<A>]) -> u64 {
     found.len() as u64
 }
 
-/// Writes to a device what is to be written, and reads from it.
+/// A swap device and its disk.
 struct Device {
     disk: Disk,
     swap: FileId,
 }
 
 impl Device {
-    fn write<A: Arch>(&self, machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>, all: &[&Space<A>]) {
-        let end = mm.files().get(self.swap).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) = mm.files().next_write(self.swap, &mut left, all).unwrap() {
-            let done = self.disk.write(machine.ram(), A::PAGE_SHIFT, &write, end);
-            mm.files().write_done(write, done);
-        }
-    }
-
     /// Faults until it is served, as an embedder does.
     fn fault<A: Arch>(
         &self,
-        machine: &Machine<'_>,
         mm: &HostedMm<'_, '_, A>,
         (at, all): (&Space<A>, &[&Space<A>]),
         page: Vpn,
@@ -72,14 +62,10 @@ impl Device {
                 Ok(resolved) => return resolved,
                 Err(Error::OverLimit(group)) => {
                     mm.reclaim().relieve(group, all).unwrap();
-                    self.write(machine, mm, all);
+                    self.disk.write_back(mm, self.swap, all).unwrap();
                 }
-                Err(Error::Unread(mut reads)) => {
-                    while let Ok(Some(read)) = mm.files().next_read(&mut reads) {
-                        let done = self.disk.read(machine.ram(), A::PAGE_SHIFT, &read);
-                        mm.files().read_done(read, done);
-                    }
-                }
+                // Without memory to read into, the fault asks again.
+                Err(Error::Unread(reads)) => drop(self.disk.serve(mm, reads)),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -106,16 +92,16 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
         mm.groups().join(&parent, Some(group)).unwrap();
         let cpu = machine.cpu(0);
         let mut stamps = vec![[0_u64; 2]; PAGES as usize];
-        let mut write = |at: &Space<A>, all: &[&Space<A>], who: usize, nth: u64| {
+        let mut write = |at: &Space<A>, all: &[&Space<A>], space: usize, nth: u64| {
             let page = nth * 7 % PAGES;
             at.enter(cpu.number());
             cpu.switch(at.root(), at.asid());
             let addr = VirtAddr::new(BASE.add(page).get() << A::PAGE_SHIFT);
-            while cpu.write(addr, word(nth + 1, who)).is_err() {
+            while cpu.write(addr, word(nth + 1, space)).is_err() {
                 let _operation = cpu.operation("fault");
-                device.fault(machine, mm, (at, all), BASE.add(page));
+                device.fault(mm, (at, all), BASE.add(page));
             }
-            stamps[page as usize][who] = word(nth + 1, who);
+            stamps[page as usize][space] = word(nth + 1, space);
             let usage = mm.reclaim().usage(group, all);
             assert!(usage <= LIMIT + beyond, "{usage}");
             assert_eq!(usage, frames(mm, all), "write {nth}");
@@ -128,8 +114,8 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
         assert_eq!(child.group(), Some(group));
         let both = [&parent, &child];
         for nth in 800..1600 {
-            let who = (nth % 2) as usize;
-            write(both[who], &both, who, nth);
+            let space = (nth % 2) as usize;
+            write(both[space], &both, space, nth);
         }
         for (page, stamp) in stamps.iter().enumerate().filter(|(_, stamp)| stamp[0] > 0) {
             let addr = VirtAddr::new(BASE.add(page as u64).get() << A::PAGE_SHIFT);
@@ -138,7 +124,7 @@ fn stays_within<A: Arch>(config: Config, sizes: &[u8], beyond: u64) {
             while cpu.read(addr) != Ok(stamp[0]) {
                 assert!(cpu.read(addr).is_err(), "page {page} is not what was written");
                 let _operation = cpu.operation("fault");
-                device.fault(machine, mm, (&parent, &both), BASE.add(page as u64));
+                device.fault(mm, (&parent, &both), BASE.add(page as u64));
             }
         }
         cpu.leave();
@@ -195,7 +181,7 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
             (mm.reclaim().usage(outer, &all[..]), mm.reclaim().usage(other, &all[..])),
             (12, 4)
         );
-        // Who is in no group has no limit; who leaves a group neither.
+        // A space in no group has no limit; a space that leaves a group has none either.
         mm.populate(&free, PageSpan::new(BASE, BASE.add(64))).unwrap();
         mm.groups().join(&one, None).unwrap();
         mm.populate(&one, PageSpan::new(BASE, BASE.add(64))).unwrap();
@@ -242,7 +228,7 @@ fn d6_what_others_map_as_well_counts_by_shares() {
 #[test]
 fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
     let mut ram = system::ram(2048 << 12).unwrap();
-    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
+    system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let device = Device { disk: Disk::new(), swap: mm.paging().swap_on(1024).unwrap() };
         let group = mm.groups().create(None).unwrap();
         let (one, other) = (space(mm, 1, 64), space(mm, 2, 64));
@@ -262,7 +248,7 @@ fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
         assert_eq!((told(Some(group)), mm.reclaim().usage(group, &all[..])), (before, 72));
         assert_eq!(told(None), Holdings { anon: 128, shared: 16, ..before });
         assert_eq!(mm.reclaim().page_out_group(group, 40, &all[..]), Ok(40));
-        device.write(machine, mm, &all);
+        device.disk.write_back(mm, device.swap, &all).unwrap();
         let after = Holdings { anon: 24, swapped: 40, ..before };
         assert_eq!(told(Some(group)), after);
         assert_eq!(mm.paging().swapped(&other), 0, "the other one is in no group");
@@ -272,7 +258,7 @@ fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
         let three = [&one, &other, &child];
         let half = Holdings { anon: 12, shared: 5, file: 0, swapped: 20 };
         assert_eq!(mm.reclaim().holdings(Some(group), &three[..]), half);
-        // What is lent may be had whatever the limit is.
+        // Lent pages may be taken whatever the limit is.
         mm.groups().set_limit(group, 1).unwrap();
         let page = BASE.add(200);
         mm.map(&one, &Request { prot: Prot::RW, ..Request::anon(2) }.at(At::Fixed(page))).unwrap();
@@ -344,7 +330,7 @@ fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
     .unwrap();
 }
 
-/// What a fault maps besides its page counts as well, also where the page is copied at once.
+/// Pages that a fault maps around its own are charged, too, also if it copies its own at once.
 #[test]
 fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
     const LIMIT: u64 = 100;

@@ -1,5 +1,5 @@
-//! Guards, lazily freed memory and tracked writes (row D4, I14): what each is worth, and what it
-//! must not lose. The property test of swap has them in its scripts as well.
+//! Guards, lazily freed memory and tracked writes (row D4, I14): the gain of each, and the content
+//! that it must keep. The property test of swap has them in its scripts as well.
 
 use quire::space::{AreaFlags, Space};
 use quire::stats::Event;
@@ -130,7 +130,7 @@ fn d4_what_is_locked_in_memory_or_not_mapped_gets_no_guard_and_loses_nothing() {
     });
 }
 
-/// What was freed lazily is lost if nobody wrote it, and kept if somebody did.
+/// Lazily freed memory is lost unless it was written again.
 fn lost_or_kept<A: Arch>(config: Config) {
     with::<A>(config, &[4], |mm, cpu, space| {
         let program = Program::on(cpu, mm, space);
@@ -224,7 +224,7 @@ fn track<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, space: &Space<A>)
 #[test]
 fn d4_tracked_writes_are_told_page_by_page_and_cost_no_fault() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
-        assert_eq!(written(mm, space).len() as u64, PAGES, "nobody has asked yet");
+        assert_eq!(written(mm, space).len() as u64, PAGES, "not tracked yet");
         let since = Meter::new(mm);
         track(mm, cpu, space);
         assert_eq!(since.counts().flushes, 1, "one for all of it");

@@ -1,4 +1,4 @@
-//! What is told about pages and frames, and looking at another space's memory (rows E3 and C4).
+//! Reports about pages and frames, and looking at another space's memory (rows E3 and C4).
 
 use quire::folio::Counts;
 use quire::inject::FailPlan;
@@ -205,7 +205,7 @@ fn looks<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(leaves(mm, &space), before, "{}: nothing changes", A::NAME);
     let word = || mm.hardware().ram().read_word(look.frame().addr(A::PAGE_SHIFT));
     assert_eq!(word(), Some(11), "{}", A::NAME);
-    // What both let go stays until it has been looked at.
+    // A frame that both spaces unmap stays until the look ends.
     mm.destroy(child);
     cpu.leave();
     mm.unmap(&space, span::<A>(0, block)).unwrap();
@@ -214,7 +214,7 @@ fn looks<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(info, Some(FrameUse::Folio(Counts { refs: 1, pins: 0, mapped: 0 })), "{}", A::NAME);
     mm.unpin(look);
     verify(mm, &[&space]);
-    // What is not there is brought in, and what may not be read is refused.
+    // A missing page is brought in, and an unreadable one refused.
     let look = mm.pin_read(&space, page::<A>(block)).unwrap();
     assert_eq!(mm.hardware().ram().read_word(look.frame().addr(A::PAGE_SHIFT)), Some(0));
     mm.unpin(look);

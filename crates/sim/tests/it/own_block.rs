@@ -24,7 +24,7 @@ fn page<A: Arch>(at: u64) -> Vpn {
     place::<A>().add(SKEW + at)
 }
 
-/// What page `at` of the file holds.
+/// The stamp of page `at` of the file.
 fn stamp(at: u64) -> u64 {
     1000 + at
 }
@@ -75,7 +75,7 @@ fn block(at: u64, order: u8) -> std::ops::Range<u64> {
     start - SKEW..start - SKEW + (1 << order)
 }
 
-/// What the last fault of a write to page `at` copied.
+/// The order of the copy that the last fault of a write to page `at` made.
 fn copied<A: Arch>(program: &Program<'_, '_, '_, A>, at: u64) -> Option<Order> {
     match program.write(page::<A>(at), 7).unwrap().last() {
         Some(Resolved::Unshared { pages, copied: Some(order) }) => {
@@ -101,7 +101,7 @@ fn takes_the_block<A: Arch>(config: Config, order: u8) {
             assert_eq!(program.write(page::<A>(at), at).unwrap(), [], "it is its own already");
         }
         verify(mm, &[&space]);
-        // Nobody else sees any of it.
+        // No other space sees any of it.
         cpu.leave();
         let other = self::space(mm, 3, file, AreaFlags::SHARED);
         let reader = Program::on(cpu, mm, &other);
@@ -235,7 +235,7 @@ fn d6_a_block_that_the_limit_has_no_room_for_is_a_smaller_one() {
     });
 }
 
-/// What a program sees, page by page.
+/// The model: the words that a program sees, page by page.
 #[derive(Clone)]
 struct Naive {
     own: Vec<Option<u64>>,
@@ -299,23 +299,23 @@ fn story<A: Arch>(config: Config, order: u8, ops: &[Op]) {
         let mut data: Vec<u64> = (0..PAGES).map(stamp).collect();
         let mut stamps = 0;
         for op in ops {
-            let who = |child: bool| usize::from(child && spaces.len() > 1);
+            let which = |child: bool| usize::from(child && spaces.len() > 1);
             match *op {
                 Op::Write(child, at) => {
                     stamps += 1;
-                    let program = Program::on(cpu, mm, &spaces[who(child)]);
+                    let program = Program::on(cpu, mm, &spaces[which(child)]);
                     let got = program.write(page::<A>(at), stamps).map(drop);
                     mm.bare_phys().set_fail_plan(FailPlan::Never);
                     match got {
-                        Ok(()) => naive[who(child)].own[at as usize] = Some(stamps),
+                        Ok(()) => naive[which(child)].own[at as usize] = Some(stamps),
                         Err(_) if at as usize >= data.len() => {}
                         Err(why) => assert!(is_injected(why), "{op:?}: {why:?}"),
                     }
                 }
                 Op::Read(child, at) => {
-                    let got = Program::on(cpu, mm, &spaces[who(child)]).read(page::<A>(at));
+                    let got = Program::on(cpu, mm, &spaces[which(child)]).read(page::<A>(at));
                     mm.bare_phys().set_fail_plan(FailPlan::Never);
-                    let want = naive[who(child)].own[at as usize];
+                    let want = naive[which(child)].own[at as usize];
                     let want = want.or(data.get(at as usize).copied());
                     let failed = got.is_err_and(is_injected);
                     assert!(failed || got.ok() == want, "{op:?}: {got:?}, not {want:?}");

@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// Marks who owns each frame, and so notices one that is given to two.
+/// Marks frames that have an owner, and so notices one that is given to two.
 struct Owners(Vec<AtomicBool>);
 
 impl Owners {

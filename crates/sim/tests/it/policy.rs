@@ -152,7 +152,7 @@ fn e4_thp_anon_is_taken_in_linuxs_grammar() {
     wanted[9] = SizePolicy::Inherit;
     wanted[18] = SizePolicy::Madvise;
     assert_eq!(choices(&policy), wanted);
-    // What is not named becomes never; the last choice counts.
+    // Sizes that are not named become never; the last choice counts.
     policy.set_sizes("8k-1m:madvise;64K:never;128k,64K:always", SHIFT).unwrap();
     let mut wanted = vec![SizePolicy::Never; ORDERS];
     wanted[1..=8].fill(SizePolicy::Madvise);

@@ -1,4 +1,4 @@
-//! Pages that are made ready to be written before anybody does (`MADV_POPULATE_WRITE`), and what is
+//! Pages that are made ready to be written beforehand (`MADV_POPULATE_WRITE`), and what is
 //! written where the program may not (`/proc/PID/mem`).
 
 use quire::Error;

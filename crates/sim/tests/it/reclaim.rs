@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use quire::cache::{FileId, FilePages};
+use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire::{Error, Whose};
 use quire_arch::{Arch, Arm4k, X86_64};
-use quire_machine::{Config, Cpu, Machine};
+use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
@@ -22,7 +22,6 @@ struct Live<A> {
 }
 
 struct Scene<'s, 'm, 'r, A: Arch> {
-    machine: &'s Machine<'r>,
     mm: &'s HostedMm<'m, 'r, A>,
     cpu: Cpu<'s, 'r>,
     disk: Disk,
@@ -53,15 +52,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     fn write_back(&self) {
-        let spaces = self.spaces();
-        let end = self.mm.files().get(self.swap).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) =
-            self.mm.files().next_write(self.swap, &mut left, &spaces[..]).unwrap()
-        {
-            let done = self.disk.write(self.machine.ram(), A::PAGE_SHIFT, &write, end);
-            self.mm.files().write_done(write, done);
-        }
+        self.disk.write_back(self.mm, self.swap, &self.spaces()).unwrap();
     }
 
     /// Makes memory free as a kernel does: up to the high watermark when it is below the low one.
@@ -105,12 +96,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
                     self.mm.reclaim().reclaim(64, &self.spaces()[..]);
                     self.write_back();
                 }
-                Err(Error::Unread(mut reads)) => {
-                    while let Ok(Some(read)) = self.mm.files().next_read(&mut reads) {
-                        let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-                        self.mm.files().read_done(read, done);
-                    }
-                }
+                // Without memory to read into, the fault asks again.
+                Err(Error::Unread(reads)) => drop(self.disk.serve(self.mm, reads)),
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -160,7 +147,6 @@ fn overcommits<A: Arch>(config: Config, sizes: &[u8]) {
         let free = mm.phys().free_frames();
         let swap = mm.paging().swap_on(40_000).unwrap();
         let mut scene = Scene {
-            machine,
             mm,
             cpu: machine.cpu(0),
             disk: Disk::new(),

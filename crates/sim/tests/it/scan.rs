@@ -1,7 +1,6 @@
 //! Collapse in the background (D4): which blocks a scan makes one folio, within which limits, and
 //! that it changes nothing that a program could see.
 
-use quire::cache::FilePages;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{Advice, At, Request, Space};
@@ -142,24 +141,16 @@ fn d4_what_is_on_a_swap_device_is_read_before_the_scan_goes_on() {
         let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK);
         let some = PageSpan::new(BASE.add(10), BASE.add(14));
         mm.paging().page_out(&scene.space, some, Whose::Own, &[&scene.space][..]).unwrap();
-        let mut left = FilePages::new(0, 2048);
-        while let Some(write) = mm.files().next_write(swap, &mut left, &[&scene.space][..]).unwrap()
-        {
-            let done = disk.write(machine.ram(), 12, &write, 2048);
-            mm.files().write_done(write, done);
-        }
+        disk.write_back(mm, swap, &[&scene.space]).unwrap();
         assert_eq!(scene.scan(u64::MAX, ScanLimits { swapped: 3, ..ANY }).made, 0);
         assert_eq!(mm.totals().event(Event::ScanSwapped), 1);
         let mut reads_in_all = 0;
         let done = loop {
             let done = scene.scan(u64::MAX, ScanLimits { swapped: 4, ..ANY });
-            let Some(mut reads) = done.reads else { break done };
+            let Some(reads) = done.reads else { break done };
             assert!(!done.is_round, "it waits at that block");
             reads_in_all += 1;
-            while let Some(read) = mm.files().next_read(&mut reads).unwrap() {
-                let done = disk.read(machine.ram(), 12, &read);
-                mm.files().read_done(read, done);
-            }
+            disk.serve(mm, reads).unwrap();
         };
         assert!((1..=4).contains(&reads_in_all));
         assert_eq!(done.made, 1);

@@ -1,15 +1,16 @@
-//! Reclaiming pages of files that spaces map (D6): those go that nobody touched for longest, and no
+//! Reclaiming pages of files that spaces map (D6): the least recently used ones go, and no
 //! byte that was written is lost.
 
 use quire::Error;
-use quire::cache::{FileId, FilePages, Reads, Store};
+use quire::cache::{FileId, FilePages, Store};
 use quire::check;
 use quire::space::{AreaFlags, At, Backing, Request, Space};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
+use quire_units::{Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 
 const START: Vpn = Vpn::new(8192);
 const PAGES: u64 = 128;
@@ -25,34 +26,19 @@ struct Scene<'s, 'm, 'r, A> {
 }
 
 impl<A: Arch> Scene<'_, '_, '_, A> {
-    fn carry(&self, mut reads: Reads) {
-        while let Some(read) = self.mm.files().next_read(&mut reads).unwrap() {
-            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.files().read_done(read, done);
-        }
-    }
-
-    fn touch(&self, who: usize, page: u64, write: Option<u64>) -> u64 {
-        let space = &self.spaces[who];
+    fn touch(&self, space: usize, page: u64, write: Option<u64>) -> u64 {
+        let space = &self.spaces[space];
         space.enter(self.cpu.number());
         self.cpu.switch(space.root(), space.asid());
         let addr = VirtAddr::new(START.add(page).get() << A::PAGE_SHIFT);
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        loop {
-            let done = match write {
-                Some(word) => self.cpu.write(addr, word).map(|()| word),
-                None => self.cpu.read(addr),
-            };
-            if let Ok(word) = done {
-                return word;
-            }
+        let resolve = |access| {
             let _operation = self.cpu.operation("fault");
             match self.mm.fault(space, START.add(page), access) {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads),
-                Err(error) => panic!("{error}"),
+                Err(Error::Unread(reads)) => self.disk.serve(self.mm, reads),
+                done => done.map(drop),
             }
-        }
+        };
+        touch(&self.cpu, addr, write, resolve).unwrap()
     }
 
     /// Uses some pages, each in one of the two spaces.
@@ -96,8 +82,8 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         });
         let scene = Scene { machine, mm, cpu: machine.cpu(0), disk, file, spaces };
         for page in 0..PAGES {
-            for who in [0, 1] {
-                assert_eq!(scene.touch(who, page, None), word(page + 1, 0));
+            for space in [0, 1] {
+                assert_eq!(scene.touch(space, page, None), word(page + 1, 0));
             }
         }
         act(&scene);
@@ -115,7 +101,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
 fn keeps_what_is_used<A: Arch>(config: Config) {
     with::<A>(config, |scene| {
         assert_eq!(scene.cached(), PAGES);
-        // What only one of the two uses is used.
+        // A page that only one of the two spaces uses counts as used.
         let is_used = |page: u64| (32..64).contains(&page);
         for _ in 0..3 {
             scene.mm.reclaim().age_all(&scene.all()[..]);
@@ -131,8 +117,8 @@ fn keeps_what_is_used<A: Arch>(config: Config) {
         assert!((0..PAGES).filter(|page| is_used(*page)).all(|page| scene.is_cached(page)));
         assert_eq!(scene.cached(), PAGES - dropped);
         for page in 0..PAGES {
-            for who in [0, 1] {
-                assert_eq!(scene.touch(who, page, None), word(page + 1, 0), "page {page}");
+            for space in [0, 1] {
+                assert_eq!(scene.touch(space, page, None), word(page + 1, 0), "page {page}");
             }
         }
     });

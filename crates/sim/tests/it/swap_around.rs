@@ -5,7 +5,7 @@ use quire::cache::{FileId, FilePages};
 use quire::space::{At, Request, Space};
 use quire::{Error, Resolved, Whose};
 use quire_arch::X86_64;
-use quire_machine::{Config, Cpu, Machine};
+use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{Access, Asid, PageSpan, Prot, VirtAddr, Vpn};
@@ -14,7 +14,6 @@ const BASE: Vpn = Vpn::new(0x10000);
 const PAGES: u64 = 64;
 
 struct Scene<'s, 'm, 'r> {
-    machine: &'s Machine<'r>,
     mm: &'s HostedMm<'m, 'r, X86_64>,
     cpu: &'s Cpu<'s, 'r>,
     space: &'s Space<X86_64>,
@@ -33,12 +32,9 @@ impl Scene<'_, '_, '_> {
 
     /// The pages of the device that a fault lacks; they are read.
     fn reads(&self, page: u64) -> u64 {
-        let Err(Error::Unread(mut reads)) = self.fault(page) else { panic!("page {page}") };
+        let Err(Error::Unread(reads)) = self.fault(page) else { panic!("page {page}") };
         let count = reads.pages().count();
-        while let Some(read) = self.mm.files().next_read(&mut reads).unwrap() {
-            let done = self.disk.read(self.machine.ram(), 12, &read);
-            self.mm.files().read_done(read, done);
-        }
+        self.disk.serve(self.mm, reads).unwrap();
         count
     }
 
@@ -68,15 +64,11 @@ fn with_all_out(ram_pages: usize, test: impl FnOnce(&Scene<'_, '_, '_>)) {
                 cpu.write(place, word(page + 1, index as usize)).unwrap();
             }
         }
-        let scene = Scene { machine, mm, cpu: &cpu, space: &space, disk: Disk::new(), swap };
+        let scene = Scene { mm, cpu: &cpu, space: &space, disk: Disk::new(), swap };
         let spaces = [&space];
         let out = mm.paging().page_out(&space, window, Whose::Own, &spaces[..]).unwrap();
         assert_eq!(out.pages, PAGES);
-        let mut left = FilePages::new(0, 1024);
-        while let Some(write) = mm.files().next_write(swap, &mut left, &spaces[..]).unwrap() {
-            let done = scene.disk.write(machine.ram(), 12, &write, 1024);
-            mm.files().write_done(write, done);
-        }
+        scene.disk.write_back(mm, swap, &spaces).unwrap();
         test(&scene);
         drop(scene);
         cpu.leave();

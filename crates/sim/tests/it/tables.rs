@@ -220,7 +220,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
         panic!("{access:?} of {page} keeps trapping");
     }
 
-    /// What is told of a part are its pages and their frames, though it begins within a leaf.
+    /// A report of a span has exactly its pages and their frames, even if it begins within a leaf.
     fn tell(&self, span: PageSpan) {
         let mut told = Vec::new();
         self.tables.tell(span, |pages, _, what| {
@@ -284,7 +284,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
         self.machine.audit().unwrap();
     }
 
-    /// What the words for `page` say, to the library and to the machine.
+    /// Compares the readings of the words for `page`: the library's and the machine's.
     fn check_words(&self, page: Vpn, expected: &NaivePage, block: Option<PageSpan>) {
         let place = self.tables.walk(page, Level::LAST);
         let pages = A::order(expected.level).pages();

@@ -1,5 +1,5 @@
-//! What nobody needs of large folios is given back when memory is short (D6): pages of zeroes, and
-//! pages that are not mapped any more. Programs see no difference, also those that write meanwhile.
+//! Unused parts of large folios are freed when memory is short (D6): pages of zeroes, and pages
+//! that are no longer mapped. Programs see no difference, also those that write meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -63,7 +63,7 @@ fn sparse(at: u64) -> u64 {
 
 fn gives_zeroes_back<A: Arch>(config: Config) {
     with::<A>(config, 9, AreaFlags::empty(), sparse, |mm, cpu, space| {
-        assert_eq!(reclaim(mm, cpu, &[space]), 0, "nobody asked for that");
+        assert_eq!(reclaim(mm, cpu, &[space]), 0, "the policy is off");
         mm.policy().set_zeroes_most(Some(500));
         assert_eq!(reclaim(mm, cpu, &[space]), 0, "there are fewer zeroes than that");
         mm.policy().set_zeroes_most(Some(400));
@@ -119,7 +119,7 @@ fn d6_what_is_not_mapped_any_more_is_given_back() {
             assert_eq!(reclaim(mm, cpu, &[space]), 300 + 3);
             assert_eq!(mm.phys().free_frames() - free, 303);
             assert_eq!(mm.totals().event(Event::UnderusedSplit), 0);
-            // Whoever touches a page that was discarded has a new one.
+            // A touch of a discarded page maps a new one.
             let program = Program::on(cpu, mm, space);
             for at in 700..703 {
                 assert_eq!(program.read(page::<X86_64>(at)), Ok(0));
@@ -142,7 +142,7 @@ fn d6_what_others_have_or_must_stay_is_not_given_back() {
             let _operation = cpu.operation("track").cleans();
             mm.spaces().track(space, span::<X86_64>(0, PAGES)).unwrap();
         }
-        assert_eq!(reclaim(mm, cpu, &[space]), 0, "who tracks writes is to be told of all");
+        assert_eq!(reclaim(mm, cpu, &[space]), 0, "tracked pages stay, so that no write is missed");
     });
     with::<X86_64>(Config::x86_64(), 9, AreaFlags::empty(), sparse, |mm, cpu, space| {
         mm.policy().set_zeroes_most(Some(0));
@@ -150,7 +150,7 @@ fn d6_what_others_have_or_must_stay_is_not_given_back() {
         assert_eq!(reclaim(mm, cpu, &[space, &child]), 0, "both have it");
         cpu.leave();
         mm.destroy(child);
-        assert_eq!(reclaim(mm, cpu, &[space]), 0, "nobody knows that it is one's alone");
+        assert_eq!(reclaim(mm, cpu, &[space]), 0, "not known to be exclusive");
         Program::on(cpu, mm, space).write(page::<X86_64>(0), sparse(0)).unwrap();
         assert!(reclaim(mm, cpu, &[space]) > 0);
     });

@@ -45,7 +45,7 @@ fn gives_zeroes_back<A: Arch>(config: Config) {
             let held = u64::from(number % 3 == 0 && number != 6) * number;
             assert_eq!(program.read(page::<A>(number)), Ok(held), "{}: page {number}", A::NAME);
         }
-        // What others have as well stays.
+        // Shared folios stay.
         let child = mm.fork(&space, Asid(space.asid().0 + 1)).unwrap();
         assert_eq!(drop_zeroes(), 0, "{}", A::NAME);
         verify(mm, &[&space, &child]);

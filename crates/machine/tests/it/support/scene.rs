@@ -62,7 +62,7 @@ impl<'s, 'm, 'r> Scene<'s, 'm, 'r> {
         self.first.add(at * self.step)
     }
 
-    /// What entry `at` of the block is as `like` says.
+    /// The word of entry `at` of the block, with the attributes of `like`.
     pub(crate) fn word(&self, at: u64, like: Want) -> u64 {
         let frame = self.frame.add(at * self.step);
         leaf_word(self.space.isa, Want { frame, level: self.level, ..like })

@@ -1,4 +1,4 @@
-//! What nobody else has any more is kept, and no copy is made of it.
+//! A folio that no other space maps any more is reused, not copied.
 
 use quire::space::AreaFlags;
 use quire::stats::Event::{CowCopy, CowReuse, Flush, Refold, Unfold};

@@ -1,5 +1,5 @@
-//! Fork and what follows, told step by step: what is shared, what is copied, what is claimed, and
-//! what each of that costs (rows C3 and C4).
+//! Fork and copy-on-write, step by step: which pages are shared, copied or reused, and the cost of
+//! each (rows C3 and C4).
 
 use quire::inject::{Fragment, fragment};
 use quire::space::{AreaFlags, At, Request, Space};
@@ -369,7 +369,7 @@ fn is_pinned_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(pinned.frame(), frame(mm, &space, page::<A>(3)), "{}", A::NAME);
     let word = mm.hardware().ram().read_word(pinned.frame().addr(A::PAGE_SHIFT));
     assert_eq!(word, Some(3), "{}", A::NAME);
-    // Whoever writes from now on, the pin is on the memory that its space has.
+    // After writes by parent and child, the pin still holds the frame that its space maps.
     Program::on(cpu, mm, &child).write(page::<A>(3), 4).unwrap();
     Program::on(cpu, mm, &space).write(page::<A>(3), 5).unwrap();
     let word = mm.hardware().ram().read_word(pinned.frame().addr(A::PAGE_SHIFT));
@@ -452,7 +452,7 @@ fn reads_what_may_be_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_
     mm.protect(&space, span::<A>(0, size), Prot::empty()).unwrap();
     let child = fork(mm, cpu, &space);
     mm.protect(&space, span::<A>(0, size), Prot::WRITE).unwrap();
-    assert_eq!(program.read(page::<A>(1)), Ok(7), "{}: who may write, may read", A::NAME);
+    assert_eq!(program.read(page::<A>(1)), Ok(7), "{}: a right to write includes reading", A::NAME);
     program.write(page::<A>(1), 8).unwrap();
     assert_eq!(program.read(page::<A>(1)), Ok(8), "{}", A::NAME);
     verify(mm, &[&space, &child]);
@@ -494,7 +494,7 @@ fn i5_parent_and_child_both_know_what_was_written_before_the_fork() {
     on_each_format!(keeps_dirty);
 }
 
-/// What is counted has a name of its own.
+/// Each counter has a name of its own.
 #[test]
 fn c3_counters_have_names() {
     let names = [EntriesForked, CowReuse, CowCopy, ForkCopy].map(Event::name);

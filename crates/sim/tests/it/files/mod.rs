@@ -11,8 +11,9 @@ use quire::{Error, check};
 use quire_arch::{Arch, Arm4k, Arm16k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
+use quire_units::{Asid, Order, PageSpan, PhysAddr, Prot, VirtAddr, Vpn};
 
 mod reshape;
 
@@ -160,7 +161,7 @@ struct Shown {
     mapped: Vec<PageSpan>,
 }
 
-/// What a file holds, and whether its disk has it.
+/// The content of a file, and whether its disk has it.
 struct NaiveFile {
     id: FileId,
     store: Store,
@@ -204,26 +205,16 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     fn touch(&self, space: usize, page: Vpn, write: Option<u64>) -> Result<u64, Error> {
         let space = &self.spaces[space];
         self.cpu.switch(space.root(), space.asid());
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        for _ in 0..40 {
-            let done = match write {
-                Some(value) => self.cpu.write(Self::addr(page, 0), value).map(|()| value),
-                None => self.cpu.read(Self::addr(page, 0)),
-            };
-            if let Ok(word) = done {
-                return Ok(word);
-            }
+        touch(&self.cpu, Self::addr(page, 0), write, |access| {
             let fault = {
                 let _operation = self.cpu.operation("fault");
                 self.mm.fault(space, page, access)
             };
             match fault {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads)?,
-                Err(error) => return Err(error),
+                Err(Error::Unread(reads)) => self.carry(reads),
+                done => done.map(drop),
             }
-        }
-        panic!("{access:?} at {page} never ends");
+        })
     }
 
     fn shown(&self, space: usize, slot: usize, page: u64) -> Option<(&Shown, Vpn)> {
@@ -232,7 +223,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Some((shown, at)).filter(|_| shown.mapped.iter().any(|span| span.contains(at)))
     }
 
-    /// What the model says a page holds: a stamp, or why it cannot be had.
+    /// The content of a page in the model: a stamp, or the reason of a refusal.
     fn expected(&self, shown: &Shown, at: Vpn) -> Result<u64, Wrong> {
         let page = shown.from + at.offset_from(shown.span.start);
         let file = &self.files[shown.file];

@@ -8,7 +8,7 @@ use quire_units::PageSpan;
 use super::{Scene, Shown};
 
 impl<A: Arch> Scene<'_, '_, '_, A> {
-    /// Collapses what an area has in a part of it. Nobody has a hold on anything.
+    /// Collapses the pages of a part of an area. No page is held.
     pub(super) fn collapse(&self, space: usize, slot: usize, from: u64, pages: u64) {
         let (part, Some(shown)) = (Self::part(slot, from, pages), &self.areas[space][slot]) else {
             return;
@@ -84,7 +84,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 }
 
-/// Why a block may stay as it is: nobody has a hold on anything here.
+/// Whether a block may stay as it is for this reason: no page is held here.
 fn may_be(why: Hindrance) -> bool {
     matches!(why, Hindrance::Area | Hindrance::Copied | Hindrance::Empty)
 }

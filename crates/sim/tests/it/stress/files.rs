@@ -1,9 +1,9 @@
 //! Several CPUs on the same files, all at once, under the examiner.
 //!
-//! Three files. What the first holds never changes, so that every page of it, however it came to be
-//! seen, has its stamp. The second is made shorter and longer by one CPU, which announces how long
-//! it is: beyond that no page is seen, and a page that is seen has its stamp, or is zero if it was
-//! ever cut off. The third is memory that all CPUs write, each its own words.
+//! Three files. The content of the first never changes, so that every page of it, however it was
+//! mapped, has its stamp. One CPU makes the second shorter and longer, and announces its length: no
+//! page beyond that is seen, and a page that is seen has its stamp, or is zero if it was ever cut
+//! off. The third is memory that all CPUs write, each its own words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -228,7 +228,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let shared = self.shared;
         let changes = (shared.length.load(Ordering::SeqCst) >> 32) + 1;
         shared.length.store(changes << 32 | LOOSE, Ordering::SeqCst);
-        // What is cut off is gone from the disk first: it can only be read as zero from now on.
+        // The disk drops the pages first: they can only be read as zero from now on.
         (pages..PAGES).for_each(|page| shared.disk.put(shared.files[CUT].0, page, 0));
         let spaces: Vec<_> = shared.spaces.iter().collect();
         self.mm.files().truncate(shared.files[CUT], pages, &spaces[..]).unwrap();

@@ -1,9 +1,8 @@
 //! Forks while other CPUs fault, write, protect and unmap in the parent, under the examiner.
 //!
-//! What a child sees must be a moment that there was, as far as anybody can tell. So writers write
-//! increasing numbers to one page and then to another: no child may see the second newer than the
-//! first, and none may miss what was written before its fork began. Nor may a fork take anything
-//! from the parent: a writer reads what it wrote.
+//! A child must see the parent's memory of one moment. So writers write increasing numbers to one
+//! page and then to another: no child may see the second newer than the first, and none may miss a
+//! write from before its fork. And the parent keeps its memory: a writer reads what it wrote.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -26,14 +25,14 @@ const BLOCKS: u64 = 6;
 /// Pages behind them that come and go.
 const LOOSE: u64 = 60;
 
-/// What the CPUs have in common.
+/// The state that the CPUs share.
 struct Shared<A> {
     space: Space<A>,
     start: Vpn,
     over: AtomicBool,
     /// For each writer, the number that it has written to both its pages.
     done: [AtomicU64; CPUS],
-    /// What CPU 1 has written to its third page, and CPU 2 may write to its own.
+    /// The last word that CPU 1 wrote to its third page; CPU 2 may write it to its own.
     relay: AtomicU64,
 }
 
@@ -111,8 +110,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         true
     }
 
-    /// Writes, and waits while somebody has taken the right to; `false` when all is over and
-    /// nobody may be left to give it back.
+    /// Writes, and waits while the right to is taken away; `false` when the test is over, since no
+    /// CPU may be left to give it back.
     fn write(&self, space: &Space<A>, page: Vpn, value: u64) -> bool {
         while !self.try_write(space, page, value) {
             if self.shared.over.load(Ordering::SeqCst) {
@@ -247,8 +246,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         assert!(relayed[1] <= relayed[0], "CPU 2 wrote {} after {}", relayed[1], relayed[0]);
     }
 
-    /// A child writes to its own memory, and nobody else sees that. Where the parent had no right
-    /// to write at the moment of the fork, the child never has.
+    /// A child writes to its own memory, unseen by other spaces. Where the parent had no right to
+    /// write at the moment of the fork, the child never has.
     fn scribble(&mut self, child: &Space<A>) {
         self.run_in(child);
         for cpu in 1..CPUS {

@@ -26,7 +26,7 @@ const BEFORE_TABLE_END: u64 = 3 * REGION + 7;
 /// How far the stack may grow.
 const STACK: u64 = 200;
 
-/// What the owner of a region has achieved; `LOOSE` while it is at work.
+/// The last change of a region that its owner completed; `LOOSE` while it is at work.
 const LOOSE: u64 = 0;
 const READ_ONLY: u64 = 1;
 const GONE: u64 = 2;
@@ -106,7 +106,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         self.cpu.leave();
     }
 
-    /// What only this CPU writes to `page`.
+    /// The word that only this CPU writes to `page`.
     fn name(&self, shared: &Shared<A>, page: Vpn) -> u64 {
         (shared.number + 1) << 56 | (self.number + 1) << 48 | page.get()
     }
@@ -179,7 +179,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             _ => self.rule(shared),
         };
         match result {
-            // What others have unmapped or protected meanwhile.
+            // Other CPUs may have unmapped or protected it meanwhile.
             Ok(()) | Err(Error::NoArea(_) | Error::Denied(..)) => {}
             Err(error) => panic!("{error}"),
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use quire::cache::{FileId, FilePages};
+use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
@@ -68,13 +68,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         let _op = self.cpu.operation("fault");
         match self.mm.fault(space, page, access) {
             Ok(_) | Err(Error::Busy(_)) => {}
-            Err(Error::Unread(mut reads)) => {
-                while let Some(read) = self.mm.files().next_read(&mut reads).unwrap() {
-                    let disk = &self.shared.disk;
-                    let done = disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-                    self.mm.files().read_done(read, done);
-                }
-            }
+            Err(Error::Unread(reads)) => self.shared.disk.serve(self.mm, reads).unwrap(),
             Err(error) => panic!("{error}"),
         }
     }
@@ -118,12 +112,8 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             if out.pages == 0 {
                 thread::yield_now();
             }
-            let end = mm.files().get(shared.swap).unwrap().pages();
-            let mut left = FilePages::new(0, end);
-            while let Ok(Some(write)) = mm.files().next_write(shared.swap, &mut left, &spaces[..]) {
-                let done = shared.disk.write(self.machine.ram(), A::PAGE_SHIFT, &write, end);
-                mm.files().write_done(write, done);
-            }
+            // Another CPU may be writing one of them: then the rest waits for the next round.
+            let _ = shared.disk.write_back(mm, shared.swap, &spaces);
             if self.dice(8) == 0 {
                 mm.reclaim().age_all(&spaces[..]);
             }

@@ -1,4 +1,4 @@
-//! Doing what a script says.
+//! Carrying a script out.
 
 use quire::cache::FilePages;
 use quire::fault::SizePolicy;
@@ -73,7 +73,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     fn apply_advice(&mut self, op: &Op) {
         let count = self.lives.len();
-        // What is locked in memory is refused as a whole.
+        // A span with a locked page is refused as a whole.
         let refused = |done| if done == Err(Error::Invalid) { Err(Error::NoRoom(0)) } else { done };
         match *op {
             Op::Guard(at, stretch, true) => {

@@ -23,7 +23,6 @@ fn play<A: Arch>(config: Config, frames: usize, sizes: &[u8], ops: &[Op]) {
     system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
         let mut scene = Scene {
-            machine,
             mm,
             cpu: machine.cpu(0),
             disk: Disk::new(),

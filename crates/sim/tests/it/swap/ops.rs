@@ -1,4 +1,4 @@
-//! What the processes of a script do.
+//! The steps of a script.
 
 use proptest::prelude::*;
 use quire::Whose;

@@ -1,21 +1,22 @@
-//! The processes, what each page of theirs must hold, and the disk that they swap to.
+//! The processes, the due content of their pages, and the disk that they swap to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quire::cache::{FileId, FilePages, Reads};
+use quire::cache::{FileId, Reads};
 use quire::check;
 use quire::inject::FailPlan;
 use quire::space::Space;
 use quire::{Error, Move, Pinned};
 use quire_arch::{Arch, Level};
-use quire_machine::{Cpu, Machine};
+use quire_machine::Cpu;
 use quire_sim::disk::{Disk, word};
+use quire_sim::program::touch;
 use quire_sim::system::HostedMm;
-use quire_units::{Access, Asid, PageSpan, VirtAddr, Vpn};
+use quire_units::{Asid, PageSpan, VirtAddr, Vpn};
 
 use super::ops::{LIVES, Stretch};
 
-/// What one process has: of each mapped page whether it may be written, and what it holds.
+/// The model of a process: the rights and the content of each mapped page.
 #[derive(Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) mapped: BTreeMap<u64, bool>,
@@ -57,7 +58,7 @@ impl Naive {
         self.written.insert(page);
     }
 
-    /// What was at `from` is at `to`.
+    /// Moves a page's content.
     fn carry(&mut self, from: u64, to: u64) {
         if let Some(stamp) = self.stamps.remove(&from) {
             self.stamps.insert(to, stamp);
@@ -82,7 +83,6 @@ pub(crate) struct Live<A> {
 }
 
 pub(crate) struct Scene<'s, 'm, 'r, A: Arch> {
-    pub(crate) machine: &'s Machine<'r>,
     pub(crate) mm: &'s HostedMm<'m, 'r, A>,
     pub(crate) cpu: Cpu<'s, 'r>,
     pub(crate) disk: Disk,
@@ -119,12 +119,8 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.mm.space(Asid(self.next_asid), window)
     }
 
-    pub(crate) fn carry(&self, mut reads: Reads) -> Result<(), Error> {
-        while let Some(read) = self.mm.files().next_read(&mut reads)? {
-            let done = self.disk.read(self.machine.ram(), A::PAGE_SHIFT, &read);
-            self.mm.files().read_done(read, done);
-        }
-        Ok(())
+    pub(crate) fn carry(&self, reads: Reads) -> Result<(), Error> {
+        self.disk.serve(self.mm, reads)
     }
 
     /// Touches a page as a program does; word 0 if it may.
@@ -132,26 +128,16 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         let space = &self.lives[at].space;
         space.enter(self.cpu.number());
         self.cpu.switch(space.root(), space.asid());
-        let access = if write.is_some() { Access::Write } else { Access::Read };
-        for _ in 0..40 {
-            let done = match write {
-                Some(value) => self.cpu.write(Self::addr(page, 0), value).map(|()| value),
-                None => self.cpu.read(Self::addr(page, 0)),
-            };
-            if let Ok(word) = done {
-                return Ok(word);
-            }
+        touch(&self.cpu, Self::addr(page, 0), write, |access| {
             let fault = {
                 let _operation = self.cpu.operation("fault");
                 self.mm.fault(space, page, access)
             };
             match fault {
-                Ok(_) => {}
-                Err(Error::Unread(reads)) => self.carry(reads)?,
-                Err(error) => return Err(error),
+                Err(Error::Unread(reads)) => self.carry(reads),
+                done => done.map(drop),
             }
-        }
-        panic!("{access:?} at {page} never ends");
+        })
     }
 
     /// Whether an access may have failed so: memory that fails on purpose, and bad slots.
@@ -254,12 +240,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     pub(crate) fn write_back(&self) {
         let Some(id) = self.swap else { return };
         let spaces: Vec<&Space<A>> = self.lives.iter().map(|live| &live.space).collect();
-        let end = self.mm.files().get(id).unwrap().pages();
-        let mut left = FilePages::new(0, end);
-        while let Some(write) = self.mm.files().next_write(id, &mut left, &spaces[..]).unwrap() {
-            let done = self.disk.write(self.machine.ram(), A::PAGE_SHIFT, &write, end);
-            self.mm.files().write_done(write, done);
-        }
+        self.disk.write_back(self.mm, id, &spaces).unwrap();
     }
 
     pub(crate) fn swap_off(&mut self) {
@@ -370,7 +351,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             });
         }
         let missed = live.naive.written.difference(&told).next();
-        assert_eq!(missed, None, "was written, and nobody says so");
+        assert_eq!(missed, None, "was written, and is not reported");
     }
 
     /// Everything holds what it should, and everything comes back.

@@ -121,9 +121,8 @@ fn a_disk_that_gives_wrong_data_is_found_and_shown_in_a_short_script() {
     assert_eq!(found(&shortest.script, 0), None, "it is the disk's fault");
 }
 
-/// Only in a build with `--cfg quire_canary`, in which the library forgets what a device did not
-/// take. A simulator that does not find that would find nothing: it has so many steps as one core
-/// makes in less than a minute.
+/// Only in a build with `--cfg quire_canary`, in which the library forgets pages that a device did
+/// not take. The simulator must find that within the steps that one core makes in a minute.
 #[cfg(quire_canary)]
 #[test]
 fn the_canary_is_found_within_a_minute() {
