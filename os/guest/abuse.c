@@ -1,13 +1,13 @@
 /* abuse: throws random system calls with hostile arguments at the kernel from several processes,
  * and checks that no other process suffers.
  *
- * Nothing is asked of the calls but that the kernel lives on, that each process can be killed, that
- * memory which is handed out is zero, that no call lays bytes of another process or addresses of
- * the kernel before its caller, and that all frames are free again at the end.
+ * The results of the calls do not matter. The kernel must live on, each process must be killable,
+ * new memory must be zero, no call may return bytes of another process or addresses of the kernel,
+ * and all frames must be free again at the end.
  *
- * Keepers fill memory, pipes and files with canaries and give them back, so that what is handed out
- * next held canaries. A canary is a pair of words, of which the second follows from the first: a
- * reader recognises one without more knowledge.
+ * Keepers fill memory, pipes and files with canaries and free them, so that the next owner's memory
+ * held canaries. A canary is a pair of words, of which the second follows from the first: a reader
+ * recognises one without more knowledge.
  *
  * An alarm must be true. So the program looks only where it knows the right content: no longer in
  * its arena once something else may be mapped there, and nowhere once another process has the same
@@ -27,11 +27,11 @@
 #include <sys/wait.h>
 
 enum {
-    ARENA_PAGES = 8,      /* where calls find and leave data */
-    GROUND_PAGES = 1024,  /* what calls on memory play with */
+    ARENA_PAGES = 8,      /* data that calls read and write */
+    GROUND_PAGES = 1024,  /* the memory that calls change */
     CALLS = 400,          /* of one process */
     LINE_CALLS = 40,      /* of its child */
-    ROUND_MS = 500,       /* how long a process may live; many wait for what never comes */
+    ROUND_MS = 500,       /* how long a process may live; many wait for events that never come */
     KILL_MS = 60000,      /* how long a killed process may take to end */
     NUMBERS = 470,        /* system calls are below */
     LIMIT_MIB = 20,       /* of address space for each process */
@@ -68,7 +68,7 @@ static uint64_t pick(uint64_t below) { return next_random(&state) % below; }
 
 static uint64_t twin(uint64_t word) { return word * 0x9E3779B97F4A7C15u ^ 0x5BD1E995C2B2AE3Du; }
 
-/* Ends this process and tells what it met. */
+/* Ends this process and reports its finding. */
 __attribute__((noreturn)) static void tell(int kind, long call, uint64_t value)
 {
     finding->call = call;
@@ -152,7 +152,7 @@ static const uint64_t edges[] = {
     INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 4095, UINT64_MAX - 99,
 };
 
-/* Addresses that are none of a program's: at the end of what it may have, beyond, the kernel's. */
+/* Addresses outside a program: at the end of its address space, beyond, the kernel's. */
 static const uint64_t strange[] = {
     0, 1, 8, 4096, 0x7fffffffefff, 0x7fffffffeff8, 0x7ffffffff000, 0x7fffffffffff,
     0x800000000000, 0xfffffffff000, 0xffffffffffff, 0x1000000000000, 0xdead000000000000,
@@ -210,7 +210,7 @@ static uint64_t argument(void)
     }
 }
 
-/* Fills a piece of the arena with what structures consist of. */
+/* Fills a piece of the arena with values that structures have. */
 static void litter(void)
 {
     uint64_t *words = (uint64_t *)(arena + pick(ARENA_PAGES * 8 - 8) * 512);
@@ -318,8 +318,8 @@ static void adapt(long call, uint64_t *a)
     case SYS_clone:
         a[0] &= ~0x7e020080ull; /* No namespaces. */
         if (pick(4))
-            a[0] &= ~(uint64_t)CLONE_VM; /* After it there is nothing to be found out. */
-        /* A stack that is none, at most: on one of ours the child would return to what it finds. */
+            a[0] &= ~(uint64_t)CLONE_VM; /* Nothing can be checked after it. */
+        /* At most an invalid stack: on one of ours the child would return to whatever is there. */
         if (pick(2) || is_at_arena(a[1], 1) || a[1] - (uint64_t)ground <= GROUND_PAGES * PAGE)
             a[1] = 0;
         break;
@@ -392,7 +392,7 @@ static void check_zero(const char *at, size_t bytes, long call)
             tell(3, call, *(const uint64_t *)(at + i));
 }
 
-/* Memory that is new must be zero, however it came. */
+/* New memory must be zero, whichever call made it. */
 static void take_new(void)
 {
     if (!is_alone)
@@ -575,7 +575,7 @@ static void nap(long ms)
     nanosleep(&time, NULL);
 }
 
-/* Prints what is told of a process that does not end. */
+/* Prints the state of a process that does not end. */
 static void show(const char *what, pid_t of)
 {
     char path[64], text[2048];
@@ -611,7 +611,7 @@ static bool await(pid_t child, uint64_t ms, int *status)
     return killed;
 }
 
-/* One process after the other. Prints what became of them. */
+/* One process after the other. Prints their ends. */
 __attribute__((noreturn)) static void work(int index, uint64_t deadline)
 {
     unsigned long rounds = 0, killed = 0, died = 0;
@@ -644,7 +644,7 @@ __attribute__((noreturn)) static void work(int index, uint64_t deadline)
     _exit(rounds || finding->kind ? 0 : 1);
 }
 
-/* The sum of what a file of /proc tells as `NAME: ... kB` for these two names. */
+/* The sum of the lines `NAME: ... kB` of a file of /proc for these two names. */
 static long told_kib(const char *path, const char *one, const char *other)
 {
     char line[128], name[64];
@@ -660,9 +660,9 @@ static long told_kib(const char *path, const char *one, const char *other)
     return sum;
 }
 
-/* KiB that are free, the kernel's heap, or what this process has written itself (after each fork it
- * has some more: a page that a child has as well is copied together with its neighbours). With
- * other processes' pages, that is all there is. */
+/* KiB that are free, the kernel's heap, or this process's own pages (after each fork it has some
+ * more: a page that a child has as well is copied together with its neighbours). With other
+ * processes' pages, that is all memory. */
 static long unused_kib(void)
 {
     long own = told_kib("/proc/self/status", "RssAnon", "VmPTE");
@@ -740,7 +740,7 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {16, 64, 2048};
     for (size_t i = 0; i < COUNT(sizes); i++)
         set_thp(sizes[i], "always");
-    /* The first part warms up what a kernel keeps. */
+    /* The first part warms up the kernel's caches. */
     uint64_t warm = (seconds + 3) / 4;
     bool good = run(seed, processes, warm);
     long before = unused_kib();
@@ -749,7 +749,7 @@ int main(int argc, char **argv)
     bool clean = !finding->kind;
     printf("%s only own bytes were seen, in %lu calls\n", clean ? "ok" : "FAILED",
            atomic_load(&finding->calls));
-    printf("abuse: looked %lu times at what calls wrote, at %lu blocks of new memory\n",
+    printf("abuse: checked the results of %lu calls and %lu blocks of new memory\n",
            atomic_load(&finding->looks), atomic_load(&finding->blocks));
     if (!clean)
         printf("abuse: after call %ld: %s, %#lx\n", finding->call, kinds[finding->kind],

@@ -1,6 +1,6 @@
-/* badelf: files that are no good programs, and what execve says to them. Whatever it says, the
- * kernel lives on; where Linux promises an error, it must be that one. A file that Linux would kill
- * after the point of no return may also be refused. */
+/* badelf: malformed programs, and the errors of execve for them. The kernel lives on in any case;
+ * where Linux promises an error, it must be that one. A file that Linux would kill after the point
+ * of no return may also be refused. */
 #include "common.h"
 
 #include <elf.h>
@@ -23,7 +23,7 @@ static const struct { int error, status; } answers[] = {
 struct scene {
     const char *name;
     void (*spoil)(unsigned char *bytes, size_t *length);
-    int error; /* what it must be; 0: any error, or death by a signal */
+    int error; /* the expected error; 0: any error, or death by a signal */
 };
 
 static Elf64_Ehdr *head(unsigned char *bytes) { return (Elf64_Ehdr *)bytes; }

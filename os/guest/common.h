@@ -5,9 +5,9 @@
  *
  *     PROGRAM size=64K METRIC VALUE UNIT
  *
- * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 what is measured is
- * not supported here.
- * */
+ * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 the measured feature
+ * is not supported here.
+ */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -198,7 +198,7 @@ static inline bool put_word(const char *path, const char *word)
     return good;
 }
 
-/* Sets what folios of `kib` KiB are used for: always, inherit, madvise, never. */
+/* Sets the use of folios of `kib` KiB: always, inherit, madvise, never. */
 static inline bool set_thp(size_t kib, const char *word)
 {
     char path[128];

@@ -1,6 +1,6 @@
-/* cowcheck: whether memory stays what each process made it. A tree of processes writes and verifies
- * patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK and
- * WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
+/* cowcheck: checks that memory keeps each process's own writes. A tree of processes writes and
+ * verifies patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK
+ * and WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
 #include "common.h"
 
 #include <sys/wait.h>
@@ -206,7 +206,7 @@ static void advice_for_forks(char *region)
     pid_t child = fork_or_end();
     if (!child) {
         if (is_mapped(region + a) || is_mapped(region + b - PAGE))
-            end(1, "size %s: the child has what DONTFORK keeps from it.", size_name);
+            end(1, "size %s: the child has memory that DONTFORK keeps from it.", size_name);
         verify_zero(region, b, c);
         verify_span(region, 0, a, 11);
         verify_span(region, c, REGION_BYTES, 11);

@@ -22,7 +22,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
-/* The name by which people, and Linux, know the size with a setting: hugepages-64kB. */
+/* The KiB of a size that has a setting, as in hugepages-64kB; 0 for another word. */
 static size_t setting_kib(const char *word, const char **rest)
 {
     char *end_of_number;
@@ -132,7 +132,8 @@ static void load_modules(void)
     }
 }
 
-/* Shows what the disk has, and the root has not, in the root: what Quire's kernel does itself. */
+/* Links the disk's entries into the root, but for names that are there: Quire's kernel does that
+ * itself. */
 static void show_disk(const char *device)
 {
     static const char where[] = "/disk";
@@ -158,8 +159,8 @@ static void show_disk(const char *device)
         closedir(dir);
 }
 
-/* Waits as many seconds as the word settle=3 says: a kernel may still be busy with itself, and what
- * is measured meanwhile has only a part of the CPU. */
+/* Waits as many seconds as the word settle=3 says: a kernel may still be busy after boot, and a
+ * measurement meanwhile has only a part of the CPU. */
 static void settle(void)
 {
     const char *seconds = getenv("settle");

@@ -29,7 +29,7 @@ static void check(const char *name, bool good)
     failures += !good;
 }
 
-/* Whether a load from `at` is answered by SIGBUS. */
+/* Whether a load from `at` causes SIGBUS. */
 static bool is_bus(const volatile char *at)
 {
     code = 0;
@@ -147,7 +147,7 @@ static bool can_be_written_elsewhere(void)
     bool good = most ? wrote == (ssize_t)most : wrote == -1 && errno == EFAULT;
     good &= pread(to, copy, length, 0) == (ssize_t)most && lseek(to, 0, SEEK_CUR) == (off_t)most;
     good &= !memcmp(copy, at, most);
-    /* The other way: what is read goes to pages that must be brought in to be copied. */
+    /* The other way: a read goes to pages that must be brought in for the copy. */
     char *own = map(PROT_READ | PROT_WRITE, MAP_PRIVATE);
     good &= pread(to, own + 1, most - 1, 0) == (ssize_t)most - 1 || most == 0;
     good &= most == 0 || (own[0] == at[0] && !memcmp(own + 1, at, most - 1));
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     check("writes stay private", writes_are_private());
     check("a child's pages are its own", children_are_alone());
     check("a mapping ends where the file does", ends_where_it_ends());
-    check("what is shared is not written", shared_is_not_written());
+    check("a shared mapping cannot be written", shared_is_not_written());
     check("many read at once", many_read_it());
     check("it still shows the file", shows(at));
     return failures != 0;

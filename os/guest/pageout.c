@@ -1,12 +1,12 @@
-/* pageout: what it costs to write memory to swap (MADV_PAGEOUT) and to bring it back by touching
- * it, by folio size, and whether each byte comes back.
+/* pageout: the cost of writing memory to swap (MADV_PAGEOUT) and of bringing it back by touching
+ * it, by folio size, and a check that each byte comes back.
  *
  *     pageout [--device PATH] [--kind random|text|same|zero] [--region MIB] and all of `options`
  *
- * The device becomes a swap area; what was on it is lost. Without --device only one that holds
- * nothing is taken. `device-write` and `device-read` are a plain transfer of as much in large
- * calls; `copy-out` and `copy-in` are the copying in them alone, which an emulator counts in another
- * way than a CPU does: a reporter subtracts it. Touches read: a page is in when it can be read.
+ * The device becomes a swap area, and its data is lost. Without --device only an empty one is
+ * taken. `device-write` and `device-read` are a plain transfer of as many bytes in large calls;
+ * `copy-out` and `copy-in` are the copies in them alone, which an emulator counts in another way
+ * than a CPU does: a reporter subtracts them. Touches read: a page is in when it can be read.
  */
 #include "swap.h"
 
@@ -32,7 +32,7 @@ static const char vocabulary[32][9] = {
     "or ",    "his ",   "from ",  "at ",    "which ", "kernel ", ".\n",   ", ",
 };
 
-/* Ends the program with the name that there is not. */
+/* Ends the program, as there is no kind of this name. */
 static enum kind kind_of(const char *word)
 {
     for (int kind = 0; word && kind < KINDS; kind++)
@@ -81,7 +81,7 @@ static void fill(char *region, const struct scene *s, uint64_t seed)
         make_page(region + at, s->kind, seed, at / PAGE);
 }
 
-/* Ends the program if any byte is another than `fill` left it; `when` says what came before. */
+/* Ends the program if any byte differs from `fill`'s; `when` names the step before. */
 static void verify(const char *region, const struct scene *s, uint64_t seed, const char *when)
 {
     static char expected[PAGE];
@@ -197,8 +197,8 @@ static void part_out(const struct scene *s)
     unmap(region, s);
 }
 
-/* In a child, when the parent says so: all is as the parent left it; then the child writes its own,
- * which goes out and comes back as well. */
+/* In a child, once the gate opens: checks the parent's data, then writes its own, which goes out
+ * and comes back as well. */
 __attribute__((noreturn)) static void child_of(char *region, const struct scene *s, int gate[2])
 {
     char byte;

@@ -1,4 +1,4 @@
-/* touch: what the first touch of memory costs, and what giving it back costs, by folio size.
+/* touch: the cost of the first touch of memory, and of freeing it, by folio size.
  *
  * `clear` is the cost of clearing the same bytes from user mode, with the instruction that kernels
  * use where it is one per byte to an emulator; a reporter subtracts it from `touch`.

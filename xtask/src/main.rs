@@ -26,6 +26,13 @@ enum Command {
         /// Files and directories, relative to the workspace
         paths: Vec<String>,
     },
+    /// Find files that use each other in a circle, by calls as well as by imports
+    Circles {
+        /// A directory, relative to the workspace
+        path: String,
+    },
+    /// Write docs/api.md, the list of the library's public items
+    Api,
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -203,6 +210,8 @@ fn main() -> ExitCode {
     match words.command {
         Command::Tidy => check(&root),
         Command::English { paths } => show(tidy::english(&root, &paths)),
+        Command::Circles { path } => show(tidy::circles(&root, &path)),
+        Command::Api => api(&root),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -313,6 +322,16 @@ fn show(findings: Result<Vec<tidy::Finding>, String>) -> ExitCode {
                 println!("{finding}");
             }
             exit(findings.is_empty())
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn api(root: &Path) -> ExitCode {
+    match tidy::write_api(root) {
+        Ok(sentence) => {
+            println!("{sentence}");
+            ExitCode::SUCCESS
         }
         Err(error) => refuse(&error),
     }

@@ -143,7 +143,7 @@ fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
     };
     let times = timed([&mut map, &mut protect, &mut unmap]);
     let mut gather = Gather::new();
-    tables.fell(&mut gather);
+    tables.free_root(&mut gather);
     gather.settle(phys, board, target);
     times
 }

@@ -233,6 +233,9 @@ pub(crate) struct ReportArgs {
     /// Where to write the page; otherwise beside the saved runs
     #[arg(long, short)]
     pub(crate) output: Option<PathBuf>,
+    /// Print the main figures of all benches as one table, and what was left out
+    #[arg(long)]
+    pub(crate) summary: bool,
 }
 
 /// The smallest size that anything is cleared or mapped in.

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod explain;
+mod headline;
 mod host;
 mod isa;
 mod maps;

@@ -9,7 +9,8 @@ use clap::ValueEnum;
 
 use crate::args::ReportArgs;
 use crate::bench::entries::{self, Task};
-use crate::bench::{clear, exec, fault, read, sweep};
+use crate::bench::{clear, exec, fault, pageout, read, sweep};
+use crate::headline;
 use crate::plot::{self, Bar, Line, Weight};
 use crate::record::{self, Case, Record, Run};
 use crate::size::Size;
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let mut runs = Vec::new();
     let entries = Task::value_variants().iter().map(|task| task.name());
     let own = [clear::NAME, sweep::NAME, fault::NAME, read::NAME];
-    for bench in own.into_iter().chain(entries).chain([exec::NAME]) {
+    for bench in own.into_iter().chain(entries).chain([exec::NAME, pageout::NAME]) {
         runs.extend(record::last(bench)?);
     }
     if runs.is_empty() {
@@ -41,8 +42,22 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         None => record::state_folder()?.join("report.html"),
     };
     fs::write(&path, page(&runs)?).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(writeln!(io::stdout(), "{}", path.display())?)
+    let mut out = io::stdout().lock();
+    if !args.summary {
+        return Ok(writeln!(out, "{}", path.display())?);
+    }
+    writeln!(out, "{}\n{RATIO}", headline::table(&runs))?;
+    let mut left: Vec<&String> = runs.iter().flat_map(|run| &run.limits).collect();
+    left.retain(|limit| limit.ends_with("left out."));
+    left.dedup();
+    for sentence in left {
+        writeln!(out, "Left out: {}", sentence.trim_end_matches("; left out."))?;
+    }
+    Ok(writeln!(out, "All figures, settings and limits: {}", path.display())?)
 }
+
+const RATIO: &str = "Times are medians for one fault, entry or page. The ratio is to page-at-a-time; \
+    of the cached file, to a bare copy.";
 
 /// The page.
 ///
@@ -58,6 +73,7 @@ pub(crate) fn page(runs: &[Run]) -> Result<String> {
             read::NAME => ("Files", READ_TEXT, String::new()),
             "fork" => ("Fork", FORK_TEXT, entries_plots(run)?),
             exec::NAME => ("Text", EXEC_TEXT, String::new()),
+            pageout::NAME => ("Paging out", PAGEOUT_TEXT, String::new()),
             "zap" => ("Unmap", ZAP_TEXT, entries_plots(run)?),
             _ => ("Protect", PROTECT_TEXT, entries_plots(run)?),
         };
@@ -96,6 +112,9 @@ const ZAP_TEXT: &str = "What it costs to unmap populated memory and to free it, 
     The host's kernel does more for it.";
 const PROTECT_TEXT: &str = "What it costs to take the right to write from populated memory and to \
     give it back, for each page. The host's kernel does more for it.";
+
+const PAGEOUT_TEXT: &str = "What it costs to page anonymous memory out and to bring it back, for each \
+    page.";
 
 const EXEC_TEXT: &str = "What becomes of real programs' text under different ways to read it: \
     recorded first touches are replayed on the hosted machine. All figures are counts.";

@@ -93,6 +93,7 @@ fn title(record: &Record) -> String {
         (form, "speed-up") => (form, "how many times as fast as one thread, by the clock"),
         (form, "speed-up-cpu") => (form, "how many times as fast as one thread, by CPU time"),
         (form, "of-best") => (form, "ratio of the rate to the best backend's"),
+        (form, "of-raw") => (form, "ratio of the rate to the bare clear's"),
         (form, "over-pages") => (form, "ratio of the rate to page-at-a-time"),
         (form, other) => (form, other),
     };

@@ -1,5 +1,5 @@
-/* EFAULT: bad pointers in every kind of call, for what is read and for what is written. Raw calls,
- * since libraries look at some pointers first. */
+/* EFAULT: bad pointers in every kind of call, for reads and for writes. Raw calls, since libraries
+ * dereference some pointers first. */
 #include "abi.h"
 
 #include <poll.h>
@@ -108,7 +108,7 @@ static const char *partial_transfers(void)
     return NULL;
 }
 
-/* Vectors of which a later one is bad. */
+/* Arrays of iovec with a bad entry after good ones. */
 static const char *second_vector(void)
 {
     int fd;

@@ -1,4 +1,4 @@
-/* Making control groups, and what their files say. */
+/* Making control groups, and reading their files. */
 #ifndef GROUPS_H
 #define GROUPS_H
 

@@ -17,7 +17,7 @@ static const char *thread_pointers(void)
     return NULL;
 }
 
-/* Whatever makes it larger, the space stays within its limit. */
+/* The address space stays within its limit, whichever call makes it larger. */
 static const char *space_limit(void)
 {
     size_t mib = 1 << 20;

@@ -11,7 +11,7 @@ static const char *identity(void)
 {
     CHECK(getpid() > 0 && syscall(SYS_gettid) == getpid() && getppid() > 0);
     CHECK(getuid() == geteuid() && getgid() == getegid());
-    CHECK(getpgid(0) == getpgrp() && getsid(0) >= 0); /* 0: in a PID namespace that it is not of */
+    CHECK(getpgid(0) == getpgrp() && getsid(0) >= 0); /* 0: outside the PID namespace */
     CHECK(setpgid(0, 0) == 0 && getpgrp() == getpid());
     FAILS(ESRCH, getpgid(1 << 22));
     FAILS(EPERM, setsid());

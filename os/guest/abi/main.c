@@ -41,7 +41,7 @@ __attribute__((noreturn)) static void run_child(const struct abi_case *c, int ou
     _exit(said != NULL);
 }
 
-/* Waits for a child with patience; kills it, and says so, if it is not done in time. */
+/* Waits for a child up to a deadline; then kills it, and reports that. */
 static bool wait_patiently(pid_t child, int *status)
 {
     for (int ms = 0; ms < PATIENCE_MS; ms++) {
@@ -59,7 +59,7 @@ static bool wait_patiently(pid_t child, int *status)
     return false;
 }
 
-/* Runs one case and says how it went. */
+/* Runs one case and prints its result. */
 static bool run_case(const struct abi_case *c)
 {
     int out[2], status = 0;

@@ -37,7 +37,7 @@ static const char *map_fixed(void)
     FAILS(EEXIST, mmap(p + PAGE, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0));
     CHECK(munmap(p + 4 * PAGE, PAGE) == 0);
     CHECK(mmap(p + 4 * PAGE, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == p + 4 * PAGE);
-    /* A hint that is free is taken, one that is not is none. */
+    /* A hint is followed where the address is free, and ignored elsewhere. */
     CHECK(munmap(p + 4 * PAGE, PAGE) == 0);
     CHECK(mmap(p + 4 * PAGE, PAGE, RW, ANON, -1, 0) == p + 4 * PAGE);
     char *q = mmap(p, PAGE, RW, ANON, -1, 0);

@@ -1,4 +1,4 @@
-/* Files in memory: memfd_create, seals, holes, and what areas show of them. */
+/* Files in memory: memfd_create, seals, holes, and mappings of them. */
 #include "abi.h"
 
 #include <linux/falloc.h>
@@ -166,7 +166,7 @@ static const char *hole_under_map(void)
     return NULL;
 }
 
-/* A hole gives its memory back, also under a map, and not what a private map has copied. */
+/* A hole gives its memory back, also under a map, but not the copies of a private map. */
 static const char *removes(void)
 {
     int fd = memfd_of(4);
@@ -220,7 +220,7 @@ static const char *collapses(void)
     return NULL;
 }
 
-/* In which sizes a map is best read: Quire knows it, and Linux does not. */
+/* The preferred folio size for reads of a map: an extension of Quire's kernel. */
 static const char *reads_in_sizes(void)
 {
     enum { READ_ORDER = 0x51524f00 };
@@ -325,7 +325,7 @@ static const char *truncate_under_map(void)
     return NULL;
 }
 
-/* A child that maps what the parent makes shorter is cut off, too. */
+/* A truncation by the parent cuts the child's map, too. */
 static const char *truncate_under_others(void)
 {
     int fd = memfd_of(2), ready[2], go[2], status;

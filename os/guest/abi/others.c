@@ -78,7 +78,7 @@ static const char *moves_a_part(void)
     FAILS(EFAULT, vm_write(getpid(), &near, 1, &gone, 1, 0));
     FAILS(EFAULT, vm_read(getpid(), &none, 1, &good, 1, 0));
     FAILS(EFAULT, vm_write(getpid(), &none, 1, &good, 1, 0));
-    /* As the process itself could: not to what it may only read. */
+    /* With the rights of the process itself: not to read-only pages. */
     CHECK(mprotect(p, PAGE, PROT_READ) == 0);
     FAILS(EFAULT, vm_write(getpid(), &near, 1, &good, 1, 0));
     CHECK(vm_read(getpid(), &near, 1, &good, 1, 0) == 8);
@@ -121,7 +121,7 @@ static const char *forces_a_write(void)
     struct iovec own = {&byte, 1}, other = {p, 1};
     CHECK(vm_read(child, &own, 1, &other, 1, 0) == 1 && byte == 0 && end_child(child));
     FAILS(EIO, pwrite(mem, &byte, 1, (off_t)(uintptr_t)shared));
-    /* A file's page is copied; the file stays what it is. */
+    /* A file's page is copied; the file stays the same. */
     CHECK(make_file("text", "text") && (fd = open("text", O_RDONLY)) >= 0);
     char *text = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
     CHECK(text != MAP_FAILED && pwrite(mem, "n", 1, (off_t)(uintptr_t)text) == 1);
@@ -231,7 +231,7 @@ static const char *packets(void)
     CHECK(poll(both, 2, 0) == 1 && both[0].revents == POLLOUT);
     CHECK(write(fd[0], "first", 5) == 5 && write(fd[0], "second", 6) == 6);
     CHECK(poll(both, 2, 0) == 2 && both[1].revents == POLLIN);
-    /* Each is read alone, and what of it has no room is lost. */
+    /* Each packet is read alone, and its bytes without room are lost. */
     CHECK(read(fd[1], got, 3) == 3 && !memcmp(got, "fir", 3));
     CHECK(read(fd[1], got, 16) == 6 && !memcmp(got, "second", 6));
     CHECK(close(fd[0]) == 0 && read(fd[1], got, 16) == 0);

@@ -147,7 +147,7 @@ static bool fill(int fd, size_t bytes)
     return true;
 }
 
-/* More in all than the machine has: what is closed, cut off or unmapped is free again. */
+/* More in all than the machine has: closed, truncated and unmapped pages are free again. */
 static const char *memory_comes_back(void)
 {
     for (int i = 0; i < TIMES; i++) {

@@ -1,4 +1,4 @@
-/* Signals: delivery, what handlers are told, masks, waiting, interrupted calls. */
+/* Signals: delivery, arguments of handlers, masks, waiting, interrupted calls. */
 #include "abi.h"
 
 #include <setjmp.h>

@@ -71,7 +71,7 @@ trap - USR1
 check "a trap at the end" "last" "$(trap 'echo last' EXIT; exit 0)"
 
 dd if=/dev/zero of=zeros bs=4096 count=256 2> errors
-check "dd writes what it says" 1048576 "$(wc -c < zeros | tr -d ' ')"
+check "dd writes all its blocks" 1048576 "$(wc -c < zeros | tr -d ' ')"
 check "a known sum" b6d81b360a5672d80c27430f39153e2c "$(md5sum < zeros | cut -d' ' -f1)"
 dd if=zeros of=part bs=1000 skip=3 count=5 2> errors
 check "dd seeks" 5000 "$(wc -c < part | tr -d ' ')"

@@ -73,7 +73,7 @@ fn start(boot: isa::Boot) -> ! {
     #[cfg(feature = "checks")]
     scripts::run(boot.command_line);
     if let Err(error) = first_process(&boot) {
-        panic!("the first program cannot be run: {error}");
+        panic!("the first program, /init or init=PATH, cannot be run: {error}");
     }
     run::forever(isa::cpu())
 }
@@ -102,7 +102,7 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     Ok(())
 }
 
-/// Unpacks the initramfs, mounts what is generated, and opens the console three times.
+/// Unpacks the initramfs, mounts /proc and /sys, and opens the console three times.
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
     let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
@@ -111,7 +111,8 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
         length = bytes.len();
         tree::tree().unpack(&who, bytes)
     });
-    if !unpacked.is_whole || unpacked.refused > 0 {
+    // Without an initramfs the programs may be on a disk.
+    if length > 0 && (!unpacked.is_whole || unpacked.refused > 0) {
         let Unpacked { entries, refused, .. } = unpacked;
         panic!(
             "too little memory, or a broken initramfs: of its {} KiB {entries} files are unpacked, \

@@ -21,8 +21,8 @@ const EVENTS: [Event; 12] = [
     Event::CowReuse,
 ];
 
-/// Prints the folio report: faults and copies by size, fallbacks with their causes, and what it
-/// took in entries, invalidations and bytes.
+/// Prints the folio report: faults and copies by size, fallbacks with their causes, and the cost in
+/// entries, invalidations and bytes.
 pub(crate) fn print() {
     let totals = mm().totals();
     log!("folios, by size: faults, copies, fallbacks and why");

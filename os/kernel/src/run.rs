@@ -92,7 +92,7 @@ fn drive(thread: &mut Thread, began: u64) -> Leave {
     }
 }
 
-/// Runs the program until it stops, and does what it stopped for.
+/// Runs the program until it stops, and handles the trap.
 #[inline]
 fn step(thread: &mut Thread, began: u64) -> Option<Leave> {
     match isa::run(&mut thread.context) {
@@ -146,7 +146,7 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
     matches!(stop, Stop::Yield).then_some(Leave::Yield)
 }
 
-/// Brings the page in that a program touched, or says what it did wrong.
+/// Brings the page in that a program touched, or sends it a signal.
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     let mut found = memory::fault(address, access);
@@ -181,7 +181,7 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     }
 }
 
-/// The group that has all it may have, if that is what is wrong.
+/// The group at its limit, if that is the error.
 fn group_of(error: Error) -> Option<GroupId> {
     match error {
         Error::OverLimit(group) => Some(group),
@@ -199,7 +199,7 @@ fn wait_for_page(
     if tree::with_calls(thread, |calls| disk::note(calls.who.wake)).is_err() {
         return Ok(Some(Leave::Yield));
     }
-    // Word is left; now it is looked once more, so that no answer is missed.
+    // The waiter is registered; now look once more, so that no answer is missed.
     match memory::fault(address, access) {
         Ok(_) => Ok(None),
         Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),

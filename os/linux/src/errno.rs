@@ -1,4 +1,4 @@
-//! Why a call failed, as Linux numbers it.
+//! The reason a call failed, as Linux numbers it.
 
 use core::fmt;
 
@@ -119,10 +119,10 @@ numbers! {
 }
 
 impl Errno {
-    /// No error, and never told to a program: what is asked for is not in memory yet. It is being
-    /// read, and the caller's [`Wake`](crate::Wake) is noted; the call is to be left without any
-    /// effect, and made again from the start. So everything between a disk and a system call can
-    /// wait by failing. (The number is none of Linux's.)
+    /// No error, and never visible to a program: the requested bytes are not in memory yet. They
+    /// are being read, and the caller's [`Wake`](crate::Wake) is noted; the caller leaves the call
+    /// without any effect, and makes it again from the start. So everything between a disk and a
+    /// system call can wait by failing. (The number is none of Linux's.)
     pub const BLOCKED: Errno = Errno(0x200);
 
     /// Linux's number `number`.

@@ -1,6 +1,6 @@
 //! The parts of the Linux ABI that need no machine, so that they are tested on any host.
 //!
-//! The kernel in `os/kernel/` adds what does: memory, traps, threads. Everything here is safe code,
+//! The kernel in `os/kernel/` adds the rest: memory, traps, threads. Everything here is safe code,
 //! takes bytes and gives values. It never waits: a call that would have to says so, and is made
 //! again.
 #![no_std]

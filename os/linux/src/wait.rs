@@ -6,7 +6,7 @@
 //!   something is written ──► waiters.wake() ──► the thread makes its call anew, from the start
 //! ```
 //!
-//! Being woken promises nothing: the call looks again, and may leave word again.
+//! A wake promises nothing: the call looks again, and may register again.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
 //! `cargo xtask kernel-tests`: the programs of `os/guest/` that check something, on Quire's kernel.
 //!
-//! Each program has a machine to itself, so that one that brings the kernel down leaves the others
-//! their say. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the
-//! program with status 0 is one more: so a program that stops half-way is not taken for good.
+//! Each program has a machine to itself, so that one that brings the kernel down does not stop the
+//! others. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the
+//! program with status 0 is one more: so a program that stops half-way has failed.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -80,7 +80,7 @@ pub(super) struct Count {
 /// and a line `test result:`; returns whether nothing failed.
 ///
 /// # Errors
-/// Why the kernel cannot be built or run here.
+/// The reason the kernel cannot be built or run here.
 pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<bool, Missing> {
     let mut order = Order {
         cpus: CPUS,
@@ -127,7 +127,7 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
 }
 
 /// The library's scripts in the kernel, and a program after them, in a machine with little memory,
-/// since all of it is looked at again and again. QUIRE_SCRIPTS chooses: `SEED,SCRIPTS,STEPS`.
+/// since the checks read all of it again and again. QUIRE_SCRIPTS chooses: `SEED,SCRIPTS,STEPS`.
 fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
     if kernel.linux.is_some() {
         return Ok(Count::default());
@@ -169,20 +169,20 @@ fn checks() -> Vec<(Vec<OsString>, u64)> {
     all
 }
 
-/// How long a program runs: what the environment says, else `usual`.
+/// How long a program runs: from the environment, else `usual`.
 fn seconds_of(name: &str, usual: u64) -> u64 {
     let wanted = std::env::var(name).ok();
     wanted.and_then(|word| word.parse().ok()).unwrap_or(usual).max(1)
 }
 
-/// Counts what a program said, and tells what went wrong.
+/// Counts a program's results, and prints its output if a check failed.
 pub(super) fn judge(name: &str, ending: Ending, lines: &[String], took: Duration) -> Count {
     let starts = |word: &str| lines.iter().filter(|line| line.starts_with(word)).count() as u64;
     let mut count = Count { passed: starts("ok "), failed: starts("FAILED ") };
     let is_good = ending == Ending::Guest(Some(Event::Exit(0)));
     match is_good {
         true => count.passed += 1,
-        // A program that tells of a failed check ends with another status for that reason.
+        // A program with a failed check ends with another status for that reason.
         false if count.failed > 0 && ending == Ending::Guest(Some(Event::Exit(1))) => {}
         false => count.failed += 1,
     }

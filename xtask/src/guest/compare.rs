@@ -23,7 +23,7 @@ const UNSUPPORTED: u8 = 3;
 pub struct Comparison {
     /// The machine's ISA.
     pub isa: Isa,
-    /// Programs of `os/guest/`; all are told `-t -j 1`, and the two numbers below.
+    /// Programs of `os/guest/`; all get `-t -j 1`, and the two numbers below.
     pub programs: Vec<String>,
     /// MiB of the region that they measure.
     pub region_mib: u32,
@@ -33,7 +33,8 @@ pub struct Comparison {
     pub thp: Option<String>,
     /// `linux`, or the file of another.
     pub linux: String,
-    /// A directory of the host that both have on a disk, and a file of it that programs are told.
+    /// A directory of the host that both have on a disk, and a file of it that programs get as an
+    /// argument.
     pub root: Option<(PathBuf, String)>,
     /// Seconds that each machine may take.
     pub timeout_seconds: u64,
@@ -47,14 +48,14 @@ struct Side {
     is_whole: bool,
     /// Programs that found that the kernel lacks what they measure.
     unsupported: Vec<String>,
-    /// Why figures are missing.
+    /// The reasons for missing figures.
     troubles: Vec<String>,
 }
 
 /// Runs all programs on both kernels and prints the table; returns whether all of them ran.
 ///
 /// # Errors
-/// Why Linux cannot be run here; then there is nothing to compare with.
+/// The reason Linux cannot be run here; then there is nothing to compare with.
 pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
     let linux = measure(root, what, &what.linux)?;
     // Without Quire's side, Linux's figures are still worth a look.
@@ -63,10 +64,10 @@ pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
         ..Side::default()
     });
     println!("{}, instructions", what.isa.name());
-    println!("Linux is told {}; both had 3 s of rest after boot", linux_words(&what.linux));
-    println!("Linux {}", linux.thp.as_deref().unwrap_or("told no THP settings"));
+    println!("Linux has the words {}; both had 3 s of rest after boot", linux_words(&what.linux));
+    println!("Linux {}", linux.thp.as_deref().unwrap_or("printed no THP settings"));
     if quire.is_whole {
-        println!("Quire {}", quire.thp.as_deref().unwrap_or("told no THP settings"));
+        println!("Quire {}", quire.thp.as_deref().unwrap_or("printed no THP settings"));
     }
     println!("{}", table(&linux, &quire));
     for trouble in linux.troubles.iter().chain(&quire.troubles) {
@@ -116,7 +117,7 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
 }
 
 /// Clears and copies of memory, which an emulator counts in another way than a CPU does: the metric
-/// that contains one, its own metric, and what the rest is called.
+/// that contains one, its own metric, and the name of the rest.
 const PARTS: [(&str, &str, &str); 3] = [
     ("touch", "clear", "touch-without-clear"),
     ("out", "copy-out", "out-without-copy"),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_what_its_copies_take_is_believed() {
+    fn the_cost_of_copies_comes_from_the_kernel() {
         let read = |line: &str| Figure::read(line).expect("a figure");
         let line = "[quire] ram0: 1024 MiB; a page is copied in 4098 ns";
         let mut figures =
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_does_not_support_is_told_and_is_no_failure() {
+    fn an_unsupported_program_is_named_and_is_no_failure() {
         let read = |line: &str| vec![Figure::read(line).expect("a figure")];
         let figures = read("pageout size=64K out 2512 ns/page");
         let linux = Side { figures, ..Side::default() };

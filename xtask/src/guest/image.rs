@@ -1,4 +1,4 @@
-//! The initramfs: our `/init`, the program, busybox if there is one, and what programs look for.
+//! The initramfs: our `/init`, the program, busybox if there is one, and files that programs need.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use super::{Programs, request};
 use crate::setup;
 use crate::steps::Missing;
 
-/// Names that busybox goes by in `/bin`.
+/// Links to busybox in `/bin`.
 const APPLETS: [&str; 72] = [
     "ash",
     "awk",
@@ -93,7 +93,7 @@ const APPLETS: [&str; 72] = [
 /// host that becomes the root. Beside it stand the drivers that init loads, and init's files.
 ///
 /// # Errors
-/// Why it cannot be had, as a sentence.
+/// The reason it cannot be had, as a sentence.
 pub(super) fn pack(root: &Path, order: &Order, modules: &[Module]) -> Result<Vec<u8>, Missing> {
     let isa = order.isa;
     let programs = Programs::new(root, isa)?;
@@ -139,7 +139,7 @@ pub(super) fn pack(root: &Path, order: &Order, modules: &[Module]) -> Result<Vec
 /// rest is on a disk.
 ///
 /// # Errors
-/// Why it cannot be had, as a sentence.
+/// The reason it cannot be had, as a sentence.
 pub(super) fn pack_init(
     root: &Path,
     order: &Order,
@@ -185,7 +185,7 @@ fn ended(strings: &[OsString]) -> Vec<u8> {
     strings.iter().flat_map(|string| string.as_bytes().iter().copied().chain([0])).collect()
 }
 
-/// Adds drivers as init looks for them: a file by its number, and beside it what it is told.
+/// Adds drivers as init looks for them: a file by its number, and beside it its arguments.
 fn add_modules(archive: &mut Archive, modules: &[Module]) {
     if !modules.is_empty() {
         archive.directory("modules");

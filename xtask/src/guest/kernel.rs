@@ -34,10 +34,10 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Finds what `--kernel` names: `quire`, `linux` (the distribution's newest), `stock` (the same
     /// without our words), or a file, which is taken for Linux unless it is an ELF. If it `looks`,
-    /// `quire` is built such that it can look at frames itself.
+    /// `quire` is built with its own checks of frames.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is none.
     pub(super) fn find(root: &Path, isa: Isa, name: &str, looks: bool) -> Result<Self, Missing> {
         match name {
             "quire" => Ok(Self { file: build(root, isa, looks)?, linux: None }),
@@ -96,7 +96,8 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     }
 }
 
-/// The image without its ELF headers: only so does QEMU tell an arm64 kernel of its device tree.
+/// The image without its ELF headers: QEMU passes an arm64 kernel its device tree only in this
+/// form.
 fn flat(elf: &Path) -> Result<PathBuf, Missing> {
     let image = elf.with_extension("img");
     let usual = ["rust-objcopy", "llvm-objcopy", "aarch64-linux-gnu-objcopy"].map(str::to_owned);

@@ -1,5 +1,5 @@
 //! Starts QEMU, follows its console, and ends it: when the guest powers off, when time is over, or
-//! when the person at the terminal has seen enough.
+//! at Ctrl-C.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
@@ -48,8 +48,8 @@ pub(super) struct Machine<'a> {
     pub command_line: &'a str,
     /// How many CPUs.
     pub cpus: u32,
-    /// Strings of bytes are moved by words, by kernels that ask what the CPU is good at: where
-    /// instructions are counted, and a word counts as one as well.
+    /// Hides ERMS from the kernel, so that it copies by words: where instructions are counted, a
+    /// string instruction counts once for each byte.
     pub moves_words: bool,
     /// How much memory, in QEMU's notation: 2G.
     pub memory: &'a str,
@@ -70,7 +70,7 @@ pub(super) enum Ending {
     Guest(Option<Event>),
     /// Time was over.
     Timeout,
-    /// Ctrl-C, or we were told to end.
+    /// Ctrl-C, or SIGTERM.
     Interrupted,
 }
 
@@ -110,7 +110,7 @@ impl Machine<'_> {
         Ok((ending, console.lines))
     }
 
-    /// QEMU with all its words. Its monitor is off, and signals of the terminal reach it.
+    /// QEMU with all its arguments. Its monitor is off, and signals of the terminal reach it.
     fn command(&self, program: &str, archive: &Path) -> Command {
         let mut command = Command::new(program);
         match self.isa {
@@ -185,8 +185,8 @@ impl Machine<'_> {
     }
 }
 
-/// Waits for QEMU where the guest is about to end it, tells it to end where not, kills it if it
-/// does not listen. It restores the terminal when told, not when killed.
+/// Waits for QEMU where the guest is about to end it, terminates it otherwise, and kills it if that
+/// has no effect. QEMU restores the terminal when terminated, not when killed.
 fn end(child: &mut Child, ending: Ending) {
     let ends_itself = matches!(ending, Ending::Guest(Some(_)));
     if !(ends_itself && is_gone(child)) {

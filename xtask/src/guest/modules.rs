@@ -70,7 +70,7 @@ pub(super) struct Module {
 /// loads them; none for Quire's kernel. Those of a disk are among them if the machine `has_disk`.
 ///
 /// # Errors
-/// Why one cannot be read.
+/// The reason one cannot be read.
 pub(super) fn of(kernel: &Kernel, order: &Order, has_disk: bool) -> Result<Vec<Module>, Missing> {
     let needed = needed(has_swap(order), has_disk);
     let dir = directory(&kernel.file).filter(|_| kernel.linux.is_some() && !needed.is_empty());
@@ -89,7 +89,7 @@ fn needed(has_swap: bool, has_disk: bool) -> Vec<Driver> {
     disk.chain(SWAP.iter().filter(|_| has_swap)).copied().collect()
 }
 
-/// Where a package of Debian has the modules of the kernel that it has in `boot/`.
+/// The directory of a Debian package with the modules of its kernel in `boot/`.
 fn directory(kernel: &Path) -> Option<PathBuf> {
     let version = kernel.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let package = kernel.parent()?.parent()?;

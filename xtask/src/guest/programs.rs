@@ -1,5 +1,5 @@
-//! Compiles the C programs of `os/guest/`, anew each time: it takes less than asking whether it
-//! must be done.
+//! Compiles the C programs of `os/guest/`, anew each time: that is faster than a check whether it
+//! is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Programs {
     /// The programs of the workspace at `root`, for `isa`.
     ///
     /// # Errors
-    /// Why there is no compiler.
+    /// The reason there is no compiler.
     pub fn new(root: &Path, isa: Isa) -> Result<Self, Missing> {
         let compiler = setup::c_compiler(isa)?;
         let built = build_dir(root).join("guest").join(isa.name()).join("bin");

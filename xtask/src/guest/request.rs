@@ -135,7 +135,7 @@ impl Swap {
     }
 }
 
-/// Options with something before them, so that no options are a word as well.
+/// Options with a prefix, so that an empty list passes the check of words.
 fn options_word(options: &str) -> String {
     format!("o{options}")
 }

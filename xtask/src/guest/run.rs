@@ -18,13 +18,13 @@ use crate::steps::Missing;
 const PANICKED: u8 = 101;
 /// The exit status when time was over.
 const TIMED_OUT: u8 = 124;
-/// The exit status when the machine ended without a word of the program's.
+/// The exit status when the machine ended without the program's status.
 const NO_WORD: u8 = 125;
 /// The exit status after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How long init waits until a kernel has done what it does on its own after boot; by the guest's
-/// clock, which runs ahead when nothing is to be done.
+/// How long init waits for a kernel's own work after boot, by the guest's clock, which runs ahead
+/// when the guest is idle.
 const SETTLE: &str = "settle=3";
 
 /// A program to run, and the machine for it.
@@ -46,7 +46,7 @@ pub struct Order {
     pub timeout_seconds: u64,
     /// The guest's clock counts instructions, one nanosecond each.
     pub counts_instructions: bool,
-    /// The kernel looks itself whether programs are shown what was left in memory; only ours can.
+    /// The kernel itself checks that programs see no stale memory; only ours can.
     pub looks_at_frames: bool,
     /// More words for the kernel's command line; init finds `KEY=VALUE` in its environment.
     pub settings: Vec<String>,
@@ -91,8 +91,12 @@ impl Order {
 
     /// The command that the order runs, for messages.
     pub(super) fn name(&self) -> String {
-        let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ")
+        let is_plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic());
+        let shown = self.words.iter().map(|word| match word.to_str() {
+            Some(word) if is_plain(word) => word.to_owned(),
+            _ => format!("{word:?}"),
+        });
+        shown.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -100,11 +104,13 @@ impl Order {
 /// panic, 124 after the timeout, 125 if the machine ended without a word, 130 after Ctrl-C.
 ///
 /// # Errors
-/// Why it cannot be run here.
+/// The reason it cannot be run here.
 pub fn run(root: &Path, order: &Order) -> Result<u8, Missing> {
     let (ending, _) = boot(root, order, true)?;
     match ending {
-        Ending::Guest(None) => eprintln!("The machine ended before init said how the program did."),
+        Ending::Guest(None) => {
+            eprintln!("The machine ended before init printed the program's exit status.")
+        }
         Ending::Timeout => eprintln!("The machine was ended after {} s.", order.timeout_seconds),
         _ => {}
     }
@@ -114,7 +120,7 @@ pub fn run(root: &Path, order: &Order) -> Result<u8, Missing> {
 /// Runs the order by itself; returns what [`run`] returns, and the lines of its console.
 ///
 /// # Errors
-/// Why it cannot be run here.
+/// The reason it cannot be run here.
 pub fn listen(root: &Path, order: &Order) -> Result<(u8, Vec<String>), Missing> {
     let (ending, lines) = boot(root, order, false)?;
     Ok((status(ending), lines))
@@ -144,7 +150,7 @@ pub(super) fn boot(
     boot_disk(root, &kernel, order, &Disk::of(dir, &files(root))?, is_shown)
 }
 
-/// Boots the order's machine with a disk, on which its program is if `os/guest/` has it not.
+/// Boots the order's machine with a disk, which has the program unless `os/guest/` does.
 pub(super) fn boot_disk(
     root: &Path,
     kernel: &Kernel,
@@ -157,7 +163,7 @@ pub(super) fn boot_disk(
     start(root, kernel, order, &archive, Some(disk), is_shown)
 }
 
-/// The order's kernel, where there is an emulator for it.
+/// Installs the emulator if need be; gives the order's kernel.
 pub(super) fn prepare(root: &Path, order: &Order) -> Result<Kernel, Missing> {
     let (program, package) = order.isa.emulator();
     setup::system_emulator(program, package)?;

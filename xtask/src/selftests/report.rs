@@ -15,12 +15,23 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether Quire's kernel does as well as Linux; with one of them alone, whether that one has
-    /// no failure.
+    /// Whether Quire's kernel passes what Linux passes; where one of them alone ran, whether that
+    /// one ended well.
     pub(super) fn is_good(&self) -> bool {
         match (&self.linux, &self.quire) {
             (Some(linux), Some(quire)) => quire.is_as_good_as(linux),
             (only, None) | (None, only) => only.as_ref().is_some_and(|said| said.status == 0),
+        }
+    }
+}
+
+impl Row {
+    /// The word in the column "as on Linux": only where both ran is there an answer.
+    fn verdict(&self) -> &'static str {
+        match (&self.linux, &self.quire) {
+            (Some(_), Some(_)) if self.is_good() => "yes",
+            (Some(_), Some(_)) => "no",
+            _ => "–",
         }
     }
 }
@@ -48,7 +59,7 @@ fn table(rows: &[Row]) -> Table {
         for said in [&row.linux, &row.quire] {
             cells.extend(figures(said.as_ref()));
         }
-        cells.push(if row.is_good() { "yes" } else { "no" }.to_owned());
+        cells.push(row.verdict().to_owned());
         table.add_row(cells);
     }
     for column in 1..11 {
@@ -60,7 +71,7 @@ fn table(rows: &[Row]) -> Table {
 }
 
 fn figures(said: Option<&Said>) -> Vec<String> {
-    let Some(said) = said else { return vec!["-".to_owned(); 5] };
+    let Some(said) = said else { return vec!["–".to_owned(); 5] };
     let count = |outcome| said.count(outcome).to_string();
     vec![
         count(Outcome::Passed),
@@ -109,5 +120,15 @@ mod tests {
         let cells: Vec<&str> =
             text.lines().last().unwrap_or("").split('|').map(str::trim).collect();
         assert_eq!(cells, ["", "cow", "2", "0", "0", "0", "0", "0", "1", "0", "1", "1", "no", ""]);
+    }
+
+    #[test]
+    fn a_side_that_was_not_run_is_a_dash_and_so_is_the_verdict() {
+        let row = Row { name: "cow".to_owned(), linux: None, quire: said("1..1\nok 1 a\n", 0) };
+        assert!(row.is_good());
+        let text = table(&[row]).to_string();
+        let cells: Vec<&str> =
+            text.lines().last().unwrap_or("").split('|').map(str::trim).collect();
+        assert_eq!(cells, ["", "cow", "–", "–", "–", "–", "–", "1", "0", "0", "0", "0", "–", ""]);
     }
 }

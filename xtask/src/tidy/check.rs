@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{Finding, Tree, crates, docs, english, files, rooms, rows, sizes, unsafety, words};
+use super::{
+    Finding, Tree, api, circles, crates, docs, english, files, rooms, rows, sizes, unsafety, words,
+};
 
 /// The places that break a house rule in the workspace at `root`, sorted by file and line.
 ///
@@ -24,7 +26,7 @@ pub(crate) fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-const RULES: [fn(&Tree, &mut Vec<Finding>); 9] = [
+const RULES: [fn(&Tree, &mut Vec<Finding>); 11] = [
     crates::check,
     rooms::check,
     sizes::check,
@@ -34,4 +36,6 @@ const RULES: [fn(&Tree, &mut Vec<Finding>); 9] = [
     rows::check,
     docs::check,
     english::check,
+    circles::check,
+    api::check,
 ];

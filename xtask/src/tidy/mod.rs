@@ -20,6 +20,9 @@ mod unsafety;
 mod words;
 mod prose;
 mod english;
+mod names;
+mod circles;
+mod api;
 mod files;
 mod rows;
 mod docs;
@@ -29,7 +32,9 @@ mod tests;
 #[cfg(test)]
 mod english_tests;
 
+pub use api::write as write_api;
 pub use check::check;
+pub use circles::look as circles;
 pub use docs::write_readme;
 pub use english::look as english;
 pub use finding::Finding;

@@ -1,4 +1,4 @@
-//! What a call may fail with, and Linux's number for it.
+//! The errors of calls, and Linux's number for each.
 
 use core::fmt;
 
@@ -8,16 +8,16 @@ use quire_units::{Access, Order, Pfn, Prot, Vpn};
 use crate::cache::{FileId, Reads};
 use crate::space::{Area, GroupId, MapError};
 
-/// Why a call failed. The state is as before, or as the call documents.
+/// The reason why a call failed. The state is as before, or as the call documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// No free block of this order, after all that could be tried.
+    /// No free block of this order, after all attempts.
     NoMemory(Order),
-    /// No pages, more than there are, or beyond what a program may map.
+    /// No pages, more pages than exist, or pages beyond those that a program may map.
     Invalid,
-    /// This area is there already.
+    /// This area exists already.
     Exists(Area),
-    /// There is no free stretch of so many pages.
+    /// No free stretch has this many pages.
     NoRoom(u64),
     /// No area holds this page.
     NoArea(Vpn),
@@ -29,9 +29,9 @@ pub enum Error {
     Sealed(Vpn),
     /// The page is a guard.
     Guarded(Vpn),
-    /// The page is marked as not to be used, with a payload that this library does not write.
+    /// The page is marked as unusable, with a payload that this library does not write.
     Marked(Vpn, u64),
-    /// The page is one of an object, beyond its end.
+    /// The page lies beyond the end of its object.
     Missing(Vpn),
     /// A page of a file is not in memory: read these, and try again.
     Unread(Reads),
@@ -41,8 +41,7 @@ pub enum Error {
     Failed(FileId, u64),
     /// There is no such file, or no room for one more.
     NoFile,
-    /// The group has all the memory that it may have: [relieve](crate::mm::Mm::relieve) it,
-    /// and try again.
+    /// The group has reached its limit: [relieve](crate::Reclaim::relieve) it, and try again.
     OverLimit(GroupId),
     /// There is no such group, or no room for one more.
     NoGroup,
@@ -78,9 +77,9 @@ impl Errno {
 }
 
 impl Error {
-    /// What Linux returns where this happens in a memory system call. A fault that fails with
-    /// [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead: SIGSEGV
-    /// with `SEGV_MAPERR`, as with [`Guarded`](Error::Guarded), or `SEGV_ACCERR`; with
+    /// The number that Linux returns for this error in a memory system call. A fault that fails
+    /// with [`NoArea`](Error::NoArea) or [`Denied`](Error::Denied) is a signal there instead:
+    /// SIGSEGV with `SEGV_MAPERR`, as with [`Guarded`](Error::Guarded), or `SEGV_ACCERR`; with
     /// [`Poisoned`](Error::Poisoned), [`Missing`](Error::Missing) and [`Failed`](Error::Failed) it
     /// is SIGBUS. After [`Unread`](Error::Unread) and [`Busy`](Error::Busy) the embedder waits and
     /// tries again; no program sees them.

@@ -8,15 +8,15 @@
 //!                       relieve: count, page out the group's own, credit = limit - usage
 //! ```
 //!
-//! What a group has is *counted* from page tables, and not kept beside them: a folio belongs to
-//! those who map it, by how much of it each maps. Between two counts a group may map as much as the
-//! last one left: its *credit*. Faults only draw, so that they cost one addition; what goes back is
-//! found by the next count. So a group has never more than its limit, but for one folio for each
-//! CPU that faults (a folio that is in memory already is mapped whole, and faults at the same
-//! moment draw from the same credit), and for what others stop sharing with it until the next
-//! count. Not counted: page tables, and pages of files that nobody maps.
+//! A walk of page tables *counts* the memory of a group; no counter keeps it beside them. A folio
+//! belongs to the spaces that map it, in proportion to the pages that each maps. Between two counts
+//! a group may map as many pages as the last count left: its *credit*. Faults only draw on it,
+//! which costs one addition; the next count finds freed pages. So a group never exceeds its limit,
+//! except by one folio for each CPU that faults (a folio in memory is mapped whole, and concurrent
+//! faults draw on the same credit), and by folios that other groups stop sharing with it until the
+//! next count. Page tables, and unmapped pages of files, are not counted.
 //!
-//! Groups form trees: what a group has its parents have, too.
+//! Groups form trees: the memory of a group also counts for its parents.
 
 use quire_arch::Arch;
 use quire_units::Order;
@@ -29,18 +29,17 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// One group; its number is its place.
+/// One group; its number is its index.
 pub(crate) struct Group {
-    /// 0: nobody's. 1: in use.
+    /// 0: free. 1: in use.
     used: AtomicU32,
-    /// The number of the group that it is part of; 0: none.
+    /// The number of its parent group; 0: none.
     parent: AtomicU32,
     /// Frames.
     limit: AtomicU64,
-    /// Frames that may be mapped until the next count, as an `i64`: what CPUs draw at the same
-    /// moment may be more than there is.
+    /// Frames that may be mapped until the next count, as an `i64`: concurrent draws may exceed it.
     credit: AtomicU64,
-    /// Where reclaim within it goes on.
+    /// The place where reclaim within the group continues.
     pub(crate) hand: Hand,
 }
 
@@ -55,7 +54,7 @@ impl Group {
         }
     }
 
-    /// Nothing may be mapped before the next count.
+    /// Forbids mapping until the next count.
     fn revoke(&self) {
         self.credit.store(0, Ordering::Relaxed);
     }
@@ -71,10 +70,10 @@ impl Groups {
         Self { groups: core::array::from_fn(|_| Group::new()) }
     }
 
-    /// Makes a group without spaces and without a limit, as a part of `parent`.
+    /// Makes a group without spaces and without a limit, as a child of `parent`.
     ///
     /// # Errors
-    /// [`Error::NoGroup`] when there are [`GROUPS_MAX`], or `parent` is none.
+    /// [`Error::NoGroup`] when there are [`GROUPS_MAX`] groups, or `parent` is none.
     pub fn create(&self, parent: Option<GroupId>) -> Result<GroupId, Error> {
         let parent = parent.map_or(Ok(0), |id| self.group(id).map(|_| id.get()))?;
         let is_free = |group: &&Group| {
@@ -89,7 +88,7 @@ impl Groups {
         at.and_then(|at| GroupId::new(at as u32 + 1)).ok_or(Error::NoGroup)
     }
 
-    /// Ends a group, in which no space is any more, and of which no group is a part.
+    /// Ends a group without spaces and without child groups.
     ///
     /// # Errors
     /// [`Error::NoGroup`] when it is none.
@@ -106,8 +105,8 @@ impl Groups {
         Ok(self.group(id)?.limit.load(Ordering::Relaxed))
     }
 
-    /// Sets the most frames that a group may have. If it has more, it is told so by the next fault,
-    /// or by [`relieve`](Self::relieve).
+    /// Sets the most frames that a group may have. If it has more, the next fault, or
+    /// [`relieve`](crate::Reclaim::relieve), reports it.
     ///
     /// # Errors
     /// [`Error::NoGroup`] when it is none.
@@ -118,8 +117,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Makes a space part of a group, or of none. What it has goes with it. Its children will be in
-    /// the same one.
+    /// Moves a space into a group, or out of all. Its memory counts there from then on. Its
+    /// children will be in the same group.
     ///
     /// # Errors
     /// [`Error::NoGroup`] when it is none.
@@ -132,15 +131,15 @@ impl Groups {
         Ok(())
     }
 
-    /// Lets a group map so many pages before it is counted again, whatever its limit: for who
-    /// cannot wait until one of its spaces has ended.
+    /// Lets a group map this many pages before the next count, whatever its limit: for a caller
+    /// that cannot wait until one of its spaces has ended.
     pub fn lend(&self, id: GroupId, pages: u64) {
         if let Ok(group) = self.group(id) {
             group.credit.store(pages.min(i64::MAX as u64), Ordering::Relaxed);
         }
     }
 
-    /// Whether a space counts for a group: it is in it, or in one that is a part of it.
+    /// Whether a space counts for a group: it is in the group, or in a descendant of it.
     pub fn is_member<A: Arch>(&self, space: &Space<A>, id: GroupId) -> bool {
         self.chain(space.group()).any(|(own, _)| own == id)
     }
@@ -150,7 +149,7 @@ impl Groups {
         group.filter(|group| group.used.load(Ordering::Acquire) == 1).ok_or(Error::NoGroup)
     }
 
-    /// A group, and those that it is part of.
+    /// A group, and its ancestors.
     fn chain(&self, id: Option<GroupId>) -> impl Iterator<Item = (GroupId, &Group)> {
         let entry = |id: GroupId| Some((id, self.group(id).ok()?));
         let first = id.and_then(entry);
@@ -160,7 +159,7 @@ impl Groups {
         core::iter::successors(first, next).take(GROUPS_MAX)
     }
 
-    /// Whether a space may map anything at all.
+    /// Whether a space may map any page at all.
     #[inline]
     pub(crate) fn charge_first<A: Arch>(&self, space: &Space<A>) -> Result<(), Error> {
         match space.group() {
@@ -172,14 +171,14 @@ impl Groups {
         }
     }
 
-    /// Whether a space may map so many pages at once. One it may, as
-    /// [`charge_first`](Self::charge_first) was asked.
+    /// Whether a space may map a folio of this order at once. One page always passes, as
+    /// [`charge_first`](Self::charge_first) has checked it.
     #[inline]
     pub(crate) fn affords<A: Arch>(&self, space: &Space<A>, order: Order) -> bool {
         order == Order::ZERO || self.charge(space, order.pages()).is_ok()
     }
 
-    /// Whether a space may map so many pages more; if not, which group has no room for them.
+    /// Whether a space may map this many pages more; if not, the group that has no room for them.
     #[inline]
     pub(crate) fn charge<A: Arch>(&self, space: &Space<A>, pages: u64) -> Result<(), Error> {
         if space.group().is_none() {
@@ -192,7 +191,7 @@ impl Groups {
         }
     }
 
-    /// Notes that a space has mapped so many pages more.
+    /// Counts this many pages that a space has mapped.
     #[inline]
     pub(crate) fn draw<A: Arch>(&self, space: &Space<A>, pages: u64) {
         if space.group().is_some() {

@@ -1,4 +1,4 @@
-//! The base: frames, and changes of a space that lack nothing.
+//! The base: frames, and changes of a space with all that their steps need.
 
 use core::marker::PhantomData;
 
@@ -18,7 +18,7 @@ use crate::swap::Swap;
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::Gather;
 
-/// What every service stands on.
+/// The state and functions under every service.
 pub(crate) struct Base<'m, A, H> {
     pub(crate) hw: &'m H,
     pub(crate) phys: Phys<'m>,
@@ -54,8 +54,8 @@ impl Hand {
 }
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
-    /// A block of `order`: what is at hand, or with `hard` what can be got at all. One that no
-    /// CPU's cache keeps leaves others the frames that are to spare.
+    /// A block of `order`: from the free lists, or with `hard` by all means. A block too large for
+    /// the CPU caches must leave the spare frames of the policy free.
     #[inline(always)]
     pub(crate) fn frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
         if order > CACHED_ORDER_MAX && !self.has_spare(order) {
@@ -69,18 +69,18 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         run.ok_or(Error::NoMemory(order))
     }
 
-    /// How many frames there are, taken or free, with those that lie between zones.
+    /// The number of frames, taken or free, including those between zones.
     pub(crate) fn all_frames(&self) -> u64 {
         self.phys.meta().span().count
     }
 
-    /// Whether a block of `order` leaves the frames free that are to be.
+    /// Whether a block of `order` leaves the spare frames free.
     fn has_spare(&self, order: Order) -> bool {
         let spare = self.policy.spare();
         spare == 0 || self.phys.has_free(spare.saturating_add(order.pages()))
     }
 
-    /// Gives frames back that nothing maps.
+    /// Frees frames that no entry maps.
     pub(crate) fn free(&self, run: FrameRun) {
         self.hw.freed(run.span());
         self.phys.free(self.hw.cpu(), run);
@@ -97,7 +97,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         self.count(Event::BytesCleared, bytes);
     }
 
-    /// Repeats `step` and brings what it lacks, until it is done or there is no memory.
+    /// Repeats `step`, and brings the frames that it needs, until it is done or memory is out.
     pub(crate) fn complete(
         &self,
         space: &Space<A>,
@@ -120,8 +120,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         Ok(())
     }
 
-    /// Makes a change of `space`: begins it, lets `steps` make it, and ends it, whatever it came
-    /// to.
+    /// Makes a change of `space`: begins it, runs `steps`, and ends it, also if they failed.
     #[inline]
     pub(crate) fn change<'a, T>(
         &'a self,
@@ -134,14 +133,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         done
     }
 
-    /// Ends a change: settles what is left, frees what was not needed, counts.
+    /// Ends a change: flushes and frees its gather, frees unused frames, counts.
     ///
-    /// The flush comes before the next change may begin: what this one took out the next would not
-    /// find, and return before the flush that makes its own promise true. And a place that is free
-    /// again must not be given away while a CPU still reaches the old memory there.
+    /// The flush comes before the next change may begin: the next change would not find the removed
+    /// entries, and could return before the flush that its own promise needs. And a free place must
+    /// not be mapped again while a CPU still reaches the old memory there.
     ///
-    /// And what others have taken out, and not flushed yet, this change took for gone: a child must
-    /// not see what its parent goes on writing through what a CPU remembers.
+    /// If another CPU has taken leaves out and not flushed yet, this change flushes the whole
+    /// space, since it saw those leaves as absent: a child must not see its parent's later writes
+    /// through a stale TLB entry.
     fn finish(&self, space: &Space<A>, section: &mut Section<'_, A, H>) {
         if space.is_unflushed() {
             section.gathered().flush_space();
@@ -170,7 +170,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         }
     }
 
-    /// Flushes and frees what a change took out.
+    /// Flushes, and frees the frames and slots that a change removed.
     #[inline]
     pub(crate) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
         if !gather.is_empty() {

@@ -1,4 +1,4 @@
-//! What every service stands on: frames, changes of a space, flushes, counts, swap slots.
+//! The base of every service: frames, changes of a space, flushes, counts, swap slots.
 //!
 //! ```text
 //!   frames, free, clear          an order in, a run out; a run back
@@ -12,7 +12,7 @@
 //! swap devices. **Key type**: [`Base`]. A service holds it, directly or through the service to its
 //! left.
 //!
-//! **Never** decides what is mapped, read, or paged out. **Next room**: `spaces`.
+//! **Never** decides which pages are mapped, read, or paged out. **Next room**: `spaces`.
 
 mod error;
 mod groups;
@@ -28,7 +28,7 @@ use crate::space::Space;
 
 /// All address spaces of a system, which the embedder keeps.
 pub trait AllSpaces<A> {
-    /// Calls `see` with each of them. None of them is forked meanwhile, or the child is seen, too.
+    /// Calls `see` with each of them. No space is forked meanwhile, or the child is visited, too.
     fn visit(&self, see: &mut dyn FnMut(&Space<A>));
 }
 

@@ -9,19 +9,19 @@ use crate::folio::{Folio, Folios, Known};
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
 
-/// A device as services see it: its slots, and the file whose pages they are.
+/// A swap device as services see it: its slots, and the file whose pages they are.
 pub(crate) struct Device<'a, A, H> {
     pub(crate) number: u32,
     pub(crate) slots: Slots<'a, A, H>,
     pub(crate) index: Index<'a, A, H>,
 }
 
-/// Which folios of a device stay in memory.
+/// The folios of a device that stay in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keep {
     /// Those that an entry refers to.
     IfReferred,
-    /// Those among them that are not on the device yet, or that somebody has a hold on.
+    /// Those among them that are not written yet, or that have another reference.
     IfHeld,
 }
 
@@ -36,7 +36,7 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         Ok(Index::new(self.hw, self.phys.meta(), file, id))
     }
 
-    /// Where the file of a folio is, if it is one's.
+    /// The store of a folio's file, if a file has the folio.
     pub(crate) fn store_of(&self, folio: Folio) -> Option<Store> {
         let (known, owner) = Folios::new(self.phys.meta()).known(folio);
         let file = known.contains(Known::CACHED).then(|| crate::cache::file_of(owner))?;
@@ -56,8 +56,8 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         number.and_then(|number| self.device(number as u32)).ok_or(Error::NoFile)
     }
 
-    /// What two spaces have of a run of markers for `pages` pages that one of them had: each is
-    /// referred to twice, and nobody's own.
+    /// Marks for two spaces, from a run of markers for `pages` pages that one of them had: each
+    /// slot gets a second reference, and no mark is exclusive.
     pub(crate) fn lend_marks(&self, marks: Marks, pages: u64) -> Marks {
         let Some(entry) = SwapEntry::of(marks.first) else { return marks };
         if let Some(device) = self.device(entry.device) {
@@ -66,7 +66,7 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         Marks { first: SwapEntry { exclusive: false, ..entry }.payload(), ..marks }
     }
 
-    /// A run of markers for `pages` pages is gone.
+    /// Releases a removed run of markers for `pages` pages.
     pub(crate) fn release_marks(&self, first: u64, pages: u64) {
         let Some(entry) = SwapEntry::of(first) else { return };
         let Some(device) = self.device(entry.device) else { return };
@@ -75,7 +75,7 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         self.let_go(&device, slots);
     }
 
-    /// Drops the folios of `slots` that nobody needs in memory.
+    /// Drops the folios of `slots` that no entry refers to.
     pub(crate) fn let_go(&self, device: &Device<'_, A, H>, slots: FilePages) {
         let mut left = slots;
         while let Some((folio, at)) = device.index.next(left) {
@@ -84,11 +84,12 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         }
     }
 
-    /// Ends the claim of a folio to its slots, if no entry refers to them any more; or, unless it
-    /// is to be kept, if they hold what the folio does and nobody has a hold on it. Its memory is
-    /// free then, unless it is mapped. Whether it is in the index no more.
+    /// Ends a folio's claim to its slots if no entry refers to them any more; or with
+    /// [`Keep::IfHeld`] also if the slots hold its contents and no reference is left. Its memory is
+    /// free then, unless it is mapped. Returns whether the folio left the index.
     ///
-    /// What is being read, written or unmapped is left alone: who does that calls this at the end.
+    /// Folios that are being read, written or unmapped stay: the CPU that does so calls this at the
+    /// end.
     pub(crate) fn try_drop(
         &self,
         device: &Device<'_, A, H>,
@@ -111,7 +112,7 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         }
         cached.disclaim();
         let removed = device.index.remove(at.start, folio, None);
-        debug_assert!(removed, "what has an identity is in its index");
+        debug_assert!(removed, "a folio with an identity is in its index");
         device.index.file.count_cached(-(at.count() as i64));
         device.slots.uncache(at);
         if let Some(run) = folios.put(folio) {

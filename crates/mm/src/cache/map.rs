@@ -8,7 +8,7 @@ use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, View};
-use crate::table::{Locked, What, unwritten};
+use crate::table::{Locked, Regrant, What, unwritten};
 
 /// What was mapped for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -218,10 +218,8 @@ pub(crate) fn grant_write<A: Arch, H: Hardware>(
         if let What::Leaf { attrs, .. } = run.what
             && attrs.contains(Attrs::COW)
         {
-            let prot = fault.area.prot;
-            let grant = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot);
-            let noted = Attrs::YOUNG | Attrs::DIRTY;
-            locked.grant(run, folio.order, |attrs| grant(attrs) | noted);
+            let own = Regrant::rights(fault.area.prot).without(Attrs::COW);
+            locked.grant(run, folio.order, own.with(Attrs::YOUNG | Attrs::DIRTY));
             granted += upto.offset_from(at);
         }
         at = upto;

@@ -1,4 +1,4 @@
-//! What walkers must find in contiguous blocks and in spaces that share pages.
+//! Defects that walkers must find in contiguous blocks and in shared pages.
 
 use std::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! One file: its index, and who its folios say that they are.
+//! One file: its index, and the identities of its folios.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -11,7 +11,7 @@ use crate::phys::Kind;
 use crate::radix::Node;
 use crate::sync::Ordering;
 
-/// What a file has in memory.
+/// A file's part of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileReport {
     /// Nodes of its index.
@@ -24,9 +24,9 @@ pub struct FileReport {
     pub dirty: u64,
 }
 
-/// Verifies one file: who each node of its index is and how many words it counts; that its folios
-/// are where they belong, say whose they are, overlap nowhere, and begin before the file's end; and
-/// that every word above a dirty folio says so. Nothing for a file that is nobody's.
+/// Verifies one file: the identity of each node of its index and its count of words; that its
+/// folios are at their places, name the file and the place, overlap nowhere, and begin before the
+/// file's end; and that every word above a dirty folio is marked. Does nothing for an unused file.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -49,12 +49,12 @@ struct Walk<'w, 'm, A, H> {
     mm: &'w Mm<'m, A, H>,
     id: FileId,
     report: &'w mut FileReport,
-    /// No folio so far has a page from here on.
+    /// All folios so far end before this page.
     free_from: u64,
 }
 
 impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
-    /// Goes through one node and all below it; whether a folio there is dirty. Calls itself once a
+    /// Walks one node and all below it; returns whether a folio there is dirty. Calls itself once a
     /// level.
     fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
         let wrong = Violation::NotTheNode { frame, id: self.id, page: base };

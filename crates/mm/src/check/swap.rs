@@ -1,4 +1,4 @@
-//! Swap devices: every slot is referred to as often as it counts, and in memory where it says so.
+//! Swap devices: every slot counts its entries, and is cached where its file has a folio.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -11,9 +11,9 @@ use crate::space::Space;
 use crate::swap::{SlotFault, SwapEntry};
 use crate::table::{Marks, Sight};
 
-/// Verifies all swap devices against the entries of `spaces`, which are all there are: each slot
-/// counts as many entries as there are (I10), an entry that says that it is exclusive is the only
-/// one, a slot is cached just where its file has a folio, and none is lost.
+/// Verifies all swap devices against the entries of `spaces`, which must be all spaces: each slot
+/// counts its entries (I10), an exclusive entry is the only one, a slot is cached exactly where its
+/// file has a folio, and none is lost.
 pub(super) fn check_swap<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],

@@ -14,7 +14,7 @@ use crate::space::Space;
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
 
-/// Where all frames are: each in exactly one of the first eight.
+/// The use of all frames: each is in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames that are free in the zones.
@@ -29,26 +29,26 @@ pub struct Totals {
     pub node: u64,
     /// Frames of files' index nodes.
     pub index: u64,
-    /// Frames that keep account of the slots of swap devices.
+    /// Frames that hold the words of swap devices' slots.
     pub swap: u64,
-    /// All others: taken by somebody outside, never added, or lost.
+    /// All others: taken by the embedder, never added, or lost.
     pub held: u64,
     /// Folios.
     pub folios: u64,
     /// Those that are in the index of a file.
     pub of_files: u64,
-    /// Folios that somebody refers to, besides mapping them.
+    /// Folios with references or pins besides their mappings.
     pub pinned: u64,
     /// Pages that are mapped to folios, over all spaces.
     pub mapped: u64,
 }
 
-/// Verifies each of `spaces`, which are all there are, and then everything against everything: the
-/// tables and nodes on record are those that the spaces have, each folio is mapped as often as it
-/// counts (I12), and no frame is two things at once. Whether one is lost the caller knows: it is
-/// [`held`](Totals::held) by nobody then.
+/// Verifies each of `spaces`, which must be all spaces, and then everything against everything: the
+/// recorded tables and nodes are those of the spaces, each folio counts its mappings (I12), and no
+/// frame has two uses. The caller must know whether one is lost: it counts as
+/// [`held`](Totals::held).
 ///
-/// Nobody else may use the memory manager meanwhile; not even reading is safe from a false alarm.
+/// No other CPU may use the memory manager meanwhile; even reads can cause a false alarm.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -91,7 +91,7 @@ pub fn system<A: Arch, H: Hardware>(
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
-/// Goes through all slots, and counts what they record.
+/// Walks all slots, and counts their records.
 fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     let mut totals = Totals::default();
     let all = meta.span();
@@ -101,7 +101,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
         let mut pages = 1;
         match state.kind() {
             Kind::None => {}
-            // The allocator's walker has looked at these.
+            // The allocator's walker has checked these.
             Kind::Free => pages = 1 << state.order(),
             Kind::Table => totals.table += 1,
             Kind::Node => totals.node += 1,
@@ -142,7 +142,8 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
     Ok(())
 }
 
-/// That no cached frame is a folio's. Those on record as anything the allocator's walker finds.
+/// Checks that no cached frame belongs to a folio. The allocator's walker finds those with another
+/// record.
 fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
     let folios = Folios::new(mm.allocator().meta());
     let mut bad = None;
@@ -154,8 +155,8 @@ fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation
     bad.map_or(Ok(()), |frame| Err(Violation::Cached(frame)))
 }
 
-/// I12, without memory to add up in: takes away from each folio's count what the tables have of
-/// it, looks what is left, and puts it back.
+/// I12, without memory for sums: subtracts the mappings of the tables from each folio's count,
+/// checks that zero is left, and adds them again.
 fn check_mapped<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
@@ -183,7 +184,7 @@ fn check_mapped<A: Arch, H: Hardware>(
     })
 }
 
-/// Calls `each` with the head of the folio that a leaf maps, and how many pages of it.
+/// Calls `each` with the head of the folio that a leaf maps, and the number of its pages.
 fn each_mapping<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],

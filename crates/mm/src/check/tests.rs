@@ -247,7 +247,7 @@ fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
         assert_eq!(system(mm, &[own]), Err(Violation::Stray(frame)));
         slot.set_state(State::new(Kind::None, 0));
         mm.allocator().free(CpuId::new(0), run);
-        // A space that is not named: its tables and nodes are nobody's.
+        // Without its space in the list, its tables and nodes have no owner.
         assert!(matches!(system(mm, &[]), Err(Violation::Tables { found: 0, .. })));
         assert_eq!(system(mm, &[own]), Ok(found));
     });

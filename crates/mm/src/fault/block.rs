@@ -1,9 +1,9 @@
-//! A write to a private page of a file copies a whole block, out of all folios of the file that
-//! are mapped in it (rows B5, C4).
+//! A write to a private page of a file copies a whole block, out of all folios of the file that are
+//! mapped in it (rows B5, C4).
 //!
 //! The offset of a program's data in its file rarely agrees, to more than a page, with its address.
-//! So a block of memory shows parts of several folios, and a copy of the whole block is put
-//! together from each of them:
+//! So a block of memory maps parts of several folios, and the copy of the block is assembled from
+//! all of them:
 //!
 //! ```text
 //!   file     │ folio      │ folio      │
@@ -11,7 +11,7 @@
 //!   memory     │ COW, COW, ..  COW │      held, copied, compared with the leaves, replaced at once
 //! ```
 //!
-//! A page that is absent, or already the space's own, is in the way: a smaller block may do.
+//! A page that is absent, or already exclusive, prevents it: a smaller block may still be possible.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -23,15 +23,16 @@ use crate::limits::PIECES_MAX;
 use crate::space::View;
 use crate::table::{Locked, What};
 
-/// The pages of a file that a block shows: consecutive pages, in parts of folios, which are held.
+/// The file pages of a block: consecutive pages, in parts of folios, with a reference to each
+/// folio.
 #[must_use = "the folios are held: release them"]
 pub(crate) struct BlockSource {
     parts: [Option<(Folio, FrameSpan)>; PIECES_MAX],
 }
 
 impl BlockSource {
-    /// Holds the folios that `pages`, an aligned block, shows of the file; `None` where another
-    /// page is among them, or there are too many folios.
+    /// Takes references to the folios of the file that `pages`, an aligned block, maps; `None`
+    /// where another page is among them, or there are too many folios.
     pub(crate) fn hold<A: Arch, H: Hardware>(
         view: &View<'_, A, H>,
         unshare: &Unshare,
@@ -61,12 +62,12 @@ impl BlockSource {
         if whole {
             return Some(source);
         }
-        // This table maps them still: none of these holds is the last.
+        // This table still maps them: none of these references is the last.
         source.release(view, &mut |_| debug_assert!(false));
         None
     }
 
-    /// The frames, each with how many are before it.
+    /// The frames, each with the number of frames before it.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
         self.parts.iter().map_while(|part| *part).scan(0, |before, (_, frames)| {
             let at = *before;
@@ -75,10 +76,10 @@ impl BlockSource {
         })
     }
 
-    /// Maps `run`, a folio with a copy of all the parts, at `pages` in their place.
+    /// Maps `run`, a folio with a copy of all the parts, at `pages` in place of them.
     ///
     /// # Errors
-    /// The run, when the areas or the leaves are not as they were.
+    /// The run, when the areas or the leaves have changed.
     pub(crate) fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -96,7 +97,7 @@ impl BlockSource {
         unshare.put(view, &locked, pages, run);
         let folios = Folios::new(view.meta);
         for (folio, frames) in self.parts.iter().map_while(|part| *part) {
-            // The flush is over, and this still holds the folio: it was not the last hold.
+            // The flush is over, and this still holds a reference: it was not the last one.
             let last = folios.unmap(folio, frames.count as u32);
             debug_assert!(last.is_none());
         }
@@ -114,7 +115,7 @@ impl BlockSource {
         })
     }
 
-    /// Lets the folios go. `free` gets the frames of those whose last hold this was.
+    /// Releases the folios. `free` gets the frames of those whose last reference this was.
     pub(crate) fn release<A: Arch, H: Hardware>(
         self,
         view: &View<'_, A, H>,
@@ -131,8 +132,8 @@ fn reaches<A: Arch, H: Hardware>(locked: &Locked<'_, A, H>, pages: PageSpan) -> 
     locked.level() == Level::LAST && locked.reach().covers(pages)
 }
 
-/// Calls `act` with the frames of all leaves of `pages`; whether all of them are COW leaves, and
-/// `act` has agreed to each.
+/// Calls `act` with the frames of all leaves of `pages`; returns whether all of them are COW leaves
+/// and `act` agreed to each.
 fn each_leaf<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,
     pages: PageSpan,
@@ -153,7 +154,7 @@ fn each_leaf<A: Arch, H: Hardware>(
 }
 
 /// Whether `folio`, which a table maps, has pages of a file that can be copied. A folio that a fork
-/// shares has none: it is better kept together until its last user writes it.
+/// shares has none: it is better kept whole until its last user writes it.
 fn is_sound(folios: &Folios<'_>, folio: Folio) -> bool {
     let (known, _) = folios.known(folio);
     known.contains(Known::CACHED) && !known.contains(Known::POISONED)

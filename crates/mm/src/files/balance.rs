@@ -1,22 +1,22 @@
-//! What reclaiming has cost: what came back too soon, and which kind of memory had better stay.
+//! The cost of reclaim: early refaults, and the kind of memory that should stay.
 //!
 //! ```text
-//!   a folio of a file leaves    its place in the index notes the clock      clock: pages that left
-//!   it is read again            as many pages left since as there is memory, or fewer:
-//!                               with that much more room it would have stayed: a cost of files
-//!   anonymous memory leaves,    written, and read again: both are costs of its kind
+//!   a folio of a file leaves    its place in the index keeps the clock      clock: pages that left
+//!   it is read again            at most as many pages left since as memory has: with that much
+//!                               more room it would have stayed; a cost of files
+//!   anonymous memory leaves,    one write, and one read: both are costs of its kind
 //!   and comes back
 //! ```
 //!
 //! The notes are Linux's shadow entries, and the two costs its `lru_note_cost` (mm/workingset.c and
-//! mm/swap.c are the reference for the behaviour). The kind that has cost less gives more, and what
-//! was long ago counts less.
+//! mm/swap.c are the reference for the behaviour). The kind with the lower cost gives more pages,
+//! and old costs count less.
 
 use crate::cache::Note;
 use crate::fault::SWAPPINESS_MOST;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The two kinds of memory that can be had back.
+/// The two kinds of memory that reclaim takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Pages of files that have a store.
@@ -25,14 +25,14 @@ pub(crate) enum Kind {
     Anon,
 }
 
-/// Costs are forgotten by halves when they come to so many parts of all memory.
+/// The costs are halved when their sum exceeds this fraction of all memory.
 const FORGET: u64 = 4;
 
-/// A cost is looked at beside this part of both: so the kind that has cost everything still gives a
-/// fifth of what the other does, and may show that it costs no more.
+/// This fraction of both costs is added to each: so the kind with all the cost still gives a fifth
+/// of the other's pages, and can show that its cost has ended.
 const ODDS: u64 = 4;
 
-/// The clock, and the costs, in pages. Of two who count at the same time, one may not be heard.
+/// The clock, and the costs, in pages. Concurrent updates may lose a count.
 pub(crate) struct Balance {
     clock: AtomicU64,
     costs: [AtomicU64; 2],
@@ -43,24 +43,25 @@ impl Balance {
         Self { clock: AtomicU64::new(0), costs: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// What is noted of a folio that leaves now.
+    /// The note for a folio that leaves now.
     pub(crate) fn note(&self) -> Note {
         Note::Left(self.clock.load(Ordering::Relaxed))
     }
 
-    /// So many pages have left.
+    /// Counts pages that have left.
     pub(crate) fn left(&self, pages: u64) {
         self.clock.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Whether what left with that note was gone for so short that it had stayed if it had had all
-    /// of `frames`.
+    /// Whether a page with that note left so recently that it would have stayed with all of
+    /// `frames`.
     pub(crate) fn is_recent(&self, note: Note, frames: u64) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
         matches!(note, Note::Left(at) if now.wrapping_sub(at) <= frames)
     }
 
-    /// So many pages were moved because memory of that kind had left; there are `frames`.
+    /// Counts pages that were read or written because memory of that kind had left; memory has
+    /// `frames`.
     pub(crate) fn cost(&self, kind: Kind, pages: u64, frames: u64) {
         self.costs[kind as usize].fetch_add(pages, Ordering::Relaxed);
         let all = self.costs.each_ref().map(|cost| cost.load(Ordering::Relaxed));
@@ -71,13 +72,13 @@ impl Balance {
         }
     }
 
-    /// How many of `pages` files are to give, where the policy's `swappiness` is that.
+    /// How many of `pages` files should give under the policy's `swappiness`.
     pub(crate) fn share_of_files(&self, pages: u64, swappiness: u32) -> u64 {
         let [file, anon] = self.costs.each_ref().map(|cost| cost.load(Ordering::Relaxed));
         let odds = (file + anon) / ODDS + 1;
         let file_gives = u64::from(SWAPPINESS_MOST.saturating_sub(swappiness)) * (anon + odds);
         let anon_gives = u64::from(swappiness) * (file + odds);
-        // One of them is more than nothing. Wider, as pages may be all there are.
+        // One of the two is above zero. The product is wider, as `pages` may be all of `u64`.
         (u128::from(pages) * u128::from(file_gives)).div_ceil((file_gives + anon_gives).into())
             as u64
     }

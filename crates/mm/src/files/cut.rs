@@ -1,10 +1,9 @@
-//! Pages of a file that end while others of their folio stay: where a file becomes shorter, and
-//! where a hole is made in it.
+//! Pages of a file that end while other pages of their folio stay: at a truncation, and at a hole.
 //!
 //! ```text
 //!   | 0 .. 16                                  |       the file ends after page 5 from now on
-//!   | 0 .. 4       | 4 |      free             |       nobody has a hold on it: divided in place
-//!   | 0 .. 16         | zeroes                 |       somebody has one: it stays
+//!   | 0 .. 4       | 4 |      free             |       no other reference: split in place
+//!   | 0 .. 16         | zeroes                 |       another reference: it stays
 //! ```
 
 use quire_arch::Arch;
@@ -22,8 +21,8 @@ use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Makes a hole in a file in memory (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`): `pages` read as
-    /// zero for all who share the file, and their memory is free, but for folios that somebody has
-    /// a hold on. What private areas have copied stays. `spaces` are all that may show the file.
+    /// zero in all spaces that share the file, and their memory is free, except for folios with
+    /// other references. Private copies stay. `spaces` must be all that may map the file.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store.
@@ -42,8 +41,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Ok(())
     }
 
-    /// Ends the pages `gone` of all folios that are there: those that cannot be divided now have
-    /// zeroes there.
+    /// Ends the pages `gone` of all folios in memory: a folio that cannot be split now gets zeroes
+    /// there.
     pub(crate) fn cut(
         &self,
         index: &Index<'_, A, H>,
@@ -56,7 +55,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             if window.covers(at) && at.start >= tried {
                 tried = window.end;
                 if self.drop_all(index, window, spaces) {
-                    // What is only partly gone is still there.
+                    // Folios that are only partly gone are still there.
                     continue;
                 }
             }
@@ -65,14 +64,14 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             {
                 left = FilePages::new(at.end, left.end);
             } else {
-                // Somebody is about to give these pages other folios.
+                // Another CPU is about to move these pages to other folios.
                 spin_loop();
             }
         }
     }
 
-    /// Takes the folios that lie wholly in `pages` out of their file, if nobody has a hold on any
-    /// of them; whether it did.
+    /// Takes the folios that lie wholly in `pages` out of their file, if none of them has another
+    /// reference; returns whether it did.
     fn drop_all(
         &self,
         index: &Index<'_, A, H>,
@@ -87,7 +86,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let mut left = pages;
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
-            // What has come meanwhile was made of zeroes.
+            // A folio that was inserted meanwhile is zeroed already.
             if pages.covers(at) && folios.is_secluded(folio) {
                 self.drop_secluded(index, folio, at);
             }
@@ -95,17 +94,18 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         true
     }
 
-    /// Takes a folio that is secluded out of its file.
+    /// Takes a secluded folio out of its file.
     fn drop_secluded(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) {
         let removed = index.remove(at.start, folio, None);
-        debug_assert!(removed, "what is secluded stays in its index");
+        debug_assert!(removed, "a secluded folio stays in its index");
         index.file.count_cached(-(at.count() as i64));
         if let Some(run) = Folios::new(self.base().phys.meta()).put(folio) {
             self.base().free(run);
         }
     }
 
-    /// Divides a folio of a file, and frees the pages of it that are `gone`; whether it could be.
+    /// Splits a folio of a file, and frees its pages that are `gone`; returns whether that was
+    /// possible.
     fn divide_cached(
         &self,
         index: &Index<'_, A, H>,
@@ -146,8 +146,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         is_it(index.find(at.start).0) && Folios::new(self.base().phys.meta()).is_secluded(folio)
     }
 
-    /// Divides a folio that is secluded, and frees what is `gone` of it; not for want of a node, or
-    /// where it is larger than one.
+    /// Splits a secluded folio, and frees its pages that are `gone`; fails without a frame for a
+    /// node, or where the folio is larger than one.
     fn part(
         &self,
         index: &Index<'_, A, H>,
@@ -175,7 +175,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             folios.adopt_cached(run, part.order, identity(index.id, page), known);
         }
         let parted = index.part(at.start, folio, kept());
-        debug_assert!(parted, "what is secluded stays in its index");
+        debug_assert!(parted, "a secluded folio stays in its index");
         for (piece, kept) in pieces() {
             let part = part(piece);
             if !kept {
@@ -191,7 +191,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         true
     }
 
-    /// Puts the word of a folio where its parts have room.
+    /// Moves the word of a folio to the level where its parts have room.
     fn lower(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
         let mut spare = None;
         let low = loop {
@@ -209,7 +209,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         low
     }
 
-    /// Zeroes what is `gone` of a folio, if nobody is about to put others in its place.
+    /// Zeroes the pages of a folio that are `gone`, unless another CPU is about to move them to
+    /// other folios.
     fn zero_pages(
         &self,
         index: &Index<'_, A, H>,
@@ -229,8 +230,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 }
 
-/// The aligned blocks of which a folio consists, as large as can be, from the last to the first;
-/// and whether each stays.
+/// The aligned blocks that make up a folio, as large as possible, from the last to the first; and
+/// whether each stays.
 struct Pieces {
     all: FilePages,
     gone: FilePages,

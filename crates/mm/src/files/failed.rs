@@ -3,11 +3,11 @@
 //! ```text
 //!   anonymous   | A+0 | A+1 | A+2 ✗ | A+3 |   ──►   | A+0 | A+1 | marker | A+3 |
 //!   of a file, and its store has it            ──►   out of the cache: read again
-//!   of a file, and nobody else has it          ──►   in the cache, and nobody may look
+//!   of a file, and no other copy exists        ──►   in the cache, and no access is allowed
 //! ```
 //!
-//! The frame never becomes free again: somebody refers to its folio for ever. So an anonymous
-//! folio is divided around it first, if nobody else has that.
+//! The frame never becomes free again: its folio keeps one reference for ever. So an anonymous
+//! folio is first split around the frame, if it has no other reference.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -24,7 +24,7 @@ use crate::sync::spin_loop;
 use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
-    /// The same for a frame that a file has; `None` if none does.
+    /// Handles failed memory of a file; `None` if no file has the frame.
     pub(crate) fn fail_in_file(
         &self,
         frame: Pfn,
@@ -47,7 +47,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let mut done = Ok(());
         spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        // What is on its way to the store may not arrive.
+        // A write to the store that is under way may not arrive.
         let has_it = !is_dirty && !known.contains(Known::WRITING);
         if !has_it || index.file.store() == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
@@ -58,8 +58,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Some(done.map(|()| Loss::Nothing))
     }
 
-    /// Takes what maps a file's folio out of a space's tables. What a program has of its own there
-    /// stays.
+    /// Unmaps a file's folio from a space. The program's private copies stay.
     fn unmap_failed(
         &self,
         space: &Space<A>,

@@ -1,4 +1,4 @@
-//! Files: opening, reading pages into memory, and looking at those that are there.
+//! Files: opening, reading pages into memory, and finding those in memory.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -20,7 +20,7 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadFailed;
 
-/// Pages of a file that stay in memory until [`Mm::release`].
+/// Pages of a file that stay in memory until [`Files::release`].
 #[derive(Debug)]
 #[must_use = "the folio stays in memory: release it"]
 pub struct Held {
@@ -29,16 +29,16 @@ pub struct Held {
 }
 
 impl Held {
-    /// The frames of the page that was asked for, and of those behind it in its folio.
+    /// The frames of the requested page, and of those behind it in its folio.
     pub fn frames(&self) -> FrameSpan {
         self.frames
     }
 }
 
 impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
-    /// Takes a file into use whose pages may be in memory from now on: `pages` many, none of which
-    /// is yet, in folios of order `smallest` at least. Its number is for areas
-    /// ([`Backing::Object`](crate::space::Backing::Object)) and for the calls here.
+    /// Opens a file of `pages` pages, none of which is in memory yet, in folios of order `smallest`
+    /// at least. Its number is for areas ([`Backing::Object`](crate::space::Backing::Object)) and
+    /// for the calls here.
     ///
     /// # Errors
     /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large.
@@ -47,7 +47,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             return Err(Error::Invalid);
         }
         let first = self.base().files.len().min(self.free_file.load(Ordering::Relaxed) as usize);
-        // Who closed one meanwhile may have gone unheard.
+        // The hint may have missed a file that another CPU closed meanwhile.
         let mut all = (first..self.base().files.len()).chain(0..first);
         let found = all.find(|&at| self.base().files[at].open(store, pages, smallest));
         let id = found.ok_or(Error::NoFile)? as u32;
@@ -67,7 +67,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     }
 
     /// The first folio of a file that has a page in `pages`: all of its pages, which may begin
-    /// before `pages` and end behind it, and need not be filled yet.
+    /// before `pages` and end behind it, and may still be unread.
     ///
     /// # Errors
     /// [`Error::NoFile`].
@@ -75,8 +75,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(self.base().index(id)?.next(pages).map(|(_, at)| at))
     }
 
-    /// How many pages of a file are in memory in folios of `order` or larger. Of each block of that
-    /// order at most two folios are looked at.
+    /// How many pages of a file are in memory in folios of `order` or larger. The walk visits at
+    /// most two folios of each block of that order.
     ///
     /// # Errors
     /// [`Error::NoFile`].
@@ -86,14 +86,14 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         while let Some((folio, found)) = index.next(FilePages::new(at, FILE_PAGES_MAX)) {
             let large = folio.order >= order;
             pages += if large { found.count() } else { 0 };
-            // Where a block has a smaller one, it has no folio of the order.
+            // A block that has a smaller folio has no folio of the order.
             at = if large { found.end } else { FilePages::block(found.start, order).end };
         }
         Ok(pages)
     }
 
     /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`
-    /// says what it reads next, up to 512 pages. With it what is worth reading next.
+    /// is its next reading, up to 512 pages. Returns also the pages worth reading next.
     ///
     /// # Errors
     /// [`Error::Unread`] and [`Error::Busy`] when the page is not in memory yet; [`Error::NoFile`];
@@ -142,14 +142,15 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
     }
 
-    /// Lets pages go that [`page`](Self::page) held.
+    /// Releases pages that [`read`](Self::read) held.
     pub fn release(&self, held: Held) {
         if let Some(run) = Folios::new(self.base().phys.meta()).put(held.folio) {
             self.base().free(run);
         }
     }
 
-    /// Holds a folio of a file, if it is that, and takes its mark away; whether it had one.
+    /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
+    /// whether it had one.
     fn hold(
         &self,
         index: &Index<'_, A, H>,
@@ -172,7 +173,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         if cached.folio != folio || !cached.hold() {
             return Ok(None);
         }
-        // Who reads it has touched it.
+        // A read counts as an access.
         let read = known - (Known::MARK | Known::IDLE_LOW | Known::IDLE_HIGH);
         if read != known {
             cached.learn(read);
@@ -185,8 +186,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// The next folio of `reads` to be read; `None` when all of it is in memory or being read.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] when there is none for the page that somebody waits for; what is read
-    /// ahead needs none. [`Error::NoFile`].
+    /// [`Error::NoMemory`] when there is none for the page that a caller waits for; readahead does
+    /// without. [`Error::NoFile`].
     pub fn next_read(&self, reads: &mut Reads) -> Result<Option<Read>, Error> {
         let index = self.base().index(reads.file)?;
         while reads.at < reads.window.pages.end.min(index.file.pages()) {
@@ -199,7 +200,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                 Ok(Some(read)) => return Ok(Some(read)),
                 Ok(None) => {}
                 Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
-                    // Those before it were guesses.
+                    // The pages before it were only readahead.
                     Some(wanted) if wanted > reads.at => reads.at = wanted,
                     Some(_) => return Err(error),
                     None => break,
@@ -209,8 +210,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(None)
     }
 
-    /// Begins to read a folio at `reads.at`, where there was none, but `before`; `None` if there is
-    /// one by now.
+    /// Begins to read a folio at `reads.at`, where the index had `before`; `None` if there is a
+    /// folio by now.
     fn begin_read(
         &self,
         index: &Index<'_, A, H>,
@@ -249,7 +250,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
     }
 
-    /// Counts what it costs that `pages` pages are read where `before` was.
+    /// Counts the cost of reading `pages` pages where the index had `before`.
     fn came_back(&self, index: &Index<'_, A, H>, before: Entry, pages: u64, wanted: bool) {
         let frames = self.base().all_frames();
         if index.file.store() == Some(Store::Swap) {
@@ -265,7 +266,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
     }
 
-    /// Ends a read: the frames hold what the file does, or `failed`.
+    /// Ends a read: the frames hold the file's contents, or `done` is an error.
     pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
         let Read { file, page, folio, wanted, .. } = read;
         let folios = Folios::new(self.base().phys.meta());
@@ -291,13 +292,13 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             self.base().free(run);
         }
         if let Ok(device) = self.base().device_of(file) {
-            // Those that waited for it may be gone.
+            // The faults that waited for it may be gone.
             self.base().let_go(&device, FilePages::block(page, folio.order));
         }
     }
 
-    /// Claims the slots of a swap device that are to be read; if not, the read is made smaller, or
-    /// goes on behind them.
+    /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
+    /// skips them.
     fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
         let claimed = self.base().device_of(index.id).is_ok_and(|device| device.slots.claim(slots));
         if !claimed {
@@ -313,8 +314,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
     }
 
-    /// Takes the identity of a folio that was just taken out of its index. Who was about to drop
-    /// it has taken it already, and gives the index's reference back.
+    /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
+    /// drop it may have ended it already; then that CPU releases the index's reference.
     pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
         index.file.count_cached(-(folio.order.pages() as i64));
         let cached =
@@ -324,8 +325,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
     }
 
-    /// Puts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
-    /// one already or the file ends before.
+    /// Inserts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
+    /// a folio already or the file ends before.
     pub(crate) fn enter(
         &self,
         index: &Index<'_, A, H>,
@@ -341,7 +342,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             match index.insert(page, folio, &mut spare) {
                 Ok(()) => break Ok(Some(folio)),
                 Err(InsertLack::Room) if order > A::block_order() && !pruned => {
-                    // There may be a lower node that holds nothing any more.
+                    // A lower node may be empty by now.
                     index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
                     pruned = true;
                 }
@@ -360,14 +361,14 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             return done;
         }
         index.file.count_cached(order.pages() as i64);
-        // First in the index, then the question how long the file is: who makes it shorter does so
-        // first, and looks into the index then.
+        // Insert first, then read the file's length: a truncation writes the length first, and then
+        // searches the index.
         fence(Ordering::SeqCst);
         if page < index.file.pages() {
             return done;
         }
         self.drop_folio(index, page, folio);
-        // Who fills it has a hold on it.
+        // The CPU that fills it holds a reference.
         let held = !known.contains(Known::FILLED);
         if let Some(run) = held.then(|| folios.put(folio)).flatten() {
             self.base().free(run);
@@ -375,7 +376,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(None)
     }
 
-    /// Puts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in memory.
+    /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in
+    /// memory.
     pub(crate) fn bring(
         &self,
         index: &Index<'_, A, H>,
@@ -412,7 +414,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         self.enter(index, start, run, order, Known::FILLED).map(drop)
     }
 
-    /// Tells who wants `page` that it could not be read, once.
+    /// Reports to the caller that wants `page`, once, that it could not be read.
     pub(crate) fn told(
         &self,
         index: &Index<'_, A, H>,

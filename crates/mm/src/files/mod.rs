@@ -7,7 +7,7 @@
 //!   truncate, punch ──► hide from all spaces, flush ──► cut folios ──► free
 //! ```
 //!
-//! **Owns** the policy for files, and what reclaiming has cost. **Key types**: [`Files`], [`Held`].
+//! **Owns** the policy for files, and the costs of reclaim. **Key types**: [`Files`], [`Held`].
 //!
 //! **Never** chooses victims; talks to a device. **Next room**: `paging`.
 
@@ -33,10 +33,10 @@ use crate::spaces::Spaces;
 use crate::sync::AtomicU32;
 use balance::Balance;
 
-/// Files, of which pages are in memory.
+/// The files with pages in memory.
 pub struct Files<'m, A, H> {
     spaces: Spaces<'m, A, H>,
-    /// No file before this one is free, mostly.
+    /// A hint: no file before this one is free.
     free_file: AtomicU32,
     pub(crate) balance: Balance,
 }
@@ -56,7 +56,7 @@ impl<'m, A: Arch, H> Files<'m, A, H> {
         &self.spaces
     }
 
-    /// In what sizes files are read, and how far ahead. May be changed at any time.
+    /// The sizes in which files are read, and the length of readahead. May be changed at any time.
     pub fn policy(&self) -> &FilePolicy {
         &self.base().file_policy
     }

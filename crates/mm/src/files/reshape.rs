@@ -1,16 +1,15 @@
-//! Taking pages of a file from everybody, so that they can be given other folios.
+//! Excluding all users from pages of a file, so that they can move to other folios.
 //!
 //! ```text
-//!   seclude:   nobody finds them ── out of all tables, flush ── nobody else has a hold ──► ours
-//!                                                               │ somebody has
-//!                                                               ▼
-//!                                                               found again; they are mapped anew
-//!                                                               when they are touched
+//!   seclude:   hidden from lookups ── unmapped, flushed ── no other reference ──► ours
+//!                                                          │ another reference
+//!                                                          ▼
+//!                                                          shown again; faults map them anew
 //! ```
 //!
-//! Who looks for such a page, a fault or a reader, waits until the file has another folio for it,
-//! or the same again. What else ends a folio's time in its file waits as well: so what is secluded
-//! stays where it is in the index. One at a time does this to a file ([`File::reshaping`]).
+//! A fault or reader that looks for such a page waits until the file has another folio for it, or
+//! the same again. Removals of a folio from its file wait as well: so a secluded folio stays where
+//! it is in the index. One CPU at a time does this to a file ([`File::reshaping`]).
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
@@ -26,23 +25,23 @@ use crate::table::Gather;
 #[cfg(doc)]
 use crate::cache::File;
 
-/// Why pages of a file cannot be taken from everybody.
+/// The reason why pages of a file cannot be secluded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bound {
-    /// Somebody has a hold on one, or reads it from its store, or writes it there.
+    /// One has another reference, or is being read from or written to its store.
     Held,
     /// The memory of one has failed.
     Failed,
-    /// An area shows one where writes are tracked, and would not know them any more.
+    /// An area maps one where writes are tracked, and would lose the record of them.
     Tracked,
 }
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
-    /// Takes the folios that a file has in `pages`, and that lie wholly in it, from everybody but
-    /// the caller, who is reshaping the file.
+    /// Secludes the folios that a file has in `pages`, and that lie wholly in it. The caller is
+    /// reshaping the file.
     ///
     /// # Errors
-    /// Why not. They are everybody's then, as before, but not mapped any more.
+    /// The reason. The folios have their users again, as before, but are not mapped any more.
     pub(crate) fn seclude(
         &self,
         index: &Index<'_, A, H>,
@@ -64,7 +63,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         done
     }
 
-    /// Lets everybody have again what was secluded of `pages`.
+    /// Shows the secluded folios of `pages` again.
     pub(crate) fn readmit(&self, index: &Index<'_, A, H>, pages: FilePages) {
         let folios = Folios::new(self.base().phys.meta());
         let done = each_folio(index, pages, |folio, _| {
@@ -76,7 +75,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         debug_assert_eq!(done, Ok(()));
     }
 
-    /// From now on nobody finds the folios of `pages`.
+    /// Hides the folios of `pages` from lookups from now on.
     fn hide_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
         let folios = Folios::new(self.base().phys.meta());
         each_folio(index, pages, |folio, at| {
@@ -94,7 +93,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         })
     }
 
-    /// Whether nobody has a hold on the folios of `pages` but the index.
+    /// Whether the folios of `pages` have no reference but the index's.
     fn are_ours(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
         let folios = Folios::new(self.base().phys.meta());
         each_folio(index, pages, |folio, _| {
@@ -103,14 +102,14 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         })
     }
 
-    /// Whether an area of a space shows some of `pages` where writes to the file are tracked: its
-    /// leaves alone know of them.
+    /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
+    /// its leaves record them.
     fn is_tracked(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
         self.showing(space, index, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
-    /// The areas of a space that show some of `pages`, and where.
+    /// The areas of a space that map some of `pages`, and the place in each.
     fn showing<'a>(
         &'a self,
         space: &'a Space<A>,
@@ -123,7 +122,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         shown.filter(|(_, span)| !span.is_empty())
     }
 
-    /// Takes what is secluded of `pages` out of a space's tables.
+    /// Unmaps the secluded folios of `pages` from a space.
     fn detach_secluded(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) {
         let folios = Folios::new(self.base().phys.meta());
         let such = |folio: Folio| {
@@ -145,8 +144,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         self.base().settle(space, &mut gather);
     }
 
-    /// Maps what a file has in `pages` where areas show it and have a table for it already: by one
-    /// entry for a block, where all of it is the area's and nothing else is there.
+    /// Maps the pages that a file has in `pages` where areas map it and have a table for it
+    /// already: by one entry for a block, where the area covers all of it and the block is empty.
     pub(crate) fn show_again(
         &self,
         index: &Index<'_, A, H>,
@@ -167,7 +166,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                         self.base().settle(space, section.gathered());
                     });
                 }
-                // What is not mapped now is when it is touched.
+                // Pages that are not mapped now are mapped at their next access.
                 let _ = self.map_cached(space, span);
             }
         });

@@ -1,4 +1,4 @@
-//! Faults in areas that show files.
+//! Faults in areas that map files.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -20,8 +20,8 @@ use crate::stats::Event;
 use crate::sync::Ordering;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
-    /// Maps a page of a file, and what else of it is worth mapping. `None` when something has
-    /// changed meanwhile, or was made ready.
+    /// Maps a page of a file, and its neighbours worth mapping. `None` when a change interfered, or
+    /// when tables or pages were made for another try.
     pub(crate) fn show(
         &self,
         view: &View<'_, A, H>,
@@ -54,13 +54,13 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return Ok(None);
         }
         let ahead = self.mapped(&index, fault, &shown);
-        // What is written must be copied, or somebody told: that is decided anew.
+        // A write must still copy the page, or mark its folio dirty: the next try decides that.
         let more = access == Access::Write && !is_free(&index, fault);
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
     }
 
-    /// Maps what `span` of a space shows of files that is in memory, as far as it can be had now:
-    /// the rest is mapped when the program touches it.
+    /// Maps the pages of files in `span` of a space that are in memory and free to map now: an
+    /// access maps the rest.
     pub(crate) fn map_cached(&self, space: &Space<A>, span: PageSpan) {
         let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| match lack {
             Lack::File(page) => {
@@ -71,8 +71,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let _ = self.spaces().populate(space, span, Access::Read, &mut serve, &mut || {});
     }
 
-    /// Which pages are mapped besides the one that faulted: no others, where the space's group has
-    /// no room for all of them.
+    /// The pages that are mapped besides the one that faulted: no others, where the space's group
+    /// has no room for all of them.
     fn around(
         &self,
         space: &Space<A>,
@@ -85,7 +85,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 let block = PageSpan::block(fault.page, self.base().file_policy.around());
                 let (shown, preference) = self.shown_at(index, fault);
                 if shown.exec && preference.exec != 0 {
-                    // Of code, what one fault has had read.
+                    // For code, the pages that one fault's read covers.
                     let bounds =
                         self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
                     let read = shown.code_around(fault.at, &bounds, &preference);
@@ -106,7 +106,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
     }
 
-    /// A page of a file that others see as well is about to be written: the file is told first.
+    /// A write to a shared page of a file: marks the folio dirty, then grants the write.
     fn let_write(
         &self,
         view: &View<'_, A, H>,
@@ -125,7 +125,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
     }
 
-    /// The page is not in memory, or not to be had: brings it, or says what is lacking.
+    /// The page is not in memory, or not ready: brings it, or returns what is lacking.
     fn lacking(
         &self,
         view: &View<'_, A, H>,
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                     Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
                 }
                 Some(known) if !known.contains(Known::FILLED) => Err(Error::Busy(index.id)),
-                // It came, or went, or others mapped it.
+                // It was read, dropped, or mapped by another CPU meanwhile.
                 _ => Ok(()),
             };
         }
@@ -156,7 +156,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Err(Error::Unread(self.plan_reads(index, fault)))
     }
 
-    /// What to read for a fault.
+    /// The plan of reads for a fault.
     fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
         let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
         let (shown, preference) = self.shown_at(index, fault);
@@ -165,7 +165,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Reads::new(index.id, window, Some(fault.at))
     }
 
-    /// The sizes that faults in an area would like to have: its own wish, or what the policy says.
+    /// The preferred sizes of faults in an area: its own preference, or the policy's.
     pub(crate) fn preference_in(&self, area: &Area) -> Preference {
         let preference = self.base().file_policy.preference();
         match area.flags.read_order() {
@@ -174,7 +174,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
     }
 
-    /// The area of a fault as its file sees it, and which sizes faults there would like to have.
+    /// The area of a fault in pages of its file, and the preferred sizes of faults there.
     fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
         let flags = fault.area.flags;
         let own = flags.read_order().is_some();
@@ -182,7 +182,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let mut preference = self.preference_in(&fault.area);
         let beside = !code && preference.exec != 0 && index.file.holds_code();
         if beside {
-            // Of a program's constants and data less is used than of its code.
+            // Programs use less of their constants and data than of their code.
             preference.exec = 1 << preference.exec.trailing_zeros();
         }
         let start = fault.file_page(fault.area.span.start);
@@ -195,7 +195,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         (mapped, preference)
     }
 
-    /// Notes that pages were found in memory; what is worth reading next.
+    /// Records that pages were found in memory; returns the pages worth reading next.
     fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
         let (area, _) = self.shown_at(index, fault);
         let Some(folio) = shown.marked else {
@@ -212,12 +212,12 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 }
 
-/// Whether the page may be written without more ado.
+/// Whether the page may be written without a copy or a dirty mark.
 fn is_free<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> bool {
     fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory)
 }
 
-/// Changes what is known of the faults in a file. Of two at once, one may be lost: these are hints.
+/// Changes the record of the faults in a file. Concurrent changes may be lost: these are hints.
 fn change_reader<A: Arch, H: Hardware, T>(
     index: &Index<'_, A, H>,
     change: impl FnOnce(&mut Readahead) -> T,
@@ -234,7 +234,7 @@ fn change_reader<A: Arch, H: Hardware, T>(
     done
 }
 
-/// What an area was advised about the order in which it is read.
+/// The read pattern that an area was advised.
 fn pattern(flags: AreaFlags) -> Pattern {
     if flags.contains(AreaFlags::SEQUENTIAL) {
         Pattern::Sequential

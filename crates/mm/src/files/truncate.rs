@@ -1,4 +1,4 @@
-//! Files that end earlier, and pages that nobody needs.
+//! Truncating and closing files, and dropping clean pages.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -14,11 +14,11 @@ use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
-    /// Gives a file another length, in pages. When this returns nobody sees a page beyond its end
-    /// any more; who touches one is told that it is [missing](Error::Missing), and guards stay. A
-    /// folio across the end is divided in place; where that cannot be now, since somebody has a
-    /// hold on it, say, its pages beyond are zero. The bytes of the last page that are beyond the
-    /// end are the embedder's to zero.
+    /// Gives a file another length, in pages. When this returns no program sees a page beyond its
+    /// end any more; an access to one fails as [missing](Error::Missing), and guards stay. A folio
+    /// across the end is split in place; where that is impossible now, for example because it has
+    /// another reference, its pages beyond are zero. The embedder zeroes the bytes of the last page
+    /// beyond the end.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
@@ -49,8 +49,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         done
     }
 
-    /// Ends the use of a file. No area shows it any more. What is being read of it is dropped when
-    /// it comes.
+    /// Ends the use of a file. No area maps it any more. Reads under way are dropped when they end.
     ///
     /// # Errors
     /// [`Error::NoFile`].
@@ -66,8 +65,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Ok(())
     }
 
-    /// Drops those of `pages` that are clean and that nobody has a hold on (`POSIX_FADV_DONTNEED`,
-    /// `drop_caches`); how many. A folio partly among them stays.
+    /// Drops those of `pages` that are clean and have no other reference (`POSIX_FADV_DONTNEED`,
+    /// `drop_caches`); returns how many. A folio partly among them stays.
     ///
     /// # Errors
     /// [`Error::NoFile`].
@@ -85,8 +84,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Ok(dropped)
     }
 
-    /// Takes a folio out of its file if it is clean and nobody has a hold on it, and leaves `note`
-    /// there, unless that is a swap device's.
+    /// Takes a folio out of its file if it is clean and has no other reference, and leaves `note`
+    /// there, except on a swap device.
     pub(crate) fn drop_idle(
         &self,
         index: &Index<'_, A, H>,
@@ -106,14 +105,14 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
             return false;
         }
-        // Asked and done under one lock: nobody can map it in between, and write to it. Who still
-        // finds it in the index waits until it is out.
+        // The check and the end of its identity are under one lock: no CPU can map and write it in
+        // between. A CPU that still finds it in the index waits until it is out.
         cached.disclaim();
         let removed = index.remove(at.start, folio, note);
         if removed {
             index.file.count_cached(-(at.count() as i64));
         }
-        // Who has made the file shorter meanwhile did not find whose it was, and left this to us.
+        // A truncation meanwhile found no identity, and left the index's reference to this CPU.
         if let Some(run) = folios.put(folio) {
             self.base().free(run);
         }
@@ -126,16 +125,16 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
             if pages.covers(at) && !self.drop_folio(index, at.start, folio) {
-                // Somebody is about to take it out, or has put another in its place.
+                // Another CPU is about to take it out, or has inserted another folio.
                 left = FilePages::new(at.start, left.end);
                 spin_loop();
             }
         }
     }
 
-    /// Takes a folio out of its file, whoever has a hold on it; waits while others are about to
-    /// give its pages other folios. Whether it was there: who takes its identity away gives the
-    /// index's reference back.
+    /// Takes a folio out of its file, whatever references it has; waits while another CPU is about
+    /// to move its pages to other folios. Returns whether it was there: the CPU that ends its
+    /// identity releases the index's reference.
     pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         loop {
@@ -155,7 +154,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         true
     }
 
-    /// Takes all that shows `beyond` of a file out of a space's tables.
+    /// Unmaps the pages `beyond` of a file from a space.
     pub(crate) fn hide(
         &self,
         space: &Space<A>,
@@ -169,8 +168,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         })
     }
 
-    /// Calls `act` with each stretch of a space that shows some of `pages` of a file, in one change
-    /// of the space: nothing moves meanwhile, and faults there wait.
+    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
+    /// of the space: areas stay in place meanwhile, and faults there wait.
     pub(crate) fn where_shown<'a>(
         &'a self,
         space: &'a Space<A>,

@@ -7,8 +7,9 @@
 //!                  (first)     fault: dirty again, for the next round     dirty again
 //! ```
 //!
-//! The note goes first and the right to write second; a fault that grants it notes first and grants
-//! second, both under a table's lock. So whatever is written after the note went is noted anew.
+//! Writeback clears the dirty mark first and write-protects second; a fault that grants the write
+//! marks first and grants second, both under a table's lock. So a write after the mark was cleared
+//! marks anew.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -28,7 +29,7 @@ use crate::sync::spin_loop;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteFailed;
 
-/// A folio that is being written to its file's store, until [`Mm::write_done`].
+/// A folio that is being written to its file's store, until [`Files::write_done`].
 #[derive(Debug)]
 #[must_use = "the folio stays in memory and is never written again: give it to `write_done`"]
 pub struct Write {
@@ -38,12 +39,12 @@ pub struct Write {
 }
 
 impl Write {
-    /// Which file.
+    /// The file.
     pub fn file(&self) -> FileId {
         self.file
     }
 
-    /// Which pages of it. Those beyond the file's end are not to be written.
+    /// Its pages. Those beyond the file's end must not be written.
     pub fn pages(&self) -> FilePages {
         self.pages
     }
@@ -55,8 +56,8 @@ impl Write {
 }
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
-    /// Notes that pages held by [`page`](Self::page) were written by the embedder: `at` is one of
-    /// them. Nothing to note where the file has no store.
+    /// Records that the embedder wrote pages held by [`read`](Self::read): `at` is one of them.
+    /// Without effect where the file has no store.
     ///
     /// # Errors
     /// [`Error::NoFile`]; [`Error::Invalid`] when the page is not in memory any more, or the file
@@ -72,12 +73,12 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if may && index.set_dirty(pages.start, folio, true) { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// The next dirty folio of `pages`, which become fewer, clean and ready to be written; `None`
-    /// when there is none. No space may write it from now on without asking.
+    /// The next dirty folio of `pages`, which shrinks; the folio is marked clean, for the embedder
+    /// to write. `None` when there is none. From now on a write in any space faults first.
     ///
     /// # Errors
-    /// [`Error::NoFile`]; [`Error::Busy`] when the next one is being written already: go on when
-    /// that is done.
+    /// [`Error::NoFile`]; [`Error::Busy`] when the next one is being written already: continue when
+    /// that write is done.
     pub fn next_write(
         &self,
         id: FileId,
@@ -89,12 +90,12 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             let cached =
                 Folios::new(self.base().phys.meta()).cached(folio.head, identity(id, at.start));
             let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
-                // Somebody has ended its identity, and is about to take it out of the index.
+                // Another CPU has ended its identity, and is about to take it out of the index.
                 spin_loop();
                 continue;
             };
             if cached.known().contains(Known::POISONED) {
-                // What it held is lost, and what it holds is nobody's.
+                // Its contents are lost, and no program may read the frame.
                 *pages = FilePages::new(at.end, pages.end);
                 continue;
             }
@@ -127,7 +128,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         Ok(None)
     }
 
-    /// Ends a write. What the store did not take is dirty again.
+    /// Ends a write. If the store failed, the folio is dirty again.
     pub fn write_done(&self, write: Write, done: Result<(), WriteFailed>) {
         // A planted mistake that the simulator must find: a refused write is forgotten.
         #[cfg(all(feature = "inject", quire_canary))]

@@ -10,21 +10,22 @@ use crate::space::{Advice, Space};
 use crate::spaces::{FolioMap, Move};
 
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
-    /// A space without areas. `asid` is its tag, which the embedder has found free; areas without
-    /// a fixed place go into `window`.
+    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
+    /// fixed place go into `window`.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], [`Error::Invalid`] when the window is not the program's to map.
+    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
+    /// map.
     pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
         self.spaces().space(asid, window)
     }
 
-    /// The same over a root table that the embedder has prepared: one frame, zero but for entries
-    /// beyond the user half, which are the embedder's.
+    /// The same over a root table that the embedder has prepared: one frame, zero but for the
+    /// embedder's entries beyond the user half.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the window is not the program's to map, or the run is not one
-    /// frame; the frame is free then.
+    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
+    /// not one frame; the frame is free then.
     pub fn space_over(
         &self,
         root: FrameRun,
@@ -35,27 +36,27 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     }
 
     /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
-    /// One flush does for all of it, however much was mapped, and comes first: then nothing that
-    /// is taken out needs to wait for one.
+    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
+    /// needs no further flush.
     pub fn destroy(&self, space: Space<A>) {
         self.spaces().destroy(space)
     }
 
-    /// A child of `parent`, with the tag `asid`: the same areas, but for those advised otherwise
+    /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
     /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
-    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. No memory is
-    /// copied now: both map the same folios, which are copied when one of them writes. But what is
-    /// pinned is copied for the child at once. Locks of areas are not inherited.
+    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
+    /// no memory: both map the same folios, and a write by one of them copies. Only pinned pages
+    /// are copied for the child at once. Locks of areas are not inherited.
     ///
-    /// Faults in the parent wait meanwhile. One flush of the parent does for all of it.
+    /// Faults in the parent wait meanwhile. One flush of the parent covers all of it.
     ///
-    /// Of a shared area the child gets the pages that are there; pages that either brings in later
-    /// are its own.
+    /// Of a shared anonymous area the child gets the pages that exist; pages that either space
+    /// touches later are its own.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; [`Error::Poisoned`] when what is pinned cannot be copied. There is no
-    /// child then, and the parent is as it was, but that pages may be mapped without the right to
-    /// write that their next write gives them back.
+    /// [`Error::NoMemory`]; [`Error::Poisoned`] when a pinned page cannot be copied. There is no
+    /// child then, and the parent is as before, except that some pages may be write-protected until
+    /// their next write.
     pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
         self.spaces().fork(parent, asid)
     }
@@ -75,8 +76,8 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.spaces().fork_over(parent, root, asid)
     }
 
-    /// Unmaps `span`: every page of it that is mapped is not afterwards, and its memory is free.
-    /// Free pages in it are no error.
+    /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in
+    /// it are no error.
     ///
     /// # Errors
     /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
@@ -113,17 +114,17 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.spaces().discard(space, span)
     }
 
-    /// Makes the pages `old`, which lie in one area, `pages` pages long, and moves them if that is
-    /// needed and allowed; where they are now. Contents move with them: entries are moved, memory
-    /// is not.
+    /// Makes the pages `old`, which lie in one area, `pages` pages long, moves them if that is
+    /// necessary and allowed, and returns their place. Contents move with them: entries are moved,
+    /// memory is not copied.
     ///
     /// # Errors
     /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages. [`Error::NoArea`]:
-    /// `old` is not in one area. [`Error::NoRoom`]: it may not move and has no room.
-    /// [`Error::Exists`]: with [`At::FixedNoReplace`], the target is taken. [`Error::NoMemory`].
-    /// Nothing has changed then, but that with a target that replaces, that may be unmapped, and
-    /// what `pages` cuts off as well, as on Linux.
+    /// another number of pages. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
+    /// may not move and has no room. [`Error::Exists`]: with
+    /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
+    /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that
+    /// may be unmapped, and what `pages` cuts off as well, as on Linux.
     pub fn remap(
         &self,
         space: &Space<A>,
@@ -134,22 +135,22 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.spaces().remap(space, old, pages, how)
     }
 
-    /// Makes every page of `span` a guard (`MADV_GUARD_INSTALL`): what is in it is lost, and each
+    /// Makes every page of `span` a guard (`MADV_GUARD_INSTALL`): its contents are lost, and each
     /// access to it fails with [`Error::Guarded`], until [`unguard`](Self::unguard), or until its
-    /// area goes. Guards are inherited, they move with their pages, and neither discarding nor
-    /// other rights take them away. All of the span must be mapped.
+    /// area is unmapped. Guards are inherited, they move with their pages, and neither discarding
+    /// nor other rights remove them. All of the span must be mapped.
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that no area holds; [`Error::Invalid`] for pages that
-    /// are not the program's to map, or locked in memory; [`Error::NoMemory`] when a large leaf
+    /// programs may not map, or that are locked in memory; [`Error::NoMemory`] when a large leaf
     /// must be split, or a table is missing at an end of the span, and there is no frame for that.
     /// Nothing has changed then.
     pub fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().guard(space, span)
     }
 
-    /// Takes the guards of `span` away: their pages read as zero again. Other pages stay as they
-    /// are (`MADV_GUARD_REMOVE`).
+    /// Removes the guards of `span`: their pages read as zero again. Other pages stay as they are
+    /// (`MADV_GUARD_REMOVE`).
     ///
     /// # Errors
     /// As for [`guard`](Self::guard), but that pages may be locked.
@@ -157,7 +158,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.spaces().unguard(space, span)
     }
 
-    /// Tells each area of `space` in ascending order, with what is resident in it.
+    /// Calls `tell` with each area of `space` in ascending order, and its resident memory.
     pub fn folio_map(&self, space: &Space<A>, tell: impl FnMut(&FolioMap)) {
         self.spaces().folio_map(space, tell)
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   anonymous   | A+0 | A+1 | A+2 ✗ | A+3 |   ──►   | A+0 | A+1 | marker | A+3 |
 //!   of a file, and its store has it            ──►   out of the cache: read again
-//!   of a file, and nobody else has it          ──►   in the cache, and nobody may look
+//!   of a file, and no other copy exists        ──►   in the cache, and no access is allowed
 //! ```
 //!
-//! The frame never becomes free again: somebody refers to its folio for ever. So an anonymous
-//! folio is divided around it first, if nobody else has that.
+//! The frame never becomes free again: its folio keeps one reference for ever. So an anonymous
+//! folio is first split around the frame, if it has no other reference.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -19,14 +19,14 @@ use crate::folio::Folios;
 use crate::spaces::Loss;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// Tells that the memory of `frame` has failed: it reported an error that cannot be corrected,
-    /// or too many that could. What programs have of it, in `spaces`, which are all there are, they
-    /// have no more; it is not used for anything again, nor is the rest of its folio once that is
-    /// given back, where it could not be divided.
+    /// Reports that the memory of `frame` has failed with an uncorrectable error, or with too many
+    /// correctable ones. Programs lose its contents, in `spaces`, which must be all spaces. The
+    /// frame is not used again, nor is the rest of its folio once that is freed, where the folio
+    /// could not be split.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table: some may
-    /// have lost it by then, and others not. Repeat the call.
+    /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table: some
+    /// spaces may have lost the page by then, and others not. Repeat the call.
     pub fn memory_failed(
         &self,
         frame: Pfn,
@@ -42,9 +42,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         done.map(|()| if keeps { Loss::Content } else { Loss::Elsewhere })
     }
 
-    /// Takes a frame into use again that [failed](Self::memory_failed), as anonymous memory or a
-    /// file's that was dropped, and with it all others of the same folio: it was replaced, or the
-    /// report was wrong. Whether it had. What was lost stays lost.
+    /// Takes a frame that [failed](Self::memory_failed) into use again, anonymous memory or a
+    /// dropped page of a file, with all others of the same folio: it was replaced, or the report
+    /// was wrong. Returns whether it had failed. Lost contents stay lost.
     pub fn memory_mended(&self, frame: Pfn) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         let mended = folios.of(frame).filter(|folio| folios.mend(*folio));

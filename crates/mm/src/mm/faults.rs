@@ -12,13 +12,14 @@ use crate::spaces::{Lack, Populated, Resolved};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// Resolves a fault: `access` to `page`, for which the hardware had no translation that
-    /// allows it.
+    /// Resolves a fault: `access` to `page`, for which the hardware had no translation that allows
+    /// it.
     ///
     /// # Errors
-    /// [`Error::NoArea`] and [`Error::Denied`] when the program may not; [`Error::NoMemory`] when
-    /// not even one page can be had. Nothing has changed then, but that tables may have been made
-    /// and a stack may have grown. [`Error::OverLimit`] when the space's group has all it may.
+    /// [`Error::NoArea`] and [`Error::Denied`] when the program may not access it;
+    /// [`Error::NoMemory`] when not even one page is free. Nothing has changed then, except that
+    /// tables may have been made and a stack may have grown. [`Error::OverLimit`] when the space's
+    /// group is at its limit.
     ///
     /// In areas that show files also [`Error::Unread`], [`Error::Busy`], [`Error::Failed`],
     /// [`Error::Missing`] and [`Error::Poisoned`].
@@ -26,7 +27,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.fault_with(space, page, access, &mut || {})
     }
 
-    /// The same; `resched` is called between two units of a long clear, with nothing held.
+    /// The same; `resched` is called between two units of a long clear, without locks held.
     ///
     /// # Errors
     /// See [`fault`](Self::fault).
@@ -50,13 +51,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// area cannot be written) would, but many at a time.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault), at the first page that could not be had; those before it are
-    /// mapped then. [`Error::Invalid`] for pages that are not the program's to map.
+    /// As for [`fault`](Self::fault), at the first page that could not be mapped; those before it
+    /// are mapped then. [`Error::Invalid`] for pages that programs may not map.
     pub fn populate(&self, space: &Space<A>, span: PageSpan) -> Result<Populated, Error> {
         self.populate_with(space, span, &mut || {})
     }
 
-    /// The same; `resched` is called between two units of clearing, with nothing held.
+    /// The same; `resched` is called between two units of clearing, without locks held.
     ///
     /// # Errors
     /// See [`populate`](Self::populate).
@@ -69,8 +70,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         self.populate_as(space, span, Access::Read, resched)
     }
 
-    /// The same, and what is there already becomes ready to be written: it counts as written, and
-    /// what others have as well is copied (`MADV_POPULATE_WRITE`). All of it must be writable.
+    /// The same, and present pages become writable as well: they count as written, and shared ones
+    /// are copied (`MADV_POPULATE_WRITE`). All of the span must be writable.
     ///
     /// # Errors
     /// See [`populate`](Self::populate).
@@ -107,9 +108,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// Maps an area; which pages it got. Nothing is resident yet, unless the area is locked in
-    /// memory: then all of it is, as far as there is memory.
-    ///
+    /// Maps an area and returns its pages. None is resident yet, unless the area is locked in
+    /// memory: then all of it is, as far as memory suffices.
     /// # Errors
     /// [`Error::Invalid`], [`Error::Exists`], [`Error::NoRoom`], [`Error::NoMemory`]. Nothing has
     /// changed then.
@@ -123,11 +123,11 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Ok(span)
     }
 
-    /// Keeps the pages of `span` in memory, and brings those in that are not (`mlock`).
+    /// Locks the pages of `span` in memory, and maps the missing ones (`mlock`).
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when not all could be brought
-    /// in, with those that could be resident and all of the span locked.
+    /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when some pages could not be
+    /// mapped; the others are resident then, and all of the span is locked.
     pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().lock_as(space, span, AreaFlags::LOCKED)?;
         self.populate(space, span).map(|_| ())

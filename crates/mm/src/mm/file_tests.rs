@@ -1,4 +1,4 @@
-//! What happens between two steps of a fault in a file, when others come in between.
+//! Changes by another CPU between two steps of a fault in a file.
 
 use std::vec::Vec;
 
@@ -20,7 +20,7 @@ type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
 
 const START: Vpn = Vpn::new(4096);
 
-/// A system with one file in memory, of 64 pages, that a space shows from `START` on.
+/// A system with one file in memory, of 64 pages, that a space maps from `START` on.
 fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
     let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
@@ -59,7 +59,7 @@ fn b1_what_is_put_into_a_file_behind_its_new_end_is_taken_out_again() {
     with(|mm, _, file| {
         let index = mm.base().index(file).expect("open");
         for known in [Known::FILLED, Known::empty()] {
-            // Another CPU has made the file shorter since this one asked how long it is.
+            // Another CPU has truncated the file since this one read its length.
             index.file.set_pages(10);
             let run = mm.base().frames(Order::ZERO, true).expect("memory");
             assert_eq!(mm.files().enter(&index, 12, run, Order::ZERO, known), Ok(None));

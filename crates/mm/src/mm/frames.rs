@@ -1,4 +1,4 @@
-//! Frames as such: what each is used for.
+//! Frames as such: the use of each.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -9,26 +9,26 @@ use crate::cache::Store;
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::Kind;
 
-/// What a frame is used for, as `/proc/kpageflags` and `/proc/kpagecount` tell it.
+/// The use of a frame, as `/proc/kpageflags` and `/proc/kpagecount` report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameInfo {
-    /// The first frame of the block that it belongs to; itself, where it is one alone.
+    /// The first frame of its block; the frame itself, if it stands alone.
     pub head: Pfn,
     /// The size of that block.
     pub order: Order,
-    /// What the block is.
+    /// The use of the block.
     pub used: FrameUse,
-    /// Of a folio that a file has: where the file's pages come from.
+    /// For a folio of a file: the store of the file's pages.
     pub store: Option<Store>,
 }
 
-/// What a block of frames is.
+/// The use of a block of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameUse {
     /// Free, in the lists of its zone.
     Free,
-    /// A folio. Its pages are counted together: divided by its size,
-    /// [`mapped`](Counts::mapped) is how often a page is mapped on average.
+    /// A folio. Its pages are counted together: [`mapped`](Counts::mapped) divided by its size is
+    /// the average number of mappings of a page.
     Folio(Counts),
     /// A page table.
     Table,
@@ -36,15 +36,15 @@ pub enum FrameUse {
     Node,
     /// A node of a file's index.
     Index,
-    /// What is known of the slots of a swap device.
+    /// The words of a swap device's slots.
     Swap,
-    /// Not on record: in the cache of a CPU, about to be freed, never added, or the embedder's.
+    /// Not recorded: in the cache of a CPU, about to be freed, never added, or the embedder's.
     Other,
 }
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// What `frame` is used for; `None` where it is none of those that are managed. Takes no lock:
-    /// what changes meanwhile is told as it was at some moment, or as [`FrameUse::Other`].
+    /// The use of `frame`; `None` if the library does not manage it. Takes no lock: the answer for
+    /// a changing frame was true at some moment, or is [`FrameUse::Other`].
     pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
         let meta = self.base().phys.meta();
         meta.slot(frame)?;

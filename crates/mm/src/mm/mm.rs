@@ -19,7 +19,7 @@ use crate::spaces::Spaces;
 use crate::stats::{Counters, Totals};
 use crate::swap::{SWAPS_MAX, Swap};
 
-/// What the embedder lends for as long as the memory manager lives.
+/// The memory that the embedder lends for the life of the memory manager.
 pub struct Parts<'m> {
     /// The frame that the first slot describes.
     pub first: Pfn,
@@ -31,11 +31,11 @@ pub struct Parts<'m> {
     pub counters: &'m [Counters],
     /// The zones: later ones are preferred.
     pub zones: &'m [FrameSpan],
-    /// As many files as may have pages in memory at once; none where there are no files. Each swap
-    /// device takes one.
+    /// The most files that may have pages in memory at once; none for an embedder without files.
+    /// Each swap device takes one.
     pub files: &'m [File],
-    /// As many swap devices as may be in use at once, [`SWAPS_MAX`] at most; none where there is no
-    /// swap.
+    /// The most swap devices that may be in use at once, [`SWAPS_MAX`] at most; none for an
+    /// embedder without swap.
     pub swaps: &'m [Swap],
 }
 
@@ -47,7 +47,7 @@ pub struct Mm<'m, A, H> {
 }
 
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
-    /// A memory manager without RAM; [`add`](Self::add) brings some.
+    /// A memory manager without RAM; [`add`](Self::add) adds some.
     ///
     /// # Errors
     /// See [`SetupError`].
@@ -74,7 +74,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.reclaim.base()
     }
 
-    /// What is done to address spaces beside this type's own methods.
+    /// Operations on address spaces beside this type's own methods.
     #[inline(always)]
     pub fn spaces(&self) -> &Spaces<'m, A, H> {
         self.reclaim.spaces()
@@ -86,7 +86,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.reclaim.files()
     }
 
-    /// Swap devices, and what goes there.
+    /// Swap devices, and paging to them.
     #[inline(always)]
     pub fn paging(&self) -> &Paging<'m, A, H> {
         self.reclaim.paging()
@@ -103,12 +103,12 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         &self.base().groups
     }
 
-    /// Which folio sizes are wanted where. May be changed at any time.
+    /// The policy of folio sizes. May be changed at any time.
     pub fn policy(&self) -> &Policy {
         &self.base().policy
     }
 
-    /// Brings RAM under management.
+    /// Adds RAM.
     ///
     /// # Errors
     /// [`NotRam`](crate::phys::NotRam) when a frame of it belongs to no zone.
@@ -127,7 +127,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         &self.base().phys
     }
 
-    /// The effects.
+    /// The hardware.
     pub fn hardware(&self) -> &'m H {
         self.base().hw
     }

@@ -1,7 +1,7 @@
 //! The façade: one memory manager for a system.
 //!
 //! **Owns** the services, one within the other, and the loop that dispatches a fault: a step of
-//! `spaces` says what it lacks, and the service that has it brings it. **Key types**: [`Mm`],
+//! `spaces` returns what it lacks, and the service that has it brings it. **Key types**: [`Mm`],
 //! [`Parts`].
 //!
 //! **Never** decides anything else. **Next room**: `check`.

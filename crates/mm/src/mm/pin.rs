@@ -1,4 +1,4 @@
-//! Pins: pages that stay where they are.
+//! Pins: pages that stay in place.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
@@ -12,11 +12,12 @@ use crate::limits::FAULT_TRIES;
 use crate::space::{AreaFlags, Space, View};
 use crate::table::What;
 
-/// A page that stays where it is and what it is until [`Mm::unpin`].
+/// A page that keeps its frame until [`Mm::unpin`].
 ///
-/// A page of [`Mm::pin`] is its space's own: a fork copies it for the child, so that whoever was
-/// told the frame and the program go on seeing the same memory. A page of [`Mm::pin_read`] is only
-/// kept from being freed: it is what the program saw at that moment, and no longer if that writes.
+/// A page of [`Mm::pin`] is exclusive to its space: a fork copies it for the child, so that the
+/// program and the user of the frame go on seeing the same memory. A page of [`Mm::pin_read`] is
+/// only kept from being freed: it has the program's contents of that moment, but not of later
+/// writes.
 #[derive(Debug)]
 #[must_use = "the page stays pinned: unpin it"]
 pub struct Pinned {
@@ -25,14 +26,14 @@ pub struct Pinned {
     hold: Hold,
 }
 
-/// What a pin asks of its page.
+/// The guarantee that a pin needs from its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hold {
-    /// That it is its space's own, and stays so.
+    /// The page is exclusive to its space, and stays so.
     Own,
-    /// The same, and that it counts as written, whether the program may write it or not.
+    /// The same, and it counts as written, whether or not the program may write it.
     Change,
-    /// That it is not freed.
+    /// The page is not freed.
     Look,
 }
 
@@ -44,18 +45,18 @@ impl Pinned {
 }
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
-    /// Pins `page`, after whatever `access` to it takes: it is there, its space's own, and stays
-    /// in its frame.
+    /// Pins `page` after resolving a fault for `access`: it is present, exclusive to its space, and
+    /// stays in its frame.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame is no folio's, or more
-    /// have it pinned than can be counted.
+    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame belongs to no folio, or
+    /// has more pins than can be counted.
     pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
         self.pin_as(space, page, access, Hold::Own)
     }
 
-    /// Pins `page` to read it now, for another space, say: brings it in if it is not there, but
-    /// copies nothing that others have as well. To write, [`pin`](Self::pin).
+    /// Pins `page` to read it now, for another space for example: maps it if it is missing, but
+    /// does not copy shared memory. To write, use [`pin`](Self::pin).
     ///
     /// # Errors
     /// As for [`pin`](Self::pin).
@@ -64,12 +65,12 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     }
 
     /// Pins `page` to write it even where the program may not now, as a debugger does that plants a
-    /// breakpoint. The page becomes the space's own, so that nobody else sees what is written; the
-    /// program's rights stay what they are.
+    /// breakpoint. The page becomes exclusive, so that no other space sees the write; the program's
+    /// rights stay as they are.
     ///
     /// # Errors
-    /// As for [`pin`](Self::pin): [`Error::Denied`] where the program may not even read, and where
-    /// it could never be allowed to write memory of its own, as in shared areas.
+    /// As for [`pin`](Self::pin); [`Error::Denied`] where the program may not even read, and in
+    /// areas that can never be writable and private, such as shared ones.
     pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
         let area = self.spaces().areas(space, PageSpan::new(page, page.add(1))).next();
         let area = area.ok_or(Error::NoArea(page))?;
@@ -108,7 +109,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         Err(Error::Invalid)
     }
 
-    /// Pins what is mapped at `page`, if it grants `access`.
+    /// Pins the page mapped at `page`, if the leaf grants `access`.
     fn try_pin(
         &self,
         view: &View<'_, A, H>,
@@ -126,7 +127,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
         let folios = Folios::new(view.meta);
         let frame = frame.add(page.offset_from(locked.page(index)));
-        // What is written behind the back of the tables, they have to know before.
+        // A pin for writing bypasses the tables, so the leaf must be dirty before.
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
         let folio = folios.of(frame).filter(|_| may && attrs.prot().allows(access))?;
         let held = match hold {
@@ -139,7 +140,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         held.then_some(Ok(Pinned { frame, folio, hold }))
     }
 
-    /// Whether the leaf at `page` maps what is no folio.
+    /// Whether the leaf at `page` maps a frame that belongs to no folio.
     fn is_foreign(&self, view: &View<'_, A, H>, page: Vpn) -> bool {
         let locked = view.tables().lock_lowest(page, Level::LAST);
         let index = locked.index(page);
@@ -149,7 +150,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         }
     }
 
-    /// Lets a pinned page go.
+    /// Releases a pinned page.
     pub fn unpin(&self, pinned: Pinned) {
         let folios = Folios::new(self.base().phys.meta());
         let last = match pinned.hold {

@@ -1,4 +1,4 @@
-//! What the façade promises besides what the naive model checks: errors, and ends.
+//! The façade's promises beside those that the naive model checks: errors, and ends.
 
 use std::string::ToString;
 use std::vec::Vec;
@@ -114,7 +114,7 @@ fn e3_advice_splits_a_large_leaf_where_areas_come_to_meet() {
         mm.map(&space, &Request::anon(512).at(At::Fixed(START))).expect("there is room");
         mm.fault(&space, START, Access::Write).expect("there is memory");
         mm.advise(&space, span(0, 512), Advice::None).expect("it is so already");
-        assert_eq!(mm.totals().event(Event::LeafSplit), 0, "what changes nothing splits nothing");
+        assert_eq!(mm.totals().event(Event::LeafSplit), 0, "without a change no leaf is split");
         mm.advise(&space, span(100, 200), Advice::NoHuge).expect("there is memory");
         assert_eq!(mm.totals().event(Event::LeafSplit), 1);
         mm.protect(&space, span(0, 512), Prot::READ).expect("there is memory");
@@ -243,9 +243,9 @@ fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
 
 #[test]
 fn a1_what_the_embedder_gives_back_counts_as_written() {
-    with(|machine, mm, space| {
+    with(|_, mm, space| {
         let run = mm.phys().alloc(Order::ZERO).expect("there is memory");
-        machine.clear(&run, 0..1, Reuse::Soon);
+        assert!(run.is_zeroed(), "the machine's memory begins as zeroes");
         mm.phys().free(run);
         let again = mm.phys().alloc(Order::ZERO).expect("there is memory");
         assert!(!again.is_zeroed());

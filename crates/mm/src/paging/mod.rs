@@ -8,7 +8,7 @@
 //! **Owns** no state beside `files` and `swap`: a device is a file and its slots. **Key type**:
 //! [`Paging`].
 //!
-//! **Never** chooses what leaves. **Next room**: `reclaim`.
+//! **Never** chooses the pages that leave. **Next room**: `reclaim`.
 
 mod page_out;
 mod swap;
@@ -23,7 +23,7 @@ use crate::base::Base;
 use crate::files::Files;
 use crate::spaces::Spaces;
 
-/// Swap devices, and what goes there.
+/// Swap devices, and paging to them.
 pub struct Paging<'m, A, H> {
     files: Files<'m, A, H>,
 }

@@ -1,22 +1,22 @@
 //! Paging out: anonymous folios leave memory whole (rows D1 to D3).
 //!
 //! ```text
-//!   for each folio                                              what may fail, and what is then
-//!   1 hold it: no mapping of it dies unseen
+//!   for each folio                                              possible failure, and its effect
+//!   1 take a reference: no mapping of it is lost
 //!   2 take an aligned run of slots          cached, count 0     none: it stays; counted
-//!   3 give it the slots' identity, and put it into their file   no memory: slots back
+//!   3 give it the slots' identity, and put it into their file   no memory: slots freed
 //!   4 each space, each run of leaves:
 //!       a pinned, locked, held by a change?                     the run stays as it is
-//!         by a change, and it is a program's own wish: wait, and look at it once more
+//!         by a change, and the space pages out its own: wait, and visit it again
 //!       b count the slots, by runs
 //!       c leaves become swap entries; mappings go into the gather
 //!   5 one flush for many folios; the mappings end
-//!   6 dirty: ready to be written            slots without entries: identity and slots back
+//!   6 dirty: ready to be written            slots without entries: identity and slots freed
 //! ```
 //!
-//! The slots are counted before an entry is to be seen (I9), and asked is before anything changes
-//! (I8): a pin takes the same lock, so no entry is ever restored. Written it is after the flush
-//! only (I6): nobody changes it any more.
+//! The slots are counted before an entry is visible (I9), and all checks precede all changes (I8):
+//! a pin takes the same lock, so no entry is ever restored. The folio is written only after the
+//! flush (I6): no program can change it any more.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -33,21 +33,21 @@ use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::sync::spin_loop;
-use crate::table::{Discard, Divided, Division, Gather};
+use crate::table::{Discard, Divided, Division, Eviction, Gather};
 
-/// Which folios are paged out.
+/// The folios that are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
-    /// Those that nobody else maps (`MADV_PAGEOUT`).
+    /// Those that no other space maps (`MADV_PAGEOUT`).
     Own,
-    /// Those of others as well: they are looked for in all spaces.
+    /// Those of other spaces as well: all spaces are searched for their mappings.
     All,
 }
 
-/// What paging out came to.
+/// The result of paging out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PagedOut {
-    /// Folios that are nobody's any more, and whose memory is free as soon as they are written.
+    /// Folios that no space maps any more, and whose memory is free as soon as they are written.
     pub folios: u64,
     /// Their pages.
     pub pages: u64,
@@ -57,13 +57,13 @@ pub struct PagedOut {
     pub starved: bool,
 }
 
-/// What is to be paged out.
+/// The limits of a page-out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub(crate) whose: Whose,
-    /// Rounds of aging for which a folio was not touched.
+    /// Rounds of aging without an access to a folio.
     pub(crate) idle: u32,
-    /// How many pages at most, or a folio more.
+    /// The most pages, or a folio more.
     pub(crate) pages: u64,
 }
 
@@ -76,29 +76,29 @@ struct Leaving {
     folio: Folio,
     device: u32,
     slots: FilePages,
-    /// The slots do not hold what the folio does.
+    /// The slots do not hold the folio's contents.
     dirty: bool,
     /// How many pages of it were mapped.
     mapped: u64,
     /// Pages whose leaves are swap entries now.
     pages: u64,
-    /// A change has kept some of it: it is looked at once more.
+    /// A change has kept some of it: it is visited once more.
     again: bool,
 }
 
-/// A folio that is held.
+/// A folio with a reference of the caller.
 pub(crate) struct Found {
     /// A page that maps it.
     pub(crate) page: Vpn,
     pub(crate) folio: Folio,
     /// The pages at which it is mapped, if it is mapped whole.
     pub(crate) here: PageSpan,
-    /// Not all of them exist: it was mapped elsewhere once, and moved.
+    /// Not all of them exist: the folio was mapped at another place once, and moved.
     pub(crate) cut: bool,
 }
 
 impl Found {
-    /// A folio of which `page` maps `frame`. The caller holds it.
+    /// A folio of which `page` maps `frame`. The caller has a reference.
     pub(crate) fn new(page: Vpn, frame: Pfn, folio: Folio) -> Self {
         let home = page.get().wrapping_sub(frame.offset_from(folio.head));
         let end = home.wrapping_add(folio.order.pages());
@@ -107,19 +107,19 @@ impl Found {
     }
 }
 
-/// Why a folio is not on its way out.
+/// The reason why a folio does not leave.
 enum Stop {
-    /// It stays, at least as it is: go on at this page.
+    /// It stays, at least as it is: continue at this page.
     Stays(Vpn),
-    /// There is no memory for any.
+    /// There is no memory for any folio.
     Starved,
 }
 
-/// What a folio lacks to leave.
+/// The lack that keeps a folio from leaving.
 enum Lack {
-    /// That nobody else has it, or has a hold on it.
+    /// It has another user or a pin.
     Hold,
-    /// That all of it is to leave.
+    /// Only a part of it is to leave.
     Rest,
     /// A run of slots.
     Slots,
@@ -139,22 +139,21 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Whether the last one is to be looked at once more, which is when it has left this batch.
+    /// Whether the last folio is to be visited once more, after it has left this batch.
     fn is_again(&self) -> bool {
         self.len > 0 && self.leaving[self.len - 1].is_some_and(|leaving| leaving.again)
     }
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Pages the anonymous folios in `span` out. One that is only partly in the span is divided,
-    /// and so is one for which there is no run of slots any more; what cannot be stays. They are
-    /// written
-    /// by [`next_write`](Self::next_write), one device's file after the other; their memory is free
-    /// with [`write_done`](Self::write_done). What was [freed lazily](Self::free_lazily), and not
-    /// written since, is lost instead, and free at once; without a swap device, nothing else goes.
-    ///
+    /// Pages the anonymous folios in `span` out. A folio that is only partly in the span is split,
+    /// and so is one without a free run of slots; if that fails, it stays.
+    /// [`next_write`](crate::Files::next_write) writes them, one device's file after the other;
+    /// their memory is free with [`write_done`](crate::Files::write_done). Pages that were [freed
+    /// lazily](crate::Spaces::free_lazily), and not written since, are lost instead, and free at
+    /// once; without a swap device, no others leave.
     /// # Errors
-    /// [`Error::Invalid`] for pages that are not the program's to map.
+    /// [`Error::Invalid`] for pages that programs may not map.
     pub fn page_out(
         &self,
         space: &Space<A>,
@@ -166,8 +165,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.page_out_if(space, span, demand, spaces).map(|(done, _)| done)
     }
 
-    /// The same for folios that were not touched for some rounds of aging, up to so many pages; and
-    /// the page to go on at.
+    /// The same for folios without an access for some rounds of aging, up to a number of pages; and
+    /// the page to continue at.
     pub(crate) fn page_out_if(
         &self,
         space: &Space<A>,
@@ -222,10 +221,11 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         Ok((done, upto))
     }
 
-    /// The first page of `span` that maps a folio which may leave: it was not touched for so many
-    /// rounds, and nobody else has it if that is wanted. It is held. Others stay, which is counted:
-    /// they are many after a fork, and are passed by with their table locked once. Who wants his
-    /// own pages out waits for a change of them, such as a collapse, as a fault does.
+    /// The first page of `span` that maps a folio which may leave: without an access for the
+    /// demanded rounds, and not shared if the demand says so. It gets a reference. Others stay and
+    /// are counted: they are many after a fork, so the search skips them under one lock of their
+    /// table. A space that pages out its own memory waits for a change of it, such as a collapse,
+    /// as a fault does.
     fn hold_next(
         &self,
         space: &Space<A>,
@@ -253,28 +253,28 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             }
             match tables.first_folio(span, &mut hold) {
                 Some((page, frame, folio)) => return Some(Found::new(page, frame, folio)),
-                // A change that began meanwhile may have it all in its hands.
+                // A change that began meanwhile may hold the whole span.
                 None if changing() => {}
                 None => return None,
             }
         }
     }
 
-    /// Evicts a folio on its way out from this space. Those of a batch leave the others together.
+    /// Evicts a folio on its way out from this space. A batch leaves the other spaces together.
     fn evict_found(
         &self,
         space: &Space<A>,
         (found, mut leaving): (&Found, Leaving),
         gather: &mut Gather,
     ) -> Leaving {
-        // Mappings count until they are flushed, and one space is before another.
+        // Mappings count until they are flushed, and this space is flushed before the others.
         leaving.mapped = Folios::new(self.base().phys.meta()).counts(found.folio).mapped.into();
         leaving.again = self.evict_in(space, found.here, &mut leaving, gather);
         leaving
     }
 
-    /// Takes a held folio that is lazily free out of the tables, if it was not written; whether it
-    /// is gone, and held no more.
+    /// Unmaps a lazily free folio, if it was not written; returns whether it is gone, with the
+    /// caller's reference.
     pub(crate) fn lose(&self, space: &Space<A>, found: &Found, gather: &mut Gather) -> bool {
         let &Found { folio, here, cut, .. } = found;
         let folios = Folios::new(self.base().phys.meta());
@@ -293,8 +293,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         done == Discard::Gone
     }
 
-    /// Gives a held folio slots, and their identity. It is held no more if it has to stay, or to be
-    /// looked at anew.
+    /// Gives a folio slots and their identity. If it has to stay, or to be visited anew, the
+    /// caller's reference is released.
     fn begin_out(
         &self,
         space: &Space<A>,
@@ -337,7 +337,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Evicts what another space has of a batch, and flushes once.
+    /// Evicts another space's mappings of a batch, and flushes once.
     fn evict_others(&self, space: &Space<A>, batch: &mut Batch) {
         let mut gather = Gather::new();
         let _taking = space.taking();
@@ -349,7 +349,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.base().settle(space, &mut gather);
     }
 
-    /// Evicts what another space has of a folio.
+    /// Evicts another space's mappings of a folio.
     fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving, gather: &mut Gather) {
         let folios = Folios::new(self.base().phys.meta());
         let (home, before) = (folios.home(leaving.folio), leaving.pages);
@@ -366,8 +366,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Replaces what `span` of a space has of a folio by swap entries; whether a change under way
-    /// has kept some of it.
+    /// Replaces the leaves of a folio in `span` of a space by swap entries; returns whether a
+    /// change under way has kept some.
     fn evict_in(
         &self,
         space: &Space<A>,
@@ -407,7 +407,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let folios = Folios::new(self.base().phys.meta());
         let mut changing = false;
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
-            // Whoever locks these pages in memory, moves or forks them changes the areas first.
+            // Locking in memory, moving or forking these pages changes the areas first.
             let changes = !space.areas.is_current(seq, pages);
             changing |= changes;
             if folios.counts(folio).pins > 0 || changes {
@@ -419,7 +419,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             let written = attrs.contains(Attrs::DIRTY);
             Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
         };
-        let what = (folio, self.base().policy.evict_most(), tracks);
+        let what = Eviction { folio, most: self.base().policy.evict_most(), tracks };
         let evicted = self.base().view(space).tables().evict(span, what, gather, ask);
         self.base().count(Event::EntriesSwapped, evicted.entries);
         leaving.pages += evicted.pages;
@@ -427,7 +427,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         changing
     }
 
-    /// The largest order below `order` of which there is a run of slots.
+    /// The largest order below `order` that has a free run of slots.
     fn order_out(&self, order: Order) -> Option<Order> {
         let cpu = self.base().hw.cpu().index();
         (0..order.get()).rev().map(Order::new).find(|&order| {
@@ -443,7 +443,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         })
     }
 
-    /// Gives a held folio slots, and their identity.
+    /// Gives a folio slots, and their identity.
     fn enter_out(&self, folio: Folio) -> Result<Leaving, Lack> {
         let folios = Folios::new(self.base().phys.meta());
         if let Some((cached, owner)) = folios.identified(folio) {
@@ -490,7 +490,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Puts a held folio into the index of a device.
+    /// Inserts a folio into the index of a device.
     fn index_out(
         &self,
         device: &Device<'_, A, H>,
@@ -530,8 +530,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         entered
     }
 
-    /// Flushes for a batch, evicts it from other spaces if it is to leave them, and says what is to
-    /// be written.
+    /// Flushes for a batch, evicts it from other spaces if the demand says so, and marks dirty
+    /// folios for writing.
     fn end_batch(
         &self,
         space: &Space<A>,
@@ -575,7 +575,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if let Some((cached, _)) = folios.identified(folio) {
             cached.learn(cached.known() - Known::LEAVING);
         }
-        // It is not leaving any more, and others may have taken it out of its file by now.
+        // The folio is not marked as leaving any more, so another CPU may have taken it out of its
+        // file.
         if let Some(run) = folios.put(folio) {
             self.base().free(run);
         }

@@ -1,4 +1,4 @@
-//! Swap devices: taking them into use and out of it, and the slots that entries refer to.
+//! Swap devices: adding and removing them, and the slots that entries refer to.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -12,10 +12,9 @@ use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
 use crate::table::{Marks, Sight};
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
-    /// Takes a swap device of `slots` base pages into use. Its file, whose page `n` is slot `n`:
-    /// what of it is to be read and written, the calls for files say
-    /// ([`next_read`](Self::next_read), [`next_write`](Self::next_write)). All memory that keeping
-    /// account of the slots needs is taken now, 8 bytes for each.
+    /// Adds a swap device of `slots` base pages. Page `n` of its file is slot `n`; use
+    /// [`next_read`](crate::Files::next_read) and [`next_write`](crate::Files::next_write) for its
+    /// reads and writes. All memory for the slots' words is allocated now, 8 bytes for each.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
@@ -38,12 +37,12 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
         Ok(id)
     }
 
-    /// Begins to take a swap device out of use: no page goes there any more. Those that are there
-    /// are brought back by touching them ([`next_swapped`](Self::next_swapped)); when none is left,
+    /// Begins to remove a swap device: no page goes there any more. Touching the pages on it brings
+    /// them back ([`next_swapped`](Self::next_swapped)); when none is left,
     /// [`swap_off`](Self::swap_off) succeeds.
     ///
     /// # Errors
-    /// [`Error::NoFile`] when it is no device in use.
+    /// [`Error::NoFile`] when no device in use has this file.
     pub fn swap_closing(&self, id: FileId, closing: bool) -> Result<(), Error> {
         self.base().device_of(id)?.slots.swap.set_closing(closing);
         Ok(())
@@ -61,10 +60,10 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
         found.map(|seen| seen.pages.start)
     }
 
-    /// Takes a swap device out of use.
+    /// Removes a swap device.
     ///
     /// # Errors
-    /// [`Error::NoFile`] when it is none; [`Error::Busy`] as long as a slot is in use.
+    /// [`Error::NoFile`] when no device has this file; [`Error::Busy`] as long as a slot is in use.
     pub fn swap_off(&self, id: FileId) -> Result<(), Error> {
         let device = self.base().device_of(id)?;
         device.slots.swap.set_closing(true);
@@ -78,15 +77,16 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
         Ok(())
     }
 
-    /// The swap devices in use: each its file, how many slots it has, and how many are used.
+    /// The swap devices in use: for each its file, its number of slots, and the number of used
+    /// ones.
     pub fn devices(&self) -> impl Iterator<Item = (FileId, u64, u64)> + use<'m, A, H> {
         let told = |swap: &'m Swap| Some((swap.file()?, swap.slots(), swap.used()));
         self.base().swaps.iter().filter_map(told)
     }
 
     /// The first run of free slots of a device in `slots`, within one cluster; `None` where there
-    /// is none. They may be taken at any time: an embedder that has a lock of its own,
-    /// under which it writes slots as well, knows under it that what is there is nobody's.
+    /// is none. Paging out may take them at any time: an embedder that writes slots under a lock of
+    /// its own can rely on the answer under that lock.
     pub fn free_slots(&self, id: FileId, slots: FilePages) -> Option<FilePages> {
         self.base().device_of(id).ok()?.slots.first_free(slots)
     }

@@ -1,4 +1,4 @@
-//! Swap entries that are touched: the folio is read if it is not in memory, and mapped by runs.
+//! Faults on swap entries: the folio is read if it is not in memory, and mapped by runs.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
@@ -17,28 +17,28 @@ use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Gather, Locked, Marks, What, unwritten};
 
-/// A folio of a device, and where the page that faulted is in it.
+/// A folio of a device, and the place of the faulting page in it.
 struct Found {
     folio: Folio,
     slots: FilePages,
     entry: SwapEntry,
-    /// The program touches the page; otherwise it may never.
+    /// The program accesses the page now; otherwise it is mapped ahead.
     touched: bool,
 }
 
-/// What mapping it came to.
+/// The result of mapping it.
 enum Admitted {
-    /// These pages; so many entries.
+    /// These pages, by this many entries.
     Pages(PageSpan, u64),
-    /// Decide anew.
+    /// Something changed: decide anew.
     Stale,
-    /// The entry is one for more pages than the folio has: split it first.
+    /// The entry covers more pages than the folio has: split it first.
     Split,
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
-    /// Maps a page that is on a swap device, and all of its folio that belongs there. `None` when
-    /// something has changed meanwhile, or was made ready.
+    /// Maps a page that is on a swap device, with all pages of its folio that belong there. `None`
+    /// when a change interfered, or when an entry was split.
     pub(crate) fn swap_in(
         &self,
         view: &View<'_, A, H>,
@@ -66,15 +66,15 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
                 let (end, more) = self.swap_in_behind(view, &device, marked, pages.end);
                 let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
                 let installed = Installed { pages, order: folio.order, entries };
-                // What others may have as well is copied before it is written.
+                // A shared page is copied before it is written.
                 let more = access == Access::Write && !entry.exclusive;
                 Ok((!more).then_some(Resolved::Mapped(installed)))
             }
         }
     }
 
-    /// What follows when entries of a folio were replaced by leaves. The space has the rest of the
-    /// folio with them.
+    /// The bookkeeping after entries of a folio were replaced by leaves. The space counts for the
+    /// rest of the folio as well.
     fn admitted(
         &self,
         view: &View<'_, A, H>,
@@ -91,8 +91,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Maps what lies behind a page that was brought in and was read with it, and so saves a fault
-    /// for each folio: up to which page, and by how many entries.
+    /// Maps the pages behind a faulting page that were read with it, which saves a fault for each
+    /// folio. Returns the page where it stopped, and the number of entries.
     fn swap_in_behind(
         &self,
         view: &View<'_, A, H>,
@@ -111,7 +111,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         {
             let found = Found { folio, slots, entry, touched: false };
             let next = MarkedPage { page: at, payload, ..*marked };
-            // What cannot be had is its own fault's concern.
+            // A page that fails here gets its own fault.
             let Ok(Admitted::Pages(pages, entries)) = self.admit(view, device, &next, &found)
             else {
                 break;
@@ -122,11 +122,11 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         (at, all)
     }
 
-    /// Brings a page back that is on a swap device, whatever its area allows: before the device is
-    /// taken out of use. Nothing happens where it is in memory already.
+    /// Brings a page back from a swap device, whatever rights its area has: before the device is
+    /// removed. Without effect on a page in memory.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault), but [`Error::Denied`].
+    /// As for [`fault`](crate::Mm::fault), but [`Error::Denied`].
     pub fn swap_in_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let view = self.base().view(space);
         let (area, seq) = view.areas().next_at_or_after(page);
@@ -139,7 +139,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.swap_in(&view, &marked, Access::Read).map(|_| ())
     }
 
-    /// The page is not in memory: what to read.
+    /// The page is not in memory: returns the reads that it needs.
     fn lacking_swapped(
         &self,
         view: &View<'_, A, H>,
@@ -167,8 +167,8 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
     }
 
-    /// The largest folio that is wanted around the page and is whole on the device: its pages'
-    /// entries follow each other, and none of its slots is in memory.
+    /// The largest wanted folio around the page that is whole on the device: its pages' entries are
+    /// consecutive, and none of its slots is in memory.
     fn order_in(
         &self,
         view: &View<'_, A, H>,
@@ -193,9 +193,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         orders.filter(|order| wanted >> order.get() & 1 != 0).find(fits).unwrap_or_default()
     }
 
-    /// The slots to read with `folio`, which has that of the page: those of its neighbours that
-    /// follow each other as well, and none of which is in memory. Just the folio where memory is
-    /// short, or it is large by itself.
+    /// The slots to read with `folio`, which has that of the page: also those of its neighbours
+    /// that are consecutive and not in memory. Only the folio where memory is short, or the folio
+    /// is large.
     fn swap_window(
         &self,
         view: &View<'_, A, H>,
@@ -217,12 +217,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let is_out = |slot: &u64| matches!(device.slots.counted(*slot), (1.., false));
         let below = (first..folio.start).rev().take_while(is_out).count() as u64;
         let behind = (folio.end..end).take_while(is_out).count() as u64;
-        // Whole folios of that size: smaller ones would be left for ever.
+        // Whole folios of that size: parts would be left for ever.
         let size = folio.count();
         FilePages::new(folio.start - below / size * size, folio.end + behind / size * size)
     }
 
-    /// Whether the entries of `block` are those of consecutive slots around `entry` at `page`.
+    /// Whether the entries of `block` name consecutive slots around `entry` at `page`.
     fn is_run(&self, view: &View<'_, A, H>, block: PageSpan, entry: SwapEntry, page: Vpn) -> bool {
         let first = entry.payload() - page.offset_from(block.start);
         let mut upto = block.start;
@@ -254,7 +254,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Maps what the page's table has of a folio in memory.
+    /// Maps the entries in the page's table that belong to a folio in memory.
     fn admit(
         &self,
         view: &View<'_, A, H>,
@@ -292,7 +292,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         let before = found.entry.slot - found.slots.start;
         let home = Vpn::new(marked.page.get().wrapping_sub(before));
-        // Where pages were moved, the others that have this one have it elsewhere.
+        // Where pages were moved, other spaces map this folio at another place.
         if found.entry.exclusive || !view.space.has(Ever::Moved) {
             folios.set_home(found.folio, tables.home(home));
         }
@@ -300,8 +300,9 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         Ok(mapped.map_or(Admitted::Stale, |(pages, entries)| Admitted::Pages(pages, entries)))
     }
 
-    /// Maps every run of entries of a locked table that are those of the folio's slots, in step
-    /// with the page that faulted: from the first to the last page, and how many entries.
+    /// Maps every run of entries of a locked table that name the folio's slots, in step with the
+    /// page that faulted. Returns the span from the first to the last page, and the number of
+    /// entries.
     fn admit_runs(
         &self,
         locked: &Locked<'_, A, H>,
@@ -338,12 +339,12 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     }
 }
 
-/// How many pages around a fault come back together.
+/// The order of the block around a fault that comes back together.
 fn around_order<A: Arch>() -> Order {
     Order::fitting((SWAP_AROUND_BYTES >> A::PAGE_SHIFT).max(1)).unwrap_or_default()
 }
 
-/// What a leaf grants of a page that came back.
+/// The attributes of a leaf for a page that came back.
 fn attrs(area: &Area, entry: SwapEntry, touched: bool) -> Attrs {
     let prot = if entry.exclusive { area.prot } else { unwritten(area.prot) };
     let mut attrs = Attrs::user(prot);

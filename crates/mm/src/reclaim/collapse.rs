@@ -2,16 +2,16 @@
 //! `collapse_file`.
 //!
 //! ```text
-//!   hold ─ survey ─ take a folio ─ hide, flush ─ survey ─ copy ─ take out, flush ─ map
-//!            │          │ no memory               │ pinned  │ poisoned
-//!            ▼          ▼                         '─────────┴──► give the rights back
-//!            empty, whole, pinned, foreign: all as it was
+//!   hold ─ survey ─ allocate ─ take rights, flush ─ survey ─ copy ─ unmap, flush ─ map
+//!            │          │ no memory                  │ pinned  │ poisoned
+//!            ▼          ▼                            '─────────┴──► give the rights back
+//!            empty, whole, pinned, foreign: all as before
 //! ```
 //!
 //! Faults wait from the first step to the last. The pages lose all rights before they are copied,
-//! so that nobody writes the old memory afterwards, and nobody can begin to pin it: whoever pins
-//! asks for the rights under the table's lock. What is shared with other spaces is copied as well;
-//! they keep the old memory.
+//! so that no program writes the old memory afterwards, and no new pin can appear: a pin checks the
+//! rights under the table's lock. Pages shared with other spaces are copied as well; those spaces
+//! keep the old memory.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
@@ -23,43 +23,43 @@ use crate::space::{Advice, Area, OptOut, Section, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, Sight, Survey};
 
-/// What [`Mm::collapse`] came to, in blocks.
+/// The result of [`Reclaim::collapse`], in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Collapsed {
     /// Blocks that are one folio now.
     pub made: u64,
-    /// Blocks that were before.
+    /// Blocks that were one folio before.
     pub already: u64,
-    /// Blocks that stay as they are.
+    /// Blocks that could not be collapsed.
     pub refused: u64,
-    /// Why the last of them does.
+    /// The reason for the last of them.
     pub why: Option<Hindrance>,
 }
 
-/// Why a block stays as it is.
+/// The reason why a block is not collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hindrance {
     /// It does not lie in one area that is private and anonymous; or, for
-    /// [`collapse_file`](Mm::collapse_file), that shows a file.
+    /// [`collapse_file`](Reclaim::collapse_file), in one that maps a file.
     Area,
     /// The area, or the process, was advised not to have large folios.
     Advice,
     /// Nothing is mapped in it.
     Empty,
-    /// Something in it is no folio, or marked as not to be used.
+    /// A frame in it belongs to no folio, or a page of it is marked.
     Foreign,
-    /// Somebody has a part of it pinned. That may change.
+    /// A part of it is pinned. That may change.
     Pinned,
-    /// Of a file: somebody has a hold on a page, or it is being read or written. That may change.
+    /// Of a file: a page has another reference, or is being read or written. That may change.
     Held,
-    /// Of a file: an area shows it where writes are tracked.
+    /// Of a file: an area maps it where writes are tracked.
     Tracked,
-    /// Of a file: it is in one folio now, but the area has copies of its own of some pages.
+    /// Of a file: it is in one folio now, but the area has private copies of some pages.
     Copied,
 }
 
 impl Collapsed {
-    /// What Linux returns for it; `None` where all of it is well.
+    /// Linux's error for it; `None` if no block failed.
     pub fn errno(&self) -> Option<Errno> {
         self.why.map(|why| match why {
             Hindrance::Pinned | Hindrance::Held => Errno::EAGAIN,
@@ -90,25 +90,24 @@ impl Collapsed {
     }
 }
 
-/// What became of a block.
+/// The fate of a block.
 pub(crate) enum Block {
     /// It is one folio now.
     Made,
-    /// It was before.
+    /// It was one before.
     Already,
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Makes each aligned block of `order` that lies in `span` one folio: copies what is there,
-    /// and fills the rest with zeroes. What the policy wants does not matter, but what was advised
-    /// does. `order` is at least 1 and at most [`Arch::block_order`], as which it is mapped by one
-    /// entry.
+    /// Makes each aligned block of `order` that lies in `span` one folio: copies its pages, and
+    /// fills the rest with zeroes. The policy does not matter here, but advice does. `order` is at
+    /// least 1 and at most [`Arch::block_order`], which one entry maps.
     ///
     /// # Errors
     /// [`Error::Invalid`]: not the program's pages, or no such order. [`Error::NoMemory`]: no
-    /// folio. [`Error::OverLimit`]: the space's group has no room for what is filled with zeroes.
+    /// folio. [`Error::OverLimit`]: the space's group has no room for the zeroed pages.
     /// [`Error::Poisoned`]: a page cannot be copied. Blocks before the one that failed are done
-    /// then, and it and what follows is as it was.
+    /// then, and it and those behind it are as before.
     pub fn collapse(
         &self,
         space: &Space<A>,
@@ -133,7 +132,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(done)
     }
 
-    /// The same for one block, which is held. A folio is taken as hard as a page is if it says so.
+    /// The same for one block, which is held. With `hard` the folio is allocated as hard as a page.
     pub(crate) fn collapse_block(
         &self,
         space: &Space<A>,
@@ -170,7 +169,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             self.base().free(run);
             return stopped;
         }
-        // The table of a block goes as well; that of a part of one stays.
+        // The table of a whole block goes as well; the table of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
         let hole = PageSpan::new(block.start, hole);
         let taken = self.spaces().take(space, section, block, &|| hole);
@@ -185,7 +184,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(Ok(Block::Made))
     }
 
-    /// Gives the leaves of `block` the rights `to`, and sees to it that all CPUs know.
+    /// Gives the leaves of `block` the rights `to`, and flushes.
     fn regrant(
         &self,
         space: &Space<A>,
@@ -202,7 +201,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         self.base().settle(space, gather);
     }
 
-    /// Fills `run` with what is mapped at `block`, and with zeroes where nothing is.
+    /// Fills `run` with the pages mapped at `block`, and with zeroes where there are none.
     fn copy_pieces(
         &self,
         view: &View<'_, A, H>,
@@ -227,7 +226,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(())
     }
 
-    /// Maps `run` at `block`, where nothing is any more but perhaps a table that a fault has made.
+    /// Maps `run` at `block`, which is empty except perhaps for a table that a fault has made.
     fn put_folio(
         &self,
         space: &Space<A>,
@@ -269,7 +268,7 @@ fn collapsible<A: Arch, H: Hardware>(
     if refused { Err(Hindrance::Advice) } else { Ok(area) }
 }
 
-/// What a survey means: go on, done already, or why not.
+/// The meaning of a survey: `None` to continue, a finished block, or the reason against it.
 fn hindrance(survey: Survey) -> Result<Option<Block>, Hindrance> {
     match survey {
         Survey::Parts => Ok(None),

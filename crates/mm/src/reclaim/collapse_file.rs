@@ -1,13 +1,13 @@
 //! Making one folio of many (`MADV_COLLAPSE`): pages of files, private or shared, code or data.
 //!
 //! ```text
-//!   read what is missing ─ take a folio ─ seclude ─ copy ─ into the index ─ old ones free ─ map
-//!   │ a store has it       │ no memory    │ held    │ poisoned  │ another page has come
-//!   ▼                      ▼              '─────────┴───────────┴─► readmit: all as it was
-//!   tell what to read
+//!   read missing pages ─── allocate ───── seclude ─ copy ─ into the index ─ free old ones ─ map
+//!   │ a store has them     │ no memory    │ held    │ poisoned  │ another page was inserted
+//!   ▼                      ▼              '─────────┴───────────┴─► readmit: all as before
+//!   return the reads
 //! ```
 //!
-//! What is dirty stays so. What a private area has copied stays a copy.
+//! Dirty pages stay dirty. A private area's copies stay copies.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware, Reuse};
@@ -24,7 +24,7 @@ use crate::space::{Advice, Area, Backing, OptOut, Space};
 use crate::stats::Event;
 use crate::table::{Sight, Survey};
 
-/// One aligned block of a file's pages, and where an area shows it.
+/// One aligned block of a file's pages, and its place in an area.
 #[derive(Clone, Copy)]
 struct Target {
     pages: FilePages,
@@ -33,20 +33,20 @@ struct Target {
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Makes the pages of files that areas show in `span` folios that are as large as the file's
-    /// sizes allow ([`file_policy`](Self::file_policy)) and as pages of the area and of the file
-    /// are aligned alike: each aligned block of the file of which all is in `span`, in the area,
-    /// and in the file. What is missing of a file in memory is zero. The blocks are mapped then, in
-    /// all `spaces`, which are all that may show the files, where pages of them may have been.
+    /// Makes the pages of files that areas map in `span` folios as large as the file's sizes allow
+    /// ([`policy`](crate::Files::policy)) and as the pages of the area and of the file are aligned
+    /// alike: each aligned block of the file that lies wholly in `span`, in the area, and in the
+    /// file. Missing pages of a file in memory are zero. The blocks are then mapped in all
+    /// `spaces`, which must be all that may map the files, where their pages may have been mapped.
     ///
     /// A block of another area is [refused](Hindrance::Area) and counts as one.
     ///
     /// # Errors
     /// [`Error::Unread`] and [`Error::Busy`] when a page must be read first; [`Error::Failed`] when
-    /// it could not be; [`Error::Poisoned`], [`Error::NoMemory`], and [`Error::Invalid`] when these
-    /// are not the program's pages. Blocks before the one that failed are done then; of that one
-    /// and of what follows nothing has changed, but that pages may have come to be in memory, and
-    /// are to be mapped anew when they are touched.
+    /// that read failed; [`Error::Poisoned`], [`Error::NoMemory`], and [`Error::Invalid`] for pages
+    /// that programs may not map. Blocks before the one that failed are done then; that one and
+    /// those behind it have not changed, except that pages may have been read into memory, and that
+    /// accesses may have to map some again.
     pub fn collapse_file(
         &self,
         space: &Space<A>,
@@ -102,8 +102,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(())
     }
 
-    /// The orders that folios of a file may have in an area, as a set. None is larger than what is
-    /// preferred for the area itself.
+    /// The orders that folios of a file may have in an area, as a set. None exceeds the preference
+    /// of the area itself.
     fn sizes_for(&self, area: &Area, index: &Index<'_, A, H>) -> u32 {
         let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
         let own = area.flags.read_order();
@@ -142,13 +142,13 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
         }
         self.files().show_again(index, target.pages, spaces);
-        // Where the program has not touched it yet there was no table.
+        // Where the program has not accessed the block yet, it had no table.
         let _ = self.files().map_cached(space, target.span);
         let own = self.has_copies(space, index, target);
         Ok(if own { Err(Hindrance::Copied) } else { Ok(Block::Made) })
     }
 
-    /// Sees to it that all pages of a file with a store are there.
+    /// Checks that all pages of a file with a store are in memory.
     fn bring_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Error> {
         if index.file.store() == Some(Store::Memory) {
             return Ok(());
@@ -173,7 +173,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(())
     }
 
-    /// Puts one folio in the place of all that are in a block.
+    /// Replaces all folios in a block by one.
     fn join_pages(
         &self,
         index: &Index<'_, A, H>,
@@ -203,7 +203,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(self.put_joined(index, target, run))
     }
 
-    /// Puts `run`, a copy of all that is secluded in a block, into its place.
+    /// Replaces the secluded folios of a block by `run`, a copy of them.
     fn put_joined(
         &self,
         index: &Index<'_, A, H>,
@@ -231,8 +231,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(())
     }
 
-    /// Fills `run` with what is secluded of `pages`, and with zeroes where a file in memory has
-    /// nothing.
+    /// Fills `run` with the secluded folios of `pages`, and with zeroes where a file in memory has
+    /// no folio.
     #[expect(clippy::type_complexity, reason = "the run comes back with whatever it was")]
     fn copy_folios(
         &self,
@@ -246,7 +246,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 return Ok(());
             }
             if index.file.store() != Some(Store::Memory) {
-                // It has been dropped meanwhile.
+                // A folio has been dropped meanwhile.
                 return Err(Ok(Err(Hindrance::Held)));
             }
             if !run.is_zeroed() {
@@ -270,7 +270,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// Whether a space has copies of its own of pages of a block.
+    /// Whether a space has private copies of pages of a block.
     fn has_copies(&self, space: &Space<A>, index: &Index<'_, A, H>, target: Target) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         let Entry::Folio { folio: whole, .. } = index.find(target.pages.start).0 else {
@@ -297,7 +297,7 @@ impl From<Bound> for Hindrance {
     }
 }
 
-/// The smallest of `sizes`, if the pages of an area and those of its file are aligned alike to it.
+/// The smallest of `sizes`, if the pages of an area and of its file are aligned alike to it.
 fn unit(area: &Area, sizes: u32) -> Option<Order> {
     let Backing::Object { page: at, .. } = area.backing else { return None };
     let unit = Order::new(sizes.trailing_zeros() as u8);
@@ -305,8 +305,8 @@ fn unit(area: &Area, sizes: u32) -> Option<Order> {
     (sizes != 0 && !differs).then_some(unit)
 }
 
-/// The largest block of one of `sizes` that begins at the beginning of `left`, a part of an area
-/// that shows a file of `end` pages.
+/// The largest block of one of `sizes` at the beginning of `left`, a part of an area that maps a
+/// file of `end` pages.
 fn target<A: Arch>(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
     let Backing::Object { page: at, .. } = area.backing_of(left.start) else { return None };
     let room = left.count().min(end.saturating_sub(at));

@@ -1,7 +1,8 @@
-//! What groups of spaces have: counted from page tables, by shares.
+//! The memory of groups of spaces: counted from page tables, by shares.
 //!
-//! A folio belongs to those who map it, to each by how much of it he maps; a slot of a swap device
-//! to those whose entries refer to it. So what two groups have together counts once in their sum.
+//! A folio belongs to the spaces that map it, in proportion to the pages that each maps; a slot of
+//! a swap device to the spaces whose entries refer to it. So memory that two groups share counts
+//! once in their sum.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -15,13 +16,13 @@ use crate::space::{GroupId, Space};
 use crate::swap::SwapEntry;
 use crate::table::Sight;
 
-/// A part of a page is counted as so many of it.
+/// Shares are counted in this fraction of a page.
 const PARTS: u64 = 1 << 20;
 
-/// What the spaces of a group have, in pages; each figure is rounded.
+/// The memory of a group's spaces, in pages; each figure is rounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holdings {
-    /// Frames of anonymous memory, on their way to or from a swap device as well.
+    /// Frames of anonymous memory, also on their way to or from a swap device.
     pub anon: u64,
     /// Frames of files without a store: shared memory.
     pub shared: u64,
@@ -31,15 +32,15 @@ pub struct Holdings {
     pub swapped: u64,
 }
 
-/// A share in something, in [`PARTS`] of a page.
+/// A share of a folio or a slot, in [`PARTS`] of a page.
 enum Share {
     Memory(Folio, u64),
     Swap(u64),
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// How many frames a group has: each folio's, by how much of it the group's spaces map among
-    /// all that do. Looks at all their tables.
+    /// The number of frames of a group: its spaces' share of each folio, by the pages that they
+    /// map. Walks all their tables.
     pub fn usage(&self, id: GroupId, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
         let mut parts = 0;
         self.each_share(Some(id), spaces, &mut |share| {
@@ -50,8 +51,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         rounded(parts)
     }
 
-    /// What a group has, or all spaces have, by kinds. Looks at all their tables, and at each slot
-    /// that they share.
+    /// The memory of a group, or of all spaces, by kind. Walks all their tables, and reads each
+    /// slot that they share.
     pub fn holdings(&self, id: Option<GroupId>, spaces: &(impl AllSpaces<A> + ?Sized)) -> Holdings {
         let mut parts = Holdings::default();
         self.each_share(id, spaces, &mut |share| match share {

@@ -1,15 +1,15 @@
-//! Reclaim: which memory is to be free, or to be larger folios.
+//! Reclaim: choosing the memory to free, and the pages to collapse into larger folios.
 //!
 //! ```text
-//!   reclaim ──► a hand around spaces: age, thin, page out   ┐ the kind that cost less gives more
+//!   reclaim ──► a hand around spaces: age, thin, page out   ┐ the cheaper kind gives more
 //!           └─► a hand around files: age, detach, drop      ┘
 //!   relieve ──► the same within a group that is over its limit
 //!   scan ─────► collapse: one folio of many
 //! ```
 //!
-//! **Owns** where the hands are. **Key type**: [`Reclaim`].
+//! **Owns** the positions of the hands. **Key type**: [`Reclaim`].
 //!
-//! **Never** runs by itself: the embedder calls. **Next room**: `mm`.
+//! **Never** runs by itself: the embedder calls it. **Next room**: `mm`.
 
 mod collapse;
 mod collapse_file;
@@ -37,7 +37,7 @@ use crate::spaces::Spaces;
 /// Reclaim, aging, limits of groups, and collapse.
 pub struct Reclaim<'m, A, H> {
     paging: Paging<'m, A, H>,
-    /// Where the reclaimer goes on.
+    /// The place where the reclaimer continues.
     hand: Hand,
     /// The same among files: a file's number, and a page in it.
     file_hand: Hand,

@@ -1,12 +1,11 @@
-//! Reclaim: making memory free by what it was not needed for longest (row D6).
+//! Reclaim: freeing the memory with the oldest last access (row D6).
 //!
-//! *Aging* asks page tables what the hardware noted, by runs: a folio that was touched is new
-//! again, and any other is one round older, up to three (of files: see `shed`). *Reclaiming* is a
-//! hand that goes around all spaces, ages a window of pages, and takes what is old enough there. So
-//! what leaves was not touched since the hand came by last, or the time before. The more it has to
-//! look at for what it gets, the younger may be what it takes: a call ends after a bounded number
-//! of looks. Another hand goes around files, mapped or not; how much each is to find, `balance`
-//! says.
+//! *Aging* reads the accessed bits of page tables, by runs: an accessed folio is new again, and any
+//! other is one round older, up to three (for files see `shed`). *Reclaim* is a clock hand that
+//! goes around all spaces, ages a window of pages, and takes the old ones in it. So a page that
+//! leaves was not accessed since the hand came by last, or the time before. The more the hand scans
+//! for little result, the younger the pages that it may take: a call ends after a bounded scan.
+//! Another hand goes around files, mapped or not; `balance` divides the work between the two.
 //!
 //! ```text
 //!   spaces   [.....|window|.....]  [..........]  [....]      one round of the hand
@@ -34,44 +33,44 @@ use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
 use crate::table::Gather;
 
-/// How many frames are to be free.
+/// Thresholds for the number of free frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {
-    /// Below it, whoever needs memory should reclaim some first.
+    /// Below it, a caller that needs memory should reclaim some first.
     pub min: u64,
     /// Below it, a reclaimer in the background should begin.
     pub low: u64,
-    /// At it, that may stop.
+    /// At it, that reclaimer may stop.
     pub high: u64,
 }
 
-/// How many pages are aged at a time, and how many rounds of aging in which it was not touched a
-/// folio must have behind it, in the hand's first round and those that follow.
+/// The pages that are aged at a time, and the rounds of aging without an access that a folio needs,
+/// in the hand's first round and those that follow.
 const WINDOW: Order = Order::new(10);
 const ROUNDS: [u32; 4] = [2, 2, 1, 0];
 
-/// How many pages may be looked at for each that is wanted: a quarter before younger ones are
-/// taken, and all before any is.
+/// The most pages scanned for each wanted page: after a quarter of them younger folios are taken,
+/// and after all of them any.
 const LOOKS_MOST: u64 = 64;
 
-/// How many a hand looks at in its first round for each that it is to find: who gives less is to
-/// grow old more slowly. In later rounds it goes around everything.
+/// The pages that a hand scans in its first round for each wanted page: the kind that gives less
+/// should also age more slowly. In later rounds it goes around everything.
 const LOOKS_FIRST: u64 = 16;
 
-/// How far a call of [`Mm::reclaim`] has come.
+/// The progress of a call of [`Reclaim::reclaim`].
 pub(crate) struct Quest {
     pages: u64,
-    /// How many pages are to be free, and how many looked at, before the other hand goes on.
+    /// The pages to free, and the pages to scan, before the other hand continues.
     goal: u64,
     looks: u64,
-    /// Whose spaces are looked at, if not all.
+    /// The group whose spaces are scanned; `None` for all.
     group: Option<GroupId>,
     pub(crate) done: Reclaimed,
-    /// Pages that were looked at.
+    /// Pages that were scanned.
     pub(crate) looked: u64,
     /// Rounds of the hand.
     round: usize,
-    /// There is not even a frame for paging out.
+    /// Not even one frame is left for paging out.
     starved: bool,
 }
 
@@ -81,7 +80,7 @@ impl Quest {
         Self { pages, goal: pages, looks: u64::MAX, group, done, looked, round, starved }
     }
 
-    /// Begins the part of a round that one hand has, which is to find `pages` pages.
+    /// Begins one hand's part of a round, which should find `pages` pages.
     fn begin(&mut self, round: usize, pages: u64) {
         self.round = round;
         self.goal = self.done.pages().saturating_add(pages);
@@ -89,7 +88,7 @@ impl Quest {
         self.looks = if round == 0 { first } else { u64::MAX };
     }
 
-    /// How many pages the hand is still to find.
+    /// How many pages the hand should still find.
     pub(crate) fn left(&self) -> u64 {
         self.goal.saturating_sub(self.done.pages())
     }
@@ -98,12 +97,12 @@ impl Quest {
         self.left() == 0 || self.looked >= self.looks || self.starved
     }
 
-    /// How many pages all in all are still to be made free; none where none can be.
+    /// How many pages are still missing in all; zero when no more can be freed.
     fn lacks(&self) -> u64 {
         if self.starved { 0 } else { self.pages.saturating_sub(self.done.pages()) }
     }
 
-    /// How many rounds of aging without a touch are demanded by now.
+    /// How many rounds of aging without an access are demanded by now.
     pub(crate) fn idle(&self) -> u32 {
         let looks = self.looked / self.pages.max(1);
         let by_looks = match looks {
@@ -115,12 +114,13 @@ impl Quest {
     }
 }
 
-/// What reclaiming came to.
+/// The result of reclaim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reclaimed {
-    /// Pages that are free now: of files, and what nobody needs of large folios.
+    /// Pages that are free now: of files, and unused parts of large folios.
     pub dropped: u64,
-    /// Anonymous pages that are free as soon as they are written; see [`Mm::page_out`].
+    /// Anonymous pages that are free as soon as they are written; see
+    /// [`Paging::page_out`](crate::Paging::page_out).
     pub paged_out: u64,
 }
 
@@ -132,9 +132,9 @@ impl Reclaimed {
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// How many frames are to be free, of `frames` in all. As Linux has it: the minimum is 4 times
-    /// the square root of all in KiB, from 128 KiB to 256 MiB, but no more than a sixteenth; the
-    /// others lie a quarter and a half of it higher.
+    /// The thresholds for `frames` frames in all. As on Linux, the minimum is 4 times the square
+    /// root of all in KiB, from 128 KiB to 256 MiB, but no more than a sixteenth; the others lie a
+    /// quarter and a half of it higher.
     pub fn watermarks(&self, frames: u64) -> Watermarks {
         let kib = A::PAGE_SHIFT - 10;
         let all = frames << kib;
@@ -142,7 +142,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Watermarks { min, low: min + min / 4 + 1, high: min + min / 2 + 2 }
     }
 
-    /// A round of aging over all spaces. How many pages it looked at.
+    /// A round of aging over all spaces. Returns how many pages it scanned.
     pub fn age_all(&self, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         let mut looked = 0;
@@ -150,14 +150,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         looked
     }
 
-    /// A round of aging over `span` of a space; how many pages it looked at.
+    /// A round of aging over `span` of a space; returns how many pages it scanned.
     fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = Folios::new(self.base().phys.meta());
         let tables = self.base().view(space).tables();
         let own = tables.home(span.start).space;
         let mut gather = Gather::new();
         let looked = tables.harvest(span, &mut gather, |folio, touched| {
-            // Who is mapped in many spaces grows older once a round, and not once in each.
+            // A folio that many spaces map ages once a round, and not once in each space.
             let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
             if touched || !shared || folios.home(folio).space == own {
                 folios.grow_old(folio, touched);
@@ -169,24 +169,23 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Makes about `pages` pages free: clean pages of files, mapped or not, and anonymous folios,
-    /// those first that were not touched for longest, and more of the kind that cost less of late.
-    /// What is paged out must be written before it is free.
+    /// those with the oldest last access first, and more of the kind with the lower recent cost.
+    /// Pages that are paged out must be written before they are free.
     ///
-    /// Less is made free when there is nothing left that could be, or no room on swap devices. How
-    /// many pages are looked at has a bound: four times all there are; and after 64 for each that
-    /// is wanted, age does not count any more.
+    /// Frees less when no more can leave, or swap devices are full. The scan has a bound: four
+    /// times all pages; and after 64 pages for each wanted one, age no longer counts.
     pub fn reclaim(&self, pages: u64, spaces: &(impl AllSpaces<A> + ?Sized)) -> Reclaimed {
         let mut quest = Quest::new(pages, None);
         self.go_rounds(&mut quest, spaces);
         let mut done = quest.done;
-        // What was just read from a device is about to be mapped.
+        // Pages just read from a device are about to be mapped, so they go last.
         if done.pages() < pages {
             done.dropped += self.drop_from_swap(pages - done.pages());
         }
         done
     }
 
-    /// Pages out about `pages` pages of a group's spaces; how many.
+    /// Pages out about `pages` pages of a group's spaces; returns how many.
     pub(crate) fn reclaim_in(
         &self,
         group: GroupId,
@@ -217,18 +216,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             if quest.lacks() == 0 || quest.looked == before && !gives {
                 break;
             }
-            // Where one kind has nothing so old, the other is asked for all.
+            // Where one kind has no pages of that age, the other gives all.
             gives = quest.done.paged_out > out;
         }
     }
 
-    /// The hand of a quest: within a group there is another.
+    /// The hand of a quest: each group has its own.
     fn hand_of(&self, quest: &Quest) -> &Hand {
         let group = quest.group.and_then(|id| self.base().groups.group(id).ok());
         group.map_or(&self.hand, |group| &group.hand)
     }
 
-    /// Drops clean pages of swap devices that nobody maps, `pages` or a few more; how many.
+    /// Drops clean pages of swap devices that no space maps, `pages` or a few more; returns how
+    /// many.
     fn drop_from_swap(&self, pages: u64) -> u64 {
         let is_swap = |file: &&File| file.store() == Some(Store::Swap);
         let mut dropped = 0;
@@ -252,8 +252,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let (root, page) = self.hand_of(quest).load();
         let page = Vpn::new(page.min(A::USER_PAGES));
         let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
-        // From where the hand is, and then what lies before it, up to the end of its window, all of
-        // which is a round older then.
+        // From the hand on, and then the pages before it, up to the end of its window, all of which
+        // is a round older then.
         let last = page.align_up(WINDOW.pages()).unwrap_or(end).min(end);
         for ahead in [true, false] {
             let mut is_ahead = false;
@@ -282,14 +282,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         quest: &mut Quest,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) {
-        // Where the hand stopped within a window, all of that is aged.
+        // If the hand stopped within a window, all of that window is aged already.
         let (mut at, mut aged) =
             (span.start, span.start.align_up(WINDOW.pages()).unwrap_or(span.end));
         while let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next() {
             if quest.is_over() {
                 return;
             }
-            // Folios lie in blocks, and so none is cut at a window's end; but they may lie across
+            // Folios lie in blocks, so the end of a window cuts none; but they may lie across
             // areas.
             let start = at.max(area.span.start);
             let end = start.align_down(WINDOW.pages()).add(WINDOW.pages()).min(span.end);
@@ -304,7 +304,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                     quest.looked += self.age(space, PageSpan::new(start.max(aged), window.end));
                     aged = window.end;
                 }
-                // For want of a frame it stays for now.
+                // Without a frame for it, the memory stays for now.
                 let _ = self.spaces().let_go_droppable(space, window, quest.idle());
                 at = self.page_out_old(space, window, quest, spaces);
             }
@@ -312,7 +312,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// Pages out what is old enough of `window`; the page to go on at.
+    /// Pages out the old folios of `window`; returns the page to continue at.
     fn page_out_old(
         &self,
         space: &Space<A>,
@@ -324,7 +324,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         if quest.is_over() {
             return window.end;
         }
-        // What was freed lazily needs no slot.
+        // Lazily freed folios need no slot.
         let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
         let demand = Demand { whose: Whose::All, idle, pages: quest.left() };
         let done: Result<_, Error> = self.paging().page_out_if(space, window, demand, spaces);

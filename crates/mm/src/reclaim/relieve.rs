@@ -1,4 +1,4 @@
-//! Groups over their limit give up what their spaces have not used for longest.
+//! Groups over their limit page out the memory with the oldest last access.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -7,28 +7,30 @@ use super::Reclaim;
 use crate::base::{AllSpaces, Error};
 use crate::space::GroupId;
 
-/// A group is relieved until this part of its limit is free, so that it is not counted again soon.
+/// A group is relieved until this fraction of its limit is free, so that it is not counted again
+/// soon.
 const MARGIN: u64 = 16;
 
-/// What came of [`Reclaim::relieve`].
+/// The result of [`Reclaim::relieve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Relieved {
-    /// Frames that the group has.
+    /// Frames of the group.
     pub usage: u64,
-    /// Frames that it may have more until it is counted again.
+    /// Frames that it may map until the next count.
     pub room: u64,
-    /// Pages that were paged out for that, and are free when they are written.
+    /// Pages paged out by the call, which are free when they are written.
     pub paged_out: u64,
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Counts what a group has and, if that is its limit or little less, pages out what its spaces
-    /// have not used for longest. Then they may have as much more as there is [room](Relieved).
-    /// What was paged out is to be written, as after [`page_out`](Self::page_out).
+    /// Counts the memory of a group and, if it is at or just below its limit, pages out the memory
+    /// of its spaces with the oldest last access. Then they may map as many more pages as there is
+    /// [room](Relieved). Pages that were paged out must be written, as after
+    /// [`page_out`](crate::Paging::page_out).
     ///
     /// # Errors
-    /// [`Error::OverLimit`] when there is no room, and no more can be paged out: one of the
-    /// group's spaces must end, or give something up. [`Error::NoGroup`].
+    /// [`Error::OverLimit`] when there is no room, and no more can be paged out: one of the group's
+    /// spaces must end, or free memory. [`Error::NoGroup`].
     pub fn relieve(
         &self,
         id: GroupId,
@@ -51,12 +53,12 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(Relieved { usage, room, paged_out })
     }
 
-    /// Pages out about `pages` pages of what a group's spaces have not used for longest, whatever
-    /// its limit; how many. What was paged out is to be written, as after
-    /// [`page_out`](Self::page_out).
+    /// Pages out about `pages` pages of a group's spaces, those with the oldest last access,
+    /// whatever its limit; returns how many. They must be written, as after
+    /// [`page_out`](crate::Paging::page_out).
     ///
     /// # Errors
-    /// [`Error::NoGroup`] when it is none.
+    /// [`Error::NoGroup`] when there is no such group.
     pub fn page_out_group(
         &self,
         id: GroupId,

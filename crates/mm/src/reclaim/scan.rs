@@ -1,14 +1,14 @@
 //! Collapse in the background: a scan over all spaces for blocks that are worth one folio.
 //!
 //! ```text
-//!   cursor ──► area that wants large folios ──► block: how much of it is there, on a swap device,
-//!                                                      shared, used lately?
+//!   cursor ──► area that wants large folios ──► block: how much of it is present, swapped,
+//!                                                      shared, accessed lately?
 //!                    enough ──► one folio           too little ──► its parts, in the smaller sizes
 //! ```
 //!
-//! What is asked of a block are the limits of Linux's khugepaged, whose settings they are; what
-//! sizes are wanted the policy says. The embedder has the cursor, and decides when and how far it
-//! moves. Of a block pages may be on a swap device: what to read is told, and the cursor waits.
+//! A block must be within the limits of Linux's khugepaged, and the policy says which sizes are
+//! wanted. The embedder keeps the cursor, and decides when and how far it moves. Where pages of a
+//! block are on a swap device, the scan returns the reads, and the cursor waits.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -25,31 +25,31 @@ use crate::stats::Event;
 use crate::swap::SwapEntry;
 use crate::table::{Seen, Sight, Survey};
 
-/// What a block may be like that is made one folio: counts of base pages, in a block of a table.
+/// The limits for a block that is collapsed: counts of base pages, in a block of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanLimits {
-    /// Not there, at most (`max_ptes_none`). For smaller sizes none may be missing, unless all but
-    /// one may here: else a folio would grow by what the last collapse has filled.
+    /// Missing pages, at most (`max_ptes_none`). For smaller sizes none may be missing, unless this
+    /// allows all but one: else each collapse would grow by the pages that the last one filled.
     pub none: u64,
-    /// On swap devices, at most (`max_ptes_swap`). For smaller sizes none.
+    /// Pages on swap devices, at most (`max_ptes_swap`). For smaller sizes none.
     pub swapped: u64,
-    /// In folios that others map as well, at most (`max_ptes_shared`). For smaller sizes none.
+    /// Pages of shared folios, at most (`max_ptes_shared`). For smaller sizes none.
     pub shared: u64,
     /// Try as hard for the folio as for a page (`defrag`).
     pub hard: bool,
 }
 
-/// Where a scan goes on. It begins with the default.
+/// The place where a scan continues. It begins with the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScanCursor {
     root: u64,
     page: u64,
 }
 
-/// What a part of a scan came to.
+/// The result of a part of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scanned {
-    /// Pages that were looked at, and one for each area that was passed.
+    /// Scanned pages, and one for each skipped area.
     pub pages: u64,
     /// Folios that were made.
     pub made: u64,
@@ -63,20 +63,20 @@ pub struct Scanned {
     pub reads: Option<Reads>,
 }
 
-/// What is in a block.
+/// The contents of a block.
 #[derive(Clone, Copy, Default)]
 struct Census {
     there: u64,
     swapped: u64,
     shared: u64,
-    /// Some of it was touched lately.
+    /// A page of it was accessed lately.
     is_young: bool,
 }
 
 /// A scan under way.
 struct Scan<'s> {
     limits: &'s ScanLimits,
-    /// How many pages are to be looked at.
+    /// The pages to scan.
     pages: u64,
     done: Scanned,
 }
@@ -88,8 +88,8 @@ impl Scan<'_> {
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Looks at about `pages` pages of the `spaces` from `cursor` on, or up to the end of the last
-    /// space, and makes one folio of each block that is worth it.
+    /// Scans about `pages` pages of the `spaces` from `cursor` on, or up to the end of the last
+    /// space, and collapses each block within the limits.
     pub fn scan(
         &self,
         cursor: &mut ScanCursor,
@@ -112,14 +112,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
         });
         if !stopped {
-            // A space that is gone is the end of a round that is not counted.
+            // If the cursor's space is gone, the round ends without being counted.
             scan.done.is_round = is_found;
             *cursor = ScanCursor::default();
         }
         scan.done
     }
 
-    /// Scans a space; the page to go on at.
+    /// Scans a space; returns the page to continue at.
     fn scan_space(&self, space: &Space<A>, from: Vpn, scan: &mut Scan<'_>) -> Vpn {
         let (mut at, end) = (from, Vpn::new(A::USER_PAGES));
         while at < end {
@@ -146,7 +146,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         end
     }
 
-    /// Makes what a block has within its area one folio, or smaller ones.
+    /// Collapses the part of a block within its area into one folio, or into smaller ones.
     fn scan_block(
         &self,
         space: &Space<A>,
@@ -180,7 +180,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// Makes a block one folio if it is worth it; whether it is one now.
+    /// Collapses a block if it is within the limits; returns whether it is one folio now.
     fn scan_one(
         &self,
         space: &Space<A>,
@@ -188,7 +188,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         (block, order): (PageSpan, Order),
         scan: &mut Scan<'_>,
     ) -> Result<bool, Error> {
-        // A hint, but mostly true, and then nobody is to wait.
+        // The survey is a hint, but mostly right, and then no fault has to wait.
         if self.base().view(space).tables().survey(block, order) == Survey::Whole {
             return Ok(true);
         }
@@ -219,7 +219,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(done.is_ok())
     }
 
-    /// Counts what is in a block.
+    /// Counts the contents of a block.
     fn census(&self, space: &Space<A>, block: PageSpan) -> Census {
         let folios = Folios::new(self.base().phys.meta());
         let mut census = Census::default();
@@ -237,14 +237,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 Sight::Marker(marks) if SwapEntry::of(marks.first).is_some() => {
                     census.swapped += seen.pages.count();
                 }
-                // What else is marked the collapse refuses.
+                // The collapse refuses pages with other marks.
                 Sight::Marker(_) => census.there += seen.pages.count(),
             }
         }
         census
     }
 
-    /// Maps again what a block has on swap devices; what must be read first.
+    /// Maps the pages of a block that are on swap devices; returns the reads that must come first.
     fn bring_back(&self, space: &Space<A>, block: PageSpan) -> Result<Option<Reads>, Error> {
         let is_swapped = |seen: &Seen| match seen.what {
             Sight::Marker(marks) => SwapEntry::of(marks.first).is_some(),

@@ -1,13 +1,13 @@
-//! Reclaiming pages of files that spaces still map.
+//! Reclaim of file pages that spaces still map.
 //!
 //! ```text
-//!   window of a file ─► all its folios one round older ─► where areas show it: touched, so young
-//!                       old and clean ─► out of all tables, flush ─► still unused: out of the file
+//!   window of a file ─► all its folios one round older ─► accessed through a mapping: young
+//!                       old and clean ─► unmap, flush ─► still unused: out of the file
 //! ```
 //!
-//! Nobody is kept from mapping a page again while that goes on: whoever does has a hold on it, and
-//! it stays. So nothing needs to wait, and nothing is undone. What is dirty is written back first,
-//! as [`next_write`](Mm::next_write) says, and leaves the next time.
+//! Other CPUs may map a page again meanwhile: then it has another reference, and stays. So no step
+//! needs to wait, and none is undone. Dirty pages are written back first, by
+//! [`next_write`](crate::Files::next_write), and leave the next time.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -21,12 +21,12 @@ use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
 
-/// Pages of a file that are aged at a time.
+/// The pages of a file that are aged at a time.
 const WINDOW: u64 = 512;
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Goes once around all files that have a store, from where the last call stopped, and drops
-    /// what is old enough, mapped or not, until the quest is over.
+    /// the old pages, mapped or not, until the quest is over.
     pub(crate) fn shed_files(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
         let (first, page) = self.file_hand.load();
         let number = |id: FileId| u64::from(id.0);
@@ -65,7 +65,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             let start = at.start - at.start % WINDOW;
             let end = start + WINDOW.max(at.count());
             let window = FilePages::new(start.max(left.start), end);
-            // Where the hand stopped within a window, all of that is aged.
+            // If the hand stopped within a window, all of that window is aged already.
             if start >= left.start {
                 quest.looked += self.age_window(index, window, spaces);
             }
@@ -78,7 +78,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// The beginning of a window in which `pages` pages are old, or all of it.
+    /// The beginning of a window with `pages` old pages, or all of it.
     fn enough_of(
         &self,
         index: &Index<'_, A, H>,
@@ -97,7 +97,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         window
     }
 
-    /// Forgets what left so long ago that it is not missed, and frees what of the index that kept.
+    /// Removes the notes of pages that left too long ago to count, and frees index nodes that held
+    /// only those.
     fn forget_old_notes(&self, index: &Index<'_, A, H>) {
         let frames = self.base().all_frames();
         let old =
@@ -105,7 +106,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         index.prune_such(FilePages::new(0, FILE_PAGES_MAX), &old, &mut |run| self.base().free(run));
     }
 
-    /// A round of aging for a window; how many pages are in it.
+    /// A round of aging for a window; returns its number of pages.
     fn age_window(
         &self,
         index: &Index<'_, A, H>,
@@ -116,7 +117,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let (mut left, mut looked) = (window, 0);
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
-            // Nobody holds it: it may have left the file by now, and be something else.
+            // There is no reference: the folio may have left the file by now, and be something
+            // else.
             if let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) {
                 cached.grow_old();
             }
@@ -136,7 +138,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         looked
     }
 
-    /// Calls `act` with the stretches of a space that show some of a window of a file, but for
+    /// Calls `act` with the stretches of a space that map some of a window of a file, except for
     /// those that are locked in memory.
     fn each_shown(
         &self,
@@ -156,7 +158,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// Takes what is old and clean of a window out of a space's tables.
+    /// Unmaps the old clean pages of a window from a space.
     fn detach_window(
         &self,
         space: &Space<A>,
@@ -173,7 +175,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         self.base().settle(space, &mut gather);
     }
 
-    /// Whether a folio is one of a window that was not touched for `idle` rounds and may leave.
+    /// Whether a folio belongs to a window, had no access for `idle` rounds, and may leave.
     fn is_old(&self, index: &Index<'_, A, H>, window: FilePages, folio: Folio, idle: u32) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         let (known, owner) = folios.known(folio);
@@ -188,7 +190,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             && matches!(index.find(page).0, Entry::Folio { dirty: false, .. })
     }
 
-    /// Drops what is old of a window and nobody maps; how many pages.
+    /// Drops the old pages of a window that no space maps; returns how many.
     fn drop_old(&self, index: &Index<'_, A, H>, window: FilePages, idle: u32) -> u64 {
         let (mut left, mut dropped) = (window, 0);
         while let Some((folio, at)) = index.next(left) {

@@ -1,13 +1,13 @@
-//! What nobody needs of large folios: pages that are not mapped any more, and pages of zeroes (D6).
+//! Unused parts of large folios: pages that are not mapped any more, and pages of zeroes (D6).
 //!
 //! ```text
 //!   a folio      | data | zero | zero | zero | data | .... |  not mapped  | zero |
 //!   waste                 \_________________/         \_________________________/
-//!   divided into parts: those that are not mapped are free, and of the others the zeroes go
+//!   split into parts: the unmapped ones are free, and of the others those of zeroes
 //! ```
 //!
 //! Linux has a queue of such folios (`deferred_split_folio`, mm/huge_memory.c, is the reference for
-//! the behaviour); here the hand of `reclaim` comes by all of them, and says what is old enough.
+//! the behaviour); here the hand of `reclaim` passes all of them, and selects the old ones.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -23,18 +23,18 @@ use crate::space::Space;
 use crate::stats::Event;
 use crate::table::{Divided, Division, Sight};
 
-/// Of what nobody needs, so many parts of [`OF_ALL`] must lie in whole blocks of an order for the
-/// folio to be divided into such, and not into smaller ones.
+/// A folio is split into parts of an order if this share of its waste ([`OF_ALL`] is all of it)
+/// lies in whole blocks of that order; otherwise into smaller ones.
 const MOST_OF_IT: u64 = 3;
 const OF_ALL: u64 = 4;
 
-/// What of a folio nobody needs.
+/// The unused pages of a folio.
 struct Waste {
     /// Pages in whole aligned blocks, by the order of these.
     blocks: [u64; POPULATE_ORDER.index() + 1],
     /// Pages that are mapped, and zero.
     zeroes: u64,
-    /// Where the run began that is being looked at.
+    /// The start of the current run of unused pages.
     begun: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Waste {
         Self { blocks: [0; POPULATE_ORDER.index() + 1], zeroes: 0, begun: None }
     }
 
-    /// The next pages of the folio, from `at` on, are needed or not.
+    /// Adds the next pages of the folio, from `at` on, as used or unused.
     fn add(&mut self, at: u64, needed: bool) {
         if !needed {
             self.begun.get_or_insert(at);
@@ -55,7 +55,7 @@ impl Waste {
         }
     }
 
-    /// The order of the parts into which a folio of `order` is best divided.
+    /// The best order of the parts into which a folio of `order` is split.
     fn parts(&self, order: Order) -> Order {
         let enough =
             |part: &Order| self.blocks[part.index()] * OF_ALL >= self.blocks[0] * MOST_OF_IT;
@@ -64,8 +64,8 @@ impl Waste {
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Gives back what nobody needs of the large folios in `span` that were not touched for `idle`
-    /// rounds of aging; how many pages.
+    /// Frees the unused parts of the large folios in `span` that had no access for `idle` rounds of
+    /// aging; returns how many pages.
     pub(crate) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
         let folios = Folios::new(self.base().phys.meta());
         let (mut at, mut freed) = (span.start, 0);
@@ -76,14 +76,15 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 self.base().free(run);
             }
             if let Some((parts, zeroes)) = parts {
-                // Where there is no memory for it, it is tried another time.
+                // Without memory for the split, a later call tries again.
                 freed += self.divide_waste(space, &found, parts, zeroes).unwrap_or(0);
             }
         }
         freed
     }
 
-    /// The first folio of `span` that could be divided, and is old enough. It is held.
+    /// The first folio of `span` that could be split, and is old enough. The caller gets a
+    /// reference.
     fn next_large(&self, space: &Space<A>, span: PageSpan, idle: u32) -> Option<Found> {
         let folios = Folios::new(self.base().phys.meta());
         let looks_for_zeroes = self.base().policy.zeroes_most().is_some();
@@ -99,8 +100,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Some(Found::new(page, frame, folio))
     }
 
-    /// Into what a folio is to be divided, and whether for zeroes; `None` where that is not worth
-    /// it.
+    /// The order into which a folio should be split, and whether for its zeroes; `None` where that
+    /// is not worth it.
     fn waste_of(&self, space: &Space<A>, found: &Found) -> Option<(Order, bool)> {
         let &Found { folio, here, cut, .. } = found;
         if cut || here.count() != folio.order.pages() {
@@ -113,13 +114,13 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { continue };
             let from = seen.pages.start.offset_from(here.start);
             if frame.get() != folio.head.get() + from {
-                // Another folio, where this one was once.
+                // Another folio has taken this place.
                 continue;
             }
             if from > next {
                 waste.add(next, false);
             }
-            // What may be shared is nobody's to give up; a write makes it somebody's.
+            // Shared zeroes cannot be freed here; a write makes a page exclusive.
             let looks = looks && !attrs.contains(Attrs::COW);
             for at in from..from + seen.pages.count() {
                 let is_zero = looks && self.is_zero(FrameSpan::new(frame.add(at - from), 1));
@@ -133,14 +134,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             waste.add(next, false);
         }
         waste.add(here.count(), true);
-        // So many of a block; of a smaller folio in proportion.
+        // The limit is per block; for a smaller folio it is in proportion.
         let most = u64::from(most.unwrap_or(0)) << folio.order.get();
         let many = looks && waste.zeroes * A::block_order().pages() > most;
         let wasted = waste.blocks[0];
         (wasted > waste.zeroes || many).then(|| (waste.parts(folio.order), many))
     }
 
-    /// Divides a folio, and gives back the parts that nobody needs; how many pages.
+    /// Splits a folio, and frees its unused parts; returns how many pages.
     fn divide_waste(
         &self,
         space: &Space<A>,

@@ -1,12 +1,12 @@
-//! Giving back folios that hold nothing but zeroes: of anonymous memory, a page that is not there
-//! reads the same (Linux: the shared zero page, where a folio is split).
+//! Freeing folios that hold nothing but zeroes: an absent page of anonymous memory reads the same
+//! (Linux: the shared zero page, where a folio is split).
 //!
 //! ```text
 //!   looks zero ──► clean, flushed ──► still zero ──► not written since ──► gone
 //!     (no lock)    (the areas' lock)    (no lock)     (its table's lock; the right to write first)
 //! ```
 //!
-//! A write that comes in between makes the leaf dirty, or the look fail: the page stays.
+//! A write in between makes the leaf dirty, or the check fail: the page stays.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -20,13 +20,13 @@ use crate::stats::Event;
 use crate::table::{Discard, Gather, Sight};
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
-    /// Frees the folios in `span` that hold nothing but zeroes; how many pages. Those stay that
-    /// others have as well or have pinned, and all in areas that show files, are locked in memory,
-    /// or in which writes are [tracked](Self::track).
+    /// Frees the folios in `span` that hold nothing but zeroes; returns how many pages. Shared and
+    /// pinned ones stay, and all in areas that map files, are locked in memory, or in which writes
+    /// are [tracked](crate::Spaces::track).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for pages that are not the program's to map; [`Error::NoMemory`] when an
-    /// end of the span lies within a large leaf and there is no frame to split it.
+    /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when an end of
+    /// the span lies within a large leaf and there is no frame to split it.
     pub fn drop_zeroes(&self, space: &Space<A>, span: PageSpan) -> Result<u64, Error> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
@@ -34,7 +34,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let mut dropped = 0;
         let mut at = span.start;
         while let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next() {
-            // As much as one table maps, so that no flush is for long.
+            // At most the span of one table, so that no flush takes long.
             let start = area.span.start.max(at);
             let block = PageSpan::block(start, A::block_order());
             let part = PageSpan::new(start, block.end.min(area.span.end).min(span.end));
@@ -47,8 +47,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(dropped)
     }
 
-    /// The first folio in `span` that looks as if it held zeroes, and is clean if that is wanted;
-    /// and its pages. Nothing keeps it from changing.
+    /// The first folio in `span` that seems to hold zeroes, and is clean if `clean` says so; and
+    /// its pages. It may change at any time.
     fn next_zero(
         &self,
         space: &Space<A>,
@@ -73,12 +73,12 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         })
     }
 
-    /// Whether a folio, of which `piece` is mapped with these attributes, is nobody else's and on
-    /// no device, and holds zeroes just now.
+    /// Whether a folio, of which `piece` is mapped with these attributes, is exclusive and on no
+    /// device, and holds zeroes just now.
     fn is_own_zero(&self, folio: Folio, piece: FrameSpan, attrs: Attrs) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         let whole = piece == folio.span() && !attrs.contains(Attrs::COW);
-        // What a device has as well is told from it by being dirty.
+        // A folio that a device has as well differs from it if it is dirty.
         let kept = || folios.known(folio).0.contains(Known::CACHED);
         whole && folios.is_sole(folio, piece.count as u32) && !kept() && self.is_zero(piece)
     }
@@ -90,7 +90,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         (0..frames.count).all(is_zero)
     }
 
-    /// Makes the leaves of folios that hold zeroes clean, and flushes.
+    /// Cleans the leaves of folios that hold zeroes, and flushes.
     fn clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.base().change(space, |section| {
             self.base().complete(space, section, |section| section.prepare(span, 0))?;
@@ -100,7 +100,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         })
     }
 
-    /// Frees the clean folios in `span` that hold zeroes; how many pages.
+    /// Frees the clean folios in `span` that hold zeroes; returns how many pages.
     fn drop_clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = Folios::new(self.base().phys.meta());
         let (mut gather, mut at, mut dropped) = (Gather::new(), span.start, 0);
@@ -124,7 +124,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 }
 
-/// Whether what of an area holds zeroes may be taken out.
+/// Whether folios of zeroes may be taken out of an area.
 pub(crate) fn may_drop(area: &Area) -> bool {
     area.is_private_anon() && !area.flags.intersects(AreaFlags::LOCKED | AreaFlags::TRACKED)
 }

@@ -13,7 +13,7 @@ use crate::stats::Event;
 use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Maps an area; which pages it got. Nothing is resident yet.
+    /// Maps an area and returns its pages. None is resident yet.
     pub(crate) fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
         self.base().change(space, |section| self.map_in(space, section, request))
     }
@@ -45,7 +45,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.unsealed(space, span)?;
         self.base().complete(space, section, |section| section.prepare(span, 2))?;
         section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
-        // What is replaced makes faults wait until it is flushed; see `Section::hold`.
+        // Faults wait until the replaced memory is flushed; see `Section::hold`.
         self.take(space, section, span, &|| span)?;
         Ok(span)
     }
@@ -84,7 +84,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Lets the file that `area` shows know if it holds code: all of it is read as code is then.
+    /// Tells the file that `area` maps when the area holds code: all of the file is then read as
+    /// code.
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
             && let Backing::Object { id, .. } = area.backing
@@ -104,10 +105,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
-    /// Says in folios of which order the files that areas show in `span` are best read: in aligned
-    /// blocks of it around what is touched, as code is, where they lie in the area and are to be
-    /// had, and else in smaller ones. `None`: as the [policy](Self::file_policy) says. Areas
-    /// remember it, and children inherit it. All of it must be mapped.
+    /// Sets the order of the folios in which files are read for the areas of `span`: in aligned
+    /// blocks of it around the accessed page, as code is, where they fit the area and are free, and
+    /// else in smaller ones. `None`: as the [policy](crate::Files::policy) says. Areas remember it,
+    /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors
     /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
@@ -127,9 +128,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Takes the flags `clear` from the areas of `span`, and gives them `set`: all that advice is
-    /// remembered for (`MADV_DONTFORK`, `MADV_WIPEONFORK`, `MADV_SEQUENTIAL`, `MADV_DONTDUMP` and
-    /// what takes each back). All of it must be mapped.
+    /// Clears the flags `clear` of the areas of `span`, and sets `set`: all advice that areas
+    /// remember (`MADV_DONTFORK`, `MADV_WIPEONFORK`, `MADV_SEQUENTIAL`, `MADV_DONTDUMP` and their
+    /// opposites). All of the span must be mapped.
     ///
     /// # Errors
     /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
@@ -154,7 +155,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Keeps the pages of `span` in memory from when they are touched on (`MLOCK_ONFAULT`).
+    /// Locks the pages of `span` in memory from their first access on (`MLOCK_ONFAULT`).
     ///
     /// # Errors
     /// As for [`protect`](Self::protect).
@@ -173,7 +174,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Lets the pages of `span` go again when memory is short (`munlock`).
+    /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
     ///
     /// # Errors
     /// As for [`protect`](Self::protect).
@@ -195,10 +196,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Lets the stack `area` grow down to `page`, if there is room above what lies below.
+    /// Lets the stack `area` grow down to `page`, if there is room above the area below.
     ///
     /// # Errors
-    /// [`Error::NoArea`] when there is not, or the area is not what it was; [`Error::NoMemory`].
+    /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
         self.base().change(space, |section| self.grow_in(space, section, area, page))
     }
@@ -221,8 +222,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 
-    /// Changes rights and flags of every area in `span`, and the leaves with them; nothing unless
-    /// `change` agrees for all of them and there is no hole.
+    /// Changes rights and flags of every area in `span`, and the leaves with them; changes nothing
+    /// unless `change` agrees for all of them and there is no hole.
     pub(crate) fn alter(
         &self,
         space: &Space<A>,
@@ -252,7 +253,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if !differs {
             return Ok(());
         }
-        // Also where only advice changes: no leaf may lie in two areas afterwards.
+        // The areas are prepared also where only advice changes: no leaf may lie in two areas
+        // afterwards.
         self.base().complete(space, section, |section| section.prepare(span, 2))?;
         let updated = section.writer().update(span, |area| change(area).unwrap_or(area));
         updated.map_err(|_| Error::Invalid)?;
@@ -295,7 +297,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.take_some(space, section, span, Taking::All, hole)
     }
 
-    /// The same for a part of what is there.
+    /// The same for a part of the entries.
     pub(crate) fn take_some(
         &self,
         space: &Space<A>,
@@ -312,7 +314,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         done
     }
 
-    /// The free pages around `span`, which is free: tables that translate nothing else may go.
+    /// The unmapped pages around `span`, which is unmapped: tables that translate nothing else may
+    /// go.
     pub(crate) fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
         let areas = self.base().view(space).areas();
         let first = Vpn::new(0);
@@ -322,8 +325,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         PageSpan::new(start.min(span.start), end.max(span.end))
     }
 
-    /// The order for which a new area's place is aligned: the largest folio that is wanted in it
-    /// and fits.
+    /// The order to which a new area's place is aligned: the largest folio that the policy wants in
+    /// it and that fits.
     pub(crate) fn align(&self, space: &Space<A>, request: &Request) -> Order {
         let wanted = match request.backing {
             Backing::Anon => {

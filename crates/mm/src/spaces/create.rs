@@ -1,4 +1,4 @@
-//! Spaces come, and go.
+//! Making and destroying spaces.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -54,7 +54,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         }
         view.tables().prune(all, all, &mut gather);
-        view.tables().fell(&mut gather);
+        view.tables().free_root(&mut gather);
         self.base().settle(&space, &mut gather);
     }
 }

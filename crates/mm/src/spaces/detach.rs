@@ -10,8 +10,8 @@ use crate::space::Space;
 use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Takes what maps folios that are `such` in `span` of a space into `gather`, which is settled
-    /// when it is full.
+    /// Takes the mappings of folios for which `such` is true out of `span` of a space, into
+    /// `gather`, which is flushed and freed when it is full.
     pub(crate) fn detach(
         &self,
         space: &Space<A>,

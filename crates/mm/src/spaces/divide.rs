@@ -1,4 +1,4 @@
-//! Dividing folios: where only a part of one is to go, or to stay.
+//! Splitting folios in place: for a part that is to leave, or to stay.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -12,14 +12,13 @@ use crate::stats::Event;
 use crate::table::{Divided, Division, Gather};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Divides the anonymous folio that `page` of a space maps into smaller ones, in place: nothing
-    /// that a program could see changes. Pages of it that are not mapped any more are free then.
-    /// Only a folio that nobody else maps, refers to or has pinned, and that one table maps, is
-    /// divided.
+    /// Splits the anonymous folio that `page` of a space maps into smaller ones, in place: programs
+    /// see no change. Pages of it that are no longer mapped are free then. Only a folio without
+    /// another mapping, reference or pin, mapped by one table, can be split.
     ///
     /// # Errors
     /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table;
-    /// [`Error::Invalid`] for a page that is not the program's to map.
+    /// [`Error::Invalid`] for a page that programs may not map.
     pub fn divide(&self, space: &Space<A>, page: Vpn, how: Division) -> Result<Divided, Error> {
         if !Space::<A>::may_map(PageSpan::new(page, page.add(1))) {
             return Err(Error::Invalid);
@@ -41,12 +40,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(done)
     }
 
-    /// Copies what `page` of a space maps into a folio of its own, where [`divide`](Self::divide)
-    /// cannot: others map it as well, or other tables map other parts. Nothing that a program could
-    /// see changes. What is nobody else's is left where it is, and so is what is pinned.
+    /// Copies the folio that `page` of a space maps into one of its own, where
+    /// [`divide`](Self::divide) cannot split it: other spaces map it as well, or other tables map
+    /// other parts. Programs see no change. Exclusive and pinned pages stay where they are.
     ///
     /// # Errors
-    /// As for [`fault`](Self::fault).
+    /// As for [`fault`](crate::Mm::fault).
     pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let pages = PageSpan::new(page, page.add(1));
         if !Space::<A>::may_map(pages) {
@@ -66,7 +65,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Splits the leaf, or the entry for as many pages, at `page` into those of the next level.
+    /// Splits the leaf, or the marker for as many pages, at `page` into entries of the next level.
     pub(crate) fn split_leaf(
         &self,
         space: &Space<A>,
@@ -75,7 +74,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<(), Error> {
         let mut spare = Some(self.base().table_frame()?);
         let tables = self.base().view(space).tables();
-        // One boundary within it is enough: whatever splits there splits all of it.
+        // One boundary within it is enough: a split there splits all of it.
         let inside = page.align_down(A::block_order().pages()).add(1);
         let split = tables.isolate(inside, &mut spare, gather);
         if let Some(run) = spare {

@@ -8,18 +8,18 @@ use super::Spaces;
 use crate::base::Error;
 use crate::folio::{Folios, Known};
 use crate::space::Space;
-use crate::table::{Division, Gather, MarkKind, Seen, Sight};
+use crate::table::{Division, Eviction, Gather, MarkKind, Seen, Sight};
 
-/// What failed memory came to.
+/// The effect of failed memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// It held what a file's store has as well: that is read again when it is wanted.
+    /// The file's store has the same contents: a later access reads them again.
     Nothing,
-    /// It held what nobody else has. Who touches a page of it is told
+    /// It held the only copy. An access to its page returns
     /// [`Error::Poisoned`](crate::base::Error::Poisoned).
     Content,
-    /// Nobody maps it, and no file has it: it is free, a table, or the embedder's. Nothing has
-    /// changed, and it is not kept out of use.
+    /// No space maps it, and no file has it: it is free, a table, or the embedder's. Nothing has
+    /// changed, and the frame stays in use.
     Elsewhere,
 }
 
@@ -33,7 +33,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<(), Error> {
         let mut at = Vpn::new(0);
         while let Some((page, leaf)) = self.next_of(space, at, frame) {
-            // Whether it is divided, or others have it as well: it is in leaves of a page then.
+            // Whether it was split or other spaces share it: it is mapped by leaves of one page
+            // then.
             if leaf > Order::ZERO || Folios::new(self.base().phys.meta()).of(frame).is_some() {
                 self.divide(space, page, Division::Around(page, Order::ZERO))?;
             }
@@ -65,13 +66,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let what = (folio, Order::ZERO, false);
+        let what = Eviction { folio, most: Order::ZERO, tracks: false };
         let here = PageSpan::block(page, Order::ZERO);
-        self.base().view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
+        let _ = self.base().view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }
-            // A folio of which another frame has failed, or a call failed half way, is held.
+            // A folio with another failed frame, or one from an interrupted call, is held already.
             if !*keeps {
                 *keeps = folios.known(folio).0.contains(Known::POISONED) || folios.hold(folio);
                 folios.poison(folio);

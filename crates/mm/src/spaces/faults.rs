@@ -17,7 +17,7 @@ use crate::stats::Event;
 use crate::sync::spin_loop;
 use crate::table::{MarkKind, Place};
 
-/// What a fault lacks, which another service has.
+/// A page that a fault lacks and another service has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lack {
     /// A page of a file, to be mapped.
@@ -26,15 +26,15 @@ pub(crate) enum Lack {
     Swap(MarkedPage),
 }
 
-/// What a service that brings something returns: `None` where the fault is to be decided anew.
+/// The result of a service: `None` where the fault must be decided anew.
 pub(crate) type Served = Result<Option<Resolved>, Error>;
 
-/// What populating came to.
+/// The result of populating.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Populated {
     /// Pages that were mapped now.
     pub pages: u64,
-    /// Folios they are in.
+    /// The folios that they are in.
     pub folios: u64,
 }
 
@@ -43,28 +43,29 @@ pub struct Populated {
 pub enum Resolved {
     /// These pages were mapped, as one folio or, by populating, several.
     Mapped(Installed),
-    /// These pages of a file were mapped. Some between the first and the last may have been there.
+    /// These pages of a file were mapped. Some between the first and the last may have been mapped
+    /// before.
     Paged {
         /// The pages.
         pages: PageSpan,
-        /// What is worth reading next.
+        /// The next pages that are worth reading.
         ahead: Option<Reads>,
     },
-    /// A leaf was there already; the access is noted in it.
+    /// A leaf was present; the access is recorded in it.
     Noted,
-    /// A leaf was there that others may have mapped, too; these pages are the space's own now.
+    /// A shared leaf was present; these pages are exclusive now.
     Unshared {
         /// The pages.
         pages: PageSpan,
-        /// The folio they were copied into; `None` where nobody else had theirs any more.
+        /// The folio they were copied into; `None` where no other space had theirs any more.
         copied: Option<Order>,
     },
-    /// Others kept changing the space. The program tries again, and faults again.
+    /// Other CPUs kept changing the space. The program tries again, and faults again.
     Again,
 }
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Maps every page of `span` that is not mapped; `serve` brings what this service lacks.
+    /// Maps every page of `span` that is not mapped; `serve` brings pages that this service lacks.
     pub(crate) fn populate(
         &self,
         space: &Space<A>,
@@ -101,8 +102,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(done)
     }
 
-    /// Decides a fault and carries it out, step by step; `serve` brings what this service lacks,
-    /// and returns `None` where the fault is to be decided anew.
+    /// Decides a fault and carries it out, step by step; `serve` brings pages that this service
+    /// lacks, and returns `None` where the fault must be decided anew.
     pub(crate) fn resolve(
         &self,
         space: &Space<A>,
@@ -145,7 +146,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         result
     }
 
-    /// Takes frames for `plan`, clears them, maps them. `None` when the plan went stale: the
+    /// Allocates frames for `plan`, clears them, maps them. `None` when the plan went stale: the
     /// frames stay in `taken` for the next.
     fn fill(
         &self,
@@ -195,7 +196,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// The largest run that is wanted and to be had, and the order of the folios to make of it.
+    /// The largest wanted run that is free, and the order of its folios.
     fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         loop {
@@ -221,10 +222,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Several folios of `order` at once, side by side, where more than one is wanted: one block
-    /// that is aligned as its pages are, so that it can be cleared and mapped as one run.
+    /// Several folios of `order` at once, side by side, where the plan wants more than one: one
+    /// block that is aligned as its pages are, so that it can be cleared and mapped as one run.
     fn take_several(&self, space: &Space<A>, plan: &Plan, order: Order) -> Option<FrameRun> {
-        // A fault wants one folio, also where it has to be a smaller one.
+        // A fault wants one folio, even if it must be a smaller one.
         if plan.wanted.count() <= plan.choice.largest().pages() {
             return None;
         }
@@ -243,9 +244,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         None
     }
 
-    /// Makes the tables that are missing for folios of `order` at `page`: those of a smaller folio
-    /// than was planned for may be lower. Where the areas are not those of `seq` any more some may
-    /// be missing still: what they were made for will not be done, either.
+    /// Makes the missing tables for folios of `order` at `page`: a smaller folio than planned may
+    /// need lower ones. If the areas no longer match `seq`, some may still be missing; the caller's
+    /// install will fail as well.
     pub(crate) fn deepen_to(
         &self,
         view: &View<'_, A, H>,
@@ -283,8 +284,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(())
     }
 
-    /// Notes an access in a leaf that is there. The leaf only ever grants more by that, so other
-    /// CPUs need no flush; this one may still hold what made it fault.
+    /// Records an access in a present leaf. The leaf only ever grants more by that, so other CPUs
+    /// need no flush; this CPU's TLB may still hold the entry that made it fault.
     fn note(
         &self,
         view: &View<'_, A, H>,
@@ -301,7 +302,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Some(Resolved::Noted)
     }
 
-    /// Makes this CPU forget what it holds of `page`, which grants more by now.
+    /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
     pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
         let own = CpuSet::new();
         own.insert(self.base().hw.cpu());
@@ -315,7 +316,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         });
     }
 
-    /// Counts what a fault got, and why not more.
+    /// Counts the size of a fault's folio, and the reasons against larger ones.
     fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
         let cpu = self.base().hw.cpu().index();
         let order = installed.order;
@@ -349,7 +350,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 }
 
-/// Whether the areas are those of `seq`, and nobody is about to change them around `page`.
+/// Whether the areas still match `seq`, and no CPU is about to change them around `page`.
 fn is_still<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn, seq: Option<Seq>) -> bool {
     let one = PageSpan::block(page, Order::ZERO);
     seq.is_none_or(|seq| view.space.areas.is_current(seq, one))
@@ -363,7 +364,7 @@ fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
     }
 }
 
-/// Why a marked page cannot be had, unless it is on a swap device.
+/// The error of an access to a marked page, unless it is on a swap device.
 fn unmapped(marked: &MarkedPage) -> Option<Error> {
     match MarkKind::of(marked.payload) {
         Some(MarkKind::Guard) => Some(Error::Guarded(marked.page)),

@@ -1,4 +1,4 @@
-//! Fork: a second space that sees what the first does, and from then on its own.
+//! Fork: a second space with the same contents, and its own from then on.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -50,7 +50,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:
-    /// where two of them meet, a contiguous block may lie in both, and is not to be cut.
+    /// where two of them meet, a contiguous block may lie in both, and must not be cut.
     fn inherit(
         &self,
         parent: &Space<A>,
@@ -140,7 +140,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             let copy = run.start();
             Folios::new(child.meta).adopt_mapped(run, order, child.tables().home(at));
-            // The parent may have it in smaller leaves, and so the child has a table for them.
+            // The parent may map it by smaller leaves, and then the child has a table for them.
             let locked = child.tables().lock_lowest(at, Level::LAST);
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
             let own = attrs.difference(Attrs::COW);
@@ -151,7 +151,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(())
     }
 
-    /// The largest block up to `most` that is at hand, or else a page.
+    /// The largest free block up to `most`, or else a page.
     fn frames_upto(&self, most: Order) -> Result<(quire_hw::FrameRun, Order), Error> {
         let mut order = most;
         loop {

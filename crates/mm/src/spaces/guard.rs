@@ -1,4 +1,4 @@
-//! Guards: pages that must not be touched, without an area of their own (row D4).
+//! Guards: pages that fault on access, without an area of their own (row D4).
 //!
 //! ```text
 //!   one area     | stack of a thread ...        | g | stack of the next ...        | g |
@@ -6,8 +6,7 @@
 //! ```
 //!
 //! An area for each guard would cost four words and a place in the tree; a guard is a marker, as a
-//! swap entry is, and costs what a page's entry costs. Where no table is yet, one marker does for
-//! a whole block.
+//! swap entry is, and costs one entry. Where no table exists yet, one marker guards a whole block.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

@@ -1,4 +1,4 @@
-//! Memory whose content may be lost, as long as nobody writes it (`MADV_FREE`; row D4, I14).
+//! Memory whose contents may be lost unless a program writes it again (`MADV_FREE`; row D4, I14).
 //!
 //! ```text
 //!   freed lazily          written again           memory is short
@@ -6,9 +6,9 @@
 //!   folio marked   └────────────────────────────► clean: gone, and reads as zero
 //! ```
 //!
-//! Whether a folio was written since, its leaves tell, and nobody else: they lose the right to
-//! write before they are asked for the last time. So a program that goes on using what it freed
-//! pays nothing for that where the hardware notes writes by itself.
+//! The dirty bits record later writes, and no other state does: before reclaim reads the leaves for
+//! the last time, it write-protects them. So a program that goes on using memory that it freed pays
+//! nothing for that where the hardware sets dirty bits by itself.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -22,19 +22,19 @@ use crate::stats::Event;
 use crate::table::{Division, MarkKind, Marks, Sight};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Lets the memory of `span` go when it is needed elsewhere ([`reclaim`](Self::reclaim),
-    /// [`page_out`](Self::page_out)): until then, or until a page is written, reads see what was
-    /// there, and then zeroes (`MADV_FREE`). What is on a swap device is lost at once, and a page
-    /// whose memory failed is a new one. Folios that others have as well stay what they are; of one
-    /// that is only partly in the span, that part is divided off if it can be.
+    /// Lets reclaim take the memory of `span` ([`reclaim`](crate::Reclaim::reclaim),
+    /// [`page_out`](crate::Paging::page_out)): until then, or until a page is written, reads return
+    /// the old contents, and then zeroes (`MADV_FREE`). Pages on a swap device are lost at once,
+    /// and a page whose memory failed is a new one. Shared folios stay as they are; a folio that is
+    /// only partly in the span is split there if possible.
     ///
     /// In areas in which writes are [tracked](Self::track) the content is lost at once.
     ///
     /// # Errors
     /// [`Error::NoArea`] with the first page that no area holds; [`Error::Invalid`] for pages that
-    /// are not the program's to map, and where an area is not private and anonymous, or locked in
-    /// memory; nothing has changed then. [`Error::NoMemory`] when a large leaf must be split and
-    /// there is no frame for that: memory before it is freed lazily then.
+    /// programs may not map, and where an area is not private and anonymous, or locked in memory;
+    /// nothing has changed then. [`Error::NoMemory`] when a large leaf must be split and there is
+    /// no frame for that: memory before it is freed lazily then.
     pub fn free_lazily(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
@@ -68,13 +68,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Lets what was not touched for `idle` rounds go from now on in the areas of `span` whose
-    /// content may be lost at any time (Linux: `MAP_DROPPABLE`): written or not, it counts as freed
-    /// lazily, and leaves like that unless it is written once more.
+    /// Frees pages without an access for `idle` rounds lazily, in the areas of `span` whose
+    /// contents may be lost at any time (Linux: `MAP_DROPPABLE`): written or not, they leave like
+    /// lazily freed pages unless they are written once more.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] when a large leaf must be split and there is no frame for that: what it
-    /// maps stays.
+    /// [`Error::NoMemory`] when a large leaf must be split and there is no frame for that: its
+    /// pages stay.
     pub(crate) fn let_go_droppable(
         &self,
         space: &Space<A>,
@@ -104,8 +104,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Whether a folio, of which `piece` is mapped with these attributes, is lazily free from now
-    /// on. Its table is locked.
+    /// Makes a folio lazily free, if `piece`, mapped with these attributes, is all of it and no
+    /// other space has it. Its table is locked.
     fn may_be_lazy(&self, folio: Folio, piece: FrameSpan, attrs: Attrs) -> bool {
         let folios = Folios::new(self.base().phys.meta());
         let whole = piece == folio.span();
@@ -116,7 +116,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         whole && own
     }
 
-    /// Divides the folio that lies across the boundary before `page`, if that is possible.
+    /// Splits the folio that lies across the boundary before `page`, if possible.
     fn divide_at(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         if page.get() >= A::USER_PAGES {
             return Ok(());
@@ -132,7 +132,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Takes the swap entries of `span` out, and what says that a page's memory failed.
+    /// Removes the swap entries of `span`, and the marks of pages whose memory failed.
     fn drop_swapped(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut at = span.start;
         let is_lost =
@@ -147,7 +147,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// How many pages of `span` may be lost as long as nobody writes them.
+    /// How many pages of `span` may be lost unless a program writes them again.
     pub fn lazily_free(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let folios = Folios::new(self.base().phys.meta());
         let mut pages = 0;

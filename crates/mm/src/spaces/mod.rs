@@ -10,8 +10,8 @@
 //!   fork, remap, guard, seal, track ──────┴─► one change of a space: prepare, change, settle
 //! ```
 //!
-//! **Owns** no state beside the [`Base`]; what a space has is in `space` and `table`. **Key type**:
-//! [`Spaces`].
+//! **Owns** no state beside the [`Base`]; the state of a space is in `space` and `table`. **Key
+//! type**: [`Spaces`].
 //!
 //! **Never** reads a file or a swap device: a step returns what it lacks. **Next room**: `files`.
 
@@ -40,7 +40,7 @@ pub use track::is_written;
 
 use crate::base::Base;
 
-/// What is done to address spaces.
+/// The operations on address spaces.
 pub struct Spaces<'m, A, H> {
     base: Base<'m, A, H>,
 }

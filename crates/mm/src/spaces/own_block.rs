@@ -1,5 +1,5 @@
-//! A write to a private page of a file takes the block around it, as a fault of anonymous memory
-//! does: out of several folios of the file, where one does not have it (rows B5, C4, E4).
+//! A write to a private page of a file copies the block around it, in the sizes of anonymous
+//! faults: out of several folios of the file, where one does not cover it (rows B5, C4, E4).
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -12,8 +12,8 @@ use crate::space::View;
 use crate::spaces::Resolved;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Copies the largest block of the `allowed` orders around the page that shows the area's file
-    /// and can be had. `None`, and nothing has changed, where that is no more than `source` has.
+    /// Copies the largest possible block of the `allowed` orders around the page, as far as it maps
+    /// the area's file. `None`, and nothing has changed, where that is no more than `source` has.
     pub(crate) fn own_block(
         &self,
         view: &View<'_, A, H>,
@@ -42,7 +42,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         None
     }
 
-    /// Copies what was found for a block, and puts it in its place.
+    /// Copies the pieces found for a block, and replaces them.
     fn own_pieces(
         &self,
         view: &View<'_, A, H>,
@@ -62,7 +62,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         };
         let run = run.dirtied();
         let copied = copy_pieces(self.base().hw, &run, pieces.frames(), self.base().pace, resched);
-        // Where memory has failed, a smaller block may be sound.
+        // Where memory has failed, a smaller block may still be sound.
         let placed = match copied {
             Ok(()) => pieces.replace(view, unshare, pages, run),
             Err(_) => Err(run),

@@ -12,24 +12,23 @@ use crate::stats::Event;
 /// Whether an area may be moved to be resized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// It stays where it is.
+    /// It stays in place.
     Never,
-    /// It goes elsewhere if it has no room here (`MREMAP_MAYMOVE`).
+    /// It moves if it has no room here (`MREMAP_MAYMOVE`).
     Allowed,
-    /// It goes to this page; what is there is unmapped (`MREMAP_FIXED`).
+    /// It moves to this page; the target is unmapped first (`MREMAP_FIXED`).
     To(Vpn),
-    /// Its pages go there, and the old area stays, empty: it reads as zero, or as its file does,
-    /// again (`MREMAP_DONTUNMAP`).
-    /// With [`At::Fixed`] what is at the target is unmapped.
+    /// Its pages move there, and the old area stays, empty: it reads as zero, or as its file, again
+    /// (`MREMAP_DONTUNMAP`). With [`At::Fixed`] the target is unmapped first.
     Keep(At),
 }
 
-/// What becomes of the place that pages move away from.
+/// The fate of the place that pages move away from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Old {
     /// It is free.
     Goes,
-    /// Its area stays, not locked in memory any more.
+    /// Its area stays, no longer locked in memory.
     Stays,
 }
 
@@ -91,7 +90,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.relocate(space, old, old.count(), at, Old::Stays)
     }
 
-    /// The `pages` pages from `page` on, where `old` is to go.
+    /// The `pages` pages from `page` on, the target for `old`.
     fn target(old: PageSpan, page: Vpn, pages: u64) -> Result<PageSpan, Error> {
         let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
         match Space::<A>::may_map(target) && !target.overlaps(old) {
@@ -100,7 +99,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// The area that all of `span` lies in, if it may change.
+    /// The area that holds all of `span`, if it may change.
     fn single_area(&self, space: &Space<A>, span: PageSpan) -> Result<Area, Error> {
         let area = self.base().view(space).areas().lookup(span.start).0;
         let area = area.ok_or(Error::NoArea(span.start))?;
@@ -113,7 +112,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(area)
     }
 
-    /// Lets the area that `old` ends go on up to `end`, if there is room.
+    /// Extends the area that ends with `old` up to `end`, if there is room.
     fn extend(&self, space: &Space<A>, old: PageSpan, end: Vpn) -> Result<(), Error> {
         self.base().change(space, |section| {
             self.base().complete(space, section, |section| section.stocked(1))?;
@@ -128,8 +127,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         })
     }
 
-    /// Moves the pages of `old`, to where `at` says and there is room, as an area of `pages`. What
-    /// a fixed place has goes in the same change: nobody else is given it meanwhile.
+    /// Moves the pages of `old` to the place that `at` requests and that is free, as an area of
+    /// `pages`. A fixed place is unmapped in the same change, so no other mapping gets it
+    /// meanwhile.
     fn relocate(
         &self,
         space: &Space<A>,
@@ -153,25 +153,25 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
         let span = self.base().view(space).place(&request, self.align(space, &request))?;
-        // Nothing may be mapped at the new place, either, before the pages have moved.
+        // The new place is held as well: no page may be mapped there before the pages have moved.
         self.base().complete(space, section, |section| section.prepare_move(old, span, 4))?;
         if matches!(at, At::Fixed(_)) {
             self.clear_out(space, section, span)?;
         }
-        self.base().complete(space, section, |section| section.pave(old, span.start))?;
+        self.base().complete(space, section, |section| section.prepare_tables(old, span.start))?;
         space.note(Ever::Moved);
         let before = section.entries();
         let backing = area.clipped(old).backing;
         leave(section, old, left);
-        // At the new place, nobody has asked yet what was written.
+        // At the new place, no call has asked yet which pages were written.
         let flags = area.flags - AreaFlags::TRACKED;
         let set = section.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
         let nothing = PageSpan::new(old.start, old.start);
         let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };
-        section.shift(old, span.start, hole);
+        section.move_entries(old, span.start, hole);
         if left == Old::Goes {
-            // What stays makes faults wait until it is flushed; see `Section::hold`.
+            // Faults wait until an area that stays is flushed; see `Section::hold`.
             section.open();
         }
         self.base().count(Event::EntriesMoved, section.entries() - before);
@@ -194,7 +194,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 }
 
-/// Makes of the area at `old` what shall be there when its pages are gone.
+/// Cuts or unlocks the area at `old`, whose pages move away.
 fn leave<A: Arch, H: Hardware>(section: &Section<'_, A, H>, old: PageSpan, left: Old) {
     let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
     let done = match left {

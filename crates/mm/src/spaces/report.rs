@@ -1,4 +1,4 @@
-//! What a space looks like from outside: its areas, and the folios in them.
+//! Reports about a space: its areas, and the folios in them.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -11,7 +11,7 @@ use crate::space::{Area, Space};
 use crate::stats::Event;
 use crate::table::{Gather, Seen, What};
 
-/// How much of an area is mapped by folios of one size, in base pages.
+/// The pages of an area that folios of one size map, in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SizeOf {
     /// Pages of folios that are mapped whole, at a virtual address aligned to their size.
@@ -29,7 +29,7 @@ impl SizeOf {
     }
 }
 
-/// An area with what is resident in it, by folio size.
+/// An area with its resident memory, by folio size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FolioMap {
     /// The area.
@@ -38,7 +38,7 @@ pub struct FolioMap {
     pub sizes: [SizeOf; ORDERS],
     /// Pages mapped by leaves larger than a base page.
     pub by_blocks: u64,
-    /// Pages of frames that are no folios.
+    /// Pages of frames that belong to no folio.
     pub foreign: u64,
 }
 
@@ -68,8 +68,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// The areas that have a page in `span`, ascending and whole. Takes no lock, and none is held
-    /// between two of them: each is what the space had at some moment.
+    /// The areas that have a page in `span`, ascending and whole. Takes no lock, also not between
+    /// two of them: each is in a state that the space had at some moment.
     pub fn areas<'a>(
         &'a self,
         space: &'a Space<A>,
@@ -90,18 +90,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         (next < span.end).then_some(next)
     }
 
-    /// Tells what is mapped in `span`, ascending, in pieces as long as a table lets them be: the
-    /// frames, the rights, and what was noted, page by page exactly. Absent pages are not told.
-    /// Nothing is held while `tell` runs, so it may do what it likes; each piece is what a table
-    /// said at some moment.
+    /// Calls `tell` with the mapped stretches in `span`, ascending, in pieces as long as one table
+    /// permits: the frames, the rights, and the accessed and dirty bits, exactly for each page.
+    /// Absent pages are skipped. No lock is held while `tell` runs; each piece is the state of a
+    /// table at some moment.
     pub fn runs(&self, space: &Space<A>, span: PageSpan, tell: &mut dyn FnMut(&Seen)) {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         self.base().view(space).tables().pieces(span.intersect(all)).for_each(|seen| tell(&seen));
     }
 
-    /// Forgets that the pages of `span` were touched (`/proc/PID/clear_refs`), on all CPUs: the
-    /// next access to each shows again. A large leaf or a contiguous block that reaches across an
-    /// end of the span is not forgotten. How many entries were written.
+    /// Clears the accessed bits of the pages of `span` (`/proc/PID/clear_refs`), and flushes all
+    /// CPUs: the next access to each shows again. A large leaf or a contiguous block that reaches
+    /// across an end of the span stays. Returns how many entries were written.
     pub fn clear_young(&self, space: &Space<A>, span: PageSpan) -> u64 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         let mut gather = Gather::new();
@@ -118,8 +118,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         pages
     }
 
-    /// Pages of `space` that are mapped or on swap devices, at the cost of a look at each of its
-    /// tables: what would be free if it ended, but for what it shares.
+    /// Pages of `space` that are mapped or on swap devices, by a walk of all its tables: the memory
+    /// that would be free if it ended, except for shared pages.
     pub fn footprint(&self, space: &Space<A>) -> u64 {
         self.base().view(space).tables().weigh()
     }

@@ -1,10 +1,9 @@
-//! Sealed areas (`mseal`): they stay where they are and what they are until their space ends, so
-//! that nobody who gets hold of a program's calls can put something else in their place.
+//! Sealed areas (`mseal`): they keep place, rights and contents until their space ends, so that an
+//! attacker who controls a program's calls cannot replace them.
 //!
-//! A seal refuses to unmap, to map over, to move, to resize and to change rights; and to lose
-//! content that could not be written back. Nothing takes it off; a child inherits it. Who changes
-//! areas asks under the same lock under which it changes them, and only where an area was ever
-//! sealed.
+//! A seal refuses to unmap, map over, move, resize, change rights, and to lose contents that could
+//! not be written back. No call removes it; a child inherits it. A change of areas checks it under
+//! the lock under which it makes the change, and only where an area was ever sealed.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -24,12 +23,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
     }
 
-    /// Refuses where a part of `span` is sealed.
+    /// Refuses if a part of `span` is sealed.
     pub(crate) fn unsealed(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.refuse(space, span, |area| area.flags.contains(AreaFlags::SEALED))
     }
 
-    /// Refuses where a part of `span` is not to lose its content.
+    /// Refuses if a part of `span` must not lose its contents.
     pub(crate) fn may_lose(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.refuse(space, span, Area::keeps_content)
     }

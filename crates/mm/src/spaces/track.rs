@@ -1,10 +1,10 @@
-//! Which pages were written since somebody asked last (row D4; Linux: soft-dirty).
+//! The pages written since the last query (row D4; Linux: soft-dirty).
 //!
-//! Nothing but what the hardware notes anyway: asking makes the leaves of an area clean, by runs
-//! and with one flush, and what is dirty later was written. No page faults for it where the
-//! hardware notes writes by itself. A swap entry remembers it, a fork inherits it, and what moves
-//! counts as written at its new place. A contiguous block, and a large leaf, are written as a
-//! whole.
+//! It uses only the dirty bits that the hardware sets anyway: a query cleans the leaves of an area,
+//! by runs and with one flush, and later dirty pages were written. No page faults for it where the
+//! hardware sets dirty bits by itself. A swap entry remembers the state, a fork inherits it, and
+//! moved pages count as written at their new place. A contiguous block, and a large leaf, are
+//! written as a whole.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -20,15 +20,14 @@ use crate::swap::SwapEntry;
 use crate::table::{Marks, Seen, Sight};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// From now on, pages in the areas of `span` count as [written](Self::is_written) if they are
-    /// written after this call, and also if somebody has them pinned: he may write them at any
-    /// time. What a swap device has as well goes on to count as written if it was. Areas
-    /// that are mapped later are not tracked. Free pages in the span are no error.
+    /// From now on, pages in the areas of `span` count as [written](crate::is_written) if they are
+    /// written after this call, and also if they are pinned: a pin's owner may write them at any
+    /// time. Pages that a swap device has as well go on to count as written if they were. Areas
+    /// that are mapped later are not tracked. Unmapped pages in the span are no error.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for pages that are not the program's to map; [`Error::NoMemory`] when a
-    /// large leaf or an area must be split and there is no frame for that. Nothing has changed
-    /// then.
+    /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when a large
+    /// leaf or an area must be split and there is no frame for that. Nothing has changed then.
     pub fn track(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
@@ -41,12 +40,14 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let folios = Folios::new(self.base().phys.meta());
             let before = section.entries();
             let forgets = |folio, _, _: Attrs| {
-                // Of what is on a swap device as well, the leaf tells whether that is as new.
+                // For a folio that a swap device has as well, the dirty bit says whether the device
+                // is out of date.
                 let (known, owner) = folios.known(folio);
                 let cached = known.contains(Known::CACHED);
                 let swapped = cached && self.base().device_of(file_of(owner)).is_ok();
                 let pinned = swapped || folios.counts(folio).pins > 0;
-                // Nobody could tell any more whether it was written since it was freed.
+                // A cleared dirty bit would no longer show whether it was written since it was
+                // freed.
                 if !pinned && folios.is_lazy(folio) {
                     folios.set_lazy(folio, false);
                 }
@@ -59,8 +60,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 }
 
-/// Whether pages of `area` that look so were written since writes are
-/// [tracked](Spaces::track) there, or may have been. Where they are not, all were.
+/// Whether pages of `area` in the state `seen` were written since [tracking](Spaces::track) began
+/// there, or may have been. In areas without tracking, all count as written.
 pub fn is_written(area: &Area, seen: &Seen) -> bool {
     let noted = match seen.what {
         Sight::Leaf { attrs, .. } => attrs.contains(Attrs::DIRTY),
@@ -71,7 +72,7 @@ pub fn is_written(area: &Area, seen: &Seen) -> bool {
     noted || !area.flags.contains(AreaFlags::TRACKED)
 }
 
-/// What markers say when nobody has written their pages yet.
+/// The markers of pages that no program has written yet.
 fn unwritten(marks: Marks) -> Marks {
     match SwapEntry::of(marks.first) {
         Some(entry) => Marks { first: SwapEntry { written: false, ..entry }.payload(), ..marks },

@@ -1,4 +1,4 @@
-//! Writes to pages that others may map, too; and pins, which demand the same.
+//! Writes to shared pages; and pins, which need the same.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -15,7 +15,8 @@ use crate::sync::spin_loop;
 use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Makes a COW page exclusive. `None` when something has changed meanwhile, or was made ready.
+    /// Makes a COW page exclusive. `None` when a change interfered, or when a leaf was split for
+    /// it.
     pub(crate) fn unshare(
         &self,
         view: &View<'_, A, H>,
@@ -42,7 +43,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Lets a change that is under way at `page` end.
+    /// Waits for the end of a change under way at `page`.
     pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
         self.base().count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
@@ -50,7 +51,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Copies the largest block around the page that is allowed and to be had.
+    /// Copies the largest block around the page that is allowed and free.
     fn copy_from(
         &self,
         view: &View<'_, A, H>,
@@ -79,7 +80,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Err(_) => self.fallback(view.space, order, Cause::Memory),
             }
         }
-        // A large leaf, of which less than all is to be copied.
+        // A large leaf, of which only a part is to be copied.
         self.split_around(view, unshare.page, source.leaf)
     }
 
@@ -113,7 +114,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Counts that `pages` were copied into a folio of `order`.
+    /// Counts a copy of `pages` into a folio of `order`.
     pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
         self.base().groups.draw(view.space, pages.count());
         self.base().count(Event::CowCopy, pages.count());
@@ -133,14 +134,14 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut spare = Some(self.base().table_frame()?);
         let mut gather = Gather::new();
         let block = PageSpan::block(page, leaf);
-        // One boundary within the leaf is enough: whatever splits there splits all of it.
+        // One boundary within the leaf is enough: a split there splits all of it.
         let inside = block.start.add(1);
         let split = view.tables().isolate(inside, &mut spare, &mut gather);
         if let Some(run) = spare {
             self.base().free(run);
         }
         self.base().settle(view.space, &mut gather);
-        // Where it takes another table for the next level, the next try brings it.
+        // Where the split needs a table of the next level as well, the next try brings it.
         let splits = split.map_or(1, |(splits, _)| splits);
         self.base().count(Event::LeafSplit, splits);
         Ok(None)

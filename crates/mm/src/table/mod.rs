@@ -29,26 +29,26 @@
 //! **Next room**: `space`.
 
 mod change;
-mod detach;
 mod divide;
 mod evict;
 mod fold;
 mod fork;
 pub(crate) mod gather;
-mod harvest;
 pub(crate) mod lock;
 mod look;
 pub(crate) mod map;
 mod mark;
+mod noted;
+mod regrant;
+mod relocate;
 pub(crate) mod run;
 mod sample;
-mod shift;
 mod split;
 mod take;
+mod visit;
 pub(crate) mod walk;
 mod weigh;
 mod write;
-mod written;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -57,6 +57,7 @@ mod tests;
 
 pub(crate) use change::unwritten;
 pub use divide::{Divided, Division};
+pub(crate) use evict::Eviction;
 pub(crate) use fold::plain;
 pub(crate) use fork::Heritage;
 pub(crate) use fork::{ForkLack, Inherit};
@@ -66,8 +67,10 @@ pub(crate) use look::Survey;
 pub use look::{Seen, Sight};
 pub(crate) use map::{FOREIGN, Lack};
 pub use mark::MarkKind;
+pub(crate) use noted::Discard;
+pub(crate) use regrant::Regrant;
 pub use run::Marks;
 pub(crate) use run::{Run, What};
 pub(crate) use take::Taking;
+pub(crate) use visit::Found;
 pub(crate) use walk::{Place, Tables};
-pub(crate) use written::Discard;

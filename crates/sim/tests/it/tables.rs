@@ -371,7 +371,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
         self.take(all, true, &mut gather);
         self.prune(all, all, &mut gather);
         assert_eq!(self.model.tables(), 0);
-        self.tables.fell(&mut gather);
+        self.tables.free_root(&mut gather);
         self.settle(gather);
     }
 }
@@ -541,7 +541,7 @@ fn largest<A: Arch>(config: Config) {
         assert_eq!(told, pages);
         tables.take(span, &mut gather);
         tables.prune(span, PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES)), &mut gather);
-        tables.fell(&mut gather);
+        tables.free_root(&mut gather);
         gather.settle(phys, machine, target);
         if let Some(run) = spare {
             phys.free(cpu.number(), run);

@@ -1,9 +1,9 @@
-//! Calls on descriptors: bytes to and from a program's memory, and what is known of an open file.
-//! Those on paths are in [`names`](super::names); all that they do is in [`quire_linux::files`].
+//! Calls on descriptors: bytes to and from a program's memory, and the state of an open file. Calls
+//! on paths are in [`names`](super::names); the work itself is in [`quire_linux::files`].
 //!
-//! A call that finds nothing to do yet is left, and made again from the start. Two know something
-//! from last time: a write to a pipe that took a part, and a read or write of a file when a part of
-//! the bytes was in memory. They keep how much in [`Resume::Moved`], and go on behind that.
+//! A call that must wait is left, and made again from the start. Two keep their progress: a write
+//! to a pipe that took a part, and a read or write of a file when a part of the bytes was in
+//! memory. Their count is in [`Resume::Moved`], and they go on behind it.
 
 use alloc::sync::Arc;
 
@@ -75,7 +75,7 @@ fn reads_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
 }
 
 /// Whether a write to `fd` is to go on when a part was written: a pipe may wait for room, a file
-/// for what is to be written.
+/// for the source's bytes.
 fn takes_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
     Ok(calls.is_regular(fd)? || calls.must_go_on(fd)?)
 }
@@ -89,10 +89,10 @@ struct Bytes {
     all_of: fn(&Calls<'_>, u32) -> quire_linux::Result<bool>,
 }
 
-/// Moves bytes until all are moved. `step` is told how many were before.
+/// Moves bytes until all are moved. `step` gets the number of bytes before.
 ///
-/// Where a page of a disk is lacking, of the file or of the program's memory, the call is left, but
-/// for pipes and devices: these have it waited for, as they may have changed by then.
+/// The call is left where it lacks a page of a disk, of the file or of the program's memory. Pipes
+/// and devices wait for the page in place, as they may have changed when the call is made again.
 fn move_all(
     thread: &mut Thread,
     mut all: Bytes,
@@ -351,7 +351,7 @@ pub(super) fn fchmod(thread: &mut Thread, [fd, mode, ..]: [usize; 6]) -> Answer 
 
 pub(super) fn fchown(thread: &mut Thread, [fd, uid, gid, ..]: [usize; 6]) -> Answer {
     with_calls(thread, |calls| {
-        // Else the number that stands for the working directory would be taken for it.
+        // Else the number that stands for the working directory would be accepted.
         calls.open_file(fd as u32)?;
         calls.fchownat(fd as i32, b"", uid as u32, gid as u32, abi::AT_EMPTY_PATH)
     })?;

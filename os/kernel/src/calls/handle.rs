@@ -1,4 +1,4 @@
-//! Handles of processes (`pidfd_open`), and what is done with them.
+//! Handles of processes (`pidfd_open`), and calls on them.
 
 use alloc::sync::Arc;
 
@@ -67,8 +67,8 @@ fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
     find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
 }
 
-/// The memory of a process that is ending is given back by the end itself, as soon as its threads
-/// have seen that: there is nothing to do but to say so.
+/// A process that is ending gives its memory back as soon as its threads have seen that: this call
+/// only returns success.
 pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6]) -> Answer {
     if flags != 0 {
         return Err(Errno::EINVAL.into());

@@ -1,7 +1,7 @@
 //! The memory of a new program: its segments, those of its loader, its stack.
 //!
-//! Nothing here touches the program that runs now. All bytes are wanted before any memory is made,
-//! so that a call which lacks pages of the disk has done nothing yet.
+//! Nothing here touches the program that runs now. All bytes are read before any memory is made, so
+//! that a call that lacks pages of the disk has no effect.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Wanted {
     pub(super) envs: Vec<Vec<u8>>,
 }
 
-/// A file, and what of it must be where.
+/// A file, and the plan for its segments.
 pub(super) struct Image {
     pub(super) file: Arc<Description>,
     pub(super) plan: Plan,
@@ -78,7 +78,7 @@ pub(super) fn prepare(
     Ok(Ready { memory, context: Box::new(Context::start(entry, sp)), program: known })
 }
 
-/// Sees to it that the bytes of all segments are in memory.
+/// Brings the bytes of all segments into memory.
 fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result<()> {
     let mut all = Ok(());
     for image in images {
@@ -94,7 +94,7 @@ fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result
             };
             match wanted {
                 Ok(()) => {}
-                // The others are asked for, too, before it is waited for the first.
+                // All others are requested, too, before the wait for the first.
                 Err(Errno::BLOCKED) => all = Err(Errno::BLOCKED),
                 Err(errno) => return Err(errno),
             }
@@ -118,8 +118,8 @@ impl Image {
     }
 }
 
-/// Adds to the memory that this CPU is in what is in no file; where the stack begins, and what is
-/// known of the program. `base`: by how much its loader was moved.
+/// Adds the parts that are in no file to the memory that this CPU is in; returns where the stack
+/// begins, and the facts about the program. `base`: the distance that its loader was moved.
 fn fill(
     memory: &Memory,
     plan: &Plan,
@@ -260,7 +260,7 @@ fn trampoline(memory: &Memory) -> Result<()> {
 
 /// The first size of a stack, in pages: it grows from there.
 const STACK_FIRST: u64 = 33;
-/// The most that is counted on for arguments.
+/// The most bytes that are reserved for arguments.
 const STACK_MOST: u64 = 1 << 30;
 
 /// Maps the stack: at the end of what a program may map, growing down when it is touched below.

@@ -62,7 +62,7 @@ pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
         let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
         for area in mm().spaces().areas(memory.space(), all) {
-            // Memory that is short is told by the faults to come.
+            // Later faults report a shortage of memory.
             let _ = match on_fault {
                 true => mm().spaces().mlock_on_fault(memory.space(), area.span),
                 false => mm().mlock(memory.space(), area.span),
@@ -82,7 +82,7 @@ pub(super) fn munlockall(_: &mut Thread, _: [usize; 6]) -> Answer {
     Ok(0)
 }
 
-/// From now on these areas stay where they are and what they are.
+/// From now on these areas keep their place and their rights.
 pub(super) fn mseal(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
     if flags != 0 || !is_aligned(address) {
         return Err(Errno::EINVAL.into());

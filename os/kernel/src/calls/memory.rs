@@ -76,7 +76,7 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     }
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
-        // As on Linux, that it could not all be brought in is no error.
+        // As on Linux, a partial population is no error.
         let writes = own && request.prot.contains(Prot::WRITE);
         let _ = memory.populate(placed, if writes { Access::Write } else { Access::Read });
     }
@@ -251,7 +251,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
-    // Some of it may have been unmapped, or what was where it is now.
+    // Parts of it, or of its target, may have been unmapped.
     memory.sweep_shared();
     Ok((moved.start.get() * PAGE) as usize)
 }
@@ -286,7 +286,7 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
 /// Does `action` for each area in `span`, with the part of it that lies there.
 ///
 /// # Errors
-/// `ENOMEM` when there are holes, after the rest was done; before that what `action` says.
+/// `ENOMEM` when there are holes, after the rest was done; before that the error of `action`.
 fn each_area(
     memory: &Memory,
     span: PageSpan,
@@ -341,7 +341,7 @@ pub(super) enum Advised {
     Collapse,
     /// To be a hole in its file.
     Remove,
-    /// It will not be needed soon: forget that it was touched.
+    /// It will not be needed soon: clear its accessed bits.
     Cold,
     /// It will not be needed: to swap with it.
     PageOut,
@@ -382,7 +382,7 @@ impl Advised {
     }
 }
 
-/// Does what was advised.
+/// Carries the advice out.
 ///
 /// # Errors
 /// The errors of `madvise`.
@@ -427,7 +427,7 @@ fn may_clear(area: &Area, clear: AreaFlags) -> bool {
     !area.flags.contains(AreaFlags::DROPPABLE) || !clear.intersects(kept)
 }
 
-/// Brings in what is lacking of `span`.
+/// Brings the missing pages of `span` in.
 fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Answer {
     let mut waits = false;
     let done = each_area(memory, span, |area, part| {

@@ -1,5 +1,5 @@
-//! Where memory is to come from (`mbind`). There is one node, so that all policies come to the
-//! same: what they are asked for is checked, and nothing is kept.
+//! Where memory is to come from (`mbind`). There is one node, so all policies are the same: their
+//! arguments are checked, and nothing is stored.
 
 use quire_linux::{Errno, Result};
 

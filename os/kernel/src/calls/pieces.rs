@@ -130,7 +130,7 @@ impl Pieces {
     }
 }
 
-/// Refuses what lies beyond all program memory, as Linux does before it moves anything.
+/// Refuses pieces beyond all program memory, as Linux does before it moves anything.
 fn check(&[address, bytes]: &Piece) -> Result<()> {
     let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
     if end as u64 <= isa::USER_END { Ok(()) } else { Err(Errno::EFAULT) }

@@ -1,4 +1,4 @@
-//! Processes and threads: making them, ending them, waiting for them, and what they are called.
+//! Processes and threads: making them, ending them, waiting for them, and their names and numbers.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -127,7 +127,7 @@ fn make_thread(thread: &mut Thread, wanted: &Wanted) -> Answer {
     let tid = new_id();
     let process = thread.process().clone();
     let copy = copy(thread, tid, process, wanted);
-    // Both write the same place of the same memory, where that is asked for twice.
+    // With both flags, both writes go to the same place of the same memory.
     for (flag, address) in
         [(abi::CLONE_PARENT_SETTID, wanted.parent_tid), (abi::CLONE_CHILD_SETTID, wanted.child_tid)]
     {
@@ -206,7 +206,7 @@ struct Sought {
     ended: bool,
     stopped: bool,
     continued: bool,
-    /// They stay to be waited for again.
+    /// They stay for another wait.
     keeps: bool,
     waits: bool,
 }
@@ -244,13 +244,13 @@ impl Sought {
     }
 }
 
-/// Looks for such a child; its number, what became of it, and what it used.
+/// Looks for such a child; its number, its status, and its usage.
 fn seek(
     thread: &Thread,
     sought: &Sought,
 ) -> core::result::Result<Option<(u32, Status, Usage)>, Stop> {
     let process = thread.process();
-    // Word is left first, so that no change is missed after looking.
+    // The waiter is registered first, so that no change is missed after looking.
     if sought.waits {
         process.child_news.add(&thread.waker())?;
     }

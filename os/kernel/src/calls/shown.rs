@@ -63,8 +63,8 @@ fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collaps
     Ok(done)
 }
 
-/// Collapses anonymous memory, after what is on swap devices is back; a group that lacks room for
-/// what is filled with zeroes makes some.
+/// Collapses anonymous memory, after its pages on swap devices are back; a group without room for
+/// the zero-filled pages makes some.
 fn collapse_anon(
     space: &Space<isa::Format>,
     span: PageSpan,
@@ -108,8 +108,8 @@ fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Resu
     Ok(())
 }
 
-/// `PR_SET_VMA` with an operation of our own: in pages of which size, as a power of two of base
-/// pages, what areas show of files is best read (0: as the system says). Beyond Linux.
+/// `PR_SET_VMA` with an operation of our own: the preferred folio size for reads of the files that
+/// areas show, as a power of two of base pages (0: the system's choice). Beyond Linux.
 pub(super) fn prefer(address: usize, bytes: usize, order: usize) -> Answer {
     let span = pages(address, bytes)?;
     let order = u8::try_from(order).map_err(|_| Errno::EINVAL)?;

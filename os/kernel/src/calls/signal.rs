@@ -63,7 +63,7 @@ fn terminate(thread: &Thread, signal: Signal, core: bool) -> Fate {
     Fate::Ends(status)
 }
 
-/// The next signal to be answered, and what is to be blocked again after its handler.
+/// The next signal to answer, and the mask to restore after its handler.
 fn take(thread: &mut Thread) -> Option<(Info, Set)> {
     let process = thread.process().clone();
     // This comes first: the lock of the list of threads is taken before their signals. No other
@@ -139,7 +139,7 @@ pub(crate) fn force(thread: &Thread, info: Info) {
     }
 }
 
-/// Blocks `mask` for the length of a call that waits; what was blocked comes back afterwards.
+/// Blocks `mask` for the length of a call that waits; the old mask comes back afterwards.
 pub(super) fn lend_mask(thread: &mut Thread, mask: Set) {
     let mut own = thread.task.signals.lock();
     if thread.saved_mask.is_none() {
@@ -147,7 +147,7 @@ pub(super) fn lend_mask(thread: &mut Thread, mask: Set) {
     }
     own.blocked = mask.blockable();
     drop(own);
-    // One may be waiting that is blocked no more: then the call must not park.
+    // A pending signal may be unblocked now: then the call must not park.
     if thread.task.is_summoned() {
         thread.task.wake();
     }

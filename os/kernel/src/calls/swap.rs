@@ -1,4 +1,4 @@
-//! Swap devices, and memory that is sent there.
+//! Swap devices, and `MADV_PAGEOUT`.
 
 use linux_raw_sys::general as abi;
 use quire::units::{PageSpan, Vpn};
@@ -17,14 +17,14 @@ const PREFER: usize = 0x8000;
 const PRIORITY: usize = 0x7fff;
 const DISCARD: usize = 0x7_0000;
 
-/// How often a device that is out of use but for a moment is looked at again, and how long after.
+/// Retries of `swapoff` for a device with transfers in flight, and the pause before each.
 const TRIES: usize = 500;
 const PAUSE_NS: u64 = 2_000_000;
 
 /// The path at `address`, and the block device that it leads to.
 ///
 /// # Errors
-/// Those of paths; `EISDIR`; `EINVAL` for what is none: no file is swapped to.
+/// Those of paths; `EISDIR`; `EINVAL` for other files: only block devices can be swapped to.
 fn device_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, Number)> {
     let path = user::string(address as u64, PATH_MAX)?;
     let spot = with_calls(thread, |calls| calls.find(abi::AT_FDCWD, &path))?;
@@ -63,7 +63,7 @@ pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
             Err(Stop::Wait(Some(isa::now() + PAUSE_NS)))
         }
         Err(stop @ Stop::Fail(_)) => {
-            // It is in use then, and nothing else keeps it from being so.
+            // The device is in use then, without another reason for the error.
             let _ = mm().paging().swap_closing(device.id, false);
             Err(stop)
         }
@@ -78,7 +78,7 @@ fn tries(thread: &Thread) -> usize {
     }
 }
 
-/// Brings back all that processes have on a device.
+/// Brings back all pages of processes on a device.
 fn empty(thread: &Thread, device: &swap::Device) -> core::result::Result<(), Stop> {
     let mut next = processes(1);
     while let Some(process) = next {
@@ -114,11 +114,10 @@ fn empty_space(
     Ok(())
 }
 
-/// Does `act`; where it lacks pages of a disk, these are asked for, and the call is to be made
-/// again.
+/// Calls `act`; where it lacks pages of a disk, requests them, and the call is made again.
 ///
 /// # Errors
-/// [`Stop::Read`] then; what `act` says.
+/// [`Stop::Read`] then; the errors of `act`.
 pub(super) fn with_pages<T>(
     thread: &Thread,
     mut act: impl FnMut() -> core::result::Result<T, Error>,
@@ -130,7 +129,7 @@ pub(super) fn with_pages<T>(
             other => return other.map_err(|error| errno(error).into()),
         }
     }
-    // Left word first, then tried again: so no answer is missed.
+    // Register first, then try again: so no answer is missed.
     with_calls(thread, |calls| disk::note(calls.who.wake))?;
     match act() {
         Err(Error::Busy(_)) => Err(Stop::Read),

@@ -9,8 +9,8 @@
 //!   read ──► load: what is here ──► what is away: the disk ──► the page is there
 //! ```
 //!
-//! A page has the same place on both, so that nothing but a bit says where it is. A pool moves one
-//! unit at a time, from frames that are there for that: when memory is short, none is asked for.
+//! A page has the same place on both, so that one bit tells where it is. A pool moves one unit at a
+//! time, from frames reserved for that: this takes no memory when memory is short.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -138,7 +138,7 @@ impl Behind {
         }
     }
 
-    /// Something could not go.
+    /// A unit could not go.
     fn fail(&self) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -158,14 +158,14 @@ impl Behind {
 }
 
 impl Device {
-    /// Has the pools of a device that hold more than they may move something to the disk.
+    /// Lets the pools of a device that hold more than they may move units to the disk.
     pub(super) fn make_room(self: &Arc<Self>, device: &dyn Instant) {
         if device.behind().is_some() {
             (0..device.pools()).for_each(|pool| self.move_one(device, pool));
         }
     }
 
-    /// Moves a unit, if the pool is not at one.
+    /// Moves a unit, if the pool is not moving one.
     fn move_one(self: &Arc<Self>, device: &dyn Instant, pool: usize) {
         let Some(behind) = device.behind() else { return };
         let Some(leaving) = device.leave(pool, &|pages| self.free_in(pages)) else { return };
@@ -213,7 +213,7 @@ impl Device {
             }
             (left, done) = (rest, next.end);
         }
-        // If the disk was faster, this was what it waited for.
+        // If the disk was faster, only this was missing.
         self.finished(0, Target::Part(left), Ok(()));
     }
 }

@@ -213,7 +213,7 @@ impl Pages {
         }
     }
 
-    /// Forgets all pages: what is on the disk will be, or was, changed by others.
+    /// Forgets all pages: another user will change the disk, or has.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync), and [`Errno::BLOCKED`] as long as some are being read.

@@ -38,7 +38,7 @@ impl Claims {
         self.0.store(Claim::None as u8, Ordering::Release);
     }
 
-    /// Whether it is had so.
+    /// Whether `by` is its owner.
     pub(crate) fn is_claimed(&self, by: Claim) -> bool {
         self.0.load(Ordering::Acquire) == by as u8
     }

@@ -3,13 +3,14 @@
 //! ```text
 //!   copy_user ── fault ──► resolve ──► there: the instruction again
 //!                             │ on a disk
-//!            leaving ◄── yes ─┴─ may this copy fail early? ─ no ──► reads it, looks for answers
+//!            leaving ◄── yes ─┴─ may this copy fail early? ─ no ──► reads it, polls the disk
 //!               │
 //!               └──► want: leaves word, asks the disk; the call is left, and made again
 //! ```
 //!
 //! Calls that move many bytes are ready to leave. Others would have to undo what they did: they
-//! wait here, which is rare, since programs have nearly always touched what they hand to calls.
+//! wait here, which is rare, since programs have nearly always touched the memory that they pass to
+//! calls.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -53,13 +54,13 @@ pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>)
     (done, left.map(|access| (address.load(Ordering::Relaxed), access)))
 }
 
-/// Sees to it that a program's page is brought in from a disk; fine when it is there by now.
+/// Brings a program's page in from a disk; succeeds when it is there by now.
 ///
 /// # Errors
 /// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when it cannot be
 /// had; [`Errno::ENOMEM`].
 pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result<()> {
-    // Left word first, then looked again: so no answer is missed.
+    // Register first, then look again: so no answer is missed.
     note(wake)?;
     match memory::fault(address, access) {
         Ok(ahead) => {
@@ -90,8 +91,8 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
             Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
             Err(Error::OverLimit(group)) if memory::lend(group) => continue,
             Err(_) => {
-                // The copy is over, and does not leave at what it touches next: a copy that tries
-                // byte by byte once more would have the same page asked for again, without end.
+                // The copy is over, and does not leave at its next fault: a copy that tries byte by
+                // byte once more would request the same page again, without end.
                 own()[0].store(WAITS, Ordering::Relaxed);
                 return false;
             }

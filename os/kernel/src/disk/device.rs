@@ -1,8 +1,8 @@
 //! Virtio disks: a bounded number of requests in flight, each for frames that it holds meanwhile.
 //!
 //! A read takes its frames along, so that they stay out of use while the device writes them, and
-//! brings them back with its answer. A write takes frames along as well, or a hold on what they
-//! are. The driver's crate wants the same of its buffers by a contract; here the types see to it.
+//! brings them back with its answer. A write takes frames along as well, or a reference that keeps
+//! them. The driver's crate demands the same of its buffers by a contract; here types guarantee it.
 //! Requests beyond the bound wait here for their turn.
 //!
 //! Memory may be short *because* nothing was written yet. So all that a write to swap needs is
@@ -39,8 +39,8 @@ const REQUESTS: usize = 16;
 
 /// The receiver of an answer.
 pub(crate) trait Reader: Send + Sync {
-    /// A request is over: what it was called when it was submitted, its frames, and whether they,
-    /// or the disk, have the bytes now. No lock of the disk is held.
+    /// A request is over: its name, its frames, and whether they, or the disk, have the bytes now.
+    /// No lock of the disk is held.
     fn finished(&self, name: u64, target: Target, result: Result<()>);
 }
 
@@ -64,7 +64,7 @@ impl Target {
         matches!(self, Self::Out(_) | Self::Kept(_) | Self::Moved(_))
     }
 
-    /// Whether it makes memory free, so that it may ask for none.
+    /// Whether it frees memory, so that it must not allocate any.
     fn frees(&self) -> bool {
         matches!(self, Self::Kept(_) | Self::Moved(_))
     }
@@ -268,13 +268,13 @@ impl Disk {
     /// Takes one answer.
     fn take(&self) -> Option<(Read, Result<()>)> {
         let mut queue = self.queue.lock();
-        // Telling the device which answer is to interrupt comes before the last look: what is
-        // answered in between is seen here, or interrupts.
+        // Interrupts are turned on before the last look: an answer in between is seen here, or
+        // interrupts.
         fence(Ordering::SeqCst);
         let Some(token) = queue.device.peek_used() else { return queue.give_up() };
         let slot = queue.flights.get_mut(usize::from(token));
         let Some(mut flight) = slot.and_then(Option::take) else {
-            panic!("the disk answers what it was not asked: {token}")
+            panic!("the disk answers without a request: {token}")
         };
         let result = queue.finish(token, &mut flight);
         let read = queue.land(flight);
@@ -283,7 +283,7 @@ impl Disk {
     }
 }
 
-/// Tells readers of all that the disks have answered.
+/// Passes all answers of the disks to their readers.
 pub(crate) fn reap() {
     for disk in DISKS.iter().filter_map(Once::get) {
         while let Some((read, result)) = disk.take() {

@@ -1,5 +1,5 @@
 //! Files of the disk in the library's cache: their pages are kept by file, in folios as large as
-//! reading ahead makes them, and shown in areas without a copy.
+//! readahead makes them, and shown in areas without a copy.
 //!
 //! ```text
 //!   fault, read(2) ──► the library: Unread(what to read) ──► start: a folio, and its file's runs
@@ -24,7 +24,7 @@ use spin::mutex::SpinMutex;
 use super::device::{self, Part, Read, Reader, Target, reap};
 use crate::memory::{self, PAGE, errno, mm};
 
-/// Frames below which pages are given up for those that are read: 8 MiB.
+/// Below this number of free frames (8 MiB), a read first gives up other pages.
 const SPARE: u64 = 2048;
 
 /// Threads that wait for pages of files.
@@ -130,7 +130,7 @@ pub(super) fn tell() {
     WAITERS.wake();
 }
 
-/// Begins to read what the library says.
+/// Begins the reads that the library asks for.
 ///
 /// # Errors
 /// [`Errno::BLOCKED`] when it is not known yet where the bytes lie; [`Errno::ENOMEM`],
@@ -172,7 +172,7 @@ pub(super) fn without_wake<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
 }
 
 impl Cached {
-    /// Sees to it that where these pages lie is in memory.
+    /// Brings the extents of these pages into memory.
     fn locate(&self, who: &Caller<'_>, pages: FilePages) -> Result<()> {
         let end = (pages.end * PAGE).min(self.file.inode().length);
         let mut at = pages.start * PAGE;
@@ -251,7 +251,7 @@ impl Cached {
         let mut page = || mm().files().read(self.id, wanted, &mut reader, Pattern::Normal);
         let found = match page() {
             Err(Error::Unread(_) | Error::Busy(_)) => {
-                // Left word first, then looked again: so no answer is missed.
+                // Register first, then look again: so no answer is missed.
                 note(who.wake)?;
                 page()
             }
@@ -287,7 +287,7 @@ impl Stored for Cached {
         self.file.held_bytes()
     }
 
-    /// Reading ahead is the library's.
+    /// Readahead is the library's.
     fn want(&self, _: &Caller<'_>, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Stored for Cached {
     }
 }
 
-/// Does something for a page that is lacking for this reason; whether it may be there soon.
+/// Begins to read a page that is missing for this reason; whether it may be there soon.
 pub(super) fn fetch(error: Error) -> bool {
     match error {
         Error::Unread(reads) => match without_wake(|who| start(who, reads)) {

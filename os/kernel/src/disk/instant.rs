@@ -28,8 +28,8 @@ pub(super) trait Instant: Block {
     /// Its exclusive owner.
     fn claims(&self) -> &Claims;
 
-    /// Keeps what is in `frames` as the pages from `page` on. If they change meanwhile, the stored
-    /// bytes are undefined, which is harmless.
+    /// Stores the bytes of `frames` as the pages from `page` on. If they change meanwhile, the
+    /// stored bytes are undefined, which is harmless.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], [`Errno::EIO`]; of these pages none may be there then.
@@ -47,14 +47,14 @@ pub(super) trait Instant: Block {
         None
     }
 
-    /// Among how many pools its pages are divided.
+    /// The number of its pools.
     fn pools(&self) -> usize {
         0
     }
 
     /// The unit that should leave pool `number` for the disk behind it, if the pool holds more than
-    /// it may and none is leaving yet; [`left`](Self::left) is to be told how that ended. `next` as
-    /// for [`sweep`](Self::sweep).
+    /// it may and none is leaving yet; the caller reports the outcome to [`left`](Self::left).
+    /// `next` as for [`sweep`](Self::sweep).
     fn leave(
         &self,
         number: usize,
@@ -70,8 +70,7 @@ pub(super) trait Instant: Block {
         mm().phys().free(frames);
     }
 
-    /// How many pages take memory that could be had back by [`sweep`](Self::sweep); none where
-    /// that does nothing.
+    /// Pages with memory that [`sweep`](Self::sweep) could free; none where that does nothing.
     fn held(&self) -> u64 {
         0
     }
@@ -83,7 +82,8 @@ pub(super) trait Instant: Block {
     }
 }
 
-/// Bytes that are compressed as one, unless the boot word says otherwise: what suits folios best.
+/// Bytes that are compressed as one, unless the boot word says otherwise: the size that suits
+/// folios best.
 const UNIT: u64 = 64 << 10;
 
 /// The devices there are, by their names in `/dev`.
@@ -146,7 +146,7 @@ fn make(name: &str, word: &str) -> Result<Arc<dyn Instant>> {
     Ok(Arc::new(Packed::new(length, unit, behind)?))
 }
 
-/// The bytes that a size means, in whole pages; `None` when it is none.
+/// Reads a size in bytes, in whole pages; `None` when it is none.
 fn bytes(size: &str) -> Option<u64> {
     let (digits, shift) = match size.as_bytes().last()? {
         b'K' | b'k' => (&size[..size.len() - 1], 10),

@@ -20,7 +20,8 @@
 //! | `Pages` | which pages are there | the disk, frames |
 //! | the disk | its queue | the heap |
 //!
-//! They are to the right of all locks of descriptions. Answers are told with none of them held.
+//! They are to the right of all locks of descriptions. Readers get their answers with none of them
+//! held.
 
 mod behind;
 mod block;

@@ -31,7 +31,7 @@ use super::device;
 use super::instant::{Instant, frames};
 use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
 
-/// Where Linux has it, too, when nothing else has a number of its choice.
+/// Linux's first dynamic number, which zram has there, too.
 const NUMBER: Number = (253, 0);
 
 /// How many pools there are.
@@ -71,7 +71,7 @@ struct Cell {
 struct Frames {
     lent: Vec<Option<FrameRun>>,
     free: Vec<u32>,
-    /// For a store when there is no memory: then others can leave theirs.
+    /// Frames for a store when memory is short: paging out must go on then.
     spare: Vec<FrameRun>,
     spares: usize,
 }
@@ -227,7 +227,7 @@ impl Cell {
         Ok(Self { pool, still: frames(unit)?, out, leaving: None })
     }
 
-    /// Slots get something else, or nothing.
+    /// Slots get other content, or none.
     fn change(&mut self, slots: Range<u64>, behind: Option<&Behind>) {
         let overlaps =
             |leaving: &mut Range<u64>| leaving.start < slots.end && slots.start < leaving.end;

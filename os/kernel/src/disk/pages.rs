@@ -38,7 +38,7 @@ const RUN_PAGES: u64 = RUN.pages();
 /// it.
 const SHARE: u64 = 4;
 
-/// Frames that pages of the disk leave to others, who cannot ask for theirs: 4 MiB.
+/// Frames that the cache leaves to code that cannot reclaim: 4 MiB.
 const SPARE: u64 = 1024;
 
 /// The state of a page; a page without one is absent.

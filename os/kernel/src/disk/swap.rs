@@ -1,4 +1,5 @@
-//! Swap devices: block devices with a header of version 1, and what goes there and comes back.
+//! Swap devices: block devices with a header of version 1, and the pages that go there and come
+//! back.
 //!
 //! ```text
 //!   page 0 of the disk: the header        page n + 1: slot n, which is page n of a file
@@ -74,7 +75,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 /// One part in this number of a device's slots, or this number, may be free and still take memory.
 const STALE: u64 = 128;
 
-/// Frames that reading ahead leaves free: 2 MiB.
+/// Frames that readahead leaves free: 2 MiB.
 const SPARE: u64 = 512;
 
 /// All pages of any file.
@@ -369,8 +370,8 @@ impl Device {
         }
     }
 
-    /// Reads folios from a device that answers at once; whether all is there, and nothing of it has
-    /// to come from a disk behind it.
+    /// Reads folios from a device that answers at once; whether all pages are there, with none on a
+    /// disk behind it.
     fn read_now(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
         let mut is_there = true;
         loop {
@@ -410,7 +411,7 @@ impl Device {
         self.make_room(device);
     }
 
-    /// Has a device forget what is in free slots, if that is much.
+    /// Lets a device drop the content of free slots, if that is much.
     fn tidy(&self, device: &dyn Instant) {
         let held = device.held();
         if held == 0 {
@@ -418,7 +419,7 @@ impl Device {
         }
         let found = mm().paging().devices().find(|(file, ..)| *file == self.id);
         let Some((_, slots, used)) = found else { return };
-        // A sweep looks at all slots: not before it is worth that.
+        // A sweep looks at all slots: it must be worth that.
         if held > used + (slots / STALE).max(STALE) {
             device.sweep(&|pages| self.free_in(pages));
         }
@@ -449,7 +450,7 @@ pub(crate) fn at_once(reads: Reads) -> bool {
     }
 }
 
-/// Begins to read what the library says, if it is on a swap device.
+/// Begins the reads that the library asks for, if they are of a swap device.
 pub(super) fn start(reads: Reads) -> Option<Result<()>> {
     if !is_on() {
         return None;
@@ -465,7 +466,7 @@ const AROUND: u64 = 8;
 /// together, and will be wanted together.
 pub(crate) fn start_around(memory: &Memory, page: Vpn) {
     for page in (1..AROUND).map(|ahead| page.add(ahead)) {
-        // Else it would be at the cost of what is in use.
+        // Else readahead would evict pages in use.
         if !mm().phys().has_free(SPARE) {
             return;
         }
@@ -495,7 +496,7 @@ pub(crate) fn settle(who: &Caller<'_>) -> Result<()> {
     if is_quiet() {
         return Ok(());
     }
-    // Left word first, then looked: so no answer is missed.
+    // Register first, then look: so no answer is missed.
     files::note(who.wake)?;
     if is_quiet() { Ok(()) } else { Err(Errno::BLOCKED) }
 }

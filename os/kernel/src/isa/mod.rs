@@ -1,8 +1,8 @@
 //! The machine, once for each ISA: boot, traps, the registers of a program, interrupts, timer,
 //! translations, console. All assembler of the kernel is below here.
 //!
-//! **Owns** what the manuals prescribe. **Key types**: [`Context`] (a program's registers),
-//! [`Trap`] (why it stopped). **Never** knows what a process or a file is. **Next room**: `memory`.
+//! **Owns** all that the manuals prescribe. **Key types**: [`Context`] (a program's registers),
+//! [`Trap`] (the reason it stopped). **Never** knows processes or files. **Next room**: `memory`.
 //!
 //! One idea shapes all of it: *to run a program is a function call*. [`run`] leaves for user mode
 //! and returns when the program stops for any reason. So there is one kernel stack for each CPU,
@@ -25,11 +25,11 @@
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
 //! | `RAM_START` | below this physical address nothing is RAM, and looking there may have effects |
-//! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
-//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices; some may have no bytes |
+//! | `IMAGE` | the distance from a physical address within the kernel's image to the address it runs at; may be `DIRECT` |
+//! | `devices()` | physical addresses and lengths of the devices to map at `DIRECT`; some may have no bytes |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
-//! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
-//! | `MACHINE` | what `uname -m` says |
+//! | `USER_END` | the end of a program's address space, in bytes: where its stack ends |
+//! | `MACHINE` | the answer of `uname -m` |
 //! | `Context` | see below; aligned as its vector state needs |
 //! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. An interrupt that was served in the kernel since the last `run` or `idle` makes it return at once, so that none is missed between a last look and the way out. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
 //! | `Context::start(entry, stack)` | zeroed registers but for these two |
@@ -114,7 +114,7 @@ pub enum Trap {
     },
     /// An interrupt, which has been served: another thread may have to run.
     Interrupt,
-    /// The program did what is answered by a signal.
+    /// The program caused a signal.
     Signal {
         /// Which signal (SIGILL, SIGFPE, SIGTRAP, SIGBUS, SIGSEGV), by Linux's numbers.
         number: u8,

@@ -14,11 +14,11 @@ fn frames_within((start, bytes): (u64, u64)) -> FrameSpan {
     FrameSpan::new(Pfn::new(first), end.saturating_sub(first))
 }
 
-/// Gives the library what is left of `all`, and puts aside the right to the frames of the
-/// initramfs: its address, and its length in bytes.
+/// Gives the library the rest of `all`, and keeps the right to the frames of the initramfs: its
+/// address, and its length in bytes.
 ///
 /// # Panics
-/// When what is left is no RAM.
+/// When the rest is no RAM.
 pub(super) fn give(mm: &System, mut all: FrameRun, early: &Early, initrd: (u64, u64)) {
     let kept = frames_within(initrd);
     let mut found = None;
@@ -58,7 +58,7 @@ fn cut(run: FrameRun, span: FrameSpan) -> Option<FrameRun> {
 struct Archive {
     /// Its address, and its length in bytes.
     place: (u64, u64),
-    /// Those of its frames that have nothing else.
+    /// Its frames without other content.
     frames: Option<FrameRun>,
 }
 

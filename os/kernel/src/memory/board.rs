@@ -101,7 +101,7 @@ impl Board {
     }
 }
 
-/// A call, since it is more than its caller has to do besides.
+/// Not inlined: it is larger than the rest of its caller.
 #[inline(never)]
 fn count(words: &[AtomicU64], first: u64, step: u64) -> usize {
     count_words(words, first, step)
@@ -120,14 +120,14 @@ impl Hardware for Board {
             // SAFETY: just looked at.
             unsafe { self.word(frame, index) }.load(Ordering::Acquire)
         } else {
-            // Nowhere is nothing: a walker was led astray, and will find out.
+            // Outside RAM there is nothing: a stray walker reads zero, and validates.
             0
         }
     }
 
     #[inline(always)]
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        // A walker may have been led astray, as in `load`.
+        // A walker may be stray, as in `load`.
         if !self.shows(frame) {
             return 0;
         }

@@ -1,10 +1,10 @@
-//! `check=frames`: the machine's own look at what programs are shown.
+//! `check=frames`: the kernel's own check of the memory that programs see.
 //!
 //! Built with the feature of that name and with this word on its command line, the kernel fills
-//! each frame with a canary as it becomes free, and looks for canaries in all that an entry of a
-//! page table comes to lead to, and in all bytes that it copies to a program. A frame that is shown
-//! without being cleared or overwritten whole ends the machine, whatever owner it had before; so
-//! does a frame that was written while it was free.
+//! each frame with a canary as it becomes free, and looks for canaries in each frame that a
+//! page-table entry comes to lead to, and in all bytes that it copies to a program. A frame that is
+//! shown without being cleared or overwritten whole ends the machine, whatever owner it had before;
+//! so does a frame that was written while it was free.
 //!
 //! ```text
 //!   freed ──► canaries ──► cleared, copied, read whole ──► a word of a table leads to it
@@ -12,7 +12,7 @@
 //!             └ a mapping that should be gone shows them: the program's own data are spoilt
 //! ```
 //!
-//! Without the feature nothing of it is there.
+//! Without the feature none of it is compiled.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -57,7 +57,7 @@ pub(super) fn lay(board: &Board, frames: FrameSpan) {
 }
 
 /// Fills frames that become free, but for those that are zero: the library may know that they are,
-/// and they tell nothing.
+/// and zeroes leak nothing.
 #[cold]
 pub(super) fn lay_again(board: &Board, frames: FrameSpan) {
     for frame in each(frames) {
@@ -68,8 +68,8 @@ pub(super) fn lay_again(board: &Board, frames: FrameSpan) {
     }
 }
 
-/// Looks at what is about to be cleared or copied over: a frame that begins with a canary was free
-/// until now, and must not have been written.
+/// Looks at frames that are about to be cleared or copied over: a frame that begins with a canary
+/// was free until now, and must not have been written.
 ///
 /// # Panics
 /// When it was written.
@@ -86,8 +86,8 @@ pub(super) fn look_at_free(board: &Board, frames: FrameSpan) {
     }
 }
 
-/// Looks at all that words `first`, `first + step`, … lead to, which are written to `table` from
-/// word `index` on, if it is a page table: what other frames have lead nowhere.
+/// Looks at the frames that words `first`, `first + step`, … lead to, which are written to `table`
+/// from word `index` on, if it is a page table: words of other frames lead nowhere.
 ///
 /// # Panics
 /// When a canary is there.

@@ -15,7 +15,7 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// All RAM but the kernel, the initramfs, and what else is to be kept.
+    /// All RAM but the kernel, the initramfs, and the piece to keep.
     pub(super) fn new(boot: &Boot) -> Self {
         let mut pieces = [(0, 0); 16];
         let ram = boot.ram.iter().copied().filter(|piece| piece.1 > 0);
@@ -31,7 +31,7 @@ impl Early {
         early
     }
 
-    /// From the first frame of RAM to the last, with what lies between.
+    /// From the first frame of RAM to the last, with holes.
     pub(super) fn span(&self) -> FrameSpan {
         self.span
     }

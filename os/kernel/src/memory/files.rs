@@ -6,8 +6,8 @@
 //!   areas ─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Bytes are copied from and to pages that are held, while programs may write them: what a reader
-//! gets then is theirs to order.
+//! Bytes are copied from and to pages that are held, while programs may write them: programs order
+//! such reads and writes themselves.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -40,7 +40,7 @@ pub(super) fn init(files: usize) {
 /// Closes files without an owner, so that their numbers are free.
 static CLOSE_IDLE: Once<fn()> = Once::new();
 
-/// Says how numbers of files can be had when there is none. The rooms to the right know.
+/// Sets the function that frees numbers of files; rooms to the right have it.
 pub(crate) fn set_close_idle(how: fn()) {
     CLOSE_IDLE.call_once(|| how);
 }
@@ -163,7 +163,7 @@ fn held_bytes(held: &Held, at: u64, most: u64) -> usize {
     (held.frames().count * PAGE - at % PAGE).min(most) as usize
 }
 
-/// Holds the first of `wanted`, and what follows it in its folio. It is made if it is not there.
+/// Holds the first of `wanted`, and the pages behind it in its folio. A missing page is made.
 fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
     let page = || mm().files().read(id, wanted, &mut Readahead::default(), Pattern::Normal);
     let mut found = page();
@@ -200,8 +200,8 @@ fn copy_out(held: &Held, at: u64, into: &mut [u8]) {
     assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
     let from = mm().hardware().address(held.frames().start);
     // SAFETY: what is held stays the file's, and the direct map shows it. Programs may write it at
-    // the same time: that is their own affair, and the bytes are only bytes to us. `into` is other
-    // memory, being borrowed.
+    // the same time: the kernel only copies the bytes and derives nothing from them. `into` is
+    // other memory, being borrowed.
     unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from.add(at as usize), into.len()) };
 }
 

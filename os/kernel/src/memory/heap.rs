@@ -1,9 +1,8 @@
 //! The kernel's heap: talc over frames that the library gives.
 //!
-//! Rust's collections end the machine when an allocation fails, so none may fail that was not asked
-//! to: what a program can make large is reserved by fallible calls, and all else is small and comes
-//! out of a reserve. A system call that allocates begins with [`admit`], which refuses while the
-//! reserve is not whole.
+//! Rust's collections end the machine when an allocation fails. So sizes that a program controls
+//! are reserved by fallible calls, and all other allocations are small and come out of a reserve. A
+//! system call that allocates begins with [`admit`], which refuses while the reserve is not whole.
 
 use core::alloc::Layout;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +51,7 @@ unsafe impl Source for Frames {
     }
 }
 
-/// Gives the heap what it needs before there is a library.
+/// Gives the heap its first memory, before there is a library.
 pub(super) fn init(early: &mut Early) {
     let start = early.take(FIRST_BYTES, PAGE);
     // SAFETY: taken out of the free pieces for good, and mapped.
@@ -81,7 +80,7 @@ pub(crate) fn has_reserve() -> bool {
     super::mm().phys().has_free(RESERVE_FRAMES)
 }
 
-/// Gives up memory that can be had again; whether there was any.
+/// Reclaims memory; whether there was any.
 static SHRINK: Once<fn() -> bool> = Once::new();
 
 /// Sets the function that reclaims memory; rooms to the right have it.

@@ -3,7 +3,7 @@
 use quire::space::GroupId;
 use spin::Once;
 
-/// How a group gets room.
+/// The functions that make room in a group.
 pub(crate) struct Limits {
     /// Pages out the group's least recently used memory; whether it has room now.
     pub(crate) relieve: fn(GroupId) -> bool,
@@ -14,7 +14,7 @@ pub(crate) struct Limits {
 
 static LIMITS: Once<Limits> = Once::new();
 
-/// Says how a group gets room.
+/// Sets the functions that make room in a group.
 pub(crate) fn set_limits(limits: Limits) {
     LIMITS.call_once(|| limits);
 }

@@ -1,4 +1,4 @@
-//! RAM under Quire's management, and what the kernel itself needs of it.
+//! RAM under Quire's management, and the kernel's own share of it.
 //!
 //! **Owns** the one [`Mm`], the kernel's own page tables and heap, and each program's address
 //! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees it).

@@ -109,7 +109,7 @@ impl Memory {
         !has_none && mm().spaces().areas(self.space(), span).any(|area| file_of(&area).is_some())
     }
 
-    /// Lets go of what no area shows any more.
+    /// Drops files that no area shows any more.
     pub(crate) fn sweep_shared(&self) {
         {
             let mut all = self.shared.all.lock();

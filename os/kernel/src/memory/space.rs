@@ -1,4 +1,4 @@
-//! Programs' address spaces, and which one each CPU is in.
+//! Programs' address spaces, and the one that each CPU is in.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -137,7 +137,7 @@ impl Memory {
         self.locks_future.load(Ordering::Relaxed)
     }
 
-    /// Says whether what is mapped from now on is locked.
+    /// Sets whether new mappings are locked.
     pub(crate) fn set_locks_future(&self, locks: bool) {
         self.locks_future.store(locks, Ordering::Relaxed);
     }
@@ -147,7 +147,7 @@ impl Memory {
         self.guards.load(Ordering::Relaxed)
     }
 
-    /// Says what it may not do any more.
+    /// Adds restrictions.
     pub(crate) fn set_guards(&self, guards: u8) {
         self.guards.store(guards, Ordering::Relaxed);
     }
@@ -157,7 +157,7 @@ impl Memory {
         self.has_guards.load(Ordering::Relaxed)
     }
 
-    /// Says that it may have guards, from now on, and its children as well.
+    /// Notes that it may have guards, from now on, and its children as well.
     pub(crate) fn set_has_guards(&self) {
         self.has_guards.store(true, Ordering::Relaxed);
     }
@@ -174,7 +174,7 @@ impl Memory {
     }
 }
 
-/// How memory of a space is reached from outside.
+/// The access to memory of another space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// As the program reads.
@@ -194,8 +194,8 @@ impl Memory {
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
-    /// Brings in what is lacking of `span`, and makes it ready for `access`. Where its group has no
-    /// room, that is made bit by bit: what was brought in first may leave again for it.
+    /// Brings in the missing pages of `span`, and makes it ready for `access`. Where its group has
+    /// no room, pages come in pieces: the first may leave again for the next.
     ///
     /// # Errors
     /// See [`Mm::populate`](quire::Mm::populate).
@@ -232,8 +232,7 @@ impl Memory {
         }
     }
 
-    /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
-    /// for copies.
+    /// Pins a page. Brings it in first, from a disk if need be, and waits for that, as copies do.
     fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Error> {
         loop {
             let pinned = match how {
@@ -328,7 +327,7 @@ fn root() -> Result<FrameRun, Errno> {
     Ok(run.dirtied())
 }
 
-/// The kernel's number for what the library says.
+/// The errno for an error of the library.
 pub(crate) fn errno(error: Error) -> Errno {
     Errno::of_number(error.errno().0 as u16)
 }
@@ -397,8 +396,8 @@ impl Deref for Own {
     }
 }
 
-/// Resolves a fault of this CPU at `address` in the space it is in; what of a file is worth reading
-/// next.
+/// Resolves a fault of this CPU at `address` in the space it is in; returns the readahead that is
+/// worth its time next.
 ///
 /// # Errors
 /// The reason there is no page: see [`Mm::fault`](quire::Mm::fault).

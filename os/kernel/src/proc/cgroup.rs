@@ -1,8 +1,9 @@
 //! `/sys/fs/cgroup`: control groups (cgroup v2) with one controller, that of memory.
 //!
 //! A directory is a group: rows of a table, and the groups in it. The files of memory are there as
-//! on Linux: where the group above gives the controller. Beyond what Linux says: a group has what
-//! its processes *map*, by shares, so a process takes its memory along when it goes elsewhere.
+//! on Linux: where the group above gives the controller. Unlike on Linux, a group is charged for
+//! the pages that its processes *map*, by shares, so a process takes its memory along when it
+//! moves.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -255,7 +256,7 @@ fn memory_stat(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     lines.iter().try_for_each(|(name, pages)| out.print(format_args!("{name} {}\n", pages * PAGE)))
 }
 
-/// Takes a number of bytes that are to leave.
+/// Reclaims the given number of bytes.
 fn reclaim(of: &u32, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let pages = groups::amount(bytes)? / PAGE;
     if cgroup::reclaim(id(*of)?, pages) < pages { Err(Errno::EAGAIN) } else { Ok(()) }

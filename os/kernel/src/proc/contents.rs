@@ -1,4 +1,4 @@
-//! A program's memory as bytes, and what was noted about it.
+//! A program's memory as bytes, and its dirty and accessed bits.
 
 use core::ops::Range;
 
@@ -111,7 +111,7 @@ fn copy(memory: &Memory, start: u64, count: usize, sink: &mut dyn Sink) -> Resul
 }
 
 /// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files), and 4
-/// which were written. 5 is for the most memory it had, which is not kept.
+/// which were written. 5 would reset the peak of its memory, which is not tracked.
 ///
 /// # Errors
 /// `EINVAL` for other numbers, `ESRCH` when it has ended, `ENOMEM`.

@@ -1,4 +1,4 @@
-//! The CPUs, as `cpuinfo` tells them: all alike, as the one that runs this.
+//! The CPUs, as `cpuinfo` prints them: all like the one that runs this.
 
 use quire_linux::Result;
 use quire_linux::files::Text;

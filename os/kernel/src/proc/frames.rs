@@ -89,7 +89,7 @@ impl Census {
 /// `kpageflags`: a word for each frame from 0 on.
 ///
 /// # Errors
-/// `EINVAL` for what is not whole words; `EFAULT`.
+/// `EINVAL` for a part of a word; `EFAULT`.
 pub(super) fn flags(_: &(), offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
     words(offset, count, sink, flags_of)
 }
@@ -122,7 +122,7 @@ fn flags_of(frame: Pfn) -> u64 {
                 (_, true) => flag::LARGE | flag::HEAD,
                 (_, false) => flag::LARGE | flag::TAIL,
             };
-            // Files in memory have no other place to go than swap.
+            // Files in memory can only go to swap.
             let kind = match info.store {
                 None | Some(Store::Swap) => flag::ANON | flag::SWAP_BACKED,
                 Some(Store::Memory) => flag::SWAP_BACKED,
@@ -142,7 +142,7 @@ fn count_of(frame: Pfn) -> u64 {
     }
 }
 
-/// Words that are made at a time.
+/// Words of one batch.
 const CHUNK: usize = 256;
 /// The most bytes of one read; a larger one gets fewer, and goes on.
 const READ_MOST: usize = 16 << 20;

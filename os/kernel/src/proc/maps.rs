@@ -138,7 +138,7 @@ pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     each(of, |memory, names, area| names.print(memory, area, out))
 }
 
-/// `PROCMAP_QUERY`: tells of one area.
+/// `PROCMAP_QUERY`: the facts about one area.
 ///
 /// # Errors
 /// `ENOENT` when there is none that is meant, `ESRCH` when the process has ended, `ENOTTY` for

@@ -14,7 +14,7 @@
 //! | file | about |
 //! |---|---|
 //! | `table` | directories as tables, and as rows of numbers |
-//! | `system` | what is about all: `meminfo`, `vmstat`, `stat`, `kernel` settings |
+//! | `system` | the whole system: `meminfo`, `vmstat`, `stat`, `kernel` settings |
 //! | `cpuinfo` | the CPUs |
 //! | `frames` | `kpageflags`, `kpagecount`, and counting all folios |
 //! | `process` | the directory of a process, and of a thread |
@@ -53,7 +53,7 @@ use quire_linux::files::{Caller, Tree};
 
 pub(crate) use system::{HOST_NAME, RELEASE, VERSION, total_bytes};
 
-/// Lets `/proc` and `/sys` begin. `command_line` is what the kernel was booted with.
+/// Lets `/proc` and `/sys` begin. `command_line` is the kernel's.
 ///
 /// # Errors
 /// As for [`Tree::mount`].

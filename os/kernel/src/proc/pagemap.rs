@@ -49,12 +49,12 @@ impl Piece {
     }
 }
 
-/// Tells all that is mapped in `span`, folio by folio.
+/// Visits all mapped pages in `span`, folio by folio.
 pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piece)) {
     mm().spaces().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
 }
 
-/// Tells what is mapped in a run, folio by folio.
+/// Visits the mapped pages of a run, folio by folio.
 pub(super) fn pieces_of(seen: &Seen, tell: &mut dyn FnMut(&Piece)) {
     let Sight::Leaf { frame, attrs, folded } = seen.what else { return };
     let (mut page, mut frame) = (seen.pages.start, frame);
@@ -100,7 +100,7 @@ const EXCLUSIVE: u64 = 1 << 56;
 const WRITTEN: u64 = 1 << 55;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// Words that are made at a time.
+/// Words of one batch.
 const CHUNK: usize = 256;
 /// The most bytes of one read; a larger one gets fewer, and goes on.
 const READ_MOST: usize = 16 << 20;
@@ -108,7 +108,7 @@ const READ_MOST: usize = 16 << 20;
 /// `pagemap`: a word for each page.
 ///
 /// # Errors
-/// `EINVAL` for what is not whole words; `EFAULT`.
+/// `EINVAL` for a part of a word; `EFAULT`.
 pub(super) fn read(of: &Subject, offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
     if !offset.is_multiple_of(8) || !count.is_multiple_of(8) {
         return Err(Errno::EINVAL);

@@ -16,7 +16,7 @@ use super::thp::BLOCK;
 use crate::isa;
 use crate::memory::{Memory, PAGE, mm, user};
 
-/// Regions that are gathered at a time.
+/// Regions of one batch.
 const BATCH: u64 = 256;
 
 /// Answers `PAGEMAP_SCAN`: how many regions there are.
@@ -64,7 +64,7 @@ fn span(start: u64, end: u64) -> PageSpan {
     PageSpan::new(Vpn::new(start / PAGE), Vpn::new(end / PAGE))
 }
 
-/// Tells `regions` all runs of pages that areas have of `pages`, ascending.
+/// Adds to `regions` all runs of pages that areas have of `pages`, ascending.
 fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
     let mut add = |pages: PageSpan, what| {
         regions.add(pages.start.get() * PAGE, pages.end.get() * PAGE, what);

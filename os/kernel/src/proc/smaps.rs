@@ -117,7 +117,7 @@ fn is_eligible(memory: &Memory, area: &Area) -> bool {
 fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
     let has = |flag| area.flags.contains(flag);
     let (may, shared) = (area.most, has(AreaFlags::SHARED));
-    // Counted against what may be committed: private memory that may be written.
+    // Counted as committed memory: private and writable.
     let counted = area.prot.contains(Prot::WRITE) && !shared && !has(AreaFlags::NORESERVE);
     [
         (area.prot.contains(Prot::READ), "rd"),

@@ -1,4 +1,4 @@
-//! `/sys`: memory settings, CPUs, and what Quire adds.
+//! `/sys`: memory settings, CPUs, and Quire's own files.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,8 +54,8 @@ const QUIRE: &[Row<()>] = &[
     Row { name: "sizes", is: Is::Setting(sizes, set_sizes) },
 ];
 
-/// Lets the library's walkers verify all there is: tables, areas, folios, free frames. Only right
-/// while nothing else runs, since others change meanwhile what is compared.
+/// Lets the library's walkers verify everything: tables, areas, folios, free frames. Its result
+/// holds only while nothing else runs, since concurrent changes look like errors.
 fn check(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let mut memories: Vec<Arc<Memory>> = Vec::new();
     let mut next = processes(1);
@@ -136,7 +136,8 @@ fn sizes(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(b"\n")
 }
 
-/// Takes the same, as Linux's boot parameter `thp_anon` does; what is not named becomes `never`.
+/// Takes the same, as Linux's boot parameter `thp_anon` does; sizes that are not named become
+/// `never`.
 fn set_sizes(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy().set_sizes(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
 }
@@ -160,7 +161,7 @@ fn set_exec_tiers(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().files().policy().set_tiers(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
 }
 
-/// The most that is read ahead in any file, as Linux has it for each device.
+/// The largest readahead of any file, as Linux has it for each device.
 fn read_ahead(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{}\n", mm().files().policy().window() << (PAGE_SHIFT - 10)))
 }

@@ -31,7 +31,7 @@ static COMMAND_LINE: Once<&'static str> = Once::new();
 /// Bytes of RAM that programs and the heap can have.
 static TOTAL: Once<u64> = Once::new();
 
-/// Notes what is the same for ever.
+/// Stores the values that never change.
 pub(super) fn init(command_line: &'static str) {
     COMMAND_LINE.call_once(|| command_line);
     TOTAL.call_once(|| mm().phys().free_frames() * PAGE + memory::taken_bytes());
@@ -175,7 +175,7 @@ fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of swap: in all, free, and of what is in memory as well.
+/// Bytes of swap: in all, free, and of pages that are in memory as well.
 fn swap_bytes() -> (u64, u64, u64) {
     let (slots, used) = swap::slots();
     let cached = swap::devices().filter_map(|device| mm().files().get(device.id));
@@ -216,7 +216,7 @@ pub(super) fn mount_info(out: &mut Text) -> Result<()> {
     })
 }
 
-/// Tells the number of each mount, and of its file system, its path and kind.
+/// Visits each mount: its number, that of its file system, its path and kind.
 fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Result<()> {
     let (mut id, mut result) = (0, Ok(()));
     tree().mounts(&mut |path, kind| {
@@ -280,7 +280,7 @@ fn uptime(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{now}.{now_part:02} {idle}.{part:02}\n"))
 }
 
-/// Times are not kept by CPU: each line tells an even share.
+/// Times are not kept by CPU: each line has an even share.
 fn stat(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let load = Load::take();
     let (ran, idle) = (load.ran / NS_PER_TICK, load.idle() / NS_PER_TICK);
@@ -302,7 +302,7 @@ struct FileBytes {
 }
 
 impl FileBytes {
-    /// Those of files with a store, and of files that are nowhere else.
+    /// Bytes of files with a store, and of files in memory only.
     fn take() -> [Self; 2] {
         let mut kinds = [Self::default(); 2];
         for id in mm().files().ids() {
@@ -320,7 +320,7 @@ impl FileBytes {
     }
 }
 
-/// `meminfo`: what there is no such thing of is zero.
+/// `meminfo`: fields without a counterpart here are zero.
 fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let census = Census::take();
     let free = mm().phys().free_frames() * PAGE;

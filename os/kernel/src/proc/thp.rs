@@ -114,7 +114,7 @@ fn set_size_enabled(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().policy().set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Beyond Linux: what is read from files, and the size for code. (It was proposed there.)
+/// Beyond Linux: the sizes for files, and the size for code. (It was proposed there.)
 fn size_file(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     line(out, &mm().files().policy().size(*of))
 }
@@ -123,7 +123,7 @@ fn set_size_file(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     mm().files().policy().set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Nothing is counted for it: what else is charged, compressed swap, shared memory, what splits.
+/// Counters that stay zero: other charges, compressed swap, shared memory, splits.
 const fn none(name: &'static str) -> Row<Order> {
     Row { name, is: Is::Text(|_, _, out| out.push(b"0\n")) }
 }
@@ -242,8 +242,8 @@ static VALUES: [&Value; 9] = [
     &SETTINGS.defrag,
 ];
 
-/// Has reclaiming look for zeroes, or not, as the values say. With Linux's defaults it does not: it
-/// takes more pages of zeroes than a block has.
+/// Lets reclaim look for pages of zeroes, or not, as the values say. With Linux's defaults it does
+/// not: their threshold is more pages of zeroes than a block has.
 fn look_for_zeroes() {
     let most = SETTINGS.max_ptes_none.value.load(Ordering::Relaxed) as u32;
     let looks = UNDERUSED.value.load(Ordering::Relaxed) != 0;

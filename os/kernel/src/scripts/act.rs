@@ -1,5 +1,5 @@
-//! Carrying a step out, and what its answer must be. Nothing fails on purpose here and memory is
-//! not short, so every answer is known beforehand.
+//! Carries steps out, and knows the right answers. Nothing fails on purpose here and memory is not
+//! short, so every answer is known beforehand.
 
 use core::fmt::Debug;
 
@@ -96,7 +96,7 @@ impl World {
         self.naive[process].put((at, count), page);
     }
 
-    /// Bringing pages in ends with what is true of one of them, if at all.
+    /// Populating pages ends with the error of one of them, if at all.
     fn judge_true<R: Debug>(&self, process: usize, got: Result<R, Error>) {
         if let Err(error) = got
             && !self.is_true(process, error)

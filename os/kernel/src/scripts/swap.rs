@@ -1,4 +1,5 @@
-//! A swap device that keeps what tells a page of a script from another: its first and last word.
+//! A swap device that keeps two words of each page, which identify a script's page: its first and
+//! last word.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::AtomicU64;
@@ -13,7 +14,7 @@ use crate::memory::{Everyone, mm};
 /// How many slots there are.
 const SLOTS: u64 = 2000;
 
-/// The device, and what is on it.
+/// The device, and its content.
 pub(super) struct Swap {
     id: FileId,
     pages: BTreeMap<u64, (u64, u64)>,
@@ -50,7 +51,7 @@ impl Swap {
         }
     }
 
-    /// Reads what the library wants to have; whether it is of this device.
+    /// Carries out the library's reads; whether they are of this device.
     pub(super) fn read(&self, mut reads: Reads) -> bool {
         if reads.file() != self.id {
             return false;

@@ -63,7 +63,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world in which nothing has happened; what is to happen there comes of the seed.
+    /// A new world; its seed determines the steps.
     pub(super) fn new(seed: u64) -> Self {
         let bounds = Bounds {
             cpus: isa::cpu_count() as u32,
@@ -133,8 +133,8 @@ impl World {
         }
     }
 
-    /// This CPU touches once more what it has touched last, before it leaves the space: what it
-    /// knows of the page may be what others have changed in between.
+    /// This CPU touches the last page once more, before it leaves the space: its TLB may have an
+    /// entry that others have changed in between.
     fn touch_again(&mut self) {
         let Some((process, at)) = self.last[isa::cpu().index()] else { return };
         match self.processes[process].is_some() {
@@ -170,7 +170,7 @@ impl World {
         self.number
     }
 
-    /// Ends the machine, with what led there.
+    /// Ends the machine, and prints the seed and the step.
     pub(super) fn fail(&self, what: fmt::Arguments<'_>) -> ! {
         panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
     }
@@ -185,7 +185,7 @@ impl World {
         (0..self.processes.len()).for_each(|process| self.check_written(process));
     }
 
-    /// Every page that was written since its writes are tracked is said to be.
+    /// Every page that was written since tracking began is reported dirty.
     fn check_written(&self, process: usize) {
         let Some(memory) = &self.processes[process] else { return };
         let pages = &self.naive[process].pages;
@@ -378,8 +378,8 @@ fn why_of(error: Error) -> Option<(Vpn, Why)> {
     }
 }
 
-/// Has all walkers look, where `spaces` are all there are; frames that are the kernel's, but for
-/// the heap's.
+/// Runs all walkers, where `spaces` are all spaces; returns the kernel's own frames, without the
+/// heap's.
 ///
 /// # Errors
 /// The first violation.

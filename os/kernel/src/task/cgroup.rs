@@ -1,8 +1,8 @@
-//! Control groups: which process is in which, and what happens when one has all it may have.
+//! Control groups: the group of each process, and reclaim in a group at its limit.
 //!
-//! Names and rules of the tree are [`Groups`]; what a group's memory comes to, and its limit, the
-//! library knows. A process is in a group, and so are its children. Its memory is in the same
-//! group, but for that of a parent which it only borrows (`vfork`).
+//! Names and rules of the tree are [`Groups`]; the library has a group's charge and its limit. A
+//! process is in a group, and so are its children. Its memory is in the same group, but for that of
+//! a parent which it only borrows (`vfork`).
 //!
 //! ```text
 //!   fault ── OverLimit(group) ──► relieve: page out its own, wait for the writes ──► again
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
 /// The events in a group and its descendants.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Events {
-    /// It had all it may have, and made room, or could not.
+    /// It was at its limit, and made room, or could not.
     pub(crate) max: u64,
     /// It could not.
     pub(crate) oom: u64,
@@ -61,7 +61,7 @@ pub(crate) fn groups() -> SpinMutexGuard<'static, Groups<Kept>> {
     GROUPS.call_once(root).lock()
 }
 
-/// Says that this is how groups get room.
+/// Registers this room's functions with `memory`.
 pub(super) fn init() {
     memory::set_limits(Limits { relieve, lend });
 }
@@ -100,7 +100,7 @@ pub(crate) fn remove(above: u32, name: &[u8]) -> Result<()> {
     mm().groups().end(id).map_err(|_| Errno::ENODEV)
 }
 
-/// Does what was written to `cgroup.subtree_control` of a group.
+/// Carries out a write to `cgroup.subtree_control` of a group.
 ///
 /// # Errors
 /// See [`Groups::control`].
@@ -161,7 +161,7 @@ pub(crate) fn of(process: &Process) -> u32 {
     process.cgroup.load(Ordering::Relaxed)
 }
 
-/// Puts the process of `id`, a process or thread, into a group, with what it has.
+/// Puts the process of `id`, a process or thread, into a group, with its memory.
 ///
 /// # Errors
 /// `ESRCH`; see [`Groups::admit`].
@@ -244,7 +244,7 @@ pub(super) fn note_oom(id: GroupId) {
     // Without memory for it, its name is not told.
     let _ = number.map(|number| groups.path(number, &mut path));
     drop(groups);
-    log!("group {} has all the memory it may have", path.bytes().escape_ascii());
+    log!("group {} is at its memory limit", path.bytes().escape_ascii());
 }
 
 /// Notes that a process is to end since memory ran out.
@@ -255,8 +255,8 @@ pub(super) fn note_kill(process: &Process) {
 /// Held while making room in a group: two CPUs would page out twice as much.
 static AT_IT: SpinMutex<()> = SpinMutex::new(());
 
-/// Makes room in a group that has all it may have; whether there is some. Pages that leave for that
-/// are written before their frames are used.
+/// Makes room in a group at its limit; whether there is some. Pages that leave for that are written
+/// before their frames are used.
 fn relieve(id: GroupId) -> bool {
     let Some(_at_it) = AT_IT.try_lock() else {
         // Its owner makes room, here or in another group: then try again.
@@ -274,7 +274,8 @@ fn relieve(id: GroupId) -> bool {
     relieved.is_ok()
 }
 
-/// Has what was paged out written, and waits until half of it is free, or all is written.
+/// Begins to write the pages that were paged out, and waits until half of them are free, or all are
+/// written.
 fn write_out(before: u64, pages: u64) {
     if pages == 0 {
         return;
@@ -301,8 +302,8 @@ fn lend(id: GroupId) -> bool {
     true
 }
 
-/// Sees to it that a group has no more than its limit: what was not used for longest leaves, and
-/// then the largest end.
+/// Enforces a group's limit: pages out its least recently used memory, and then kills its largest
+/// processes.
 pub(crate) fn enforce(id: GroupId) {
     let limit = mm().groups().limit(id).unwrap_or(u64::MAX);
     if mm().reclaim().usage(id, &Everyone) <= limit {
@@ -315,7 +316,7 @@ pub(crate) fn enforce(id: GroupId) {
     }
 }
 
-/// Lets pages of a group leave, or of all (the root); how many did, or were dropped.
+/// Pages out or drops pages of a group, or of all (the root); how many.
 pub(crate) fn reclaim(id: Option<GroupId>, pages: u64) -> u64 {
     let before = mm().phys().free_frames();
     let done = match id {

@@ -89,7 +89,7 @@ fn adopt(process: &Arc<Process>) {
     first.child_news.wake();
 }
 
-/// Forgets a child that has ended and was told of.
+/// Forgets a zombie after a wait.
 pub(crate) fn reap(parent: &Process, child: &Process) {
     let (usage, below) = {
         let family = child.family.lock();

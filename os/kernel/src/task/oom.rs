@@ -24,7 +24,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// The verdict on a process that has found no memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It ends, as this.
+    /// It ends, with this status.
     Ends(Status),
     /// Another does: it tries again.
     TriesAgain,
@@ -106,7 +106,7 @@ fn kill(chosen: &Arc<Process>) {
     });
 }
 
-/// The process that counts as the largest among those that are `such`, and may end.
+/// The largest process among those that are `such`, and may be killed.
 fn largest(such: impl Fn(&Memory) -> bool) -> Option<Arc<Process>> {
     let all = (reclaim::frames() + swap::slots().0) as i64;
     let mut found: Option<(i64, Arc<Process>)> = None;

@@ -126,7 +126,7 @@ pub(crate) fn idle(hour: Option<u64>) {
     IDLE.fetch_and(!own, Ordering::SeqCst);
 }
 
-/// Tells of each parked thread whether it is there: for `/proc`.
+/// Whether a thread is parked, for `/proc`.
 pub(crate) fn is_parked(tid: u32) -> bool {
     PARKED.lock().threads.contains_key(&tid)
 }

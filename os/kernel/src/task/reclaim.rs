@@ -29,10 +29,10 @@ const BATCH: u64 = 256;
 const REST_NS: u64 = 100_000_000;
 
 /// Frames that are not for programs: paging out needs some, for the index of its device, and a
-/// device in memory for what it is to keep. More than the reserve of the heap.
+/// device in memory for the pages that it stores. More than the reserve of the heap.
 const LAST: u64 = 256;
 
-/// How often memory is asked for before there is none, if others take what becomes free.
+/// Retries of an allocation, if other CPUs take the frames that become free.
 const TRIES: usize = 16;
 
 /// Free slots below which devices count as full.
@@ -111,7 +111,7 @@ fn is_resting() -> bool {
     isa::now() < RESTS_UNTIL.load(Ordering::Relaxed)
 }
 
-/// Makes pages free, or has them written, after which they are; how many.
+/// Frees pages, or begins to write them; how many.
 fn take(pages: u64) -> u64 {
     let (slots, used) = swap::slots();
     // A caller that lacks even the last frames must decide which process ends: it looks itself.
@@ -126,7 +126,7 @@ fn take(pages: u64) -> u64 {
     taken
 }
 
-/// Makes pages free, and waits until some are or all is written; whether any left, or was on its
+/// Frees pages, and waits until some are free or all are written; whether any left, or was on its
 /// way. The caller holds no lock that is taken when a disk answers.
 fn relieve() -> bool {
     if !swap::is_on() {

@@ -30,7 +30,7 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
     let all = info.signal.is_unstoppable();
     match threads.iter().find(takes) {
         Some(task) if !all => task.summon(),
-        // It may be waited for although it is blocked.
+        // A thread may wait for it although it is blocked.
         _ => threads.iter().for_each(|task| task.summon()),
     }
     Ok(())
@@ -76,7 +76,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
         signals.pending.forget(Set::of(Signal::CONT));
     }
     let ignored = signals.actions.get(signal).ignores(signal);
-    // The first process ends by nothing it has not asked for.
+    // The first process gets no signal without a handler.
     let shielded =
         process.pid == 1 && matches!(signals.actions.get(signal).handler, Handler::Default);
     drop(signals);
@@ -85,7 +85,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     !(shielded || ignored && !blocked)
 }
 
-/// Tells the parent that a process stopped, or goes on.
+/// Notifies the parent that a process stopped, or goes on.
 pub(crate) fn tell_parent(process: &Arc<Process>, news: Status) {
     let (parent, usage) = {
         let mut family = process.family.lock();

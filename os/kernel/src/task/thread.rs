@@ -136,7 +136,7 @@ impl Task {
         }
     }
 
-    /// A call begins: what woke it before is not for this one.
+    /// A call begins: earlier wakes do not count for it.
     pub(super) fn drop_token(&self) {
         self.token.store(false, Ordering::SeqCst);
     }

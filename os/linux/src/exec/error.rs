@@ -1,4 +1,4 @@
-//! Why a file cannot be run.
+//! Defects of programs' files.
 
 use core::fmt;
 
@@ -70,9 +70,9 @@ pub enum ExecError {
         /// Where it begins.
         address: u64,
     },
-    /// It reaches outside what programs may use.
+    /// It reaches outside the address space of programs.
     OutOfReach {
-        /// Where what reaches outside begins.
+        /// The start of the part outside.
         address: u64,
         /// How many bytes it has.
         bytes: u64,

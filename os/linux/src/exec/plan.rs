@@ -1,4 +1,4 @@
-//! From an ELF file to a list of what must be where.
+//! From an ELF file to a list of memory pieces.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -131,7 +131,7 @@ pub struct Plan {
     /// The alignment of its bias, in bytes; `None` when it may not move (any more).
     pub alignment: Option<u64>,
     /// The path of the dynamic loader (`PT_INTERP`) that is to be loaded, too, and to run first. A
-    /// loader's own is of no interest.
+    /// loader's own entry is ignored.
     pub loader: Option<Vec<u8>>,
 }
 
@@ -189,12 +189,12 @@ impl Plan {
     }
 }
 
-/// Reads what the program in `file` needs, and checks all of it.
+/// Reads the program in `file`, and checks all of it.
 ///
 /// A program that may move ([`Plan::alignment`]) must be [placed](Plan::place) before it is mapped.
 ///
 /// # Errors
-/// Whatever is wrong with the file, see [`ExecError`].
+/// The defect of the file, see [`ExecError`].
 pub fn plan(file: &dyn Read, machine: Machine, space: &Space) -> Result<Plan, ExecError> {
     let header = file_header(file, machine)?;
     let mut table = [0; TABLE_BYTES];

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_interpreter_is_no_script() {
+    fn a_file_without_an_interpreter_is_no_script() {
         for first in [&b""[..], b"#", b"# !/bin/sh\n", b"#!", b"#!\n/bin/sh", b"#! \t \n", b"#!\0x"]
         {
             assert_eq!(script(first), None, "{first:?}");

@@ -25,9 +25,10 @@ use crate::{Errno, Result};
 
 /// The most bytes of one string, its zero included (`MAX_ARG_STRLEN`).
 pub const STRING_BYTES_MAX: usize = 32 << 12;
-/// However small the stack, this much of it may be taken for strings and pointers (`ARG_MAX`).
+/// Strings and pointers may take this much of any stack, however small (`ARG_MAX`).
 const LIMIT_BYTES_MIN: u64 = 128 << 10;
-/// However large the stack, no more may be: three quarters of the usual 8 MiB.
+/// Strings and pointers may take no more, however large the stack: three quarters of the usual 8
+/// MiB.
 const LIMIT_BYTES_MAX: u64 = 6 << 20;
 /// Bytes of a pointer, and of a number beside it.
 const WORD: u64 = 8;
@@ -49,7 +50,7 @@ pub struct Aux<'a> {
     pub header_count: u64,
     /// Bytes of a base page.
     pub page_bytes: u64,
-    /// By how much its dynamic loader was moved; 0 when it has none.
+    /// The distance that its dynamic loader was moved; 0 when it has none.
     pub base: u64,
     /// Its first instruction.
     pub entry: u64,
@@ -86,8 +87,8 @@ pub struct Image {
 
 /// The first stack of a program: it ends at `top` (a multiple of 16) and has `room` bytes.
 ///
-/// Strings come without their zero. A program always gets an argument, if only an empty one: too
-/// many crash, or worse, without.
+/// Strings come without their zero. A program always gets an argument, if only an empty one: many
+/// programs crash, or worse, without one.
 ///
 /// # Errors
 /// [`Errno::E2BIG`] when strings and pointers are more than a quarter of `room` (or 128 KiB, when

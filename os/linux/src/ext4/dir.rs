@@ -42,7 +42,7 @@ impl Dir {
         Self { file: File::new(volume, inode) }
     }
 
-    /// Tells of each entry in use from the block of `from` on, until `look` says no.
+    /// Visits each entry in use from the block of `from` on, until `look` says no.
     fn each(
         &self,
         who: &Caller<'_>,
@@ -96,7 +96,7 @@ fn target(who: &Caller<'_>, volume: Arc<Volume>, inode: Inode) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Tells of the entries in one block, which begins at `start`. Whether to go on.
+/// Visits the entries in one block, which begins at `start`. Whether to go on.
 fn each_in(bytes: &[u8], start: u64, look: &mut dyn FnMut(&Found<'_>) -> bool) -> Result<bool> {
     let mut at = 0;
     while at < bytes.len() {

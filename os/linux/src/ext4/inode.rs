@@ -1,4 +1,4 @@
-//! One inode: what is noted about a file, and the root of its extents.
+//! One inode: the metadata of a file, and the root of its extents.
 
 use super::{u16_at, u32_at};
 use crate::files::{Meta, Time};
@@ -71,7 +71,7 @@ impl Inode {
         self.flags & EXTENTS != 0
     }
 
-    /// The target of a short link, if that is what the inode has.
+    /// The target of a short link, if the inode has one.
     pub(super) fn short_target(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.length).ok()?;
         let is_plain = self.flags & (EXTENTS | INLINE) == 0;
@@ -79,7 +79,7 @@ impl Inode {
     }
 }
 
-/// A time: seconds, and in what came later two more bits of them, and nanoseconds.
+/// A time: seconds, and in the later field two more bits of them, and nanoseconds.
 fn time(bytes: &[u8], at: usize, extra: usize) -> Time {
     const OLD_BYTES: usize = 128;
     let extra_end = OLD_BYTES + usize::from(u16_at(bytes, OLD_BYTES));

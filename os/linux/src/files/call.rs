@@ -27,11 +27,11 @@ pub struct Caller<'a> {
     pub wake: &'a Arc<dyn Wake>,
 }
 
-/// Why an operation that may have to wait has no result.
+/// The reason an operation that may have to wait has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// It would have to wait. Nothing was done; the caller's [`Wake`] was left where it is needed.
-    /// Park the thread, and make the call again from the start.
+    /// It would have to wait. Nothing was done; the caller's [`Wake`] is registered. Park the
+    /// thread, and make the call again from the start.
     Blocked,
     /// It failed.
     Failed(Errno),
@@ -46,7 +46,7 @@ impl From<Errno> for Halt {
 /// The outcome of an operation that may have to wait.
 pub type Outcome<T> = core::result::Result<T, Halt>;
 
-/// Where bytes that are read go: the memory of a program.
+/// The destination of a read: the memory of a program.
 pub trait Sink {
     /// Takes all of `bytes`, after what it took before.
     ///
@@ -55,9 +55,9 @@ pub trait Sink {
     fn put(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
-/// Where bytes that are written come from: the memory of a program.
+/// The source of a write: the memory of a program.
 pub trait Source {
-    /// Gives the next bytes: fills `into` as far as it can, and says how many these are.
+    /// Gives the next bytes: fills `into` as far as it can, and returns how many.
     ///
     /// # Errors
     /// [`Errno::EFAULT`] when there are bytes left and not one of them can be had.

@@ -1,4 +1,4 @@
-//! The terminal: what is typed becomes lines, signals and echo; what is written goes to the screen.
+//! The terminal: keys become lines, signals and echo; writes go to the screen.
 //!
 //! ```text
 //!   feed ──► signal? ──► edited line ──newline, EOF──► input, by lines ──► read
@@ -32,7 +32,7 @@ pub trait Keys: Send + Sync {
     fn signal(&self, group: u32, number: u8);
 }
 
-/// Bytes of typed input that are kept at most; what is typed beyond is lost.
+/// The most bytes of typed input that are kept; further bytes are lost.
 const INPUT_MAX: usize = 4096;
 
 const SIGINT: u8 = 2;
@@ -76,7 +76,7 @@ impl Console {
         Self { state: SpinMutex::new(state), waiters: Waiters::new(), screen, keys }
     }
 
-    /// Takes what was typed.
+    /// Takes typed bytes.
     pub fn feed(&self, bytes: &[u8]) {
         for &byte in bytes {
             let mut state = self.state.lock();
@@ -165,7 +165,7 @@ impl Console {
         self.state.lock().termios
     }
 
-    /// Changes the settings; `flush` forgets what was typed and not read.
+    /// Changes the settings; `flush` drops typed bytes that were not read.
     pub fn set_termios(&self, termios: Termios, flush: bool) {
         let mut state = self.state.lock();
         if flush {
@@ -186,7 +186,7 @@ impl Console {
         self.waiters.wake();
     }
 
-    /// Forgets what was typed and not read.
+    /// Drops typed bytes that were not read.
     pub fn flush(&self) {
         self.state.lock().flush();
     }
@@ -224,7 +224,7 @@ impl Console {
         events
     }
 
-    /// Leaves word for input.
+    /// Registers a waiter for input.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].

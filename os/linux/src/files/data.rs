@@ -22,12 +22,12 @@ use spin::mutex::SpinMutex;
 use super::call::{Sink, Source, moved, zeroes};
 use crate::{Errno, Result};
 
-/// Bytes of a page, and what is moved in one step.
+/// Bytes of a page, and of one step of a transfer.
 pub const PIECE: usize = 4096;
 
 const PAGE: u64 = PIECE as u64;
 
-/// The most bytes that a file may have: what a signed offset can tell.
+/// The most bytes that a file may have: the largest signed offset.
 pub const LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of a read or write that are gathered without the heap.
@@ -60,7 +60,7 @@ pub trait Pages: Any + Send + Sync {
     ///
     /// # Errors
     /// [`Errno::EFBIG`] and nothing has changed; [`Errno::ENOMEM`] when the file is shorter, but
-    /// some areas may still show what was cut off.
+    /// some areas may still show pages behind the end.
     fn set_end(&self, end: u64) -> Result<()>;
 
     /// Makes bytes zero where there are pages, which may go.
@@ -69,14 +69,14 @@ pub trait Pages: Any + Send + Sync {
     /// [`Errno::EIO`]; some of them may be zero then.
     fn clear(&self, bytes: Range<u64>) -> Result<()>;
 
-    /// Sees to it that there are pages for these bytes.
+    /// Allocates pages for these bytes.
     ///
     /// # Errors
     /// [`Errno::ENOSPC`]; there are some of them then.
     fn reserve(&self, bytes: Range<u64>) -> Result<()>;
 
-    /// The first page in `bytes` and all that follow it without a hole, as far as that is known:
-    /// what comes right behind may be more of it.
+    /// The first page in `bytes` and all that follow it without a hole, as far as is known: the run
+    /// may go on behind.
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>>;
 
     /// Bytes of memory that the pages take.
@@ -94,7 +94,7 @@ pub trait Pages: Any + Send + Sync {
     /// Whether there is an area through which a program may write it.
     fn is_writable_somewhere(&self) -> bool;
 
-    /// Whether some program runs from them: it has code of them, and sees what is written to them.
+    /// Whether a program runs from them: it has code of them, and sees writes to them.
     fn is_running(&self) -> bool;
 }
 
@@ -204,7 +204,7 @@ impl Data {
         Ok(())
     }
 
-    /// Whether some program runs from it.
+    /// Whether a program runs from it.
     pub fn is_running(&self) -> bool {
         self.pages.is_shown() && self.pages.is_running()
     }
@@ -234,7 +234,7 @@ impl Data {
         cut
     }
 
-    /// Makes bytes zero, and gives memory back that is for none but these.
+    /// Makes bytes zero, and frees the pages that hold only these.
     ///
     /// # Errors
     /// [`Errno::EPERM`] where seals forbid it, [`Errno::EIO`].
@@ -299,8 +299,8 @@ impl Data {
     /// Seals it against more.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for seals that there are not; [`Errno::EPERM`] where they are final;
-    /// [`Errno::EBUSY`] to keep writers off while an area can be written.
+    /// [`Errno::EINVAL`] for unknown seals; [`Errno::EPERM`] where they are final; [`Errno::EBUSY`]
+    /// to keep writers off while an area can be written.
     pub fn seal(&self, more: u32) -> Result<()> {
         if more & !SEALS != 0 {
             return Err(Errno::EINVAL);
@@ -318,8 +318,8 @@ impl Data {
     }
 
     /// Does `map` with the number of its pages, while its seals and its length stay the same.
-    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` is told whether
-    /// it may ever happen.
+    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` gets whether it
+    /// may ever happen.
     ///
     /// # Errors
     /// [`Errno::EPERM`] where seals forbid it; [`Errno::ENFILE`]; those of `map`.
@@ -351,7 +351,7 @@ pub fn read_to(data: &Data, offset: u64, count: usize, sink: &mut dyn Sink) -> R
     read_steps(data, offset, there, &mut zeroes(PIECE.min(there))?, sink)
 }
 
-/// Does it in steps of as many bytes as there is room for, up to the end of a page.
+/// Moves bytes in steps that fit the room, up to the end of a page.
 fn read_steps(
     data: &Data,
     offset: u64,

@@ -52,7 +52,7 @@ impl Records {
 ///
 /// # Errors
 /// [`Errno::ENOTDIR`]; [`Errno::EINVAL`] if not even one record fits, [`Errno::ENOENT`] if the
-/// directory was removed; what a generated directory says.
+/// directory was removed; the errors of a generated directory.
 pub(super) fn records(
     who: &Caller<'_>,
     dir: &Arc<Node>,

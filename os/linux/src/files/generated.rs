@@ -61,10 +61,10 @@ pub trait Directory: Send + Sync {
     /// The entry `name`, for this caller.
     ///
     /// # Errors
-    /// [`Errno::ENOENT`], or what else keeps it from being had.
+    /// [`Errno::ENOENT`], or another reason it cannot be made.
     fn lookup(&self, who: &Caller<'_>, name: &[u8]) -> Result<Entry>;
 
-    /// Tells the entries from cookie `from` on, but `.` and `..`, until `tell` says no. The first
+    /// Visits the entries from cookie `from` on, but `.` and `..`, until `tell` says no. The first
     /// call has cookie 0; a cookie stays good when entries come and go.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait Directory: Send + Sync {
     /// Makes a directory `name`, which was not there a moment ago (`mkdir`).
     ///
     /// # Errors
-    /// [`Errno::EPERM`] where there cannot be others; [`Errno::EEXIST`], and what else it says.
+    /// [`Errno::EPERM`] where there cannot be others; [`Errno::EEXIST`], and its own errors.
     fn make_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
         let _ = (who, name);
         Err(Errno::EPERM)
@@ -83,7 +83,7 @@ pub trait Directory: Send + Sync {
     /// Removes the directory `name`, which was there a moment ago (`rmdir`).
     ///
     /// # Errors
-    /// [`Errno::EPERM`] where all must stay; [`Errno::EBUSY`], and what else it says.
+    /// [`Errno::EPERM`] where all must stay; [`Errno::EBUSY`], and its own errors.
     fn remove_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
         let _ = (who, name);
         Err(Errno::EPERM)
@@ -97,8 +97,8 @@ pub trait Generated: Send + Sync {
         false
     }
 
-    /// Writes all of its text. Called once for each open description, at the first read and at
-    /// the first after a seek to 0; what it gave is kept in between, so that lines fit together.
+    /// Writes all of its text. Called once for each open description, at the first read and at the
+    /// first after a seek to 0; the text is kept in between, so that lines fit together.
     ///
     /// # Errors
     /// The read's error; [`Errno::EINVAL`] if it cannot be read.
@@ -141,11 +141,10 @@ pub trait Generated: Send + Sync {
         Ok(())
     }
 
-    /// Does what `request` asks for (`ioctl`): `input` and `output` are both the memory at its
-    /// argument.
+    /// Carries out `request` (`ioctl`): `input` and `output` are both the memory at its argument.
     ///
     /// # Errors
-    /// [`Errno::ENOTTY`] for what it does not know, and what else it says.
+    /// [`Errno::ENOTTY`] for unknown requests, and its own errors.
     fn control(
         &self,
         who: &Caller<'_>,
@@ -196,7 +195,7 @@ pub enum What {
     },
 }
 
-/// Where a link leads that does not go by its text.
+/// The target of a link that does not go by its text.
 pub struct Jump {
     /// The target.
     pub text: Vec<u8>,

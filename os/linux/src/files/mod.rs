@@ -12,11 +12,11 @@
 //!                                                   └──► Directory, Stored: a disk's
 //! ```
 //!
-//! **Waiting**: nothing blocks. Pipes and the terminal leave word with the caller's
-//! [`Wake`](crate::Wake) and give [`Halt::Blocked`]; then nothing was done, and the call is made
-//! again. `O_NONBLOCK`'s EAGAIN is [`Halt::Failed`]. A page that lies on a disk and is not in
-//! memory gives [`Errno::BLOCKED`](crate::Errno::BLOCKED) in the same manner, from any call on a
-//! path or a file: that wait no signal interrupts.
+//! **Waiting**: nothing blocks. Pipes and the terminal register the caller's [`Wake`](crate::Wake)
+//! and return [`Halt::Blocked`]; then nothing was done, and the call is made again. `O_NONBLOCK`'s
+//! EAGAIN is [`Halt::Failed`]. A page that lies on a disk and is not in memory gives
+//! [`Errno::BLOCKED`](crate::Errno::BLOCKED) in the same manner, from any call on a path or a file:
+//! no signal interrupts that wait.
 //!
 //! **Locks**, all of them spin locks, from left to right; no code takes one that is further left:
 //!
@@ -29,7 +29,7 @@
 //! offset and under a pipe's lock only, neither of which a page fault needs; so the locks of memory
 //! are to the right of all of these. Generated files are rendered and looked up with no lock held.
 //!
-//! **Never**: waits, knows what a process is, touches memory that it was not handed.
+//! **Never**: waits, knows processes, touches memory that was not passed in.
 
 mod block;
 mod call;

@@ -1,4 +1,4 @@
-//! A node: what a file, directory, link, device or pipe is, whatever its names.
+//! A node: a file, directory, link, device or pipe, without its names.
 //!
 //! Nodes in memory live as long as a name or an open description holds them. Those of generated
 //! trees are made anew by each lookup, and only their inode number says that they are the same.
@@ -100,7 +100,7 @@ pub struct Meta {
     pub accessed: Time,
     /// Last change of the contents.
     pub modified: Time,
-    /// Last change of the contents or of what is noted here.
+    /// Last change of the contents or of the metadata.
     pub changed: Time,
 }
 
@@ -265,8 +265,8 @@ impl Node {
         }
     }
 
-    /// Sees to it that bytes of such a file are in memory, so that [`read_at`](Self::read_at) will
-    /// hardly have to wait.
+    /// Brings bytes of such a file into memory, so that [`read_at`](Self::read_at) will hardly have
+    /// to wait.
     ///
     /// # Errors
     /// Those of [`Stored::want`].
@@ -279,8 +279,8 @@ impl Node {
 
     /// Does `map` with the number under which the memory manager has the pages of such a file, if
     /// it has; see [`Stored::object`]. Its length and its seals stay the same meanwhile.
-    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` is told whether
-    /// it may ever happen.
+    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` gets whether it
+    /// may ever happen.
     ///
     /// # Errors
     /// [`Errno::EACCES`] if it is no such file, or is to be written and cannot be; those of
@@ -350,7 +350,7 @@ impl Node {
         *self.meta.lock()
     }
 
-    /// Changes what is noted about it, and when that was.
+    /// Changes its metadata, and the time of that change.
     pub(super) fn note(&self, now: Time, change: impl FnOnce(&mut Meta)) {
         let mut meta = self.meta.lock();
         change(&mut meta);

@@ -11,8 +11,8 @@
 //! | a read of an empty pipe, no writer | end of file | |
 //! | a write that does not fit | waits | EPIPE, and the kernel sends SIGPIPE |
 //!
-//! A write of at most [`ATOMIC`] bytes goes in at once or not at all. A larger one puts what fits
-//! and returns a short count; for a blocking description the kernel goes on with the rest.
+//! A write of at most [`ATOMIC`] bytes goes in at once or not at all. A larger one puts the bytes
+//! that fit and returns a short count; for a blocking description the kernel goes on with the rest.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ impl Ring {
         self.start = if self.length == 0 { 0 } else { (self.start + count) % CAPACITY };
     }
 
-    /// Sees to it that the next `count` bytes have memory.
+    /// Allocates memory for the next `count` bytes.
     fn back(&mut self, count: usize) -> Result<()> {
         let first = self.start + self.length;
         for at in (first / PIECE..(first + count).div_ceil(PIECE)).map(|at| at % PIECES) {
@@ -151,7 +151,8 @@ impl Pipe {
         self.state.lock().ring.length
     }
 
-    /// Reads what is there, at most `count` bytes. No bytes: end of file, as no writer is left.
+    /// Reads the bytes that are there, at most `count`. No bytes: end of file, as no writer is
+    /// left.
     ///
     /// # Errors
     /// [`Halt::Blocked`] when there is nothing yet, or [`Errno::EAGAIN`] if `nonblocking`; the
@@ -250,7 +251,7 @@ impl Pipe {
         if state.ring.room() < PACKET_HEAD + bytes.len() {
             return self.wait(who, nonblocking);
         }
-        // All memory first: nothing of a packet is in the ring that is not whole.
+        // All memory first: the ring never has a part of a packet.
         state.ring.back(PACKET_HEAD + bytes.len())?;
         let head = (bytes.len() as u32).to_le_bytes();
         for mut part in [&head[..], bytes] {
@@ -263,7 +264,7 @@ impl Pipe {
         Ok(bytes.len())
     }
 
-    /// Writes what the source has left, as the table above says.
+    /// Writes the rest of the source, by the table above.
     ///
     /// # Errors
     /// [`Errno::EPIPE`] without readers; [`Halt::Blocked`] when nothing may be put yet, or
@@ -303,7 +304,8 @@ impl Pipe {
         Ok(moved(done, error)?)
     }
 
-    /// Called under the state's lock, so that no wake can come between the look and the word.
+    /// Called under the state's lock, so that no wake can come between the look and the
+    /// registration.
     fn wait<T>(&self, who: &Caller<'_>, nonblocking: bool) -> Outcome<T> {
         if nonblocking {
             return Err(Errno::EAGAIN.into());
@@ -312,7 +314,7 @@ impl Pipe {
         Err(Halt::Blocked)
     }
 
-    /// Leaves word for any change.
+    /// Registers a waiter for any change.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].

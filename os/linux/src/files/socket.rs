@@ -30,7 +30,7 @@ impl Socket {
         })
     }
 
-    /// Reads what is there, at most `count` bytes. No bytes: the other end is gone.
+    /// Reads the bytes that are there, at most `count`. No bytes: the other end is gone.
     ///
     /// # Errors
     /// As for [`Pipe::read`].
@@ -47,8 +47,8 @@ impl Socket {
         }
     }
 
-    /// Writes what the source has left: a part of it where these are bytes, and then a blocking
-    /// call is to go on with the rest.
+    /// Writes the rest of the source: a part of it where these are bytes, and then a blocking call
+    /// is to go on with the rest.
     ///
     /// # Errors
     /// As for [`Pipe::write`]; [`Errno::EMSGSIZE`] for a packet that is too large.
@@ -82,7 +82,7 @@ impl Socket {
         (self.from.readiness() | self.to.readiness()) - PollEvents::ERR
     }
 
-    /// Leaves word for any change.
+    /// Registers a waiter for any change.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].

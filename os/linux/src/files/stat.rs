@@ -15,7 +15,7 @@ pub type Statx = [u8; size_of::<statx>()];
 /// `struct statfs` of this ISA.
 pub type Statfs = [u8; size_of::<statfs>()];
 
-/// Bytes of one read or write that go well.
+/// The preferred size of reads and writes in bytes.
 const BLOCK: u64 = 4096;
 
 /// Puts the low bytes of a value into a field of a structure, wherever this ISA has it.
@@ -85,7 +85,7 @@ impl About {
         }
     }
 
-    /// As `fstat` tells it.
+    /// As `fstat` returns it.
     pub fn stat(&self) -> Stat {
         let mut bytes = [0; size_of::<stat>()];
         let Meta { uid, gid, links, accessed, modified, changed, .. } = self.meta;
@@ -110,7 +110,7 @@ impl About {
         bytes
     }
 
-    /// As `statx` tells it: the basic things, whatever was asked for.
+    /// As `statx` returns it: the basic fields, whatever the mask.
     pub fn statx(&self) -> Statx {
         let mut bytes = [0; size_of::<statx>()];
         let Meta { uid, gid, links, accessed, modified, changed, .. } = self.meta;

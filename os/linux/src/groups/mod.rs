@@ -1,8 +1,8 @@
-//! Control groups (cgroup v2): the tree of their names, and what is written to their files.
+//! Control groups (cgroup v2): the tree of their names, and writes to their files.
 //!
 //! **Owns** the tree of groups, and the groups that pass the memory controller on. **Key types**:
-//! [`Groups`] (all of them), [`Group`] (one, with what the kernel keeps for it), [`Control`] (what
-//! was written to `cgroup.subtree_control`).
+//! [`Groups`] (all of them), [`Group`] (one, with the kernel's data), [`Control`] (a write to
+//! `cgroup.subtree_control`).
 //!
 //! ```text
 //!   0  ""        gives memory ─► 1 "shop" has memory.max; gives ─► 2 "till"  has memory.max

@@ -51,8 +51,8 @@ impl AreaQuery {
     /// A program's query.
     ///
     /// # Errors
-    /// [`Errno::E2BIG`] for one with more in it than is known here, [`Errno::EINVAL`] for what is
-    /// none, [`Errno::EFAULT`].
+    /// [`Errno::E2BIG`] for unknown fields that are set, [`Errno::EINVAL`] for a malformed one,
+    /// [`Errno::EFAULT`].
     pub fn read(input: &mut dyn Source) -> Result<Self> {
         let mut bytes = [0; BYTES];
         take(input, &mut bytes[..8])?;
@@ -101,7 +101,8 @@ impl AreaQuery {
         }
     }
 
-    /// Answers with `area`; where its name is to go, with a zero behind it, if it was asked for.
+    /// Answers with `area`; the address for its name, with a zero behind it, if the query asks for
+    /// it.
     ///
     /// # Errors
     /// [`Errno::ENAMETOOLONG`] when it does not fit.
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         let read = |words: &[u64]| AreaQuery::read(&mut words.as_bytes()).map(|_| ());
         assert_eq!(read(&[23, 0, 0]), Err(Errno::EINVAL));
         assert_eq!(read(&[24, 64, 0]), Err(Errno::EINVAL));

@@ -1,7 +1,7 @@
 //! `PAGEMAP_SCAN`: runs of pages that are in a state (linux/fs.h).
 //!
-//! Without `userfaultfd` no page can be protected from writes by it: what asks for that finds no
-//! page that allows it.
+//! Without `userfaultfd` no page can be protected from writes by it: a query for that finds no page
+//! that allows it.
 
 use alloc::vec::Vec;
 
@@ -52,11 +52,11 @@ pub struct PageScan {
     pub start: u64,
     /// The byte behind the last one.
     pub end: u64,
-    /// How far it was looked.
+    /// The address at which the scan ended.
     pub walk_end: u64,
-    /// Where regions go to; 0 for nowhere.
+    /// The address for regions; 0 for none.
     pub vec: u64,
-    /// How many have room there.
+    /// The number of regions with room there.
     pub vec_len: u64,
     max_pages: u64,
     inverted: u64,
@@ -85,7 +85,7 @@ impl PageScan {
     /// bytes.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for what is none, [`Errno::EFAULT`] for what is not a program's.
+    /// [`Errno::EINVAL`] for a malformed one, [`Errno::EFAULT`] for addresses outside the program.
     pub fn read(input: &mut dyn Source, limit: u64, page_bytes: u64) -> Result<Self> {
         let mut bytes = [0; size_of::<Self>()];
         take(input, &mut bytes)?;
@@ -210,7 +210,7 @@ mod tests {
         PageScan::read(&mut scan.as_bytes(), 1 << 47, PAGE)
     }
 
-    /// Regions of pages that are so, one by one; and where it ended.
+    /// Regions of such pages, one by one; and the end of the scan.
     fn regions(scan: &PageScan, room: usize, pages: &[u64]) -> (Vec<[u64; 3]>, Option<u64>) {
         let mut all = Regions::new(scan, room, scan.most_pages(), PAGE).unwrap();
         for (at, &page) in (0..).zip(pages) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         assert_eq!(scan(|scan| scan.size = 88), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.flags = 4), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.start = 1), Err(Errno::EINVAL));

@@ -28,7 +28,7 @@ bitflags! {
         const RESTORER = RESTORER;
         /// The handler runs on the alternative stack, if there is one.
         const ON_STACK = general::SA_ONSTACK as u64;
-        /// A system call that was interrupted is made again.
+        /// An interrupted system call is restarted.
         const RESTART = general::SA_RESTART as u64;
         /// The signal itself is not blocked while it is handled.
         const NO_DEFER = general::SA_NODEFER as u64;
@@ -156,7 +156,7 @@ impl Actions {
         &self.0[signal.index()]
     }
 
-    /// From now on `action` is done about `signal`; gives what was before. When the new action
+    /// Sets the action for `signal`; returns the old one. When the new action
     /// [ignores](Action::ignores) the signal, the caller forgets those that are pending.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Actions {
         Ok(core::mem::replace(&mut self.0[signal.index()], action))
     }
 
-    /// A new program begins: handlers are gone with the old one, what was ignored stays so.
+    /// A new program begins: handlers are gone with the old one, ignored signals stay ignored.
     pub fn reset(&mut self) {
         for action in &mut self.0 {
             *action = match action.handler {
@@ -201,9 +201,9 @@ impl Actions {
         }
     }
 
-    /// Makes sure that `signal` does something: a thread at a failed instruction cannot go on
-    /// otherwise. If it is blocked or ignored, the default holds from now on, and it is blocked
-    /// no more.
+    /// Makes sure that `signal` has an effect: a thread at a failed instruction cannot go on
+    /// otherwise. If it is blocked or ignored, the default holds from now on, and it is blocked no
+    /// more.
     pub fn force(&mut self, signal: Signal, blocked: &mut Set) {
         let slot = &mut self.0[signal.index()];
         if blocked.has(signal) || slot.handler == Handler::Ignore {

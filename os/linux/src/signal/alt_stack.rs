@@ -37,7 +37,7 @@ impl AltStack {
         out
     }
 
-    /// Where it ends, exclusive; wraps for a program that gave nonsense.
+    /// Its end, exclusive; wraps for nonsense from a program.
     pub const fn end(&self) -> u64 {
         self.start.wrapping_add(self.bytes)
     }
@@ -47,7 +47,7 @@ impl AltStack {
         self.bytes != 0
     }
 
-    /// Whether it lets go of itself while it is in use.
+    /// Whether it is disarmed while it is in use (`SS_AUTODISARM`).
     pub const fn is_auto_disarmed(&self) -> bool {
         self.flags & general::SS_AUTODISARM != 0
     }
@@ -89,7 +89,7 @@ impl AltStack {
         }
         match new.flags & !general::SS_AUTODISARM {
             general::SS_DISABLE => Ok(Self { start: 0, flags: new.flags, bytes: 0 }),
-            // Linux takes SS_ONSTACK for 0, as programs hand back what they were told.
+            // Linux takes SS_ONSTACK for 0, as programs pass back the value that they got.
             0 | general::SS_ONSTACK if new.bytes < min_bytes => Err(Errno::ENOMEM),
             0 | general::SS_ONSTACK => Ok(new),
             _ => Err(Errno::EINVAL),

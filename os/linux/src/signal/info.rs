@@ -83,7 +83,7 @@ pub enum Detail {
     Timer {
         /// Which.
         id: i32,
-        /// How often more it did so meanwhile.
+        /// Further expirations meanwhile.
         overrun: i32,
         /// The word given with it.
         value: u64,
@@ -115,12 +115,12 @@ pub enum Detail {
     },
 }
 
-/// A signal, and what is said about it.
+/// A signal, and the information about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The signal.
     pub signal: Signal,
-    /// Where it comes from, see [`code`].
+    /// Its origin, see [`code`].
     pub code: i32,
     /// `si_errno`: 0, unless a program sent something else.
     pub errno: i32,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_queue_comes_out_as_it_went_in() {
+    fn queued_information_comes_out_as_it_went_in() {
         let detail = Detail::Queue { pid: -5, uid: u32::MAX, value: u64::MAX };
         round_trip(Info { errno: -1, ..Info::new(Signal::USR1, code::QUEUE, detail) });
         round_trip(Info::new(Signal::USR1, -77, detail));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pretends_to_be_the_kernel_to_others() {
+    fn no_program_pretends_to_be_the_kernel_to_others() {
         for code in [code::USER, code::KERNEL, code::SEGV_UNMAPPED, code::THREAD, i32::MAX] {
             let bytes = Info::new(Signal::SEGV, code, Detail::Nothing).encode();
             assert_eq!(Info::decode(Signal::SEGV, &bytes, false), Err(Errno::EPERM), "{code}");

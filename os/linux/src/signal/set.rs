@@ -55,7 +55,7 @@ pub enum Default {
     Core,
     /// Nothing.
     Ignore,
-    /// It stops until it is told to continue.
+    /// It stops until SIGCONT.
     Stop,
     /// It goes on if it was stopped.
     Continue,
@@ -86,7 +86,7 @@ impl Signal {
         self.0 as usize - 1
     }
 
-    /// Whether it can be pending more than once, each with what was said about it.
+    /// Whether it can be pending more than once, each with its information.
     pub const fn is_real_time(self) -> bool {
         self.0 as u32 >= general::SIGRTMIN
     }

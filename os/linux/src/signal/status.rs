@@ -45,7 +45,7 @@ impl Status {
         }
     }
 
-    /// `si_code`, as SIGCHLD and `waitid` tell it.
+    /// `si_code`, as in SIGCHLD and `waitid`.
     pub const fn code(self) -> i32 {
         match self {
             Self::Exited(_) => code::CHILD_EXITED,
@@ -65,9 +65,8 @@ impl Status {
         }
     }
 
-    /// The SIGCHLD for the parent, and what `waitid` writes about child `pid` of user `uid`. Only
-    /// SIGCHLD tells the times, which are taken from `usage`; `waitid` wants a
-    /// [`Usage::default`].
+    /// The SIGCHLD for the parent, and the answer of `waitid` about child `pid` of user `uid`. Only
+    /// SIGCHLD has the times, which are taken from `usage`; `waitid` wants a [`Usage::default`].
     pub const fn info(self, pid: i32, uid: u32, usage: &Usage) -> Info {
         let detail = Detail::Child {
             pid,
@@ -80,7 +79,7 @@ impl Status {
     }
 }
 
-/// Nanoseconds of a tick in which programs are told times: 100 ticks are a second.
+/// Nanoseconds of a tick, the unit of times for programs: 100 ticks are a second.
 pub const NS_PER_TICK: u64 = 10_000_000;
 
 /// The resource usage of a process.
@@ -96,9 +95,9 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Faults that did.
     pub major_faults: u64,
-    /// How often it waited.
+    /// Voluntary context switches.
     pub waits: u64,
-    /// How often it was made to let another run.
+    /// Involuntary context switches.
     pub preemptions: u64,
 }
 
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_told_what_became_of_the_child() {
+    fn the_parent_gets_the_status_of_the_child() {
         let usage = Usage { user_ns: 25_000_000, system_ns: 9_999_999, ..Usage::default() };
         let child = |status: i32, user_ticks| Detail::Child {
             pid: 7,

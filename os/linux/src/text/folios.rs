@@ -1,6 +1,6 @@
 //! Memory by the sizes of its folios, with the labels of Linux's tool `thpmaps`.
 //!
-//! A [`Folding`] is told pieces of an area in ascending order, and sorts them into [`Folios`]:
+//! A [`Folding`] takes pieces of an area in ascending order, and sorts them into [`Folios`]:
 //!
 //! ```text
 //!   anon:                        4096 kB            of no file
@@ -14,8 +14,8 @@
 //!
 //! and likewise `file` for pages of files and shared ones. Pages in no line of the second to fourth
 //! kind are in folios of one page. The first five are `thpmaps`' own labels, in their first form:
-//! it counts a folio as aligned whether blocks or entries map it. The last two are told where they
-//! are known. Lines of nothing are left out.
+//! it counts a folio as aligned whether blocks or entries map it. The last two are printed where
+//! they are known. Lines of nothing are left out.
 
 use crate::Result;
 use crate::files::Text;
@@ -73,7 +73,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Adds what `other` has.
+    /// Adds the sums of `other`.
     fn add(&mut self, other: &Self) {
         self.total += other.total;
         let sizes = self.aligned.iter_mut().zip(&other.aligned);
@@ -121,7 +121,7 @@ pub struct Folios {
 }
 
 impl Folios {
-    /// Adds what `other` has.
+    /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.anon.add(&other.anon);
         self.file.add(&other.file);
@@ -159,8 +159,8 @@ impl Folding {
         Self { cont: (grain.cont / grain.page).max(1), sum: Folios::default(), open: None }
     }
 
-    /// Adds what comes after all that was added before. Pieces of one folio that lie side by side
-    /// count as one, however they were told.
+    /// Adds a piece behind all earlier ones. Adjacent pieces of one folio count as one, however
+    /// they were split.
     pub fn add(&mut self, piece: Piece) {
         let share = self.sum.of(piece.anon);
         share.total += piece.count;

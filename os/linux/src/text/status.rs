@@ -37,11 +37,11 @@ pub struct Status<'a> {
     pub masks: Masks,
     /// How many CPUs there are, all of which it may use; at most 64.
     pub cpus: usize,
-    /// How often it waited, and how often it was made to let another run.
+    /// Its voluntary and involuntary context switches.
     pub switches: (u64, u64),
 }
 
-/// The most memory that a process had, and what its page tables take. All in bytes.
+/// The peaks of a process's memory, and the size of its page tables, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaks {
     /// All areas.
@@ -67,7 +67,7 @@ pub struct Masks {
     pub caught: u64,
 }
 
-/// All capabilities there are: everyone is root.
+/// All capabilities: all processes are root.
 const CAPABILITIES: u64 = (1 << 41) - 1;
 
 impl Status<'_> {

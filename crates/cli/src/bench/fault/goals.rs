@@ -2,9 +2,10 @@
 
 use super::measure::Subject;
 use super::own::{Faults, Parallel, Unit};
+use crate::bench::clear::CHOSEN;
 use crate::host::fault::Form;
 use crate::isa::Isa;
-use crate::record::Run;
+use crate::record::{Case, Record, Run};
 use crate::size::Size;
 use crate::stats::Summary;
 
@@ -28,6 +29,12 @@ impl Measured<'_> {
         Some(&self.values[at])
     }
 
+    /// What `a` takes of the time of `b`, round by round.
+    fn ratios(&self, a: Subject, b: Subject) -> Option<Summary> {
+        let each = self.of(a)?.iter().zip(self.of(b)?).map(|(a, b)| a / b);
+        Summary::of(&each.collect::<Vec<_>>())
+    }
+
     /// The median of `f` over the rounds in which both were measured.
     fn paired(&self, a: Subject, b: Subject, f: impl Fn(f64, f64) -> f64) -> Option<f64> {
         let (a, b) = (self.of(a)?, self.of(b)?);
@@ -46,8 +53,11 @@ pub(super) fn judge(run: &mut Run, measured: &Measured<'_>) {
     let demand = |size, unit| Faults { form: Form::Demand, size: Size(size), unit };
     let own = |size| Subject::Own(demand(size, Unit::Folio));
     let (size, goal) = OF_RAW;
-    if let Some(ratio) = measured.paired(Subject::Raw(Size(size)), own(size), |raw, own| raw / own)
-    {
+    let raw = Subject::Raw(Size(size));
+    if let Some(all) = measured.ratios(raw, own(size)) {
+        let (case, ratio) = (Case::new("demand", Some(Size(size))), all.median);
+        let case = case.with(&super::measure::isa_note(measured.isa));
+        run.records.push(Record::new("fault", &case, CHOSEN, ("of-raw", "ratio"), all));
         run.findings.push(format!(
             "{} demand faults reach {ratio:.3} of the rate of the raw clear of the same memory \
              (goal: at least {goal}; {}).",

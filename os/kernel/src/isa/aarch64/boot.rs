@@ -302,7 +302,7 @@ extern "C" fn other_entered(_number: u64) -> ! {
     cpu::begun()
 }
 
-/// Lets asynchronous errors come: nothing is done about them, but they are not kept secret.
+/// Unmasks asynchronous errors: they are reported, though not handled.
 fn unmask_errors() {
     // SAFETY: the vectors are in place.
     unsafe { core::arch::asm!("msr daifclr, #4", options(nostack, preserves_flags)) };

@@ -46,7 +46,7 @@ pub(super) fn set_up(rtc: Option<u64>) {
 }
 
 fn clock() -> &'static Clock {
-    let Some(clock) = CLOCK.get() else { panic!("the time is asked for before it is counted") };
+    let Some(clock) = CLOCK.get() else { panic!("the clock is read before it is set up") };
     clock
 }
 

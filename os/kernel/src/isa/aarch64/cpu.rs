@@ -1,4 +1,4 @@
-//! CPUs: their numbers, what they can do, and the start of those that the loader left asleep.
+//! CPUs: their numbers and features, and the start of those that the loader left asleep.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -47,7 +47,7 @@ static BEGUN: AtomicUsize = AtomicUsize::new(1);
 static ASKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 static MADE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Notes what this machine is.
+/// Stores the description of this machine.
 pub(super) fn set_up(machine: Machine) {
     let instructions = read_register!("id_aa64isar0_el1");
     let memory1 = read_register!("id_aa64mmfr1_el1");
@@ -63,7 +63,7 @@ pub(super) fn set_up(machine: Machine) {
 }
 
 fn known() -> &'static Known {
-    let Some(known) = KNOWN.get() else { panic!("the machine is asked for before it is known") };
+    let Some(known) = KNOWN.get() else { panic!("the machine is used before it is known") };
     known
 }
 

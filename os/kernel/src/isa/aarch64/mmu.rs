@@ -1,4 +1,4 @@
-//! Roots, flushes, and what the CPU does to tables by itself.
+//! Roots, TLB flushes, and the features of the MMU.
 //!
 //! A program's root goes into TTBR0 with its ASID, the kernel's into TTBR1. Other CPUs hear of
 //! flushes by broadcast (the `is` forms): they need no interrupt for it.
@@ -26,7 +26,7 @@ const RANGE_UNITS: u64 = 32;
 /// The largest scale.
 const RANGE_SCALE: u32 = 3;
 
-/// A table without entries: what programs' half is under while no program is there, and the
+/// A table without entries: the root of the programs' half while no program is there, and of the
 /// kernel's for a moment while its root changes.
 #[repr(C, align(4096))]
 struct Empty([u64; 512]);

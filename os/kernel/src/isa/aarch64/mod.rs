@@ -12,12 +12,12 @@
 //! | file | about |
 //! |---|---|
 //! | `boot` | the first instructions of each CPU, up to Rust |
-//! | `tree` | what the device tree tells |
+//! | `tree` | the device tree |
 //! | `cpu` | numbers of CPUs, features, start of the others |
-//! | `mmu` | roots, flushes, what the CPU does by itself |
+//! | `mmu` | roots, flushes, features of the MMU |
 //! | `vectors` | exceptions: in and out of user mode, and within the kernel |
 //! | `context` | a program's registers, and [`run`] |
-//! | `trap` | what an exception syndrome means |
+//! | `trap` | exception syndromes |
 //! | `copy` | copies that may fault |
 //! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |

@@ -84,7 +84,7 @@ impl AcpiHandler for Direct {
     fn unmap_physical_region<T>(_: &PhysicalMapping<Self, T>) {}
 }
 
-/// Notes the CPUs that the firmware tells of; the one that runs this is the first.
+/// Notes the CPUs of the firmware's table; the one that runs this is the first.
 pub(super) fn find(rsdp: u64) {
     let own = local::own_apic();
     APICS[0].store(own, Ordering::Relaxed);

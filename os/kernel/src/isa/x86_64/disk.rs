@@ -1,8 +1,8 @@
 //! Where the disks are: the first virtio block devices on PCI bus 0.
 //!
 //! They are looked for before the kernel's final tables are made, so that these show their
-//! registers, and each interrupts by a message of its own (MSI-X): so no wiring of interrupt lines
-//! must be known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
+//! registers, and each interrupts by a message of its own (MSI-X): so the kernel needs no wiring of
+//! interrupt lines, and reads nothing to end an interrupt. Sources: PCI Local Bus 3.0, §3.2.2.3.2
 //! (configuration by ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ static SPANS: [(AtomicU64, AtomicU64); BARS * DISKS_MAX] =
 /// A disk has interrupted since the last look.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
-/// The device, and what of it must be known to make it interrupt.
+/// The device, and the addresses that make it interrupt.
 #[derive(Clone, Copy)]
 struct Found {
     at: DeviceFunction,

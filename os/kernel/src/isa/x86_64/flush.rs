@@ -113,7 +113,7 @@ fn reload() {
     }
 }
 
-/// Drops what `flush` says on all its CPUs.
+/// Flushes the pages of `flush` on all its CPUs.
 pub fn flush(flush: &Flush<'_>) {
     ask(flush.cpus, Drop::of(flush));
 }
@@ -133,8 +133,8 @@ fn ask(cpus: &CpuSet, what: Drop) {
         return what.obey();
     }
     let request = &REQUESTS[me.index()];
-    // Read once: CPUs come and go meanwhile, and each that is waited for must be interrupted. One
-    // that has gone answers all the same.
+    // The set is read once: CPUs come and go meanwhile, and each CPU that this one waits for must
+    // be interrupted. One that has gone answers all the same.
     let others = cpus.iter().filter(|cpu| *cpu != me);
     let mask = others.fold(0, |mask, cpu| mask | 1_u32 << cpu.index());
     request.space.store(what.space, Ordering::Relaxed);
@@ -155,7 +155,7 @@ fn ask(cpus: &CpuSet, what: Drop) {
     }
 }
 
-/// Does what other CPUs ask of this one.
+/// Serves the requests of other CPUs.
 pub(super) fn serve() {
     let own = 1_u32 << local::cpu().index();
     for request in &REQUESTS {

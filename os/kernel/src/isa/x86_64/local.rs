@@ -173,7 +173,7 @@ struct Pointer {
     base: u64,
 }
 
-/// Makes this CPU number `number`: descriptor tables, system calls, what `CR4` switches on.
+/// Makes this CPU number `number`: descriptor tables, system calls, the features in `CR4`.
 pub(super) fn init(number: usize, apic: u32) {
     let local = LOCALS.0[number].get();
     // SAFETY: this CPU alone uses the element, and runs this once, with interrupts off.

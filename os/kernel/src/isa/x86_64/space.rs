@@ -1,4 +1,4 @@
-//! Which space this CPU translates by.
+//! The space that this CPU translates by.
 //!
 //! The upper half of every root table is the kernel's, and the same in all. Where the CPU tags
 //! translations (PCID), those of a space that is left stay; else `CR3` drops them.

@@ -147,7 +147,7 @@ fn binary_files_are_read_where_one_asks() {
 }
 
 #[test]
-fn generated_files_take_what_they_know() {
+fn generated_files_take_only_known_writes() {
     let world = world();
     let fd = world.open("/proc/count", raw::O_WRONLY | raw::O_TRUNC).unwrap();
     assert_eq!(world.write(fd, "reset\n"), Ok(6));

@@ -1,4 +1,4 @@
-//! Pages of files on the host's heap: what the kernel's are compared with.
+//! Pages of files on the host's heap: a model of the kernel's.
 
 use core::ops::Range;
 use std::collections::BTreeMap;

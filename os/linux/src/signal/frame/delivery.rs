@@ -26,14 +26,14 @@ pub struct Frame<Registers> {
     pub address: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// With what the handler starts.
+    /// The registers with which the handler starts.
     pub registers: Registers,
 }
 
 /// The content of a frame from which a handler has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return<Registers> {
-    /// With what the program goes on. Safe to load.
+    /// The registers with which the program goes on. Safe to load.
     pub registers: Registers,
     /// The signals that are blocked from now on; never SIGKILL and SIGSTOP.
     pub blocked: Set,
@@ -56,8 +56,8 @@ impl Delivery<'_> {
         wanted && self.alt_stack.is_some() && !self.alt_stack.is_in_use(sp)
     }
 
-    /// That a frame at `address` does not run over the alternative stack's start, if it is there.
-    /// `sp` is the program's, before.
+    /// Checks that a frame at `address` does not run over the alternative stack's start, if it is
+    /// there. `sp` is the program's, before.
     pub(super) fn check_fits(&self, sp: u64, address: u64) -> Result<()> {
         let is_there = self.switches_stack(sp) || self.alt_stack.is_in_use(sp);
         if is_there && !self.alt_stack.holds(address) {

@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -78,22 +79,49 @@ pub(super) fn measure(program: &Path, job: &Job, group: Option<&Path>) -> Result
         let _ = pipe.write_all(&sample);
     }
     // The kernel ends the child when the thread that started it ends: that is this one.
-    let errors = child.stderr.take().map(|mut pipe| {
-        thread::spawn(move || {
-            let mut text = String::new();
-            pipe.read_to_string(&mut text).map(|_| text).unwrap_or_default()
-        })
-    });
-    let output = child.wait_with_output().context("the process to measure")?;
-    let said = errors.and_then(|thread| thread.join().ok()).unwrap_or_default();
-    if !output.status.success() {
-        bail!("the process to measure failed ({}): {}", output.status, said.trim());
+    let (out, errors) = (child.stdout.take().map(follow), child.stderr.take().map(follow));
+    let status = wait(&mut child, bound(job))?;
+    let text = |reader: Option<Reader>| reader.and_then(|r| r.join().ok()).unwrap_or_default();
+    if !status.success() {
+        bail!("the process to measure failed ({status}): {}", text(errors).trim());
     }
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text(out);
     let rounds: Option<Vec<Round>> = text.lines().map(round).collect();
     let rounds = rounds.context("the process to measure printed something else")?;
     ensure!(rounds.len() == job.rounds as usize, "the process to measure left out rounds");
     Ok(rounds)
+}
+
+type Reader = thread::JoinHandle<String>;
+
+/// Reads a pipe to its end, in a thread of its own.
+fn follow(mut pipe: impl Read + Send + 'static) -> Reader {
+    thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+    })
+}
+
+/// How long the child may take: a host that swaps at less than 4 MB/s is not measured.
+fn bound(job: &Job) -> Duration {
+    Duration::from_secs(60 + u64::from(job.rounds) * (job.region >> 22))
+}
+
+/// Waits until the child ends, and ends it when it takes longer than `most`.
+fn wait(child: &mut Child, most: Duration) -> Result<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().context("the process to measure")? {
+            return Ok(status);
+        }
+        if start.elapsed() > most {
+            // A process that waits for its swap device ends when the device answers: it is not
+            // waited for.
+            let _ = child.kill();
+            bail!("the process to measure did not end within {} s", most.as_secs());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// A line of the child.
@@ -125,6 +153,14 @@ mod tests {
         {
             assert_eq!(round(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn d7_a_child_that_takes_too_long_is_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let said = wait(&mut child, Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(said.contains("did not end within"), "{said}");
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]

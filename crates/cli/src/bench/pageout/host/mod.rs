@@ -4,7 +4,8 @@
 //! memory in folios of one size, fills it, and asks for it to go out; then it touches one byte of
 //! each page, and compares every byte. It swaps to
 //!
-//! * a loop device over a file in memory: blocks of a disk that is as fast as memory;
+//! * a loop device over a file on a disk, never on tmpfs: Linux could swap the swap file out to
+//!   itself and wait for ever;
 //! * zram: compressed memory.
 //!
 //! ```text

@@ -5,8 +5,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
+use rustix::fs::statfs;
+
 use super::keeper::{Keeper, own_name, quoted};
 use crate::host::Host;
+use crate::host::cpu::rounded;
 
 const PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 const SWAPS: &str = "proc/swaps";
@@ -14,10 +17,16 @@ const CONTROL: &str = "sys/class/zram-control";
 /// The highest priority: whatever else the host swaps to, this area is used first.
 const PRIORITY: &str = "32767";
 
+/// Where the swap file may be, if it is on a disk there.
+const FOLDERS: [&str; 2] = ["var/tmp", "tmp"];
+/// The magic numbers of file systems that are no disk: tmpfs, ramfs, overlayfs (whose upper layer
+/// may be either of them). Source: statfs(2).
+const NOT_ON_DISK: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
+
 /// What memory goes out to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Device {
-    /// A loop device over a file in memory.
+    /// A loop device over a file on a disk.
     Loop,
     /// Compressed memory.
     Zram,
@@ -93,19 +102,38 @@ fn areas(swaps: &str) -> impl Iterator<Item = &Path> {
     swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(Path::new)
 }
 
-/// A loop device over a new file, in memory if there is a place for it.
+/// A loop device over a new file on a disk.
 fn loop_device(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<(PathBuf, String), String> {
-    let shared = host.path("dev/shm");
-    let place = if shared.is_dir() { shared } else { std::env::temp_dir() };
+    let place = disk_folder(&FOLDERS.map(|folder| host.path(folder)), bytes)?;
     let file = place.join(own_name("swap"));
     let name = quoted(&file);
     promise(keeper, &format!("rm -f {name}"))?;
     let attached = format!("losetup --noheadings --output NAME --associated {name}");
     promise(keeper, &format!("for d in $({attached}); do losetup --detach $d; done"))?;
-    // All of it is written now: the device finds its memory, and it is nobody's in a group.
+    // Written now, so that the disk has its blocks before the first page goes out.
     fill(&file, bytes).map_err(|e| format!("{}: {e}", file.display()))?;
     let device = tool("losetup", &["--find".as_ref(), "--show".as_ref(), &file])?;
     Ok((PathBuf::from(device.trim()), format!("file in {}", place.display())))
+}
+
+/// The first of `folders` that lies on a disk and has room for `bytes`. A file on tmpfs is memory
+/// itself: Linux could swap the swap file out to itself, and would wait for ever.
+fn disk_folder(folders: &[PathBuf], bytes: u64) -> Result<PathBuf, String> {
+    let mut why = "there is no folder for a swap file".to_owned();
+    for folder in folders {
+        let name = folder.display();
+        match statfs(folder) {
+            Err(e) => why = format!("{name}: {e}"),
+            Ok(found) if NOT_ON_DISK.contains(&(found.f_type as u64 & 0xffff_ffff)) => {
+                why = format!("{name} is on no disk, and a swap file in memory can hang the host");
+            }
+            Ok(found) if found.f_bavail.saturating_mul(found.f_bsize as u64) < 2 * bytes => {
+                why = format!("{name} has no room for a swap file of {}", rounded(bytes));
+            }
+            Ok(_) => return Ok(folder.clone()),
+        }
+    }
+    Err(why)
 }
 
 /// A file of `bytes` zeros that nobody had before.
@@ -195,6 +223,20 @@ mod tests {
             fs::write(folder.join("disksize"), size).unwrap();
         }
         assert_eq!(unused_zram(&host).as_deref(), Some("zram1"));
+    }
+
+    #[test]
+    fn d7_a_swap_file_never_lies_in_memory() {
+        let shm = PathBuf::from("/dev/shm");
+        if statfs(&shm).is_ok_and(|found| NOT_ON_DISK.contains(&(found.f_type as u64))) {
+            let why = disk_folder(std::slice::from_ref(&shm), 1 << 20).unwrap_err();
+            assert!(why.contains("can hang the host"), "{why}");
+        }
+        assert!(disk_folder(&["/nonexistent".into()], 1).unwrap_err().contains("/nonexistent"));
+        if let Ok(found) = disk_folder(&[shm.clone(), "/var/tmp".into()], 1) {
+            assert_eq!(found, Path::new("/var/tmp"));
+            assert!(disk_folder(&[found], 1 << 60).unwrap_err().contains("no room"));
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn state(host: &Host) -> Vec<String> {
         }
     }
     let own = std::process::id().to_string();
-    for folder in ["dev/shm", "tmp", "sys/fs/cgroup", "sys/fs/cgroup/memory"] {
+    for folder in ["dev/shm", "tmp", "var/tmp", "sys/fs/cgroup", "sys/fs/cgroup/memory"] {
         let entries = fs::read_dir(host.path(folder)).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         state.extend(names.filter(|name| name.starts_with("quire-") && name.ends_with(&own)));

@@ -1,36 +1,36 @@
-//! Moving what is mapped to other pages (`mremap`): words are moved, memory is not; and where both
-//! places allow it, not even words, but whole tables.
+//! Moving what is mapped to other pages (`mremap`): words move, memory does not. Where the
+//! alignment of both places allows it, whole tables move.
 //!
-//! In two passes, so that the second cannot fail: [`pave`](Tables::pave) makes the tables at the
-//! new place and splits leaves that are aligned there less than here; [`shift`](Tables::shift)
-//! moves piece after piece. The caller keeps faults out of both places meanwhile.
+//! There are two passes, so that the second cannot fail. [`prepare_move`](Tables::prepare_move)
+//! makes the tables at the new place, and splits leaves that are aligned there less than here;
+//! [`move_entries`](Tables::move_entries) moves piece after piece. The caller keeps faults out of
+//! both places meanwhile.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::run::is_settled;
-use super::walk::Step;
+use super::visit::Step;
 use super::{Gather, Lack, Locked, Run, Tables, What};
 use crate::folio::Folios;
 use crate::stats::Event;
 
-/// What moves in one step.
+/// A piece that moves in one step.
 enum Piece {
-    /// All that the entry of this level at these pages leads to.
+    /// The table that the entry of this level at these pages leads to, with all it maps.
     Table(PageSpan, Level),
     /// Entries of one table of this level, none of which leads to a table.
     Entries(PageSpan, Level),
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Makes everything ready to [`shift`](Self::shift) what is mapped in `from` to `to`: nothing a
-    /// program could see changes.
+    /// Prepares to move what is mapped in `from` to `to`. Changes nothing that a program could see.
     ///
     /// # Errors
     /// [`Lack::Table`] when a table is needed and `spare` is empty: repeat with one. [`Lack::Room`]
     /// when something is mapped at the new place.
-    pub fn pave(
+    pub fn prepare_move(
         &self,
         from: PageSpan,
         to: Vpn,
@@ -60,10 +60,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Ok(())
     }
 
-    /// Moves what is mapped in `from` to as many pages from `to` on, which [`pave`](Self::pave) has
-    /// made ready. The old translations are to be flushed with `gather`. How many entries moved,
-    /// each table that moved whole being one.
-    pub fn shift(&self, from: PageSpan, to: Vpn, gather: &mut Gather) -> u64 {
+    /// Moves what is mapped in `from` to as many pages from `to` on, after
+    /// [`prepare_move`](Self::prepare_move). `gather` takes the flush of the old translations.
+    /// Returns how many entries moved, where a table that moved whole counts as one.
+    pub fn move_entries(&self, from: PageSpan, to: Vpn, gather: &mut Gather) -> u64 {
         let mut at = from.start;
         let mut entries = 0;
         while let Some(piece) = self.next_piece(PageSpan::new(at, from.end), from.start, to) {
@@ -90,9 +90,10 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         pages.count().min(Self::reach(new, level).end.offset_from(new))
     }
 
-    /// The first thing in `span` that is to be moved, when `from` goes to `to`.
+    /// The first piece in `span` that moves when `from` goes to `to`.
     fn next_piece(&self, span: PageSpan, from: Vpn, to: Vpn) -> Option<Piece> {
-        // How far both places count alike: a table moves whole if that covers its reach.
+        // The alignment that both places have in common: a table moves whole if its reach is not
+        // larger.
         let alike = from.get() ^ to.get();
         let alike = Order::new(alike.trailing_zeros().min(63) as u8);
         let table = A::order(Level::LAST.parent());
@@ -120,8 +121,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         None
     }
 
-    /// The highest entry that leads to the table behind `block` and to nothing outside of the
-    /// move. The root's entries stay: what is in them may be another's.
+    /// The highest entry that leads to the table behind `block` and to no table outside of the
+    /// move. The root's entries stay: some of them belong to the embedder.
     fn highest_table(&self, block: PageSpan, end: Vpn, alike: Order) -> Piece {
         let mut best = (block, Level::LAST.parent());
         while best.1.parent() != A::ROOT {
@@ -135,28 +136,19 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Piece::Table(best.0, best.1)
     }
 
-    /// From the first entry in `span` that is not absent as far as all entries of its table are
-    /// moved alike: in a lowest table, where no entry leads to another, to the end.
+    /// The pages from the first entry in `span` that is not absent to the end of its run; in a
+    /// table of the last level, where no entry leads to another table, to the end of the table.
     fn next_entries(&self, span: PageSpan) -> Option<Piece> {
-        self.each(span, |locked, part| {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Leaf { .. } | What::Marker(_) => {
-                        let level = locked.level();
-                        let end = if level.is_last() { part.end } else { end };
-                        return Step::Stop(Piece::Entries(PageSpan::new(at, end), level));
-                    }
-                    What::Absent => at = end,
-                }
-            }
-            Step::To(at)
+        self.each(span, |table, part| {
+            table.runs(part, |found| {
+                let (level, start) = (table.level(), found.pages.start);
+                let end = if level.is_last() { part.end } else { found.pages.end };
+                Step::Stop(Piece::Entries(PageSpan::new(start, end), level))
+            })
         })
     }
 
-    /// Makes the tables down to `level` that translate `page`; the frame of the lowest.
+    /// Makes the tables down to `level` that translate `page`. Returns the frame of the lowest.
     pub(super) fn reach_down(
         &self,
         page: Vpn,
@@ -224,8 +216,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 
     /// Moves the table that the entry of `upper` at `pages` leads to, with all it maps.
     ///
-    /// Where a table stands at the new place, it is empty: a fault that was planned before the
-    /// place became free has left it there.
+    /// A table at the new place is empty: a fault that was planned before the place became free
+    /// has left it there.
     fn shift_table(&self, pages: PageSpan, new: Vpn, upper: Level, gather: &mut Gather) {
         loop {
             let (old, target) = self.lock_both(pages.start, new, upper);
@@ -249,7 +241,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Records that `table`, which no entry leads to, and all tables below it, translate the
-    /// pages from `base` on. Calls itself once a level.
+    /// pages from `base` on. Calls itself once for each level.
     fn rebase(&self, table: &Locked<'_, A, H>, base: Vpn) {
         let entries = if table.level().is_last() { 0 } else { A::entries(table.level()) };
         for index in 0..entries {
@@ -273,35 +265,31 @@ fn moved(page: Vpn, from: Vpn, to: Vpn) -> Vpn {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Moves the entries of `pages`, runs of this table, to `new` in `target`. What the hardware
-    /// notes in them until they are gone moves with them.
+    /// Moves the entries of `pages`, runs of this table, to `new` in `target`. Bits that the
+    /// hardware sets until they are gone move with them.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
-        let mut at = pages.start;
         let mut moved = 0;
-        while at < pages.end {
-            let (mut run, end) = self.run_in(at, pages.end);
-            let index = target.index(new.add(at.offset_from(pages.start)));
-            match run.what {
+        self.runs(pages, |mut found| -> Step<()> {
+            let index = target.index(new.add(found.pages.start.offset_from(pages.start)));
+            match found.run.what {
                 What::Leaf { frame, .. } => {
-                    self.part_run(&mut run);
-                    self.hand_over_run(&run, target, index, frame);
+                    self.part_run(&mut found.run);
+                    self.hand_over_run(&found.run, target, index, frame);
                 }
                 What::Marker(marks) => {
-                    self.clear(run.index, run.count);
-                    target.mark(index, run.count, marks);
+                    self.clear(found.run.index, found.run.count);
+                    target.mark(index, found.run.count, marks);
                 }
                 What::Absent | What::Table(_) => {}
             }
-            if run.what != What::Absent {
-                moved += run.count as u64;
-                gather.flush(PageSpan::new(at, end), A::order(self.level()));
-            }
-            at = end;
-        }
+            moved += found.run.count as u64;
+            gather.flush(found.pages, found.leaf_order());
+            Step::Next
+        });
         moved
     }
 
-    /// Moves one run: at once where its first word tells the others, and else piece by piece.
+    /// Moves one run: at once if its first word determines the rest, otherwise piece by piece.
     fn hand_over_run(&self, run: &Run, target: &Self, index: usize, frame: Pfn) {
         let end = run.index + run.count;
         let mut at = run.index;
@@ -317,7 +305,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.take_noted(at, count)
             };
             target.put_any(index + ahead, count, frame, attrs | noted);
-            // What others may have as well lives where it was before, for them.
+            // The home of a folio that other spaces may map stays what it is for them.
             if !attrs.contains(Attrs::COW) {
                 target.settle_in(index + ahead, count, frame);
             }
@@ -325,8 +313,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Notes where the folios of `count` leaves from `index` on, which map the frames from `frame`
-    /// on, live now.
+    /// Records the new homes of the folios of `count` leaves from `index` on, which map the frames
+    /// from `frame` on.
     fn settle_in(&self, index: usize, count: usize, frame: Pfn) {
         let folios = Folios::new(self.tables.meta);
         let (first, block) = (self.page(index), A::order(self.level()));
@@ -338,8 +326,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         });
     }
 
-    /// How many entries from `at` on have noted the same: a contiguous block, whose words speak for
-    /// each other, or equal ones.
+    /// How many entries from `at` on have the same accessed and dirty bits: a contiguous block,
+    /// whose words speak for each other, or a stretch.
     fn alike(&self, at: usize, end: usize) -> usize {
         let raw = self.raw(at);
         if A::is_folded(raw, self.level()) {
@@ -349,7 +337,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Zeroes leaves that the hardware may still change; what it had noted in any of them.
+    /// Zeroes leaves that the hardware may still change. Returns the bits that it had set in any of
+    /// them.
     fn take_noted(&self, index: usize, count: usize) -> Attrs {
         let folded = self.folded_in(index, count);
         let noted = (index..index + count)
