@@ -1,5 +1,5 @@
-//! The main job: the benches with modest settings and the kernel in an emulator, behind one progress
-//! bar, and then their results on one screen. `make run` runs this.
+//! The main job: the benches with modest settings and the kernel in an emulator, behind one
+//! progress bar, and then their results on one screen. `make run` runs this.
 //!
 //! All that the parts print goes to files beside the report, so that nothing scrolls over the
 //! screen. Ctrl-C reaches the part that is running; the job waits until that part has restored the
@@ -32,7 +32,7 @@ const BENCHES: [(&str, u64); 7] = [
     ("bench pageout --size 64M --loops 3", 30),
 ];
 
-/// What the kernel runs on each ISA: a name for the screen, and the words.
+/// The programs that each ISA's kernel runs: a name for the screen, and the words.
 const PROGRAMS: [(&str, &[&str]); 2] = [
     ("busybox uname", &["busybox", "uname", "-a"]),
     ("forkbench", &["forkbench", "-t", "-m", "16", "-n", "1", "4K", "64K", "2M"]),
