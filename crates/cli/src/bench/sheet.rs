@@ -166,6 +166,23 @@ impl Sheet {
         self.run.limits.push(sentence.into());
     }
 
+    /// The settings and limits of `text`: paragraphs whose first line is `setting` or `limit`, with
+    /// names in braces that stand for values.
+    pub(crate) fn words(&mut self, text: &str, values: &[(&str, String)]) {
+        for paragraph in text.trim_end().split("\n\n") {
+            let (kind, sentence) = paragraph.split_once('\n').unwrap_or(("", paragraph));
+            let mut sentence = sentence.replace('\n', " ");
+            for (name, value) in values {
+                sentence = sentence.replace(&format!("{{{name}}}"), value);
+            }
+            debug_assert!(!sentence.contains('{'), "a value is missing: {sentence}");
+            match kind {
+                "limit" => self.limit(sentence),
+                _ => self.setting(sentence),
+            }
+        }
+    }
+
     /// Something that was not measured, and why.
     pub(crate) fn skip(&mut self, sentence: impl Into<String>) {
         let sentence = sentence.into();

@@ -126,11 +126,13 @@ impl Entries {
             let size = cell.backing.size;
             // Populating takes long: half of the rounds.
             let place = (self.region, self.loops.div_ceil(2));
-            let found = linux::samples(host, guard, (self.task, cell.backing), place);
-            let found = found.unwrap_or_else(|why| {
-                sheet.skip(format!("{LINUX} {}: {why:#}; left out.", cell.backing));
-                Vec::new()
-            });
+            let found = match linux::samples(host, guard, (self.task, cell.backing), place) {
+                Ok(found) => found,
+                Err(why) => {
+                    sheet.skip(format!("{LINUX} {}: {why:#}; left out.", cell.backing));
+                    continue;
+                }
+            };
             self.empty.extend(found.iter().filter_map(|found| found.empty));
             guard.only(size)?;
             let base = size.bytes() == K4;

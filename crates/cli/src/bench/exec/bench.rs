@@ -205,33 +205,10 @@ impl Bench for Exec {
     }
 
     fn words(&self, sheet: &mut Sheet) {
-        sheet.setting(format!(
-            "Tables of {}. Windows of 128 KiB, or, where code has a preferred size, of 256 KiB of \
-             a program's file, a quarter of it before the block of the fault; pages in memory are \
-             mapped 64 KiB around a fault, or as far as a fault reads, folios whole. Each file \
-             begins at a multiple of 2 MiB of a space that holds nothing else, and none of it is \
-             in memory at first.",
-            self.isa.name()
-        ));
-        sheet.setting(
-            "read-around maps text as data, as Linux read it until 6.15; read-ahead is Linux 7.2's \
-             way for text without a preferred size. exec-64K prefers folios of 64 KiB, as Linux \
-             7.2 does on arm64, with larger windows and for all of a program's file; there, and in \
-             tiers-2M, anonymous memory may be in folios of 16 to 64 KiB, so that a write to \
-             private data copies up to 64 KiB around it.",
-        );
         for geometry in tlb::ALL {
             sheet.setting(format!("iTLB {}: {}.", geometry.name, geometry.about));
         }
-        sheet.limit(
-            "Recordings have first touches only. Misses \"at first touches\" are those that no TLB \
-             can save; \"all once more\" fetches from each page of text once more in the same \
-             order: it stands for a program that goes on using all of it, and is no trace of one.",
-        );
-        sheet.limit(
-            "A read is a stretch of consecutive pages, and is there at once: the time that \
-             readahead saves is in no figure.",
-        );
+        sheet.words(include_str!("words.txt"), &[("isa", self.isa.name())]);
     }
 
     /// Figures down, policies across.

@@ -471,41 +471,15 @@ impl Bench for Fault {
     }
 
     fn words(&self, sheet: &mut Sheet) {
-        let (region, isa, page) = (Size(self.region), self.isa.name(), page_backend());
-        sheet.setting(format!(
-            "Quire: {isa} on the hosted machine, with no checks or counts by it; {region} (or one \
-             folio, if that is more) per measurement. Demand is one call of Mm::fault for each \
-             folio, on its first page, in ascending order; populate is one call of Mm::populate."
-        ));
-        sheet.setting(format!(
-            "{PAGES}: the same memory through Mm in base pages only, each cleared by a {page} of \
-             its own; stated for as many bytes as the folio has."
-        ));
-        sheet.setting(
-            "All but the clear (rest) is measured by itself, on memory that is known to be zero \
-             and that Quire therefore does not clear; the clear is what remains of the cost.",
-        );
-        sheet.setting(format!(
-            "linux: {region} of fresh anonymous memory per measurement, the same amount populated \
-             and given back just before; demand touches one byte per folio, populate is \
-             MADV_POPULATE_WRITE."
-        ));
-        sheet.setting(format!(
-            "Quire clears folios of up to {}, the near cache, so that they stay in it, since the \
-             program is about to use them; in this bench no program does.",
-            rounded(self.near_cache)
-        ));
-        sheet.limit(
-            "Quire's hosted figures leave out exception entry and exit and the hardware's table \
-             walks: the fault is a function call. The trap's cost on this host stands beside them: \
-             it lies between its two figures, since a system call saves less state than an \
-             exception, and a read fault on the zero page also walks and writes page tables.",
-        );
-        sheet.limit(
-            "linux contains exception entry and exit, page tables, allocation, accounting and \
-             clearing; its split takes for clearing the time in which this program clears as much \
-             cold memory page after page in the same order (up to 4M the last page first), so that \
-             the rest is an estimate.",
+        sheet.words(
+            include_str!("words.txt"),
+            &[
+                ("isa", self.isa.name()),
+                ("region", Size(self.region).to_string()),
+                ("PAGES", PAGES.to_owned()),
+                ("page", page_backend().to_string()),
+                ("near", rounded(self.near_cache)),
+            ],
         );
     }
 

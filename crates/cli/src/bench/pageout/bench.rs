@@ -296,49 +296,14 @@ impl Bench for Pageout {
     }
 
     fn words(&self, sheet: &mut Sheet) {
-        let (size, pages) = (Size(self.bytes), sheet::PAGES);
-        sheet.setting(format!(
-            "{size} of anonymous memory in one space of the hosted machine, every page written, in \
-             folios of one size; a swap device with just as many slots, in use from the start and \
-             empty before each cycle. Out is Mm::page_out of all of it in one call; write is \
-             Mm::next_write, the device and Mm::write_done; back is a fault for each folio, front \
-             to back, with Mm::next_read, the device and Mm::read_done. CPU time of one thread."
-        ));
-        sheet.setting(format!(
-            "{BY_RUNS} takes steps of up to a block, as usual; {pages} takes one page in a step \
-             (Policy::set_evict_most). All other choices are the same, above all the flush, one at \
-             the end of each batch of folios: a kernel that flushes for each page as well loses \
-             more than this. Writing and bringing back are the same code in both."
-        ));
-        sheet.setting(format!(
-            "On arm64 {pages} has to take each contiguous block apart before its first page can \
-             go: 32 words are written, and one flush is made in the middle of a break-before-make. \
-             The words are in its time, the flushes are counted; x86_64, which has no such blocks, \
-             shows the step alone."
-        ));
-        sheet.setting(
-            "Blocks are folios that one entry above the last level maps: these are one step in \
-             either way. Folios of 2M that entries map were populated as blocks, whose leaf was \
-             then split.",
+        sheet.words(
+            include_str!("words.txt"),
+            &[
+                ("size", Size(self.bytes).to_string()),
+                ("BY_RUNS", BY_RUNS.to_owned()),
+                ("pages", sheet::PAGES.to_owned()),
+            ],
         );
-        sheet.setting(
-            "The idle device does nothing: the time to bring memory back beside it is noise; the \
-             copying device copies within the machine's memory. All four pairs of way and device \
-             take turns in each round, in the same memory; ratios are taken within a round. \
-             Before, not timed, each way runs a cycle in which every word of the memory is \
-             compared, all free memory being overwritten meanwhile; the counts are from there.",
-        );
-        sheet.limit(
-            "This is a hosted model. Traps, system calls, page-table walks by hardware and the \
-             cost of a flush are in no figure: not the instructions, not the wait for other CPUs, \
-             not the misses afterwards. Flushes and invalidations are counted instead.",
-        );
-        sheet.limit(
-            "No other space maps the folios, one CPU pages out, and the program is not running \
-             meanwhile: reverse-map walks over several spaces, and waits for locks, are in no \
-             figure.",
-        );
-        sheet.limit("The choice of pages is not measured, either: the bench names the pages.");
     }
 
     /// One table for each format and kind of figure.

@@ -255,36 +255,14 @@ impl Bench for Read {
     }
 
     fn words(&self, sheet: &mut Sheet) {
-        let size = Size(self.bytes);
-        sheet.setting(format!(
-            "{CACHE}: a file of {size} in the RAM of the hosted machine (x86_64, without checks or \
-             counts), front to back, as a program's read(2) calls: for each piece of a chunk that \
-             lies in one folio Mm::page, a copy into a buffer as large as the chunk, and \
-             Mm::release. The file was read first in chunks of 64K, by a device that writes each \
-             page's number, and every page was then compared once."
-        ));
-        sheet.setting(format!(
-            "{BARE}: the same copies in the same order, and nothing else; the frames come from a \
-             table that was made beforehand. The two take turns within each round, a thirty-second \
-             of the file at a time, half of the file apart. CPU time of one thread."
-        ));
-        sheet.setting(format!(
-            "{NAIVE}: a BTreeMap of reference-counted folios in a Mutex. Lookups find a page, hold \
-             its folio, and release it; nothing is copied. Two threads are on CPUs of their own, \
-             in order in halves of the file, at random in all of it."
-        ));
-        sheet.setting(
-            "A first read has a device that takes no time and writes nothing: what remains is to \
-             find the missing pages, to take folios, to put them into the index, and to hold them.",
-        );
-        sheet.limit(
-            "The system call, and the program's side of the copy (faults, access checks), are in \
-             no figure: they belong to the kernel, and are the same for both.",
-        );
-        sheet.limit(
-            "Two threads that look up one page write one cache line, the folio's slot: they cannot \
-             be faster than one. By the clock other work on this host counts; by CPU time it does \
-             not.",
+        sheet.words(
+            include_str!("words.txt"),
+            &[
+                ("size", Size(self.bytes).to_string()),
+                ("CACHE", CACHE.to_owned()),
+                ("BARE", BARE.to_owned()),
+                ("NAIVE", NAIVE.to_owned()),
+            ],
         );
     }
 
