@@ -1,4 +1,5 @@
-//! What programs write to files of settings and of groups, and the structures that calls are given.
+//! Texts that programs write to settings and to files of groups, and structures that they pass to
+//! calls.
 
 use std::array::from_fn;
 
@@ -17,7 +18,7 @@ use quire_units::Order;
 /// Text for the files of a group, and for lists of folio sizes.
 ///
 /// # Panics
-/// When it is not taken for what it says, or a refusal changes something.
+/// When a text is misread, or a refused text changes a setting.
 pub fn settings(bytes: &[u8]) {
     amounts(bytes);
     let words = || bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -33,7 +34,7 @@ pub fn settings(bytes: &[u8]) {
     sizes(text);
 }
 
-/// A number with a unit is what it is in a wider type.
+/// A number with a unit has the value that it has in a wider type.
 fn amounts(bytes: &[u8]) {
     let got = limit(bytes);
     if bytes.trim_ascii() == b"max" {
@@ -70,7 +71,7 @@ fn sizes(text: &str) {
     }
 }
 
-/// Settings as people write them.
+/// Settings as users write them.
 pub fn texts() -> Vec<Vec<u8>> {
     let texts = [
         "+memory -memory\n",
@@ -91,11 +92,11 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     from_fn(|at| bytes.get(at).copied().unwrap_or(0))
 }
 
-/// Structures that calls are given: what is taken of them is told again as it was taken, and gives
-/// a program nothing that is the kernel's.
+/// Structures that programs pass to calls: each is returned as it was read, and gives a program no
+/// right of the kernel's.
 ///
 /// # Panics
-/// When it is not so.
+/// When one is not.
 pub fn structures(bytes: &[u8]) {
     let action = Action::decode(&first::<ACTION_BYTES>(bytes));
     assert_eq!(Action::decode(&action.encode()), action);
@@ -125,12 +126,12 @@ fn infos(bytes: &[u8]) {
     }
 }
 
-/// Frames that a handler returns by: never with more rights than a program has.
+/// Frames of signal handlers: returning through one never gives more rights than a program has.
 fn frames(bytes: &[u8]) {
     if let Ok((back, _)) = x86_64::parse(&first(bytes)) {
         assert!(back.registers.rip < 1 << 47);
         assert_eq!(back.blocked.0 & Set::UNSTOPPABLE.0, 0);
-        // No right to ports, no nested task, no virtual machine; and interrupts come.
+        // No right to ports, no nested task, no virtual-8086 mode; and interrupts are enabled.
         assert_eq!(back.registers.rflags & 0x3a_7200, 0x200, "{:x?}", back.registers);
     }
     if let Ok(back) = aarch64::parse(&first(bytes)) {

@@ -1,22 +1,22 @@
 //! Random and mutated bytes for the targets, for machines without cargo-fuzz.
 //!
-//! It knows nothing of what code a run reached. So it begins with bytes that make sense, changes
-//! a few of them, and draws others from nothing: few bytes, and many, and mostly small ones.
+//! It has no coverage feedback. So it begins with valid inputs and changes a few of their bytes,
+//! and draws others at random: short and long ones, with mostly small numbers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use crate::Target;
 
-/// The longest input that is drawn from nothing, in bytes.
+/// The length limit of random inputs, in bytes.
 const LONGEST: usize = 4096;
 
-/// What was done with a target.
+/// The result of fuzzing a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// How many inputs it was given.
+    /// How many inputs it got.
     pub runs: u64,
-    /// The input that it did not survive.
+    /// The input that made it fail.
     pub failed: Option<Vec<u8>>,
 }
 
@@ -38,12 +38,12 @@ impl Draw {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`; 0 when there is none.
+    /// A number below `end`; 0 when `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.word() % end as u64) as usize }
     }
 
-    /// Bytes for a target: one of `seeds`, changed a little, or others.
+    /// Bytes for a target: one of `seeds`, changed a little, or random ones.
     pub fn input(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         if seeds.is_empty() || self.below(8) == 0 {
             let most = LONGEST >> self.below(10);
@@ -73,7 +73,7 @@ impl Draw {
                 bytes.splice(at..at, piece);
             }
             3 => {
-                // A number of a header, in either byte order.
+                // A number in a header, in either byte order.
                 let edges = [0, 1, 0x7f, 0x80, 0xff, 0xfff, 0x1000, 1 << 31, 1 << 47, u64::MAX];
                 let number = edges[self.below(edges.len())].to_le_bytes();
                 let width = 1 << self.below(4);
@@ -87,7 +87,7 @@ impl Draw {
     }
 }
 
-/// Gives inputs of `seed` to `target` for so long, or until it fails; the seeds themselves first.
+/// Feeds inputs of `seed` to `target` for `time`, or until it fails; the target's own seeds first.
 pub fn fuzz(target: &Target, time: Duration, seed: u64) -> Outcome {
     let (start, seeds) = (Instant::now(), (target.seeds)());
     let mut draw = Draw::new(seed);

@@ -30,7 +30,7 @@ pub fn words(bytes: &[u8]) {
 
 fn at_all_levels<A: Arch>(isa: Isa, word: u64) {
     for level in (0..A::LEVELS.len() as u8).map(Level::new) {
-        // A folded word is for `unfold` to make plain first.
+        // Folded words are unfolded first.
         let plain = match A::is_folded(word, level) {
             true if A::fold_order(level).is_none() => continue,
             true => A::unfold(word, level, 0),
@@ -41,10 +41,10 @@ fn at_all_levels<A: Arch>(isa: Isa, word: u64) {
     }
 }
 
-/// The machine's x86-64 has memory up to here, in address bits: what names more is reserved.
+/// The machine's x86-64 has this many physical address bits: higher bits are reserved.
 const MACHINE_BITS: u32 = 46;
 
-/// What the library writes for what it reads, the hardware reads alike.
+/// The hardware reads the word that the library writes as the library does.
 fn agree<A: Arch>(isa: Isa, word: u64, level: Level) {
     let (entry, at) = (A::decode(word, level), level.index() as u8);
     match entry {
@@ -78,7 +78,7 @@ fn is_in_reach<A: Arch>(frame: Pfn) -> bool {
     frame.get() < A::FRAMES.min(1 << (MACHINE_BITS - A::PAGE_SHIFT))
 }
 
-/// Programs get what the attributes say, and nothing of the kernel's.
+/// The attributes grant programs these rights, and no access to the kernel's pages.
 fn grants(attrs: Attrs, prot: Prot) -> bool {
     !attrs.contains(Attrs::USER) && prot.is_empty() || attrs.prot().contains(prot)
 }

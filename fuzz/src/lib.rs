@@ -1,11 +1,11 @@
-//! Targets for fuzzing: each takes any bytes, and panics where something is wrong.
+//! Targets for fuzzing: each takes any bytes, and panics when it finds a defect.
 //!
 //! * [`rooms`]: each four bytes are the seed of a step, of the same operations that the property
 //!   tests draw, and the script runs beside the naive model.
-//! * [`formats`]: bytes are words of page tables, and two decoders say what they mean.
-//! * [`programs`]: bytes are what programs and disks bring: executables, archives, file systems,
+//! * [`formats`]: bytes are words of page tables, and two decoders compare their meaning.
+//! * [`programs`]: bytes are inputs from programs and disks: executables, archives, file systems,
 //!   settings.
-//! * [`calls`]: bytes are what programs write to settings and groups, and what calls are given.
+//! * [`calls`]: bytes are texts that programs write to settings and groups, and arguments of calls.
 //! * [`system`]: each few bytes are a step of the simulator of a whole system.
 //! * [`driver`]: random and mutated bytes for all of them, where there is no cargo-fuzz.
 
@@ -17,25 +17,25 @@ pub mod rooms;
 pub mod system;
 
 // The scripts and the model of `quire-sim`'s own swap test.
-#[path = "../../crates/sim/tests/swap/apply.rs"]
+#[path = "../../crates/sim/tests/it/swap/apply.rs"]
 mod apply;
-#[path = "../../crates/sim/tests/swap/ops.rs"]
+#[path = "../../crates/sim/tests/it/swap/ops.rs"]
 mod ops;
-#[path = "../../crates/sim/tests/swap/scene.rs"]
+#[path = "../../crates/sim/tests/it/swap/scene.rs"]
 mod scene;
 
-/// Something that takes any bytes.
+/// A function that takes any bytes.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Takes the bytes; panics where something is wrong.
+    /// Takes the bytes; panics when it finds a defect.
     pub run: fn(&[u8]),
-    /// Bytes to begin with, which make sense to it.
+    /// Valid bytes to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "phys", run: rooms::phys, seeds: Vec::new },
     Target { name: "engine", run: rooms::engine, seeds: Vec::new },
@@ -55,7 +55,7 @@ pub const TARGETS: &[Target] = &[
 /// Gives `bytes` to the target called `name`.
 ///
 /// # Panics
-/// When there is none, or something is wrong.
+/// When no target has this name, or it finds a defect.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.expect("one of the targets").run)(bytes);

@@ -1,5 +1,5 @@
-//! `quire-fuzz SECONDS [SEED [TARGET...]]`: the targets, one after the other, by the driver. Or
-//! `quire-fuzz again TARGET FILE`: one input.
+//! `quire-fuzz SECONDS [SEED [TARGET...]]`: the driver runs the targets, one after the other.
+//! `quire-fuzz again TARGET FILE`: runs one input.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The seed, 1 when none is given, and the targets.
+/// The seed, 1 by default, and the targets.
 fn seed<'a, 'w>(words: &'a [&'w str]) -> Option<(u64, &'a [&'w str])> {
     let Some((first, names)) = words.split_first() else { return Some((1, words)) };
     let seed = first.parse().ok()?;
@@ -51,7 +51,7 @@ fn all(time: Duration, seed: u64, names: &[&str]) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Writes down what a target did not survive.
+/// Saves the input that made a target fail.
 fn keep(name: &str, input: &[u8]) {
     let file = std::env::temp_dir().join(format!("quire-fuzz-{name}-{}", std::process::id()));
     match std::fs::write(&file, input) {

@@ -1,4 +1,4 @@
-//! What programs, disks and boot loaders bring: bytes that nobody has looked at before.
+//! Inputs from programs, disks and boot loaders: bytes that no code has validated yet.
 
 use std::ops::Range;
 use std::process::Command;
@@ -19,22 +19,22 @@ use quire_linux::{Errno, Result, Wake};
 #[allow(dead_code)]
 mod heap;
 
-struct Nobody;
+struct Idle;
 
-impl Wake for Nobody {
+impl Wake for Idle {
     fn wake(&self) {}
 }
 
-impl Screen for Nobody {
+impl Screen for Idle {
     fn put(&self, _: &[u8]) {}
 }
 
-impl Keys for Nobody {
+impl Keys for Idle {
     fn signal(&self, _: u32, _: u8) {}
 }
 
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
-    let wake: Arc<dyn Wake> = Arc::new(Nobody);
+    let wake: Arc<dyn Wake> = Arc::new(Idle);
     act(&Caller { pid: 1, tid: 1, now: Time::default(), wake: &wake })
 }
 
@@ -54,10 +54,10 @@ impl Read for Bytes<'_> {
     }
 }
 
-/// A file that is to be run, as a program of either machine and as a script.
+/// An executable file, as a program of either machine and as a script.
 ///
 /// # Panics
-/// When a plan breaks what it promises.
+/// When a plan breaks its documented promises.
 pub fn elf(bytes: &[u8]) {
     for (machine, page_bytes) in [(Machine::X86_64, 4096), (Machine::Aarch64, 65536)] {
         let space = Space { page_bytes, user: 0x1_0000..1 << 47 };
@@ -80,7 +80,7 @@ pub fn elf(bytes: &[u8]) {
     }
 }
 
-/// What the documentation of a plan says.
+/// Checks the promises in the documentation of a plan.
 fn check_plan(plan: &Plan, space: &Space, file_bytes: u64) {
     let may_move = plan.alignment.is_some();
     let reach = if may_move { 0..space.user.end } else { space.user.clone() };
@@ -133,13 +133,13 @@ pub fn executables() -> Vec<Vec<u8>> {
 /// An initramfs.
 ///
 /// # Panics
-/// When the tree breaks.
+/// When the tree is damaged.
 pub fn cpio(bytes: &[u8]) {
-    let console = Arc::new(Console::new(Arc::new(Nobody), Arc::new(Nobody)));
+    let console = Arc::new(Console::new(Arc::new(Idle), Arc::new(Idle)));
     let devices = Devices { console, random: |bytes| bytes.fill(7) };
     let tree = Tree::new(devices, heap::make, Time::default());
-    let unpacked = with_caller(|who| tree.unpack(who, bytes));
-    // A header has 110 bytes; that a name has at least its zero, the reader does not ask.
+    let unpacked = with_caller(|caller| tree.unpack(caller, bytes));
+    // A header has 110 bytes; the reader does not check that a name has at least its zero byte.
     assert!(unpacked.entries + unpacked.refused <= bytes.len() / 110);
 }
 
@@ -169,10 +169,10 @@ pub fn archives() -> Vec<Vec<u8>> {
     vec![archive.concat()]
 }
 
-/// What is written to settings of `/sys` and `/proc`.
+/// Texts that programs write to settings of `/sys` and `/proc`.
 ///
 /// # Panics
-/// When what was taken is not what was written.
+/// When a text is read as another value.
 pub fn words(bytes: &[u8]) {
     if let Ok(number) = number(bytes) {
         let text = word(bytes).expect("a number is text");
@@ -191,7 +191,7 @@ pub fn words(bytes: &[u8]) {
     is_word(text.parse::<FileSize>().ok().map(FileSize::word));
 }
 
-/// Words and numbers as people write them.
+/// Words and numbers as users write them.
 pub fn settings() -> Vec<Vec<u8>> {
     let names = Enabled::ALL.iter().map(|choice| choice.word());
     let names = names.chain(Defrag::ALL.iter().map(|choice| choice.word()));
@@ -221,62 +221,62 @@ impl Blocks for Disk {
     }
 }
 
-/// How many entries of a directory are looked at, and how deep.
+/// How many entries of a directory the walk visits, and how deep.
 const ENTRIES: usize = 32;
 const DEPTH: u32 = 4;
 
-/// A file system that says that it is ext4: its names, and bytes of its files.
+/// A file system that claims to be ext4: its names, and bytes of its files.
 ///
 /// # Panics
-/// When reading it does.
+/// When reading it panics.
 pub fn ext4(bytes: &[u8]) {
-    with_caller(|who| {
-        let Ok(volume) = Volume::open(who, Arc::new(Disk(bytes.to_vec()))) else { return };
+    with_caller(|caller| {
+        let Ok(volume) = Volume::open(caller, Arc::new(Disk(bytes.to_vec()))) else { return };
         for number in [1, 2, 11, u32::MAX] {
-            if let Ok(inode) = volume.inode(who, number) {
-                runs(who, &volume, &inode);
+            if let Ok(inode) = volume.inode(caller, number) {
+                runs(caller, &volume, &inode);
             }
         }
-        if let Ok(root) = volume.root(who) {
-            walk(who, &*root, DEPTH);
+        if let Ok(root) = volume.root(caller) {
+            walk(caller, &*root, DEPTH);
         }
     });
 }
 
-fn runs(who: &Caller<'_>, volume: &Arc<Volume>, inode: &Inode) {
+fn runs(caller: &Caller<'_>, volume: &Arc<Volume>, inode: &Inode) {
     for offset in [0, 4095, 1 << 20, 1 << 40, u64::MAX - 1] {
-        if let Ok(run) = volume.run(who, inode, offset, 1 << 20) {
+        if let Ok(run) = volume.run(caller, inode, offset, 1 << 20) {
             assert!(run.bytes > 0, "a run has at least what was asked for");
         }
     }
 }
 
-fn walk(who: &Caller<'_>, directory: &dyn Directory, depth: u32) {
+fn walk(caller: &Caller<'_>, directory: &dyn Directory, depth: u32) {
     let mut names = Vec::new();
     let mut tell = |_: u64, name: &[u8], _: u64, _: Kind| {
         names.push(name.to_vec());
         names.len() < ENTRIES
     };
-    let _ = directory.list(who, 0, &mut tell);
+    let _ = directory.list(caller, 0, &mut tell);
     for name in names {
-        match directory.lookup(who, &name).map(|entry| entry.what) {
-            Ok(What::Directory(lower)) if depth > 0 => walk(who, &*lower, depth - 1),
-            Ok(What::Stored { body: Body::Stored(file), .. }) => read(who, &*file),
+        match directory.lookup(caller, &name).map(|entry| entry.what) {
+            Ok(What::Directory(lower)) if depth > 0 => walk(caller, &*lower, depth - 1),
+            Ok(What::Stored { body: Body::Stored(file), .. }) => read(caller, &*file),
             _ => {}
         }
     }
 }
 
-fn read(who: &Caller<'_>, file: &dyn Stored) {
+fn read(caller: &Caller<'_>, file: &dyn Stored) {
     let mut into = [0; 512];
     for offset in [0, 511, file.length().saturating_sub(1), u64::MAX - 600] {
-        if let Ok(count) = file.read_at(who, offset, &mut into) {
+        if let Ok(count) = file.read_at(caller, offset, &mut into) {
             assert!(count <= into.len() && count as u64 <= file.length());
         }
     }
 }
 
-/// What `mke2fs` makes; nothing where there is none.
+/// An image made by `mke2fs`; none where that is missing.
 pub fn volumes() -> Vec<Vec<u8>> {
     let file = std::env::temp_dir().join(format!("quire-fuzz-{}.ext4", std::process::id()));
     let made = ["mke2fs", "/sbin/mke2fs", "/usr/sbin/mke2fs"].into_iter().find_map(|program| {

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
-use quire::phys::{CpuCache, Phys, Slot};
+use quire::inject::Phys;
+use quire::phys::{CpuCache, Slot};
 use quire_arch::{Arch, Arm4k, Level, Sv39, X86_64};
 use quire_hw::DirectMap;
 use quire_machine::Config;
@@ -21,10 +22,11 @@ use crate::scene::{Live, Naive, Scene};
 /// How many steps a script has at most.
 const LENGTH: usize = 40;
 
-/// Bytes that one step is drawn from: so a changed byte changes one step, and steps move and go.
+/// Bytes that one step is drawn from: a changed byte changes one step, and steps can move and
+/// vanish.
 const STEP_BYTES: usize = 4;
 
-/// What `strategy` makes of a step's bytes instead of chance.
+/// The value that `strategy` draws from a step's bytes in place of random ones.
 fn one<S: Strategy>(strategy: &S, bytes: &[u8]) -> Option<S::Value> {
     let mut seed = [0; 32];
     seed.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -34,7 +36,7 @@ fn one<S: Strategy>(strategy: &S, bytes: &[u8]) -> Option<S::Value> {
     strategy.new_tree(&mut runner).ok().map(|tree| tree.current())
 }
 
-/// What `strategy` makes of each step's bytes, one after the other.
+/// The values that `strategy` draws from each step's bytes, one after the other.
 fn drawn<T: Debug>(strategy: &impl Strategy<Value = Vec<T>>, bytes: &[u8]) -> Vec<T> {
     let steps = bytes.chunks(STEP_BYTES).take(LENGTH);
     steps.filter_map(|bytes| one(strategy, bytes)).flatten().collect()
@@ -43,7 +45,7 @@ fn drawn<T: Debug>(strategy: &impl Strategy<Value = Vec<T>>, bytes: &[u8]) -> Ve
 /// The allocator beside a set of frames.
 ///
 /// # Panics
-/// Where they disagree, or the walker finds something.
+/// When they disagree, or the walker finds a violation.
 pub fn phys(bytes: &[u8]) {
     const FRAMES: u64 = 512;
     const PAGE_SHIFT: u32 = 12;
@@ -76,7 +78,7 @@ fn split(bytes: &[u8]) -> (u8, &[u8]) {
 /// Areas, page tables and faults beside the naive model.
 ///
 /// # Panics
-/// Where they disagree, or the machine's examiner or a walker finds something.
+/// When they disagree, or the machine's examiner or a walker finds a violation.
 pub fn engine(bytes: &[u8]) {
     let (which, rest) = split(bytes);
     let steps = drawn(&script(2, 2), rest);
@@ -103,7 +105,7 @@ pub fn fork(bytes: &[u8]) {
 fn forked<A: Arch>(config: Config, bytes: &[u8]) {
     let order = A::fold_order(Level::LAST).map_or(4, |order| order.get());
     let strategy = forks(1, 2, order);
-    // The first one fills the space; of the others only what comes behind that counts.
+    // The first step fills the space; of the others only the last operation counts.
     let mut steps = one(&strategy, &bytes[..bytes.len().min(STEP_BYTES)]).unwrap_or_default();
     let rest = bytes.chunks(STEP_BYTES).skip(1).take(LENGTH);
     steps.extend(rest.filter_map(|bytes| one(&strategy, bytes)?.pop()));
@@ -134,10 +136,10 @@ fn beside<A: Arch>(config: Config, field: Field, spaces: usize, steps: &[Step]) 
     done.expect("there is such a machine").unwrap_or_else(|what| panic!("{}: {what}", A::NAME));
 }
 
-/// Processes whose folios are paged out, on disks that fail, beside one who knows nothing of it.
+/// Processes whose folios are paged out to disks that fail, beside a model that ignores paging.
 ///
 /// # Panics
-/// When a page holds something else than was written last, or a walker finds something.
+/// When a page's contents differ from the last write, or a walker finds a violation.
 pub fn swap(bytes: &[u8]) {
     let (which, rest) = split(bytes);
     let script = drawn(&proptest::collection::vec(op(), 1), rest);
@@ -154,7 +156,6 @@ fn swapped<A: Arch>(config: Config, sizes: &[u8], script: &[Op]) {
     let done = system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
         let mut scene = Scene {
-            machine,
             mm,
             cpu: machine.cpu(0),
             disk: Disk::new(),

@@ -5,10 +5,10 @@ use quire_sim::whole::{ARGS, Failure, Fault, Format, Options, Script, Setup, Ste
 /// How many steps a script has at most.
 const LENGTH: usize = 300;
 
-/// A step: who, what, with what, and what goes wrong.
+/// Bytes of a step: its actor, verb, arguments and fault.
 const STEP_BYTES: usize = 2 * ARGS + 4;
 
-/// What is done with files, and what makes their pages leave: nothing else changes the indices.
+/// Operations on files, and those that evict their pages: no others change the indices.
 const OF_FILES: &[Verb] = &[
     Verb::Look,
     Verb::Put,
@@ -26,15 +26,15 @@ const OF_FILES: &[Verb] = &[
     Verb::Mend,
 ];
 
-/// Whatever there is.
+/// Scripts of all verbs.
 ///
 /// # Panics
-/// When the simulator finds something.
+/// When the simulator finds a violation.
 pub fn whole(bytes: &[u8]) {
     play(bytes, Verb::ALL);
 }
 
-/// Files and their indices.
+/// Files and their page indices.
 ///
 /// # Panics
 /// As [`whole`].
@@ -65,13 +65,13 @@ fn play(bytes: &[u8], verbs: &[Verb]) {
     }
 }
 
-/// The step that some bytes are.
+/// Decodes a step from bytes.
 fn step(bytes: &[u8], verbs: &[Verb]) -> Step {
     let byte = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
     let verb = verbs[byte(0) as usize % verbs.len()];
     let mut args = [0; ARGS];
     for (at, arg) in args.iter_mut().enumerate().take(verb.args().len()) {
-        // Mostly small numbers; the world takes each modulo what it has.
+        // Mostly small numbers; the simulator takes each modulo its number of objects.
         *arg = byte(4 + 2 * at) | (byte(5 + 2 * at) & 3) << 8;
     }
     let (fault, nth) = match Fault::ALL.get(byte(2) as usize / 4) {
@@ -81,7 +81,7 @@ fn step(bytes: &[u8], verbs: &[Verb]) -> Step {
     Step { cpu: byte(1) & 3, process: byte(1) >> 2 & 3, verb, args, fault, nth }
 }
 
-/// A file that is shown, written, cut off, dropped and reclaimed.
+/// Scripts of files that are mapped, written, truncated, dropped and reclaimed.
 pub fn stories() -> Vec<Vec<u8>> {
     let place = |verb| OF_FILES.iter().position(|of| *of == verb).unwrap_or(0) as u8;
     let one = |verb, args: &[u8]| {

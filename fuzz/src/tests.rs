@@ -1,11 +1,11 @@
-//! Each target takes its seeds and some other bytes; a target that fails is found and told.
+//! Each target accepts its seeds and some other bytes; the driver reports a target that fails.
 
 use std::time::Duration;
 
 use crate::driver::{Draw, fuzz};
 use crate::{TARGETS, Target};
 
-/// Inputs for each target: a glance, as `cargo xtask fuzz` looks longer.
+/// Inputs for each target: few, since `cargo xtask fuzz` runs for longer.
 const INPUTS: u64 = 40;
 
 #[test]
@@ -22,7 +22,7 @@ fn every_target_takes_its_seeds_and_any_other_bytes() {
 }
 
 #[test]
-fn what_a_target_does_not_survive_is_told() {
+fn the_driver_returns_the_input_that_made_a_target_fail() {
     let run: fn(&[u8]) = |bytes| assert!(bytes.len() < 9 || bytes[8] != 1);
     let target = Target { name: "nine", run, seeds: || vec![vec![0; 9]] };
     let failed = fuzz(&target, Duration::from_secs(20), 1).failed.expect("it is found");

@@ -1,17 +1,17 @@
 /* abuse: throws random system calls with hostile arguments at the kernel from several processes,
- * and checks that nobody but they suffers.
+ * and checks that no other process suffers.
  *
- * Nothing is asked of the calls but that the kernel lives on, that each process can be killed, that
- * memory which is handed out is zero, that no call lays bytes of another process or addresses of
- * the kernel before its caller, and that all frames are free again at the end.
+ * The results of the calls do not matter. The kernel must live on, each process must be killable,
+ * new memory must be zero, no call may return bytes of another process or addresses of the kernel,
+ * and all frames must be free again at the end.
  *
- * Keepers fill memory, pipes and files with canaries and give them back, so that what is handed out
- * next held canaries. A canary is a pair of words, of which the second follows from the first: who
- * meets one knows it without having been told.
+ * Keepers fill memory, pipes and files with canaries and free them, so that the next owner's memory
+ * held canaries. A canary is a pair of words, of which the second follows from the first: a reader
+ * recognises one without more knowledge.
  *
- * An alarm must be true. So it is looked only where the program knows what there must be: no longer
- * in its arena once something else may be mapped there, and nowhere once another process has the
- * same memory, which throws calls at it meanwhile.
+ * An alarm must be true. So the program looks only where it knows the right content: no longer in
+ * its arena once something else may be mapped there, and nowhere once another process has the same
+ * memory, which throws calls at it meanwhile.
  *
  * It is for machines that may be thrown away: it runs only as the child of the first process. The
  * seed is printed; it gives the same calls again as far as time and chance allow. */
@@ -27,21 +27,21 @@
 #include <sys/wait.h>
 
 enum {
-    ARENA_PAGES = 8,      /* where calls find and leave data */
-    GROUND_PAGES = 1024,  /* what calls on memory play with */
+    ARENA_PAGES = 8,      /* data that calls read and write */
+    GROUND_PAGES = 1024,  /* the memory that calls change */
     CALLS = 400,          /* of one process */
     LINE_CALLS = 40,      /* of its child */
-    ROUND_MS = 500,       /* how long a process may live; many wait for what never comes */
+    ROUND_MS = 500,       /* how long a process may live; many wait for events that never come */
     KILL_MS = 60000,      /* how long a killed process may take to end */
     NUMBERS = 470,        /* system calls are below */
     LIMIT_MIB = 20,       /* of address space for each process */
     WORKERS_MAX = 16,
     STACKS = 8,           /* for children that share our memory */
     STACK_WORDS = 8192,
-    LEAKED = 77,          /* exit status of who met what is not its own */
+    LEAKED = 77,          /* exit status of a process that met foreign data */
 };
 
-/* What was found, in memory that all processes share. */
+/* A finding, in memory that all processes share. */
 struct finding {
     volatile int kind; /* 0: nothing */
     volatile long call;
@@ -60,14 +60,15 @@ static struct finding *finding;
 static uint64_t state; /* of the random sequence */
 static char *arena, *ground;
 
-/* Whether nobody else has this process's memory, and whether its arena is what it was at first. */
+/* Whether no other process has this process's memory, and whether its arena is as it was at
+ * first. */
 static volatile bool is_alone = true, is_arena_own = true;
 
 static uint64_t pick(uint64_t below) { return next_random(&state) % below; }
 
 static uint64_t twin(uint64_t word) { return word * 0x9E3779B97F4A7C15u ^ 0x5BD1E995C2B2AE3Du; }
 
-/* Ends this process and tells what it met. */
+/* Ends this process and reports its finding. */
 __attribute__((noreturn)) static void tell(int kind, long call, uint64_t value)
 {
     finding->call = call;
@@ -151,7 +152,7 @@ static const uint64_t edges[] = {
     INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 4095, UINT64_MAX - 99,
 };
 
-/* Addresses that are none of a program's: at the end of what it may have, beyond, the kernel's. */
+/* Addresses outside a program: at the end of its address space, beyond, the kernel's. */
 static const uint64_t strange[] = {
     0, 1, 8, 4096, 0x7fffffffefff, 0x7fffffffeff8, 0x7ffffffff000, 0x7fffffffffff,
     0x800000000000, 0xfffffffff000, 0xffffffffffff, 0x1000000000000, 0xdead000000000000,
@@ -190,7 +191,7 @@ static uint64_t path(void)
     return (uint64_t)at;
 }
 
-/* Where a file is written, or where it ends: near, or so far that it must be refused. What lies
+/* Where a file is written, or where it ends: near, or so far that it must be refused. Offsets
  * between would only eat memory. */
 static uint64_t place(void)
 {
@@ -209,7 +210,7 @@ static uint64_t argument(void)
     }
 }
 
-/* Fills a piece of the arena with what structures consist of. */
+/* Fills a piece of the arena with values that structures have. */
 static void litter(void)
 {
     uint64_t *words = (uint64_t *)(arena + pick(ARENA_PAGES * 8 - 8) * 512);
@@ -219,7 +220,7 @@ static void litter(void)
 
 /* ---- Calls ---- */
 
-/* What would hurt the machine or its other processes by design, or end this process. */
+/* Calls that would hurt the machine or its other processes by design, or end this process. */
 static const short forbidden[] = {
     SYS_exit, SYS_exit_group, SYS_reboot, SYS_kexec_load, SYS_init_module, SYS_finit_module,
     SYS_delete_module, SYS_swapon, SYS_swapoff, SYS_settimeofday, SYS_clock_settime,
@@ -233,7 +234,7 @@ static const short forbidden[] = {
 #endif
 };
 
-/* What this is about gets more than its share. */
+/* Calls of memory management get more than their share. */
 static const short favourites[] = {
     SYS_mmap, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_mremap, SYS_brk, SYS_madvise,
     SYS_madvise, SYS_mincore, SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_msync,
@@ -265,7 +266,7 @@ static void aim(uint64_t *start, uint64_t *bytes)
         *start += pick(PAGE);
 }
 
-/* Only itself, its group, or nobody: not who tests it. */
+/* Only itself, its group, or no process: not its tester. */
 static uint64_t victim(bool with_group)
 {
     uint64_t none = 4194304 + pick(1000000);
@@ -317,8 +318,8 @@ static void adapt(long call, uint64_t *a)
     case SYS_clone:
         a[0] &= ~0x7e020080ull; /* No namespaces. */
         if (pick(4))
-            a[0] &= ~(uint64_t)CLONE_VM; /* After it there is nothing to be found out. */
-        /* A stack that is none, at most: on one of ours the child would return to what it finds. */
+            a[0] &= ~(uint64_t)CLONE_VM; /* Nothing can be checked after it. */
+        /* At most an invalid stack: on one of ours the child would return to whatever is there. */
         if (pick(2) || is_at_arena(a[1], 1) || a[1] - (uint64_t)ground <= GROUND_PAGES * PAGE)
             a[1] = 0;
         break;
@@ -362,7 +363,7 @@ static bool is_kernels(uint64_t word)
     return is_code || (is_memory && __builtin_popcountll(word & 0xffffffffff) > 2);
 }
 
-/* Looks for what must not be there. What was there before is of our own making. */
+/* Looks for data that must not be there. Data from before the call is of our own making. */
 static void inspect(long call, const uint64_t *before)
 {
     const uint64_t *now = (const uint64_t *)arena;
@@ -391,7 +392,7 @@ static void check_zero(const char *at, size_t bytes, long call)
             tell(3, call, *(const uint64_t *)(at + i));
 }
 
-/* Memory that is new must be zero, however it came. */
+/* New memory must be zero, whichever call made it. */
 static void take_new(void)
 {
     if (!is_alone)
@@ -443,7 +444,7 @@ static void note_maps(long call, const uint64_t *a)
 
 static void call_once(uint64_t *before);
 
-/* What a child does: a few more calls. Its own children do nothing. */
+/* A child makes a few more calls. Its own children do nothing. */
 __attribute__((noreturn)) static void go_on(uint64_t *before)
 {
     static volatile int depth;
@@ -553,7 +554,7 @@ __attribute__((noreturn)) static void abuse(int index, uint64_t seed)
     _exit(0);
 }
 
-/* ---- Those who look after it ---- */
+/* ---- The processes that look after it ---- */
 
 static void clean(int index)
 {
@@ -574,7 +575,7 @@ static void nap(long ms)
     nanosleep(&time, NULL);
 }
 
-/* Prints what is told of a process that does not end. */
+/* Prints the state of a process that does not end. */
 static void show(const char *what, pid_t of)
 {
     char path[64], text[2048];
@@ -610,7 +611,7 @@ static bool await(pid_t child, uint64_t ms, int *status)
     return killed;
 }
 
-/* One process after the other. Prints what became of them. */
+/* One process after the other. Prints their ends. */
 __attribute__((noreturn)) static void work(int index, uint64_t deadline)
 {
     unsigned long rounds = 0, killed = 0, died = 0;
@@ -643,7 +644,7 @@ __attribute__((noreturn)) static void work(int index, uint64_t deadline)
     _exit(rounds || finding->kind ? 0 : 1);
 }
 
-/* The sum of what a file of /proc tells as `NAME: ... kB` for these two names. */
+/* The sum of the lines `NAME: ... kB` of a file of /proc for these two names. */
 static long told_kib(const char *path, const char *one, const char *other)
 {
     char line[128], name[64];
@@ -659,16 +660,17 @@ static long told_kib(const char *path, const char *one, const char *other)
     return sum;
 }
 
-/* KiB that are free, the kernel's heap, or what this process has written itself (after each fork it
- * has some more: a page that a child has as well is copied together with its neighbours). With
- * other processes' pages, that is all there is. */
+/* KiB that are free, the kernel's heap, or this process's own pages (after each fork it has some
+ * more: a page that a child has as well is copied together with its neighbours). With other
+ * processes' pages, that is all memory. */
 static long unused_kib(void)
 {
     long own = told_kib("/proc/self/status", "RssAnon", "VmPTE");
     return told_kib("/proc/meminfo", "MemFree", "Slab") + own;
 }
 
-/* Starts all, and waits until they are done. A kernel may kill whoever needs memory last. */
+/* Starts all, and waits until they are done. A kernel may kill the process that needs memory
+ * last. */
 static bool run(uint64_t seed, int processes, uint64_t seconds)
 {
     uint64_t deadline = now_ns() + seconds * 1000000000u;
@@ -698,14 +700,14 @@ static bool run(uint64_t seed, int processes, uint64_t seconds)
             good = false;
         }
     }
-    kill(-1, SIGKILL); /* Whoever is left. The first process is spared. */
+    kill(-1, SIGKILL); /* All processes that are left. The first process is spared. */
     nap(500);
     return good;
 }
 
-/* What is lost after a time in which nothing may be lost: KiB, and how much is tolerated. Linux
- * keeps caches of many kinds; Quire's kernel keeps tables of its own heap: as much after 30 s as
- * after 15. */
+/* The loss after a time in which nothing may be lost, in KiB, and the tolerated loss. Linux keeps
+ * caches of many kinds; Quire's kernel keeps tables of its own heap: as much after 30 s as after
+ * 15. */
 static bool check_balance(long before, long after)
 {
     struct utsname names;
@@ -738,7 +740,7 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {16, 64, 2048};
     for (size_t i = 0; i < COUNT(sizes); i++)
         set_thp(sizes[i], "always");
-    /* The first part warms up what a kernel keeps. */
+    /* The first part warms up the kernel's caches. */
     uint64_t warm = (seconds + 3) / 4;
     bool good = run(seed, processes, warm);
     long before = unused_kib();
@@ -747,7 +749,7 @@ int main(int argc, char **argv)
     bool clean = !finding->kind;
     printf("%s only own bytes were seen, in %lu calls\n", clean ? "ok" : "FAILED",
            atomic_load(&finding->calls));
-    printf("abuse: looked %lu times at what calls wrote, at %lu blocks of new memory\n",
+    printf("abuse: checked the results of %lu calls and %lu blocks of new memory\n",
            atomic_load(&finding->looks), atomic_load(&finding->blocks));
     if (!clean)
         printf("abuse: after call %ld: %s, %#lx\n", finding->call, kinds[finding->kind],

@@ -1,6 +1,6 @@
-/* badelf: files that are no good programs, and what execve says to them. Whatever it says, the
- * kernel lives on; where Linux promises an error, it must be that one. A file that Linux would kill
- * after the point of no return may also be refused. */
+/* badelf: malformed programs, and the errors of execve for them. The kernel lives on in any case;
+ * where Linux promises an error, it must be that one. A file that Linux would kill after the point
+ * of no return may also be refused. */
 #include "common.h"
 
 #include <elf.h>
@@ -14,7 +14,7 @@ static const char *path = "/tmp/badelf";
 static unsigned char *good;
 static size_t good_bytes;
 
-/* What a child that could not exec ends with: 100 plus a small number for the error. */
+/* The exit status of a child that could not exec: 100 plus a small number for the error. */
 static const struct { int error, status; } answers[] = {
     {ENOEXEC, 100}, {ENOMEM, 101}, {EINVAL, 102}, {EACCES, 103}, {EIO, 104}, {EFAULT, 105},
     {ENOENT, 106}, {ETXTBSY, 107},
@@ -23,7 +23,7 @@ static const struct { int error, status; } answers[] = {
 struct scene {
     const char *name;
     void (*spoil)(unsigned char *bytes, size_t *length);
-    int error; /* what it must be; 0: any error, or death by a signal */
+    int error; /* the expected error; 0: any error, or death by a signal */
 };
 
 static Elf64_Ehdr *head(unsigned char *bytes) { return (Elf64_Ehdr *)bytes; }
@@ -79,7 +79,10 @@ static void overlap(unsigned char *b, size_t *n)
 static void entry_nowhere(unsigned char *b, size_t *n) { (void)n, head(b)->e_entry = 8; }
 static void entry_in_kernel(unsigned char *b, size_t *n) { (void)n, head(b)->e_entry = ~0xffful; }
 static void truncated(unsigned char *b, size_t *n) { (void)b, *n = 4096; }
-static void script_of_nobody(unsigned char *b, size_t *n) { *n = 10, memcpy(b, "#!/no/one\n", 10); }
+static void script_without_interpreter(unsigned char *b, size_t *n)
+{
+    *n = 10, memcpy(b, "#!/no/one\n", 10);
+}
 static void script_without_name(unsigned char *b, size_t *n) { *n = 3, memcpy(b, "#!\n", 3); }
 static void zeros(unsigned char *b, size_t *n) { memset(b, 0, *n); }
 
@@ -110,7 +113,7 @@ static const struct scene scenes[] = {
     {"an entry where nothing is", entry_nowhere, 0},
     {"an entry in the kernel", entry_in_kernel, 0},
     {"a file cut off", truncated, 0},
-    {"a script of nobody", script_of_nobody, ENOENT},
+    {"a script with a missing interpreter", script_without_interpreter, ENOENT},
     {"a script without a name", script_without_name, ENOEXEC},
 };
 
@@ -175,7 +178,7 @@ static bool is_right(const struct scene *scene, int status)
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (answers[i].status == WEXITSTATUS(status))
             return !scene->error || scene->error == answers[i].error;
-    /* What does no harm may also run. */
+    /* A harmless file may also run. */
     return !scene->error && WEXITSTATUS(status) == 0;
 }
 

@@ -1,12 +1,12 @@
-/* What the programs of os/guest/ share: errors, options, the clock, THP settings, regions, figures.
+/* Shared by the programs of os/guest/: errors, options, the clock, THP settings, regions, figures.
  *
  * Each program is one static file that runs unchanged on Linux and on Quire's kernel. A figure is
  * one line of five words, which `cargo xtask compare` reads:
  *
  *     PROGRAM size=64K METRIC VALUE UNIT
  *
- * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 what is measured is
- * not supported here.
+ * Exit status: 0 good, 1 a check or a system call failed, 2 wrong arguments, 3 the measured feature
+ * is not supported here.
  */
 #ifndef COMMON_H
 #define COMMON_H
@@ -111,7 +111,7 @@ static inline void figure(const char *size, const char *metric, double value, co
     fflush(stdout);
 }
 
-/* What all measuring programs take: [-t] [-m MIB] [-n ROUNDS] [-j THREADS] [SIZE...]. */
+/* The options of all measuring programs: [-t] [-m MIB] [-n ROUNDS] [-j THREADS] [SIZE...]. */
 struct options {
     size_t bytes;                /* of the region that is measured, a multiple of 2 MiB */
     size_t rounds;               /* medians are over this many */
@@ -198,7 +198,7 @@ static inline bool put_word(const char *path, const char *word)
     return good;
 }
 
-/* Sets what folios of `kib` KiB are used for: always, inherit, madvise, never. */
+/* Sets the use of folios of `kib` KiB: always, inherit, madvise, never. */
 static inline bool set_thp(size_t kib, const char *word)
 {
     char path[128];

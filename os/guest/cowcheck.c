@@ -1,6 +1,6 @@
-/* cowcheck: whether memory stays what each process made it. A tree of processes writes and verifies
- * patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK and
- * WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
+/* cowcheck: checks that memory keeps each process's own writes. A tree of processes writes and
+ * verifies patterns in the same region through forks, partial writes, unmapping, moves, DONTFORK
+ * and WIPEONFORK, for each folio size. Ends at the first wrong byte with a sentence. */
 #include "common.h"
 
 #include <sys/wait.h>
@@ -10,7 +10,8 @@ enum { REGION_BYTES = 4 << 20, LEVELS = 3, CHILDREN = 2 };
 static const char *size_name = "asis";
 static const char *scene = "none";
 
-/* What byte `at` of the region holds after `writer` wrote it; the index of the page counts, too. */
+/* The value of byte `at` of the region after `writer` wrote it; the index of the page counts,
+ * too. */
 static char pattern(size_t at, unsigned writer)
 {
     return (char)(at * 7 + at / PAGE * 13 + writer * 31 + 1);
@@ -205,7 +206,7 @@ static void advice_for_forks(char *region)
     pid_t child = fork_or_end();
     if (!child) {
         if (is_mapped(region + a) || is_mapped(region + b - PAGE))
-            end(1, "size %s: the child has what DONTFORK keeps from it.", size_name);
+            end(1, "size %s: the child has memory that DONTFORK keeps from it.", size_name);
         verify_zero(region, b, c);
         verify_span(region, 0, a, 11);
         verify_span(region, c, REGION_BYTES, 11);
@@ -226,7 +227,7 @@ static void advice_for_forks(char *region)
 /* The parent unmaps all while the child, then alone, goes on. */
 static void orphaned(char *region)
 {
-    scene = "memory whose other holder went away";
+    scene = "memory that the other process gave up";
     write_span(region, 0, REGION_BYTES, 13);
     int gate[2];
     if (pipe(gate))
@@ -251,7 +252,7 @@ static void orphaned(char *region)
     verify_zero(region, 0, REGION_BYTES);
 }
 
-/* Shared memory stays shared through forks, whoever writes. */
+/* Shared memory stays shared through forks, whichever process writes. */
 static void shared(void)
 {
     scene = "shared memory";

@@ -1,5 +1,5 @@
-/* forkbench: what fork costs the parent, and what the first write to each page costs afterwards,
- * while the child lives (the page is copied) and when it is gone (the page is used again). */
+/* forkbench: the cost of fork to the parent, and of the first write to each page afterwards, while
+ * the child lives (the page is copied) and when it is gone (the page is used again). */
 #include "common.h"
 
 #include <sys/wait.h>

@@ -1,21 +1,28 @@
-/* /init of the initramfs, for both kernels: mounts what programs expect, on Linux with disk=/dev/vda
- * also that disk, sets THP as the word thp=64K=always,2M=inherit says, runs the program it was
- * given, and powers the machine off.
+/* /init of the initramfs, for both kernels. It mounts what programs expect (on Linux with
+ * disk=/dev/vda also that disk), applies settings, turns swap on, runs the program, and powers the
+ * machine off.
  *
- * Words after `--` on the kernel's command line come as arguments; unknown words of the form
- * KEY=VALUE before it come as environment. Its lines begin with `[init]`; the last of them,
- * `[init] exit STATUS`, is what the program returned, or 128 plus the signal that killed it. */
+ * The host leaves files of strings, each ended by a zero byte, so that no byte has another meaning:
+ *
+ *     /init.argv      the program and its arguments; without it, a shell
+ *     /init.settings  PATH=VALUE: files to write first, such as /proc/sys/vm/swappiness=10
+ *     /init.swaps     DEVICE=BYTES: devices to swap to
+ *
+ * Unknown words KEY=VALUE of the kernel's command line are in the environment: thp=64K=always,
+ * settle=3. Init's lines begin with `[init]`; the last of them, `[init] exit STATUS`, gives the
+ * program's exit status, or 128 plus the signal that killed it. */
 #include "common.h"
 
 #include <dirent.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
-/* The name by which people, and Linux, know the size with a setting: hugepages-64kB. */
+/* The KiB of a size that has a setting, as in hugepages-64kB; 0 for another word. */
 static size_t setting_kib(const char *word, const char **rest)
 {
     char *end_of_number;
@@ -44,7 +51,7 @@ static void mount_groups(void)
     close(fd);
 }
 
-/* A console for who is started without one: descriptors 0 to 2. */
+/* A console where the kernel gave none: descriptors 0 to 2. */
 static void open_console(void)
 {
     while (fcntl(2, F_GETFD) < 0)
@@ -125,7 +132,8 @@ static void load_modules(void)
     }
 }
 
-/* Shows what the disk has, and the root has not, in the root: what Quire's kernel does itself. */
+/* Links the disk's entries into the root, but for names that are there: Quire's kernel does that
+ * itself. */
 static void show_disk(const char *device)
 {
     static const char where[] = "/disk";
@@ -151,8 +159,8 @@ static void show_disk(const char *device)
         closedir(dir);
 }
 
-/* Waits as many seconds as the word settle=3 says: a kernel may still be busy with itself, and what
- * is measured meanwhile has only a part of the CPU. */
+/* Waits as many seconds as the word settle=3 says: a kernel may still be busy after boot, and a
+ * measurement meanwhile has only a part of the CPU. */
 static void settle(void)
 {
     const char *seconds = getenv("settle");
@@ -161,22 +169,114 @@ static void settle(void)
     unsetenv("settle");
 }
 
-/* Tries the program by its path, else in /bin; does not return. */
+/* The control group that the program runs in when it has settings. */
+#define GROUP "/sys/fs/cgroup/run"
+
+/* The exit status where a setting or a swap device cannot be had: the program does not run, as it
+ * would run in another machine than the one that was asked for. */
+#define NOT_SET 126
+
+/* The strings of a file that the host left, each ended by a zero byte, then NULL; NULL if there is
+ * no such file. The file is removed. */
+static char **strings(const char *path)
+{
+    struct stat data;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &data))
+        return NULL;
+    size_t bytes = (size_t)data.st_size, count = 0;
+    char *text = malloc(bytes + 1);
+    if (!text || read(fd, text, bytes) != (ssize_t)bytes)
+        failed(path);
+    close(fd);
+    unlink(path);
+    for (size_t at = 0; at < bytes; at++)
+        count += !text[at];
+    char **all = calloc(count + 1, sizeof *all);
+    if (!all)
+        failed(path);
+    for (size_t at = 0, number = 0; number < count; at += strlen(text + at) + 1)
+        all[number++] = text + at;
+    return all;
+}
+
+/* Cuts a string like PATH=VALUE in two; the value. */
+static char *cut(char *string)
+{
+    char *value = strchr(string, '=');
+    if (!value)
+        end(1, "`%s` is not of the form PATH=VALUE.", string);
+    *value = 0;
+    return value + 1;
+}
+
+/* Writes the settings; false if one was refused. */
+static bool set_files(char **settings)
+{
+    for (; settings && *settings; settings++) {
+        char *value = cut(*settings);
+        if (!strncmp(*settings, GROUP "/", sizeof GROUP))
+            mkdir(GROUP, 0755); /* An earlier setting may have made it. */
+        if (!put_word(*settings, value)) {
+            printf("[init] %s cannot be set to %s: %s.\n", *settings, value, strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Makes the first `bytes` of a device a swap area, as mkswap does, and swaps to it. */
+static bool swap_to(const char *device, size_t bytes)
+{
+    static struct {
+        char boot[1024];
+        uint32_t version, last_page, bad_pages;
+        char rest[PAGE - 1024 - 12 - 10], magic[10];
+    } header;
+    char path[64], size[32];
+    /* On Linux compressed memory has no size at first. */
+    snprintf(path, sizeof path, "/sys/block%s/disksize", strrchr(device, '/'));
+    snprintf(size, sizeof size, "%zu", bytes);
+    if (!put_word(path, size) && errno != ENOENT)
+        return false;
+    header.version = 1;
+    header.last_page = (uint32_t)(bytes / PAGE - 1);
+    memcpy(header.magic, "SWAPSPACE2", sizeof header.magic);
+    int fd = open(device, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool good = pwrite(fd, &header, sizeof header, 0) == sizeof header && !fsync(fd);
+    close(fd);
+    return good && !swapon(device, 0);
+}
+
+/* Swaps to all devices; false if one cannot be had. */
+static bool set_swaps(char **swaps)
+{
+    for (; swaps && *swaps; swaps++) {
+        char *bytes = cut(*swaps);
+        if (!swap_to(*swaps, strtoul(bytes, NULL, 10))) {
+            printf("[init] %s is no swap device: %s.\n", *swaps, strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Runs the program from its path or from a directory in PATH, within its control group if there is
+ * one; does not return. */
 static void execute(char **argv)
 {
-    if (!strchr(argv[0], '/')) {
-        char path[256];
-        snprintf(path, sizeof path, "/bin/%s", argv[0]);
-        execv(path, argv);
-    } else {
-        execv(argv[0], argv);
-    }
+    if (!access(GROUP, F_OK) && !put_word(GROUP "/cgroup.procs", "0"))
+        printf("[init] %s: %s.\n", GROUP, strerror(errno));
+    else
+        execvp(argv[0], argv);
     printf("[init] %s cannot be run: %s.\n", argv[0], strerror(errno));
     fflush(stdout);
     _exit(127);
 }
 
-/* Runs the program and waits for it; whoever else becomes our child is reaped meanwhile. */
+/* Runs the program and waits for it; reaps orphans meanwhile. */
 static int run(char **argv)
 {
     fflush(stdout);
@@ -199,7 +299,7 @@ static int run(char **argv)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     static char *shell[] = {"/bin/sh", NULL};
     program_name = "init";
@@ -221,8 +321,10 @@ int main(int argc, char **argv)
         apply_all(settings);
     unsetenv("thp");
     print_settings();
+    char **argv = strings("/init.argv");
+    bool is_set = set_files(strings("/init.settings")) && set_swaps(strings("/init.swaps"));
     settle();
-    int status = run(argc > 1 ? argv + 1 : shell);
+    int status = is_set ? run(argv && *argv ? argv : shell) : NOT_SET;
     printf("[init] exit %d\n", status);
     fflush(stdout);
     sync();

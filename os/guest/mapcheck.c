@@ -1,6 +1,6 @@
-/* mapcheck: what a mapping of a file must show, page by page, beside what read says. `mapcheck FILE`,
- * or `mapcheck FILE PAGE` where that page of the file cannot be read: there read gives EIO, and who
- * touches it gets SIGBUS; nothing else does. The file is only read. */
+/* mapcheck: compares a mapping of a file, page by page, with the bytes that read returns. `mapcheck
+ * FILE`, or `mapcheck FILE PAGE` where that page of the file cannot be read: there read gives EIO,
+ * and a touch gives SIGBUS; nothing else does. The file is only read. */
 #include "common.h"
 
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void check(const char *name, bool good)
     failures += !good;
 }
 
-/* Whether a load from `at` is answered by SIGBUS. */
+/* Whether a load from `at` causes SIGBUS. */
 static bool is_bus(const volatile char *at)
 {
     code = 0;
@@ -48,7 +48,7 @@ static char *map(int prot, int flags)
     return at;
 }
 
-/* What is in a page of the file; zeroes behind its end. Whether it can be read. */
+/* Reads a page of the file; zeroes behind its end. Whether it can be read. */
 static bool read_page(size_t page, char *into)
 {
     memset(into, 0, PAGE);
@@ -147,7 +147,7 @@ static bool can_be_written_elsewhere(void)
     bool good = most ? wrote == (ssize_t)most : wrote == -1 && errno == EFAULT;
     good &= pread(to, copy, length, 0) == (ssize_t)most && lseek(to, 0, SEEK_CUR) == (off_t)most;
     good &= !memcmp(copy, at, most);
-    /* The other way: what is read goes to pages that must be brought in to be copied. */
+    /* The other way: a read goes to pages that must be brought in for the copy. */
     char *own = map(PROT_READ | PROT_WRITE, MAP_PRIVATE);
     good &= pread(to, own + 1, most - 1, 0) == (ssize_t)most - 1 || most == 0;
     good &= most == 0 || (own[0] == at[0] && !memcmp(own + 1, at, most - 1));
@@ -221,11 +221,11 @@ int main(int argc, char **argv)
     check("a mapping shows the file", shows_backwards(at));
     if (bad != SIZE_MAX)
         check_bad(at);
-    check("calls reach pages that nobody touched", calls_reach_it());
-    check("what is written stays private", writes_are_private());
+    check("calls reach untouched pages", calls_reach_it());
+    check("writes stay private", writes_are_private());
     check("a child's pages are its own", children_are_alone());
     check("a mapping ends where the file does", ends_where_it_ends());
-    check("what is shared is not written", shared_is_not_written());
+    check("a shared mapping cannot be written", shared_is_not_written());
     check("many read at once", many_read_it());
     check("it still shows the file", shows(at));
     return failures != 0;

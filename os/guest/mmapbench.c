@@ -77,7 +77,7 @@ static void once(struct job *job, int threads, bool is_shared)
         munmap(places[i], bytes + HUGE_BYTES);
 }
 
-/* Time of one thread for one call: what all threads together spent, by the calls they made. */
+/* Time of one thread for one call: the time of all threads, divided by their calls. */
 static void measure(struct job *job, int threads, bool is_shared, const char *kind)
 {
     double map[MAX_ROUNDS], unmap[MAX_ROUNDS];

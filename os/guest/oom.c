@@ -1,5 +1,5 @@
-/* oom: eats memory in a tree of forks until the system says no, by ENOMEM or by SIGKILL, and shows
- * each time that it lives on: that memory can be had again, and children can be made. */
+/* oom: eats memory in a tree of forks until the system refuses, by ENOMEM or by SIGKILL, and checks
+ * each time that the system lives on: memory is free again, and fork works. */
 #include "common.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 enum { STEP_BYTES = 4 << 20, REFUSED = 7, ENOUGH = 8, FORKS = 3 };
 
-/* Takes memory and writes it until something says no; forks now and then, so that the pages are
+/* Takes memory and writes it until the system refuses; forks now and then, so that the pages are
  * shared and then copied. Does not return. */
 static void eat(size_t limit, int forks)
 {

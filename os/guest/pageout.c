@@ -1,12 +1,12 @@
-/* pageout: what it costs to write memory to swap (MADV_PAGEOUT) and to bring it back by touching
- * it, by folio size, and whether each byte comes back.
+/* pageout: the cost of writing memory to swap (MADV_PAGEOUT) and of bringing it back by touching
+ * it, by folio size, and a check that each byte comes back.
  *
  *     pageout [--device PATH] [--kind random|text|same|zero] [--region MIB] and all of `options`
  *
- * The device becomes a swap area; what was on it is lost. Without --device only one that holds
- * nothing is taken. `device-write` and `device-read` are a plain transfer of as much in large
- * calls; `copy-out` and `copy-in` are the copying in them alone, which an emulator counts in another
- * way than a CPU does: a reporter subtracts it. Touches read: a page is in when it can be read.
+ * The device becomes a swap area, and its data is lost. Without --device only an empty one is
+ * taken. `device-write` and `device-read` are a plain transfer of as many bytes in large calls;
+ * `copy-out` and `copy-in` are the copies in them alone, which an emulator counts in another way
+ * than a CPU does: a reporter subtracts them. Touches read: a page is in when it can be read.
  */
 #include "swap.h"
 
@@ -18,7 +18,7 @@
 enum kind { RANDOM, TEXT, SAME, ZERO, KINDS };
 static const char *const kinds[KINDS] = {"random", "text", "same", "zero"};
 
-/* What is measured now. */
+/* The present measurement. */
 struct scene {
     size_t bytes;
     const char *size;
@@ -32,7 +32,7 @@ static const char vocabulary[32][9] = {
     "or ",    "his ",   "from ",  "at ",    "which ", "kernel ", ".\n",   ", ",
 };
 
-/* Ends the program with the name that there is not. */
+/* Ends the program, as there is no kind of this name. */
 static enum kind kind_of(const char *word)
 {
     for (int kind = 0; word && kind < KINDS; kind++)
@@ -81,7 +81,7 @@ static void fill(char *region, const struct scene *s, uint64_t seed)
         make_page(region + at, s->kind, seed, at / PAGE);
 }
 
-/* Ends the program if any byte is another than `fill` left it; `when` says what came before. */
+/* Ends the program if any byte differs from `fill`'s; `when` names the step before. */
 static void verify(const char *region, const struct scene *s, uint64_t seed, const char *when)
 {
     static char expected[PAGE];
@@ -143,7 +143,7 @@ static double gone(char *region, size_t bytes)
     return 100.0 * (double)(pages - resident(region, bytes)) / (double)pages;
 }
 
-/* Prints a figure, whose name tells the kind of data if it is not the usual one. */
+/* Prints a figure, with the kind of data in its name if it is not the usual one. */
 static void tell(const struct scene *s, const char *metric, double value, const char *unit)
 {
     char name[64];
@@ -197,8 +197,8 @@ static void part_out(const struct scene *s)
     unmap(region, s);
 }
 
-/* In a child, when the parent says so: all is as the parent left it; then the child writes its own,
- * which goes out and comes back as well. */
+/* In a child, once the gate opens: checks the parent's data, then writes its own, which goes out
+ * and comes back as well. */
 __attribute__((noreturn)) static void child_of(char *region, const struct scene *s, int gate[2])
 {
     char byte;
@@ -281,7 +281,7 @@ static double calls(int fd, char *chunk, size_t count, bool writes)
     return (double)(now_ns() - start) / (double)(CHUNK / PAGE);
 }
 
-/* What the kernel's copy of a page to (or from) the device costs: a transfer of a page costs more
+/* The cost of the kernel's copy of a page to (or from) the device: a transfer of a page costs more
  * than one of a sector by seven eighths of it, and all else is the same. */
 static void tell_copy(int fd, const struct scene *s, char *chunk, bool writes)
 {

@@ -1,7 +1,7 @@
 /* stress: several processes of several threads each map, write, protect, advise, unmap, move and
- * fork at random for some seconds, and check that every page holds what its owner wrote.
+ * fork at random for some seconds, and check that every page has its owner's content.
  *
- * Each thread has slots of address space of its own, so it knows what each page must hold; the
+ * Each thread has slots of address space of its own, so it knows the content of each page; the
  * address space, its lock and its tables are shared by all threads of the process. The seed is
  * printed; with one thread it gives the same run again. */
 #include "team.h"

@@ -59,8 +59,8 @@ static inline void set_zram(const char *name, const char *word)
         failed(path);
 }
 
-/* Whether the device has no data that someone may want: only zeros at its start, or a swap area.
- * A compressed one that has no size yet is as good. */
+/* Whether the device has no data to lose: only zeros at its start, or a swap area. A compressed one
+ * that has no size yet is as good. */
 static inline bool is_free_device(const char *path)
 {
     static char start[MAX_PAGE];

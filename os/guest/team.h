@@ -1,4 +1,4 @@
-/* A team of threads that begin together: who measures what several threads do at once uses it. */
+/* A team of threads that begin together, for measurements of several threads at once. */
 #ifndef TEAM_H
 #define TEAM_H
 

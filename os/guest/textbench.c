@@ -1,15 +1,16 @@
-/* textbench: what faults in a mapped file cost, cold and warm, and how much of it can be folded.
+/* textbench: the cost of faults in a mapped file, cold and warm, and the part of it that can be
+ * folded.
  *
  * textbench [-t] [-m MIB] [-n ROUNDS] [-j THREADS] FILE
  *
- * Of FILE the first MIB are used. They are mapped as the text of a program is, and their pages are
- * touched in one of three orders, as code does, and a third of the file is there for each:
- * `random` is all pages, shuffled; `sparse` a sixteenth of them, shuffled; `sequential` all, as they
- * come. The first pass of an order is `cold`: nothing but a directory was read before. The other
- * passes are `warm`: mapped anew, the file in memory.
+ * The first MIB of FILE are used. They are mapped as the text of a program is. Their pages are
+ * touched in one of three orders, each in its own third of the file: `random` is all pages,
+ * shuffled; `sparse` a sixteenth of them, shuffled; `sequential` all in order. The first pass of an
+ * order is `cold`: only a directory was read before. The other passes are `warm`: mapped anew, with
+ * the file in memory.
  *
- * The time that the same touches take where all is mapped is subtracted, so what is left are the
- * faults. Cold, it is the time of the thread, without that in which it waits for the disk.
+ * The time of the same touches with all pages mapped is subtracted, so the faults remain. A cold
+ * figure is the thread's CPU time, without its waits for the disk.
  */
 #include "common.h"
 
@@ -30,7 +31,7 @@ struct part {
     uint32_t *order;
 };
 
-/* What a pass took. */
+/* The cost of a pass. */
 struct pass {
     double ns, faults, mapped, foldable;
 };
@@ -79,7 +80,8 @@ static void touch(const struct part *part, const unsigned char *text)
         sink = *(const volatile unsigned char *)(text + part->order[i] * PAGE);
 }
 
-/* Counts the pages that are mapped, and those of aligned blocks whose frames could be folded. */
+/* Counts the pages that are mapped, and those of aligned blocks with frames that could be
+ * folded. */
 static void look(const unsigned char *text, size_t pages, struct pass *pass)
 {
     static uint64_t words[FOLD_PAGES];

@@ -1,4 +1,4 @@
-/* touch: what the first touch of memory costs, and what giving it back costs, by folio size.
+/* touch: the cost of the first touch of memory, and of freeing it, by folio size.
  *
  * `clear` is the cost of clearing the same bytes from user mode, with the instruction that kernels
  * use where it is one per byte to an emulator; a reporter subtracts it from `touch`.
@@ -86,7 +86,7 @@ static void measure(const struct options *o, const char *size)
         figure(size, names[metric], median(values[metric], o->rounds), "ns/page");
 }
 
-/* mmap and munmap of 64 KiB that nobody touches. */
+/* mmap and munmap of 64 KiB that stay untouched. */
 static void untouched(size_t rounds)
 {
     enum { CALLS = 1000 };

@@ -1,4 +1,4 @@
-/* wild: children that do what no program may, each of which must die of the right signal, while
+/* wild: children that do forbidden things, each of which must die of the right signal, while
  * everything else lives on. */
 #include "common.h"
 
@@ -8,7 +8,7 @@
 
 typedef void deed(void);
 
-/* Keeps the compiler from knowing what an address is. */
+/* Hides the value of an address from the compiler. */
 static volatile uintptr_t wanted;
 
 static void load(uintptr_t address)

@@ -1,4 +1,4 @@
-//! What looks deeper than tests, where the machine has the tools: fuzzing, sanitizers, Miri.
+//! Fuzzing, sanitizers and Miri: they look deeper than tests, where the machine has the tools.
 //!
 //! ```text
 //!   fuzz                any bytes for each target of fuzz/, by a driver of our own
@@ -29,7 +29,7 @@ const SUITES: [&str; 7] = [
     "quire-sim",
 ];
 
-/// What Miri interprets: the crates with `unsafe`, without the tests that would take it hours.
+/// The crates that Miri interprets: those with `unsafe`, without the tests that would take hours.
 const INTERPRETED: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire-mm"];
 
 /// How many scripts each property test draws under a sanitizer, and under Miri.
@@ -72,7 +72,7 @@ pub fn fuzz(root: &Path, seconds: u64, seed: u64, targets: &[String]) -> bool {
 }
 
 /// Runs the hosted suites, or those named, under `sanitizer`; returns whether it found nothing.
-/// What cannot be run here is skipped with a sentence.
+/// Where no compiler can do it, one sentence says why it was skipped.
 pub fn sanitize(root: &Path, sanitizer: Sanitizer, packages: &[String]) -> bool {
     let mut steps = Steps::new(root);
     let name = format!("sanitize {}", sanitizer.name());
@@ -104,8 +104,8 @@ fn suites(root: &Path, sanitizer: Sanitizer, compiler: &Sanitized, packages: &[S
     cargo
 }
 
-/// Runs the library's own tests in Miri; returns whether it found nothing. Skipped with a sentence
-/// where there is no Miri.
+/// Runs the library's own tests in Miri; returns whether it found nothing. Where there is no Miri,
+/// one sentence says so.
 pub fn miri(root: &Path) -> bool {
     let mut steps = Steps::new(root);
     match setup::interpreter() {
@@ -127,7 +127,7 @@ pub fn miri(root: &Path) -> bool {
     steps.finish()
 }
 
-/// What is missing, for those who asked for nothing else.
+/// A missing tool; no installation of it was tried.
 pub(crate) fn lacking(sentence: impl Into<String>) -> Missing {
     Missing { sentence: sentence.into(), attempted: false }
 }

@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,6 +21,18 @@ struct Words {
 enum Command {
     /// Check the house rules of STYLE.md; one line for each finding
     Tidy,
+    /// Find sentences that plain English would turn round; in all files, or at these paths
+    English {
+        /// Files and directories, relative to the workspace
+        paths: Vec<String>,
+    },
+    /// Find files that use each other in a circle, by calls as well as by imports
+    Circles {
+        /// A directory, relative to the workspace
+        path: String,
+    },
+    /// Write docs/api.md, the list of the library's public items
+    Api,
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -38,11 +51,11 @@ enum Command {
     Selftests(Selftests),
     /// Run the tests longer and from other seeds, until something fails (what `make soak` does)
     Soak(Soak),
-    /// Give the targets of fuzz/ any bytes, until one does not survive them
+    /// Give random bytes to the targets of fuzz/, until one of them fails
     Fuzz(Fuzz),
     /// Run the hosted suites under a sanitizer
     Sanitize {
-        /// Which
+        /// The sanitizer
         #[arg(value_enum)]
         sanitizer: Sanitizer,
         /// Only these packages, such as quire-sim
@@ -57,7 +70,7 @@ struct Fuzz {
     /// For how long, all targets together
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What the bytes are drawn from
+    /// The seed of the bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only these targets, such as elf
@@ -72,35 +85,49 @@ struct Run {
     /// How many CPUs it has
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
-    /// How much memory it has
+    /// How much memory it has. Quire's kernel needs 32M, Linux 128M, and both twice the initramfs
+    /// more
     #[arg(long, default_value = "2G")]
     mem: String,
     /// Folio sizes and when they are used, such as 64K=always,2M=inherit
     #[arg(long)]
     thp: Option<String>,
-    /// What runs the instructions; auto is tcg, as kvm does not work everywhere
+    /// The accelerator; auto is tcg, as kvm does not work everywhere
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
     /// quire, linux (the distribution's newest, fetched if need be), or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
-    /// End the machine after so many seconds, with exit status 124
+    /// Give the program a device to swap to, such as zram0=192M (compressed) or ram0=64M; may be
+    /// repeated
+    #[arg(long, value_name = "DEVICE=SIZE")]
+    swap: Vec<String>,
+    /// Write a setting under /proc/sys first, such as vm.swappiness=10; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<String>,
+    /// Run the program in a control group with a setting, such as memory.max=64M; may be repeated
+    #[arg(long, value_name = "FILE=VALUE")]
+    cgroup: Vec<String>,
+    /// Add a word to the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD")]
+    boot: Vec<String>,
+    /// End the machine after this many seconds, with exit status 124
     #[arg(long, default_value_t = 600)]
     timeout: u64,
     /// The machine's clock counts instructions, one nanosecond each
     #[arg(long)]
     icount: bool,
-    /// Quire's kernel looks itself whether programs are shown what was left in memory
+    /// Quire's kernel itself checks that no program sees what another left in memory
     #[arg(long)]
     check: bool,
     /// A directory that becomes the root, on an ext4 disk; the program is then one of its files, or
-    /// of os/guest/
+    /// of os/guest/. Dynamic programs need it
     #[arg(long)]
     root: Option<PathBuf>,
-    /// A program of guest/, busybox, a static ELF file, or a directory that becomes the root; then
-    /// its arguments. None: a shell
+    /// A program of os/guest/, busybox, a static ELF file, or a directory that becomes the root;
+    /// then its arguments, which reach it byte for byte. Without a program: a shell
     #[arg(last = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -118,7 +145,7 @@ struct Compare {
     /// MiB of the region that is measured
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1024))]
     region: u32,
-    /// Medians are over so many rounds
+    /// Rounds that the medians are over
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// A directory that both get on an ext4 disk
@@ -127,7 +154,7 @@ struct Compare {
     /// The file of it that programs are told as their last word, such as /bin/python3 to textbench
     #[arg(long, requires = "root")]
     file: Option<String>,
-    /// End a machine after so many seconds
+    /// End a machine after this many seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Programs of os/guest/ that print figures
@@ -182,6 +209,9 @@ fn main() -> ExitCode {
     let root = workspace();
     match words.command {
         Command::Tidy => check(&root),
+        Command::English { paths } => show(tidy::english(&root, &paths)),
+        Command::Circles { path } => show(tidy::circles(&root, &path)),
+        Command::Api => api(&root),
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -214,7 +244,10 @@ fn run(root: &Path, words: Run) -> ExitCode {
         timeout_seconds: words.timeout,
         counts_instructions: words.icount,
         looks_at_frames: words.check,
-        settings: Vec::new(),
+        settings: words.boot,
+        swaps: words.swap,
+        sysctls: words.sysctl,
+        group: words.cgroup,
         root: words.root,
         words: words.words,
     };
@@ -235,7 +268,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
     guest::compare(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What cannot be run here is skipped, in the words that `steps` understands.
+/// A check that cannot run here is skipped, in the words that `steps` understands.
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     match guest::check(root, words.arch, &words.kernel, &words.programs) {
         Ok(good) => exit(good),
@@ -253,7 +286,7 @@ fn selftests(root: &Path, words: Selftests) -> ExitCode {
     selftests::run(root, &what).map_or_else(|missing| lacks(&missing), exit)
 }
 
-/// What is needed is not here.
+/// Reports a missing tool or file.
 fn lacks(missing: &Missing) -> ExitCode {
     eprintln!("{}", missing.sentence);
     ExitCode::from(2)
@@ -279,12 +312,26 @@ fn exit(good: bool) -> ExitCode {
 }
 
 fn check(root: &Path) -> ExitCode {
-    match tidy::check(root) {
+    show(tidy::check(root))
+}
+
+fn show(findings: Result<Vec<tidy::Finding>, String>) -> ExitCode {
+    match findings {
         Ok(findings) => {
             for finding in &findings {
                 println!("{finding}");
             }
             exit(findings.is_empty())
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn api(root: &Path) -> ExitCode {
+    match tidy::write_api(root) {
+        Ok(sentence) => {
+            println!("{sentence}");
+            ExitCode::SUCCESS
         }
         Err(error) => refuse(&error),
     }

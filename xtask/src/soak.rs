@@ -24,7 +24,7 @@ const CASES: u32 = 1000;
 const STRESS_TIMES: u32 = 5;
 
 /// The stress tests of `quire-sim`.
-const STRESS: [&str; 4] = ["stress", "file_stress", "fork_stress", "swap_stress"];
+const STRESS: [&str; 6] = ["test", "--package", "quire-sim", "--test", "it", "stress::"];
 
 /// How long the simulator looks in a round, and how far apart the first seeds of rounds are: it
 /// gets through fewer in that time.
@@ -42,7 +42,7 @@ const STRESS_SECONDS: u64 = 300;
 const SELFTESTS: [&str; 5] =
     ["map_fixed_noreplace", "mremap_test", "mdwe_test", "mrelease_test", "transhuge-stress"];
 
-/// What is run.
+/// The choices of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
     /// How many rounds of scripts and stress tests.
@@ -63,7 +63,7 @@ pub fn run(root: &Path, what: &What) -> bool {
     let seed = what.seed.unwrap_or_else(seed_of_now);
     let mut all = vec![canary(&build_dir(root))];
     all.extend(steps(what.rounds, seed, &build_dir(root)));
-    println!("Seeds from {seed} on. What is run, until something fails:");
+    println!("Seeds from {seed} on. These steps run until one fails:");
     all.iter().for_each(|step| println!("  {:<28} {}", step.name, step.line()));
     println!();
     let mut steps = Steps::new(root);
@@ -88,7 +88,7 @@ fn steps(rounds: u32, seed: u64, build_dir: &Path) -> Vec<Step> {
     for round in 0..u64::from(rounds) {
         let seed = seed.wrapping_add(round);
         all.push(scripts(round + 1, seed));
-        let again = |time| Step::new(format!("round {}: stress {time}", round + 1), &stress());
+        let again = |time| Step::new(format!("round {}: stress {time}", round + 1), &STRESS);
         all.extend((1..=STRESS_TIMES).map(again));
         all.push(simulator(round + 1, seed));
         all.push(schedules(round + 1, seed, build_dir));
@@ -110,8 +110,7 @@ fn scripts(round: u64, seed: u64) -> Step {
 /// nothing else is compiled again.
 fn canary(build_dir: &Path) -> Step {
     let dir = build_dir.join("canary").display().to_string();
-    let test =
-        ["test", "--package", "quire-sim", "--test", "whole", "--target-dir", &dir, "canary"];
+    let test = ["test", "--package", "quire-sim", "--test", "it", "--target-dir", &dir, "canary"];
     Step::new("canary".to_owned(), &test).with("RUSTFLAGS", "--cfg=quire_canary")
 }
 
@@ -130,12 +129,6 @@ fn schedules(round: u64, seed: u64, build_dir: &Path) -> Step {
         .with("RUSTFLAGS", SCHEDULES_FLAGS)
         .with("SHUTTLE_RANDOM_SEED", seed)
         .with("QUIRE_SCHEDULES", SCHEDULES_EACH)
-}
-
-/// The stress tests as one run of cargo.
-fn stress() -> Vec<&'static str> {
-    let tests = STRESS.iter().flat_map(|test| ["--test", test]);
-    ["test", "--package", "quire-sim"].into_iter().chain(tests).collect()
 }
 
 fn on_kernel(isa: Isa, seed: u64) -> [Step; 3] {
@@ -170,7 +163,7 @@ impl Step {
         cargo
     }
 
-    /// What one types to run it.
+    /// The line to type to run it.
     fn line(&self) -> String {
         let quoted =
             |value: &String| if value.contains(' ') { format!("'{value}'") } else { value.clone() };
@@ -198,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_to_see_a_failure_again_has_its_seed() {
+    fn the_line_that_repeats_a_failure_has_its_seed() {
         let all = steps(0, 5, "/b".as_ref());
         let abuse = all.iter().find(|step| step.name.starts_with("abuse on x86")).unwrap();
         let line = "QUIRE_ABUSE_SECONDS=120 QUIRE_ABUSE_SEED=5 \

@@ -139,7 +139,7 @@ impl Steps {
     }
 }
 
-/// What a step's output says about its tests: the sums of all `test result:` lines, or one check
+/// The results of the tests in a step's output: the sums of all `test result:` lines, or one check
 /// that went as the exit status says.
 pub fn tally(output: &str, success: bool) -> Tally {
     let mut sum = Tally::default();

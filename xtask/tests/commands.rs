@@ -1,4 +1,4 @@
-//! What the command line says to those who mistype.
+//! The answers of the command line to mistyped words.
 
 use std::process::{Command, Output};
 

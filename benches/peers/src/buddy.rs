@@ -2,16 +2,16 @@
 //! buddy_system_allocator.
 //!
 //! * Its `LockedHeap` keeps free blocks in linked lists, one for each order, and searches the list
-//!   for the buddy of what is freed. The sweep over n, which takes n pages and then gives them
+//!   for the buddy of a freed block. The sweep over n, which takes n pages and then gives them
 //!   back, is that of the crate's pull request 55, where the time for each pair grew with n. It
-//!   does where they come back shuffled; in order, the search ends at once.
+//!   grows where the pages come back shuffled; in order, the search ends at once.
 //! * Its `LockedFrameAllocator` keeps a `BTreeSet` of frame numbers for each order, in heap memory.
-//! * `quire-runs` is the sweep as users of Quire would write it: n frames are one run.
+//! * `quire-runs` is the sweep as a user of Quire would write it: n frames are one run.
 //!
-//! All are the forms that several CPUs can share, each with its own locks.
+//! All variants are the forms that several CPUs can share, each with its own locks.
 //!
-//! Neither Quire nor the latter touches a frame's memory, so theirs are numbers only; the heap
-//! writes its links into free memory and gets real memory.
+//! Neither Quire nor `LockedFrameAllocator` touches a frame's memory, so their frames are numbers
+//! only; the heap writes its links into free memory and gets real memory.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -19,7 +19,8 @@ use std::ptr::NonNull;
 
 use buddy_system_allocator::{LockedFrameAllocator, LockedHeap};
 use quire::hw::FrameRun;
-use quire::phys::{CpuCache, Phys, Slot};
+use quire::inject::Phys;
+use quire::phys::{CpuCache, Slot};
 use quire::units::{CpuId, FrameSpan, Order, Pfn};
 
 use crate::report::{Report, Variant};
@@ -30,7 +31,7 @@ const FRAMES: u64 = 1 << 18;
 /// About how many pairs a round has.
 const PAIRS: usize = 20_000;
 
-/// What both sides are asked to do.
+/// The operations that both sides perform.
 trait Frames {
     type Block;
     fn take(&mut self, order: u8) -> Self::Block;
@@ -82,7 +83,8 @@ impl Pages {
         let mut memory = vec![0u8; (HEAP_FRAMES + 1) << 12];
         let start = memory.as_mut_ptr().expose_provenance().next_multiple_of(1 << 12);
         let heap = LockedHeap::empty();
-        // SAFETY: the range lies in `memory`, which lives and is left alone as long as the heap.
+        // SAFETY: the range lies in `memory`, which lives as long as the heap and has no other
+        // user.
         unsafe { heap.lock().init(start, HEAP_FRAMES << 12) };
         Self { heap, _memory: memory }
     }
@@ -133,7 +135,7 @@ fn sweep<F: Frames>(frames: &mut F, order: u8, places: &[usize]) -> u64 {
     (rounds * places.len()) as u64
 }
 
-/// Takes `count` frames in as few runs as there are, and gives those back.
+/// Takes `count` frames in as few runs as possible, and gives those back.
 fn runs(phys: &Phys<'_>, count: u64) -> u64 {
     let cpu = CpuId::new(0);
     let rounds = PAIRS as u64 / count;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! All variants of a case run in each round, one after the other, so that a change of the host's
-//! speed meets them alike; the figures are the median, least and greatest of the rounds. `NAME`
-//! selects comparisons, all of them by default.
+//! speed affects them alike; the figures are the median, minimum and maximum of the rounds. `NAME`
+//! selects comparisons; the default is all of them.
 
 mod buddy;
 mod report;
@@ -16,12 +16,12 @@ use std::process::ExitCode;
 
 use report::{Format, Report};
 
-/// A comparison: its name, and what runs it.
+/// A comparison: its name, and the function that runs it.
 type Comparison = (&'static str, fn(&mut Report));
 
 const COMPARISONS: &[Comparison] = &[("buddy", buddy::compare), ("tables", tables::compare)];
 
-/// Fewer rounds than this make no median worth the name.
+/// With fewer rounds than this a median is meaningless.
 const ROUNDS_MIN: usize = 15;
 
 struct Options {

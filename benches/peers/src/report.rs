@@ -1,18 +1,18 @@
-//! Rounds, medians, and how they are printed.
+//! Rounds, medians, and their printed form.
 
 use std::time::Instant;
 
-/// How results are printed.
+/// The form of printed results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Columns for people.
+    /// Columns, for human readers.
     Table,
     /// One JSON object a line.
     Json,
 }
 
-/// One way to do the work of a case: its name, and a round of it, which returns how many
-/// operations it did.
+/// One way to do the work of a case: its name, and a function that runs one round and returns its
+/// number of operations.
 pub(crate) type Variant<'a> = (&'static str, Box<dyn FnMut() -> u64 + 'a>);
 
 /// Runs cases and prints a line for each variant.
@@ -33,8 +33,8 @@ impl Report {
         Self { format, rounds }
     }
 
-    /// Measures `variants` by turns, in nanoseconds for each operation, and prints them. The last
-    /// column of the table says how many times as long as the first variant each takes.
+    /// Measures `variants` in turn, in nanoseconds for each operation, and prints them. The last
+    /// column of the table is the ratio to the first variant's time.
     pub(crate) fn case(&mut self, bench: &str, case: &str, mut variants: Vec<Variant<'_>>) {
         let mut samples = vec![Vec::with_capacity(self.rounds); variants.len()];
         for round in 0..=self.rounds {
@@ -52,12 +52,12 @@ impl Report {
         self.samples(bench, case, named);
     }
 
-    /// How often each case is to be measured.
+    /// The number of rounds for each case.
     pub(crate) fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Prints what was measured elsewhere, in nanoseconds for each operation, as
+    /// Prints samples measured elsewhere, in nanoseconds for each operation, as
     /// [`case`](Self::case) does.
     pub(crate) fn samples(&self, bench: &str, case: &str, variants: Vec<(&str, Vec<f64>)>) {
         let mut first = None;

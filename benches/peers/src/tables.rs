@@ -1,13 +1,14 @@
 //! Page tables: Quire's `table` beside the crate page_table_multiarch, on x86-64 tables.
 //!
-//! A round maps 1 GiB by 4 KiB leaves into an empty tree, takes the right to write away from all
-//! of it, and unmaps it; each of the three is a case, in nanoseconds of the thread's CPU time for
-//! each page. Both sides make the 513 tables they need while they map. Quire also takes them out
-//! again while it unmaps; the other keeps them until the whole tree is dropped, outside of the
-//! time taken. Neither flushes: on a host the other's flush does nothing, and so does this one's.
+//! A round maps 1 GiB by 4 KiB leaves into an empty tree, write-protects all of it, and unmaps it;
+//! each of the three is a case, in nanoseconds of the thread's CPU time for each page. Both sides
+//! make the 513 tables that they need while they map. Quire also frees them while it unmaps; the
+//! other crate keeps them until the whole tree is dropped, outside of the measured time. Neither
+//! flushes: on a host the other crate's flush does nothing, and the `Hardware` here does nothing
+//! either.
 //!
-//! What the comparison leaves out: Quire locks each table it changes and counts its entries, so
-//! that several CPUs can share it; the other's tree belongs to one.
+//! Not in the comparison: Quire locks each table that it changes and counts its entries, so that
+//! several CPUs can share it; the other crate's tree has one owner.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,8 +19,8 @@ use page_table_multiarch::{MappingFlags, PagingHandler};
 use quire::arch::{Arch, Attrs, X86_64};
 use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
 use quire::hw::{TableFrame, Transitions};
-use quire::phys::{CpuCache, Phys, Slot};
-use quire::table::{Gather, Tables, Target};
+use quire::inject::{Gather, Phys, Tables, Target};
+use quire::phys::{CpuCache, Slot};
 use quire::units::{Asid, CpuId, CpuSet, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,14 +29,14 @@ use crate::report::Report;
 /// 1 GiB.
 const PAGES: u64 = 1 << 18;
 const START: Vpn = Vpn::new(1 << 20);
-/// What is mapped: memory that nobody touches. One frame off, so that no larger leaf fits.
+/// The mapped memory; no code accesses it. It is one frame off alignment, so no larger leaf fits.
 const FRAME: Pfn = Pfn::new((1 << 24) + 1);
 /// RAM for tables.
 const RAM_BYTES: usize = 8 << 20;
 const PAGE_BYTES: usize = 4096;
 const CPU: CpuId = CpuId::new(0);
 
-/// What one round took: mapping, protecting, unmapping.
+/// The times of one round: mapping, protecting, unmapping.
 type Times = [u64; 3];
 
 /// Nanoseconds that this thread has run.
@@ -44,7 +45,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs the three and times each.
+/// Runs the three steps and times each.
 fn timed(steps: [&mut dyn FnMut(); 3]) -> Times {
     steps.map(|step| {
         let began = now();
@@ -53,7 +54,7 @@ fn timed(steps: [&mut dyn FnMut(); 3]) -> Times {
     })
 }
 
-/// Hardware that is memory and nothing else.
+/// Hardware that consists of memory alone.
 struct Board<'r> {
     ram: DirectMap<'r>,
     clears: Chosen,
@@ -111,7 +112,7 @@ impl Hardware for Board<'_> {
     }
 }
 
-/// A round of Quire's. The leaves are young and dirty, or the hardware could change them.
+/// A round of Quire. The leaves are young and dirty; otherwise the hardware could change them.
 fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
     let frame = || {
         let run = phys.alloc(CPU, Order::ZERO).expect("RAM for the tables");
@@ -142,7 +143,7 @@ fn quire(board: &Board<'_>, phys: &Phys<'_>) -> Times {
     };
     let times = timed([&mut map, &mut protect, &mut unmap]);
     let mut gather = Gather::new();
-    tables.fell(&mut gather);
+    tables.free_root(&mut gather);
     gather.settle(phys, board, target);
     times
 }
@@ -154,11 +155,11 @@ struct Page {
 }
 
 thread_local! {
-    /// Frames that were given back.
+    /// Free frames.
     static FREE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Frames from the heap, which are kept when they come back; a physical address is the address.
+/// Frames from the heap, which keeps freed frames; a physical address is the host's address.
 struct Heap;
 
 impl PagingHandler for Heap {
@@ -181,7 +182,7 @@ impl PagingHandler for Heap {
     }
 }
 
-/// A round of the other's.
+/// A round of the other crate.
 fn multiarch() -> Times {
     let mut table = X64PageTable::<Heap>::try_new().expect("memory for the root");
     let start = VirtAddr::from(START.addr(X86_64::PAGE_SHIFT).get() as usize);

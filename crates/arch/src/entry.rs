@@ -1,10 +1,10 @@
-//! What an entry says.
+//! The meaning of an entry: attributes, kinds of entries, and the demands of a change.
 
 use bitflags::bitflags;
 use quire_units::{Pfn, Prot};
 
 bitflags! {
-    /// What a leaf grants and remembers.
+    /// The rights of a leaf, and the records that hardware and library keep in it.
     ///
     /// The ISAs tie some together, and encoding gives the nearest larger grant: `WRITE` brings
     /// `READ` on all three; `EXEC` brings `READ` on x86-64, and on arm64 unless with `USER`. A leaf
@@ -21,9 +21,10 @@ bitflags! {
         const USER = 1 << 3;
         /// The same in all address spaces.
         const GLOBAL = 1 << 4;
-        /// It was touched since this was last cleared.
+        /// A CPU accessed it since this bit was last cleared.
         const YOUNG = 1 << 5;
-        /// It was written since this was last cleared. Kept when write permission is taken away.
+        /// A CPU wrote to it since this bit was last cleared. Kept when write permission is taken
+        /// away.
         const DIRTY = 1 << 6;
         /// Device memory: not cached, not reordered.
         const DEVICE = 1 << 7;
@@ -39,10 +40,10 @@ impl Attrs {
     /// The three rights. A leaf with none of them is hidden from the hardware.
     pub const RIGHTS: Self = Self::READ.union(Self::WRITE).union(Self::EXEC);
 
-    /// The library's own flags, of which the hardware knows nothing.
+    /// The library's own flags. The hardware ignores them.
     pub const OWN: Self = Self::SOFT.union(Self::COW);
 
-    /// What an area's protection grants to a program.
+    /// The attributes of a program's leaf in an area with protection `prot`.
     #[inline]
     pub const fn user(prot: Prot) -> Self {
         Self::from_bits_retain(prot.bits() as u16).union(Self::USER)
@@ -72,17 +73,17 @@ pub enum Entry {
     Leaf {
         /// Its first frame.
         frame: Pfn,
-        /// What it grants and remembers.
+        /// Its rights and records.
         attrs: Attrs,
     },
     /// Absent for the hardware; the library keeps this payload there.
     Marker(u64),
-    /// Nothing that this library or the hardware writes, such as a leaf at a level that has none,
-    /// or a set bit that is reserved.
+    /// A word that neither this library nor the hardware writes, such as a leaf at a level that has
+    /// none, or a word with a reserved bit set.
     Malformed,
 }
 
-/// What changing an entry of a live table demands.
+/// The demand of a change to an entry of a live table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Transition {
     /// Just write it.

@@ -1,12 +1,12 @@
 //! The laws of [`Arch`] as functions: one suite for every page-table format, also for formats
 //! that are not in this crate.
 //!
-//! [`check`] runs all of them, over every combination of attributes, every level, frames chosen so
-//! that each address bit is set alone and all together, and words from a small deterministic
-//! generator. What it finds first, it returns as [`Broken`]. It needs no heap and no clock.
+//! [`check`] runs all of them, over every combination of attributes, every level, frames that set
+//! each address bit alone and all together, and words from a small deterministic generator. It
+//! returns the first violation as [`Broken`]. It needs no heap and no clock.
 //!
-//! The laws bind encoder and decoder to one another. Whether both are faithful to the manual is
-//! for a second witness: this crate's tests read each word by rules written from the manuals alone.
+//! The laws compare encoder and decoder with one another, not with the manual. This crate's tests
+//! are the second witness: they read each word by rules written from the manuals alone.
 
 mod fold;
 
@@ -22,12 +22,12 @@ use crate::{Arch, Attrs, Entry, Level, Transition};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Law {
-    /// The constants and the functions derived from them agree: orders are sums of index bits,
-    /// the last level holds leaves, an index is below the number of entries, programs' pages fit
-    /// the root, contiguous groups fit a table, what suits code is larger than a page and fits a
-    /// table, too.
+    /// The constants and the functions derived from them agree: orders are sums of index bits, the
+    /// last level holds leaves, an index is below the number of entries, programs' pages fit the
+    /// root, contiguous groups fit a table, the preferred order for code is larger than a page and
+    /// fits a table, too.
     Geometry,
-    /// The zero word, and it alone of what is encoded, is absent at every level.
+    /// Zero decodes as absent at every level, and no other encoded word does.
     Zero,
     /// A table's word names its frame, at every level but the last.
     Table,
@@ -38,20 +38,20 @@ pub enum Law {
     Marker,
     /// The words of a run of leaves are an arithmetic sequence.
     Run,
-    /// Any word decodes, and encoding what it says and decoding that says the same.
+    /// Any word decodes, and encoding its meaning and decoding that gives the same meaning.
     Stable,
-    /// What the hardware does not see, and what does not change, demands nothing.
+    /// A change that the hardware cannot see, and a word that stays the same, demand nothing.
     Unseen,
     /// Taking something away demands at least a flush, and two memories at one address a break.
     TooWeak,
-    /// Granting more, ageing and soft bits demand nothing; going out of sight demands no break.
+    /// Granting more, ageing and soft bits demand nothing; hiding an entry demands no break.
     TooStrong,
     /// A relaxed CPU demands no more than another.
     Relaxed,
-    /// A folded word, and it alone, is folded; it unfolds to what it was made from. A block's
-    /// words are an arithmetic sequence. What is noted in folded words has the same bits as in
-    /// plain ones, and changing them demands the same. Folding and unfolding demand what another
-    /// size does.
+    /// A folded word is folded, and no other word is; it unfolds to the word it was made from. A
+    /// block's words are an arithmetic sequence. Records have the same bits in folded as in plain
+    /// words, and changing folded words demands the same. Folding and unfolding demand what a
+    /// change of size does.
     Fold,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Law {
             Law::Leaf => "a leaf's word does not give back its frame and attributes",
             Law::Marker => "a marker's word does not give back its payload",
             Law::Run => "a run of leaves is not an arithmetic sequence",
-            Law::Stable => "what a word says changes when it is written again",
+            Law::Stable => "a word's meaning changes when it is written again",
             Law::Unseen => "a change that no CPU can see demands something",
             Law::TooWeak => "a change demands too little",
             Law::TooStrong => "a change demands too much",
@@ -98,7 +98,7 @@ impl fmt::Display for Broken {
 
 impl core::error::Error for Broken {}
 
-/// All laws, over all that they speak of.
+/// Runs all laws over their whole domains.
 ///
 /// # Errors
 /// The first law that does not hold.
@@ -151,7 +151,7 @@ fn block_order(bits: u8, contiguous: u8) -> Option<Order> {
     (contiguous > 0).then(|| Order::new(bits + contiguous))
 }
 
-/// [`Law::Zero`]; that nothing else is absent shows in the other laws.
+/// [`Law::Zero`]; the other laws show that no other encoded word is absent.
 ///
 /// # Errors
 /// The level at which zero is something else.
@@ -225,7 +225,7 @@ pub fn markers<A: Arch>() -> Result<(), Broken> {
 /// [`Law::Run`].
 ///
 /// # Errors
-/// The leaf that the sequence misses, and the word that it gives instead.
+/// The leaf that breaks the sequence, and the word that the sequence has instead.
 pub fn runs<A: Arch>() -> Result<(), Broken> {
     for level in leaf_levels::<A>() {
         let pages = A::order(level).pages();
@@ -285,9 +285,9 @@ pub fn stable<A: Arch>(word: u64, level: Level) -> Result<(), Broken> {
 }
 
 /// [`Law::Unseen`], [`Law::TooWeak`], [`Law::TooStrong`] and [`Law::Relaxed`], over all pairs of
-/// attributes that the hardware knows, with equal and with different frames, and over tables,
-/// markers and zero. The library's own flags change all ways beside each pair, but not in all
-/// combinations: those only where nothing else changes.
+/// attributes that the hardware uses, with equal and with different frames, and over tables,
+/// markers and zero. The library's own flags change in all ways beside each pair, but in all
+/// combinations only where nothing else changes.
 ///
 /// # Errors
 /// The first pair of words that fails.
@@ -340,7 +340,7 @@ fn pair<A: Arch>(old: u64, new: u64, level: Level) -> Result<(), Broken> {
     hold::<A>(Law::TooStrong, level, old, new, base <= most)
 }
 
-/// What a change from something that the hardware sees demands at least and at most.
+/// The least and the most that a change from an entry seen by the hardware may demand.
 fn bounds(from: Entry, to: Entry) -> (Transition, Transition) {
     use Transition::{BreakBeforeMake, Flush, Nothing};
     let (Entry::Leaf { frame, attrs: old }, Entry::Leaf { frame: target, attrs: new }) = (from, to)
@@ -376,7 +376,7 @@ fn seen(entry: Entry) -> bool {
     }
 }
 
-/// Whether `got` is a faithful account of a leaf written with `asked`.
+/// Whether `got` is a faithful decoding of a leaf written with `asked`.
 fn ties(asked: Attrs, got: Attrs) -> bool {
     let tied = asked.intersects(Attrs::WRITE | Attrs::EXEC) && got == asked | Attrs::READ;
     let exact = got == asked && (asked.contains(Attrs::READ) || !asked.contains(Attrs::WRITE));
@@ -410,13 +410,13 @@ fn all_attrs() -> impl Iterator<Item = Attrs> {
     (0..=Attrs::all().bits()).map(Attrs::from_bits_truncate)
 }
 
-/// All pairs of attributes without the library's own flags, which would be 16 times as many.
+/// All pairs of attributes without the library's own flags, which would make 16 times as many.
 fn hardware_pairs() -> impl Iterator<Item = (Attrs, Attrs)> {
     let hardware = || all_attrs().filter(|attrs| !attrs.intersects(Attrs::OWN));
     hardware().flat_map(move |attrs| hardware().map(move |next| (attrs, next)))
 }
 
-/// How the library's own flags change beside the others: each is kept, set, cleared and absent.
+/// Changes of the library's own flags beside the others: each is kept, set, cleared and absent.
 const OWN_CHANGES: [(Attrs, Attrs); 4] = [
     (Attrs::empty(), Attrs::empty()),
     (Attrs::COW, Attrs::SOFT),
@@ -424,7 +424,7 @@ const OWN_CHANGES: [(Attrs, Attrs); 4] = [
     (Attrs::SOFT, Attrs::OWN),
 ];
 
-/// Frames of blocks of `level`: each address bit alone, none, and patterns up to all.
+/// Frames of blocks of `level`: each address bit alone, no bit, and patterns up to all bits.
 fn frames<A: Arch>(level: Level) -> impl Iterator<Item = Pfn> {
     let pages = A::order(level).pages();
     let top = A::FRAMES - 1;
@@ -437,8 +437,8 @@ fn hold<A: Arch>(law: Law, level: Level, word: u64, other: u64, holds: bool) -> 
     if holds { Ok(()) } else { Err(Broken { arch: A::NAME, law, level, word, other }) }
 }
 
-/// Endless words from a seed, the same each time (Steele, Lea and Flood: *Fast splittable
-/// pseudorandom number generators*, OOPSLA 2014: SplitMix64).
+/// An endless sequence of words from a seed, the same each time (Steele, Lea and Flood: *Fast
+/// splittable pseudorandom number generators*, OOPSLA 2014: SplitMix64).
 struct Words(u64);
 
 impl Words {

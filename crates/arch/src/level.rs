@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A level of a page table, counted up from the last: its entries map base pages.
 ///
-/// A type and not a number, since manuals disagree about which way levels count.
+/// It is a type and not a number, since manuals disagree about the direction in which levels count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Level(u8);
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Level {
     }
 }
 
-/// What one level of a page table looks like.
+/// The shape of one level of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelShape {
     /// The base-two logarithm of the number of entries in a table.

@@ -1,10 +1,11 @@
 //! Page-table formats of x86-64, arm64 and riscv64, as pure data and pure functions.
 //!
-//! An [`Arch`] says how many levels a table has, which of them may hold leaves, how an entry is
-//! spelled, and what changing a live entry demands. It has no effect and executes no instruction
-//! of its ISA, so all of them are tested on any host; [`laws`] is the one suite that each passes.
-//! The modules of the ISAs draw their entries and cite the manuals; [`rules`] says what changing a
-//! live entry demands, and why. Read one ISA, then `rules`, then `laws`.
+//! An [`Arch`] gives the number of levels of a table, the levels that may hold leaves, the encoding
+//! of an entry, and the demands of a change to a live entry. It has no effect and executes no
+//! instruction of its ISA, so all formats are tested on any host; [`laws`] is the one suite that
+//! each passes. The modules of the ISAs draw their entries and cite the manuals; [`rules`] gives
+//! the demands of each change of a live entry, with reasons. Read one ISA, then `rules`, then
+//! `laws`.
 #![no_std]
 
 #[cfg(test)]
@@ -33,24 +34,25 @@ use quire_units::{Order, Pfn, Vpn};
 /// A page-table format. A type with no value: all its items are constants and functions.
 ///
 /// Laws (checked for every implementation by one suite):
-/// * `decode(encode(x)) = x` after normalising what the ISA cannot tell apart, and the normal form
-///   grants no right that was not asked for, but those the ISA ties together (see [`Attrs`]).
+/// * `decode(encode(x)) = x` after normalising what the ISA cannot tell apart. The normal form
+///   grants no right that the caller did not ask for, except those that the ISA ties together (see
+///   [`Attrs`]).
 /// * The zero word is [`Entry::Absent`], at every level.
 /// * `leaf(f + n·pages, …) = leaf(f, …) + n·step(level)`: a run of leaves is an arithmetic
 ///   sequence.
 /// * `unfold(fold(x)) = x` for leaves, and the words of a folded block are an arithmetic sequence,
-///   too, of [`fold_step`](Self::fold_step). What the hardware records in a folded word it would
-///   have recorded alike in the plain one.
+///   too, of [`fold_step`](Self::fold_step). The hardware records accesses and stores in a folded
+///   word as it would in the plain one.
 /// * A transition depends on the two words, the level and the CPU's permission alone. Making an
-///   absent entry present needs nothing, and neither does granting more: the price is at worst a
-///   fault that finds nothing to do (which must be answered with a flush on the faulting CPU,
-///   since some CPUs keep entries that faulted). A change of target, a loss of rights, and clearing
-///   [`Attrs::DIRTY`] of what may be written need at least [`Transition::Flush`]. Clearing
-///   [`Attrs::YOUNG`] needs nothing: age is a hint, and whoever wants it exact flushes.
-///   [`Transition::BreakBeforeMake`] is due wherever two CPUs would else see different memory, or
-///   the same memory in different ways, at one address.
+///   absent entry present needs nothing, and neither does granting more: at worst a CPU takes a
+///   spurious fault (which the handler must answer with a flush on that CPU, since some CPUs cache
+///   entries that faulted). A change of target, a loss of rights, and clearing [`Attrs::DIRTY`] of
+///   a writable leaf need at least [`Transition::Flush`]. Clearing [`Attrs::YOUNG`] needs nothing:
+///   age is a hint, and a caller that needs it exact flushes. [`Transition::BreakBeforeMake`] is
+///   due wherever two CPUs would else see different memory, or the same memory with different
+///   types, at one address.
 pub trait Arch: Copy + Send + Sync + 'static {
-    /// For people: `x86-64`, `arm64-16k`, `riscv64-sv48`.
+    /// The name for messages: `x86-64`, `arm64-16k`, `riscv64-sv48`.
     const NAME: &'static str;
     /// The base-two logarithm of the base page in bytes.
     const PAGE_SHIFT: u32;
@@ -58,8 +60,8 @@ pub trait Arch: Copy + Send + Sync + 'static {
     const LEVELS: &'static [LevelShape];
     /// How many pages a program may map, from page 0 on: the lower half of the address space.
     const USER_PAGES: u64;
-    /// How many frames an entry can name, from frame 0 on. Memory beyond cannot be mapped; it is
-    /// for the embedder not to offer any.
+    /// How many frames an entry can name, from frame 0 on. Memory beyond cannot be mapped, so the
+    /// embedder must not offer it.
     const FRAMES: u64;
 
     /// The word that points at a lower table, anywhere below [`FRAMES`](Self::FRAMES).
@@ -77,27 +79,28 @@ pub trait Arch: Copy + Send + Sync + 'static {
     /// In debug builds for a frame or level that breaks the conditions above.
     fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64;
 
-    /// What to add to a leaf's word for the next block of the same level.
+    /// The difference between a leaf's word and that of the next block of the same level.
     fn step(level: Level) -> u64;
 
-    /// A word that the hardware takes for absent and the library does not: `payload`, below
-    /// 2^56, comes back from [`decode`](Self::decode), at any level.
+    /// A word that the hardware takes for absent but that carries `payload`, below 2^56, to
+    /// [`decode`](Self::decode), at any level.
     ///
     /// # Panics
     /// In debug builds when `payload` is 2^56 or more.
     fn marker(payload: u64) -> u64;
 
-    /// What a word means at a level that the format has. Total: any word has a meaning, if only
-    /// [`Entry::Malformed`]. A folded word is for [`unfold`](Self::unfold) to make plain first.
+    /// The meaning of a word at a level that the format has. Total: any word has a meaning, if only
+    /// [`Entry::Malformed`]. Callers make a folded word plain with [`unfold`](Self::unfold) first.
     fn decode(word: u64, level: Level) -> Entry;
 
-    /// What must happen when `old` becomes `new` in a table that may be live. `relaxed` is the
-    /// CPU's permission to change block size and contiguity without break-before-make. Either
-    /// word may be folded. Where only one is, a plain leaf's frame is presumed to have the place in
-    /// its block that the entry has: a folded word need not say which entry it is.
+    /// The steps that must accompany a change from `old` to `new` in a table that may be live.
+    /// `relaxed` is the CPU's permission to change block size and contiguity without
+    /// break-before-make. Either word may be folded. Where only one is, a plain leaf's frame is
+    /// assumed to match the entry's place in its block, since a folded word may not encode its own
+    /// place.
     ///
-    /// Where a table stands on either side, it is presumed to translate as the other side does: a
-    /// block is split, folded or copied in place. Whoever changes more goes through zero.
+    /// Where either word is a table, it is assumed to translate as the other side does: a block is
+    /// split, folded or copied in place. A caller that changes more must go through zero.
     fn transition(old: u64, new: u64, level: Level, relaxed: bool) -> Transition;
 
     /// Whether `word` is of a leaf that the hardware may take together with its neighbours as one
@@ -107,9 +110,9 @@ pub trait Arch: Copy + Send + Sync + 'static {
         false
     }
 
-    /// The word of a visible leaf as part of a contiguous block: what stands at the same entry
-    /// when all entries of the block are folded. It keeps all attributes. The block's entries have
-    /// an aligned place in their table, and their frames are consecutive, from an aligned one on.
+    /// The word of a visible leaf as part of a contiguous block: the value of the same entry when
+    /// all entries of the block are folded. It keeps all attributes. The block's entries have an
+    /// aligned place in their table, and their frames are consecutive, from an aligned one on.
     ///
     /// # Panics
     /// In debug builds when `word` is not a plain visible leaf's, or
@@ -119,9 +122,9 @@ pub trait Arch: Copy + Send + Sync + 'static {
         word
     }
 
-    /// The plain word that [`fold`](Self::fold) made `word` from, young and dirty as the hardware
-    /// has recorded them since. `index` is the entry's place in its table, of which only the
-    /// place in the block matters.
+    /// The plain word that [`fold`](Self::fold) made `word` from, with the accessed and dirty bits
+    /// that the hardware has set since. `index` is the entry's index in its table; only its place
+    /// within the block matters.
     ///
     /// # Panics
     /// In debug builds when `word` is not folded, on formats that can fold.
@@ -130,7 +133,7 @@ pub trait Arch: Copy + Send + Sync + 'static {
         word
     }
 
-    /// What to add to a folded word for the next entry of the same block.
+    /// The difference between a folded word and that of the next entry of the same block.
     #[inline]
     fn fold_step(level: Level) -> u64 {
         Self::step(level)
@@ -200,15 +203,15 @@ pub trait Arch: Copy + Send + Sync + 'static {
         Self::order(Level::new(1))
     }
 
-    /// The order of folios that suits code in files (row B2; Linux: `exec_folio_order`); `None`
-    /// where pages do as well. It is a wish, and not a condition for anything.
+    /// The preferred order of folios for code in files (row B2; Linux: `exec_folio_order`); `None`
+    /// where base pages do as well. It is a preference that no operation depends on.
     ///
-    /// It is 64 KiB on formats that can write a contiguous block of base pages, where a base page
+    /// It is 64 KiB on formats that can write a contiguous block of base pages and whose base page
     /// is smaller. With pages of 4 KiB that is exactly such a block (arm64, riscv64's Svnapot).
-    /// With arm64's pages of 16 KiB a contiguous block has 2 MiB, which is more than most text
-    /// has; but CPUs that merge aligned neighbours by themselves merge four (Arm: hardware page
-    /// aggregation). x86-64 has no wish: it has no such bit, and what its CPUs merge is small
-    /// enough for the folios that readahead makes anyway.
+    /// With arm64's pages of 16 KiB a contiguous block has 2 MiB, more than most text segments; but
+    /// CPUs that merge aligned neighbours by themselves merge four (Arm: hardware page
+    /// aggregation). x86-64 has no preference: it has no such bit, and the runs that its CPUs merge
+    /// are smaller than the folios that readahead makes anyway.
     #[inline]
     fn exec_order() -> Option<Order> {
         Self::fold_order(Level::LAST)?;

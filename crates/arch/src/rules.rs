@@ -1,13 +1,13 @@
-//! What a change of a live entry demands: one rule for all ISAs, with what they differ in as data.
+//! The demands of a change to a live entry: one rule for all ISAs, with their differences as data.
 //!
-//! Three dangers are weighed. First, a CPU may go on using the *old* translation from its TLB:
-//! harmless where the new one only grants more (the CPU faults once for nothing and finds the new
-//! entry), and to be flushed where something is taken away. Second, one CPU may use the *new*
-//! translation while another still uses the old one. Where the two name different memory that is
-//! written, a store through the one is not seen by a load through the other, although the program
-//! has one address: the entry must pass through zero. The same holds for two memory types of one
-//! frame. Third, some hardware does not bear two matching TLB entries at all; which of its changes
-//! can produce them is in [`Rules`].
+//! The rules weigh three dangers. First, a CPU may go on using the *old* translation from its TLB:
+//! harmless where the new one only grants more (the CPU takes one spurious fault and finds the new
+//! entry), but a loss of rights needs a flush. Second, one CPU may use the *new* translation while
+//! another still uses the old one. Where the two name different memory that is written, a store
+//! through one is not seen by a load through the other, although the program has one address: the
+//! entry must pass through zero. The same holds for two memory types of one frame. Third, some
+//! hardware does not tolerate two matching TLB entries at all; [`Rules`] says which changes can
+//! produce them there.
 //!
 //! | from | to | demand | because |
 //! |---|---|---|---|
@@ -28,22 +28,22 @@
 //! | leaf | folded leaf, and folded to plain | flush, or break | as another size: the TLB entry covers more, or less |
 //! | table | another table | flush, or break | [`Rules::resize_breaks`]: the blocks below may differ in size |
 //!
-//! One change may be several of these; it demands the most of what they demand. Between two folded
-//! leaves the rules are those of plain ones, entry by entry. That all entries of the block change
-//! in one go is for the caller to see to.
+//! One change may be several of these; the strongest demand holds. Between two folded leaves the
+//! rules are those of plain ones, entry by entry. The caller changes all entries of a block
+//! together.
 //!
-//! A word does not show what the table behind it says. For a table the answer presumes that it
-//! translates as the old entry did (a block split, folded or copied in place); whoever changes
-//! more than that takes the way through zero of its own accord.
+//! A word does not show the contents of the table behind it. For a table the answer assumes that it
+//! translates as the old entry did (a block split, folded or copied in place); a caller that
+//! changes more must go through zero.
 
 use crate::{Attrs, Entry, Transition};
 
-/// In what the ISAs differ.
+/// The differences between ISAs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Changing the size of a block demands a break, unless the CPU is relaxed about it.
     pub resize_breaks: bool,
-    /// Changing the frame demands a break even where nobody may write.
+    /// Changing the frame demands a break even where neither leaf is writable.
     pub move_breaks: bool,
     /// Becoming global or ceasing to be so demands a break.
     pub global_breaks: bool,
@@ -59,7 +59,7 @@ impl Rules {
                 moved.max(self.changed(attrs, next))
             }
             (Entry::Table(table), Entry::Table(next)) if table == next => Transition::Nothing,
-            // Not a change of size: no CPU's permission covers it.
+            // This is no change of size, so a relaxed CPU's permission does not cover it.
             (Entry::Table(_), Entry::Table(_)) => flush_or_break(self.resize_breaks),
             (Entry::Malformed, _) | (_, Entry::Malformed) => Transition::BreakBeforeMake,
             _ => self.resized(relaxed),
@@ -71,7 +71,7 @@ impl Rules {
         flush_or_break(self.resize_breaks && !relaxed)
     }
 
-    /// The demand of another frame; `either` is what the old or the new leaf grants.
+    /// The demand of another frame; `either` is the union of the old and the new leaf's attributes.
     fn moved(&self, moved: bool, either: Attrs) -> Transition {
         if !moved {
             return Transition::Nothing;

@@ -1,5 +1,5 @@
-//! Prints GB/s of each clear backend against the extent size, cold and cleared-then-read, and what
-//! calibration makes of it.
+//! Prints GB/s of each clear backend against the extent size, cold and cleared-then-read, and the
+//! choices of calibration.
 //!
 //! `cargo run --release -p quire-hw --example extents [-- MIB [ROUNDS]] [quick]`: MIB of scratch
 //! memory, 1024 by default; `quick` calibrates as a boot would.

@@ -2,16 +2,15 @@
 //!
 //! For each extent size from 4 KiB up to the scratch memory, all candidates clear extents of that
 //! size in turn, walking through the scratch round and round. Two forms are timed: the clear alone
-//! ([`Reuse::Later`]), and the clear followed by reading the extent ([`Reuse::Soon`]), in which
-//! what the clear left in the caches pays or does not.
+//! ([`Reuse::Later`]), and the clear followed by reading the extent ([`Reuse::Soon`]), where lines
+//! that the clear left in the caches pay off.
 //!
-//! Noise (other guests, interrupts, frequency) must not decide. So the candidates take turns
-//! within each round, the lower quartile over the rounds counts (a disturbance only ever adds
-//! time, so more than half of the rounds may be disturbed; the minimum would trust a single lucky
-//! one), and the incumbent, which is the choice for the next smaller extent, gives way only to a
-//! candidate that is better by 3 % in its lower quartile and in its best round. After three rounds
-//! a candidate that always took half as long again as the best is out, which keeps the whole run
-//! short.
+//! Noise (other guests, interrupts, frequency) must not decide. So the candidates take turns within
+//! each round, and the lower quartile over the rounds counts: a disturbance only ever adds time, so
+//! more than half of the rounds may be disturbed, and the minimum would trust a single lucky one.
+//! The incumbent is the choice for the next smaller extent; it gives way only to a candidate that
+//! is better by 3 % both in its lower quartile and in its best round. After three rounds a
+//! candidate that always took half as long again as the best drops out, which keeps the run short.
 //!
 //! The scratch memory should be several times the last-level cache, so that each extent is cold
 //! again when the walk returns to it. With less, the results describe the cache.
@@ -22,13 +21,13 @@ use crate::Reuse;
 use crate::chosen::{BACKENDS_MAX, CLASSES, Chosen, class_bytes};
 use crate::extent::{Backend, GRAIN};
 
-/// How thoroughly to measure.
+/// The effort of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Calibration {
     /// How often each candidate is measured per extent size and form: 1 to 15; more is cut off.
     pub rounds: usize,
-    /// How many bytes one measurement clears at least, in bytes: several extents where they are
-    /// smaller. Of the order of the last-level cache, lest a candidate leaves its dirty lines for
+    /// How many bytes one measurement clears at least: several extents where they are smaller. It
+    /// should be of the order of the last-level cache, or a candidate leaves its dirty lines for
     /// the next one to write back.
     pub batch_bytes: usize,
 }
@@ -44,7 +43,7 @@ impl Calibration {
 /// One lower quartile, as [`calibrate`] reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measurement {
-    /// What was measured.
+    /// The backend measured.
     pub backend: Backend,
     /// The extent, in bytes.
     pub bytes: u64,
@@ -62,10 +61,10 @@ type Times = [[u64; ROUNDS_MAX]; BACKENDS_MAX];
 /// The speed of each candidate, in 10⁶ bytes per second.
 type Speeds = [u32; BACKENDS_MAX];
 
-/// Measures `candidates` (at most the first 16) on `scratch` and chooses. `clock` tells
-/// nanoseconds, `seen` gets each result, those of candidates that dropped out included.
+/// Measures `candidates` (at most the first 16) on `scratch` and chooses. `clock` returns
+/// nanoseconds; `seen` gets each result, also those of candidates that dropped out.
 ///
-/// The clock of a hosted program on a busy machine had better tell the thread's CPU time.
+/// A hosted program on a busy machine should pass the thread's CPU time as the clock.
 ///
 /// `scratch` should be larger than the last-level cache, touched before, aligned and backed like
 /// the memory that will be cleared (for a kernel: its direct map). Sizes beyond it inherit the
@@ -86,8 +85,8 @@ pub fn calibrate(
         let bytes = bytes as usize;
         let count = effort.batch_bytes.div_ceil(bytes).clamp(1, scratch.len() / bytes);
         let mut begin = 0;
-        // Once untimed: what a backend leaves dirty in the caches is written back later, and must
-        // be paid for by that backend and not by the one whose turn is next.
+        // The first `count` clears are not timed: lines that a backend leaves dirty in the caches
+        // are written back later, and this backend must pay for them, not the next one.
         for turn in 0..2 * count {
             if turn == count {
                 begin = clock();
@@ -107,14 +106,15 @@ pub fn calibrate(
     choose(candidates, effort.rounds, longest, measure, seen)
 }
 
-/// Reads all of `extent`; the sum of its words. What calibration means by reading.
+/// Reads all of `extent` and returns the sum of its words: the read that calibration times.
 pub fn read_through(extent: &[u8]) -> u64 {
     let (words, rest) = extent.as_chunks::<8>();
     let sum = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)));
     rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
-/// Everything but the clock and the memory: `measure` tells the nanoseconds that one extent takes.
+/// Everything but the clock and the memory: `measure` returns the nanoseconds that one extent
+/// takes.
 fn choose(
     candidates: &[Backend],
     rounds: usize,
@@ -167,7 +167,7 @@ fn inherit(chosen: &mut Chosen, measured: usize) {
     }
 }
 
-/// All candidates in turn, round after round; who is hopeless after three rounds is out.
+/// Runs all candidates in turn, round after round; hopeless ones drop out after three rounds.
 fn race(candidates: &[Backend], rounds: usize, mut measure: impl FnMut(Backend) -> u64) -> Times {
     let mut times = [[u64::MAX; ROUNDS_MAX]; BACKENDS_MAX];
     let least = |times: &[u64; ROUNDS_MAX]| times.iter().copied().min().unwrap_or(u64::MAX);
@@ -183,9 +183,9 @@ fn race(candidates: &[Backend], rounds: usize, mut measure: impl FnMut(Backend) 
     times
 }
 
-/// The time of each candidate that one in `parts` of its rounds undercut, as a speed. For 4 that
-/// is the lower quartile (of three times the least, of seven the second), for `ROUNDS_MAX` the
-/// best round.
+/// The time of each candidate that one in `parts` of its rounds undercut, as a speed. For 4 that is
+/// the lower quartile (of three rounds the fastest, of seven the second), for `ROUNDS_MAX` the best
+/// round.
 fn speeds(times: &Times, bytes: u64, parts: usize) -> Speeds {
     times.map(|mut times| {
         times.sort_unstable();
@@ -196,8 +196,8 @@ fn speeds(times: &Times, bytes: u64, parts: usize) -> Speeds {
     })
 }
 
-/// The fastest candidate by the first of `speeds`, or the incumbent where that one is not better
-/// than it by more than 3 % in all of them.
+/// The fastest candidate by the first of `speeds`, or the incumbent unless that candidate beats it
+/// by more than 3 % in all of them.
 fn pick(candidates: &[Backend], incumbent: Backend, speeds: [&Speeds; 2]) -> usize {
     let best = (0..candidates.len()).rev().max_by_key(|at| speeds[0][*at]).unwrap_or(0);
     let equals = |at: usize| {

@@ -25,7 +25,7 @@ pub struct Choice {
 /// How many backends of a kind are considered; no ISA has as many.
 pub(crate) const BACKENDS_MAX: usize = 16;
 
-/// Which backend clears an extent of which size, for both values of [`Reuse`].
+/// The backend for each extent size and each value of [`Reuse`].
 ///
 /// A class of the table is a power of two, from 4 KiB to 1 GiB. An extent belongs to the largest
 /// class that is not larger than it; the first and the last class take what is outside.
@@ -53,13 +53,13 @@ pub(crate) const fn class_bytes(at: usize) -> u64 {
 }
 
 impl Chosen {
-    /// What CPU features alone suggest, without vector registers, so that a kernel may use it.
-    /// Asks the CPU, which takes microseconds in a virtual machine: for set-up.
+    /// The choice by CPU features alone, without vector registers, so that a kernel may use it.
+    /// Queries the CPU, which takes microseconds in a virtual machine: for set-up.
     pub fn default_for_cpu() -> Self {
         Self::by_features(false)
     }
 
-    /// What CPU features alone suggest, vector registers included: for hosted programs.
+    /// The choice by CPU features alone, vector registers included: for hosted programs.
     pub fn default_with_vectors() -> Self {
         Self::by_features(true)
     }
@@ -71,9 +71,9 @@ impl Chosen {
         Self::among(&few[..count])
     }
 
-    /// What CPU features alone suggest, of `candidates`: for a caller who excludes some, or knows
-    /// of more than [`Backend::available`] can. Copies use vector registers where a candidate
-    /// does.
+    /// The choice by CPU features alone among `candidates`: for a caller that excludes some, or
+    /// knows of more than [`Backend::available`] can find. Copies use vector registers where a
+    /// candidate does.
     pub fn among(candidates: &[Backend]) -> Self {
         let usual =
             |reuse| move |at| unmeasured(Backend::usual(class_bytes(at), reuse, candidates));
@@ -91,9 +91,9 @@ impl Chosen {
         }
     }
 
-    /// `backend` clears everything: for comparisons, and where the choice is dictated. Asks the CPU
-    /// which ways to copy it has, which takes microseconds in a virtual machine: for set-up, not
-    /// for each clear.
+    /// `backend` clears everything: for comparisons, and where the choice is fixed. Queries the CPU
+    /// for its ways to copy, which takes microseconds in a virtual machine: for set-up, not for
+    /// each clear.
     pub fn always(backend: Backend) -> Self {
         Self::among(&[backend])
     }
@@ -104,7 +104,7 @@ impl Chosen {
         self.choice(bytes, reuse).backend
     }
 
-    /// The choice for an extent of `bytes`, with what was measured.
+    /// The choice for an extent of `bytes`, with its measured speeds.
     #[inline]
     pub fn choice(&self, bytes: u64, reuse: Reuse) -> Choice {
         match reuse {
@@ -113,7 +113,7 @@ impl Chosen {
         }
     }
 
-    /// The backend to copy an extent of `bytes`. Not measured: what CPU features suggest.
+    /// The backend to copy an extent of `bytes`: chosen by CPU features, not by measurement.
     #[inline]
     pub fn copy_backend(&self, bytes: u64, reuse: Reuse) -> CopyBackend {
         match reuse {

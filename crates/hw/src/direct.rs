@@ -7,12 +7,12 @@
 //! ```
 //!
 //! The memory is a slice of atomic words and nothing else: table walkers may load any frame at any
-//! time, also one that another CPU clears. So a [`DirectMap`] needs no lock and no `unsafe` for
-//! its accesses; what makes them *right* are the capabilities. Two `unsafe` steps remain, both in
-//! the constructor: bytes become words, and the one [`FrameRun`] for all frames is minted.
+//! time, also one that another CPU clears. So a [`DirectMap`] needs no lock and no `unsafe` for its
+//! accesses; the capabilities make them *right*. Two `unsafe` steps remain, both in the
+//! constructor: it turns bytes into words, and mints the one [`FrameRun`] for all frames.
 //!
-//! What it never does: order stores against a CPU's own table walker. A kernel adds the barrier
-//! that [`Hardware`](crate::Hardware) asks for.
+//! It does not order stores against a CPU's own table walker. A kernel adds the barrier that
+//! [`Hardware`](crate::Hardware) asks for.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -78,7 +78,7 @@ impl core::error::Error for SetupError {}
 
 impl<'r> DirectMap<'r> {
     /// Maps `memory` as the frames from `first` on, pages being `1 << page_shift` bytes, and
-    /// returns the right to all of them. The exclusive borrow is what makes that right true.
+    /// returns the right to all of them. The exclusive borrow makes that right true.
     ///
     /// # Errors
     /// [`SetupError::PageShift`], [`SetupError::Ragged`] and [`SetupError::TooFar`].
@@ -91,7 +91,7 @@ impl<'r> DirectMap<'r> {
     }
 
     /// As [`new`](Self::new), for memory that is all zero, such as a fresh mapping. The caller
-    /// vouches for it; if it is not, programs will see what was in it.
+    /// vouches for it; otherwise programs will see its old contents.
     ///
     /// # Errors
     /// As `new`.
@@ -124,11 +124,11 @@ impl<'r> DirectMap<'r> {
         }
         // SAFETY: the address is a multiple of 4096 and with it of 8, the length is exact, any
         // bytes are valid words, and the exclusive borrow, consumed for all of 'r, leaves no other
-        // way to the bytes, so that giving them interior mutability disturbs nobody.
+        // way to the bytes, so giving them interior mutability affects no other code.
         let words = unsafe { core::slice::from_raw_parts(memory.as_mut_ptr().cast(), bytes / 8) };
         let span = FrameSpan::new(first, frames);
-        // SAFETY: 1. the memory was borrowed exclusively, so nobody else has, or can for 'r make,
-        // a run of it; 2. it is readable and writable bytes that hold no other object.
+        // SAFETY: 1. the memory was borrowed exclusively, so no other run of it exists or can be
+        // made for 'r; 2. it is readable and writable bytes that hold no other object.
         let run = unsafe { FrameRun::mint(span, zeroed) };
         Ok((Self { words, first, frames, page_shift, poison: &[] }, run))
     }
@@ -202,9 +202,9 @@ impl<'r> DirectMap<'r> {
 
     /// Word `index` of `frame`, with acquire ordering.
     ///
-    /// Total: zero, which every ISA reads as "absent", where there is no such frame or word. A
-    /// walker may follow a word that was overwritten while it looked, and be led anywhere; it
-    /// finds out when it validates.
+    /// Total: it returns zero, which every ISA reads as "absent", where there is no such frame or
+    /// word. A lockless walker may follow a word that was overwritten meanwhile and arrive
+    /// anywhere; it notices when it validates.
     #[inline]
     pub fn load(&self, frame: Pfn, index: usize) -> u64 {
         let shift = self.page_shift - 3;
@@ -218,7 +218,7 @@ impl<'r> DirectMap<'r> {
     }
 
     /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …
-    /// (wrapping). None where there is no such frame, or not so many words.
+    /// (wrapping). Zero where the frame does not exist or has fewer than `index + most` words.
     #[inline]
     pub fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         let words = self.index_of(frame).map_or(&[][..], |at| self.words_of(at, 1));
@@ -227,7 +227,7 @@ impl<'r> DirectMap<'r> {
     }
 
     /// Writes `count` words from `index` on: `first`, `first + step`, … (wrapping), each with
-    /// release ordering towards what was written before the call.
+    /// release ordering after all stores before the call.
     ///
     /// # Panics
     /// When the words are not all within the frame, or the frame is not of this map.
@@ -260,7 +260,7 @@ impl<'r> DirectMap<'r> {
     ///
     /// # Panics
     /// When `pages` is not within the run, or the run is not of this map.
-    // Always: it is called for each first touch, with constants, in one place.
+    // `always`: each first touch calls it, with constants, from one place.
     #[inline(always)]
     pub fn clear(&self, frames: &FrameRun, pages: Range<u64>, chosen: &Chosen, reuse: Reuse) {
         let words = self.owned(frames, pages.start, pages.end);
@@ -280,7 +280,7 @@ impl<'r> DirectMap<'r> {
     ///
     /// # Errors
     /// The first frame of `from` whose memory fails, or that is not of this map. The frames before
-    /// it were copied, nothing from it on.
+    /// it were copied, no byte from it on.
     ///
     /// # Panics
     /// When the target frames are not within the run, or the run is not of this map.
@@ -336,8 +336,8 @@ impl<'r> DirectMap<'r> {
         Some(())
     }
 
-    /// Writes `new` to the aligned word at `addr` if it holds `current`: how a walker sets the
-    /// accessed and dirty flags. The inner error is the word's value, if it was another; `None` as
+    /// Writes `new` to the aligned word at `addr` if it holds `current`, as a walker sets the
+    /// accessed and dirty bits. The inner error is the word's value, if it was another; `None` as
     /// for [`read_word`](Self::read_word).
     #[inline]
     pub fn exchange_word(&self, addr: PhysAddr, current: u64, new: u64) -> Option<Result<(), u64>> {
@@ -352,8 +352,8 @@ impl<'r> DirectMap<'r> {
         Some(word.to_ne_bytes()[(addr.get() % 8) as usize])
     }
 
-    /// Writes the byte at `addr` and leaves its neighbours as they are, whoever else writes them
-    /// meanwhile; `None` where there is no RAM.
+    /// Writes the byte at `addr` atomically, so that concurrent writes to its neighbours are not
+    /// lost; `None` where there is no RAM.
     #[inline]
     pub fn write_byte(&self, addr: PhysAddr, value: u8) -> Option<()> {
         let word = self.word(addr.align_down(8))?;

@@ -5,11 +5,11 @@ use core::fmt;
 
 use quire_units::{FrameSpan, Pfn};
 
-/// Consecutive frames that nobody else owns.
+/// Consecutive frames that no other value owns.
 ///
-/// Neither `Clone` nor `Copy`: the value *is* the right to the frames, so that a frame cannot be
-/// freed twice, nor cleared while another owns it. Dropping the value loses the frames, which is
-/// safe and a leak; give it back instead.
+/// Neither `Clone` nor `Copy`: the value *is* the right to the frames, so a frame cannot be freed
+/// twice, nor cleared while another value owns it. Dropping the value loses the frames, which is
+/// safe but a leak; free it instead.
 #[must_use = "dropping a FrameRun leaks its frames; free it"]
 pub struct FrameRun {
     span: FrameSpan,
@@ -26,8 +26,8 @@ impl FrameRun {
     ///    hold no Rust object.
     ///
     /// # Correctness
-    /// When `zeroed` is set, every byte of them is zero. No unsafe code may rest on it, but a lie
-    /// shows one program what another wrote.
+    /// When `zeroed` is set, every byte of them is zero. No unsafe code may depend on it, but a
+    /// false claim shows one program the data of another.
     #[inline]
     pub const unsafe fn mint(span: FrameSpan, zeroed: bool) -> Self {
         Self { span, zeroed }
@@ -57,7 +57,7 @@ impl FrameRun {
         self.zeroed
     }
 
-    /// The same frames, no longer known to be zero: for whoever is about to write them.
+    /// The same frames, no longer known to be zero: for a caller that is about to write them.
     #[inline]
     pub const fn dirtied(self) -> Self {
         Self { span: self.span, zeroed: false }

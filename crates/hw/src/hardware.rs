@@ -14,21 +14,21 @@ use crate::{FrameRun, TableFrame};
 ///   acquire, the other two with release semantics.
 /// * The hardware's table walker sees the words in the order of those calls (arm64: an `ISH` store
 ///   barrier after a `fill` or exchange that makes an entry valid).
-/// * After [`flush`](Self::flush) returns, no CPU uses a translation it was asked to drop, and no
+/// * After [`flush`](Self::flush) returns, no CPU uses a translation that the flush named, and no
 ///   CPU still walks a table through an entry that was changed before the call.
-/// * A flush may be asked for with a page table locked (in the middle of a break-before-make). So
-///   a CPU that spins for a lock of the library, or in a fault for the end of a change, still
-///   obeys flushes: where they are interrupts, the library is called with them on.
+/// * The library may call `flush` with a page table locked (in the middle of a break-before-make).
+///   So a CPU that spins for a lock of the library, or waits in a fault for the end of a change,
+///   must still obey flushes: where they are interrupts, call the library with interrupts enabled.
 pub trait Hardware: Sync {
     /// Word `index` of `frame`. Any frame of RAM may be read, also one that another CPU is about
     /// to free or reuse: readers validate afterwards what they read.
     fn load(&self, frame: Pfn, index: usize) -> u64;
 
-    /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, … :
-    /// what [`fill`](Self::fill) would have written. Ordered as a `load` of each.
+    /// How many words of `frame` from `index` on, `most` at most, are `first`, `first + step`, …,
+    /// the words that [`fill`](Self::fill) would have written. Ordered as a `load` of each.
     ///
-    /// Scans of tables spend their time here, so it pays to do better than word by word;
-    /// [`DirectMap::count_run`](crate::DirectMap::count_run) does.
+    /// Scans of tables spend their time here, so an implementation faster than word by word pays;
+    /// [`DirectMap::count_run`](crate::DirectMap::count_run) is one.
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
         let mut expected = first;
         let same = |at: &usize| {
@@ -61,14 +61,14 @@ pub trait Hardware: Sync {
     /// Copies `from` over the frames of `to` from number `at` (counted from its first) on.
     ///
     /// # Errors
-    /// The frame whose memory failed. What was copied before it is then in `to`.
+    /// The frame whose memory failed. The frames before it were copied.
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned>;
 
     /// Drops translations; see the laws above. Returns once it is done.
     fn flush(&self, flush: &Flush<'_>);
 
-    /// Tells that `frames` have left use and are about to be free: for balloons, free-page
-    /// reporting and examiners. Nothing of theirs is mapped any more.
+    /// Called when `frames` have left use and are about to be free: for balloons, free-page
+    /// reporting and examiners. No CPU maps any of them any more.
     #[inline]
     fn freed(&self, frames: FrameSpan) {
         let _ = frames;
@@ -78,16 +78,16 @@ pub trait Hardware: Sync {
     /// the wrong CPU's cache: an answer that is out of date costs time, not correctness.
     fn cpu(&self) -> CpuId;
 
-    /// What the CPUs can do. Constant while the system runs.
+    /// The CPUs' capabilities. Constant while the system runs.
     fn profile(&self) -> Profile;
 }
 
-/// Whether what is cleared will be touched soon, so that caching it pays.
+/// Whether cleared memory will be touched soon, so that caching it pays.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reuse {
     /// The extent is about to be read or written: leave it in the near caches.
     Soon,
-    /// It is not: the fastest way to zero it, whatever that leaves in the caches.
+    /// No access is expected soon: the fastest way to zero it, whatever that leaves in the caches.
     Later,
 }
 
@@ -98,7 +98,7 @@ pub struct Flush<'a> {
     pub asid: Asid,
     /// Its top-level table.
     pub root: Pfn,
-    /// Which pages; `None` for all of the space.
+    /// The pages; `None` for all of the space.
     pub pages: Option<PageSpan>,
     /// The size of the smallest entry that maps them, never of a contiguous block: the CPU may keep
     /// each of a block's entries by itself. One invalidation for each piece of this size suffices.
@@ -109,7 +109,7 @@ pub struct Flush<'a> {
     pub cpus: &'a CpuSet,
 }
 
-/// What the CPUs can do beyond the ISA's base, found at boot.
+/// The CPUs' abilities beyond the ISA's base, found at boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
     /// How a live entry may change its size or contiguity.
@@ -118,8 +118,8 @@ pub struct Profile {
     pub sets_accessed: bool,
     /// The CPU sets the dirty flag; otherwise the first write to a clean page faults.
     pub sets_dirty: bool,
-    /// Folios larger than this many bytes do not fit the near caches, so that clearing them
-    /// through the caches would only evict what is useful. Usually the size of the L2 cache.
+    /// Folios larger than this many bytes do not fit the near caches; clearing them through the
+    /// caches would only evict useful lines. Usually the size of the L2 cache.
     pub near_cache_bytes: u64,
     /// How many bytes may be cleared between two points at which another task may run.
     /// `u64::MAX` where the kernel can be preempted at any instruction.

@@ -1,11 +1,11 @@
-//! What Quire asks of the hardware.
+//! The interface between Quire and the hardware.
 //!
 //! [`Hardware`] is the one trait an embedder implements: table words, extents, flushes. It has ten
 //! methods, all of them safe, because they take *capabilities*: a [`FrameRun`] or a [`TableFrame`]
 //! is proof that the library owns the frames it names. [`extent`] holds the clear and copy
-//! primitives of each ISA, [`DirectMap`] lends both to an implementation that sees all of RAM at
+//! primitives of each ISA. [`DirectMap`] offers both to an implementation that sees all of RAM at
 //! one place, as kernels and the hosted machine do. [`calibrate`] measures which primitive is best
-//! for which extent, and [`Chosen`] is the table it makes.
+//! for which extent, and [`Chosen`] is the resulting table.
 #![no_std]
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
-//! Runs of table words: counted and written by whoever has them at hand.
+//! Counting and writing runs of table words, for implementations that can borrow the words.
 //!
-//! Both work on eight words at a time, so that a word costs no more than to compare or store it and
-//! to add to the next one.
+//! Both work on eight words at a time, so that a word costs one compare or store and one addition.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// How many of `words` are `first`, `first + step`, … (wrapping): what
-/// [`Hardware::count_run`](crate::Hardware::count_run) asks for.
+/// How many of `words` are `first`, `first + step`, … (wrapping), as
+/// [`Hardware::count_run`](crate::Hardware::count_run) demands.
 ///
-/// One fence orders all loads, so that they need not be ordered among themselves, and nothing but
-/// the words is loaded between them.
+/// One fence orders all loads, so they need no order among themselves; only the words are loaded
+/// between them.
 #[inline]
 pub fn count_words(words: &[AtomicU64], first: u64, step: u64) -> usize {
     let count = match step {
@@ -21,7 +20,7 @@ pub fn count_words(words: &[AtomicU64], first: u64, step: u64) -> usize {
     count
 }
 
-/// How many of `words` are zero: where a table is sparse, that is asked of most of it.
+/// How many of `words` are zero: the most frequent case, since most of a sparse table is zero.
 fn zeroes(words: &[AtomicU64]) -> usize {
     let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
     let (eights, _) = words.as_chunks::<8>();
@@ -32,7 +31,7 @@ fn zeroes(words: &[AtomicU64]) -> usize {
     from + rest.iter().position(|word| read(word) != 0).unwrap_or(rest.len())
 }
 
-/// How many of `words` are `first`, and what `next` makes of it, and so on.
+/// How many of `words` are the sequence that begins with `first` and continues with `next`.
 #[inline(always)]
 fn agreeing(words: &[AtomicU64], first: u64, next: impl Fn(u64) -> u64) -> usize {
     let mut expected = first;
@@ -50,12 +49,12 @@ fn agreeing(words: &[AtomicU64], first: u64, next: impl Fn(u64) -> u64) -> usize
     words.len() - rest.len() + rest.iter().position(differs).unwrap_or(rest.len())
 }
 
-/// Writes `first`, `first + step`, … (wrapping) to `words`, each with release ordering towards what
-/// was written before the call: what [`Hardware::fill`](crate::Hardware::fill) asks for.
+/// Writes `first`, `first + step`, … (wrapping) to `words`, each with release ordering after all
+/// stores before the call, as [`Hardware::fill`](crate::Hardware::fill) demands.
 #[inline]
 pub fn fill_words(words: &[AtomicU64], first: u64, step: u64) {
-    // One release fence orders all of the stores, so that each can be a plain one: a release store
-    // each would be a barrier each on arm64.
+    // One release fence orders all of the stores, so each can be a plain one: on arm64 each release
+    // store would be a barrier of its own.
     fence(Ordering::Release);
     match step {
         0 => repeat(words, first),
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_is_counted_up_to_the_word_that_differs() {
+    fn count_words_finds_a_filled_run_up_to_the_word_that_differs() {
         for (first, step) in [(0, 0), (9, 0), (u64::MAX - 0x3000, 0x1000), (5, u64::MAX - 4)] {
             for count in 0..40 {
                 let words = words(count);

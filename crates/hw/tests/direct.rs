@@ -26,7 +26,7 @@ fn addr(frame: u64, offset: u64) -> PhysAddr {
     PhysAddr::new(((FIRST.get() + frame) << 12) + offset)
 }
 
-/// Fills frame `at` with words that tell frame and index.
+/// Fills frame `at` with words that encode frame and index.
 fn mark(map: &DirectMap<'_>, at: u64) {
     for word in 0..512 {
         map.write_word(addr(at, word * 8), at << 16 | word | 1 << 40).unwrap();
@@ -44,7 +44,7 @@ fn new_returns_the_right_to_every_frame_once() {
 }
 
 #[test]
-fn new_zeroed_says_so() {
+fn new_zeroed_marks_the_run_as_zeroed() {
     let mut memory = vec![0; 3 << 12];
     let at = memory.as_ptr().align_offset(4096);
     let (_, run) = DirectMap::new_zeroed(&mut memory[at..at + 8192], FIRST, 12).unwrap();
@@ -52,7 +52,7 @@ fn new_zeroed_says_so() {
 }
 
 #[test]
-fn new_refuses_what_is_not_whole_pages() {
+fn new_refuses_memory_that_is_not_whole_pages() {
     let mut memory = vec![0u8; 5 << 16];
     let at = memory.as_ptr().align_offset(1 << 16);
     let mut try_map = |skip: usize, bytes: usize, first: u64, shift: u32| {
@@ -75,7 +75,7 @@ fn new_refuses_what_is_not_whole_pages() {
 }
 
 #[test]
-fn load_is_total_and_zero_where_nothing_is() {
+fn load_is_total_and_zero_beyond_the_memory() {
     let mut memory = Memory::new(2);
     let (map, _run) = memory.map();
     mark(&map, 1);

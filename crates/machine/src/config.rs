@@ -1,4 +1,4 @@
-//! What machine to build.
+//! The configuration of a machine.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use crate::clock::Time;
 use crate::mmu::{Granule, Isa, Sv};
 use crate::tlb::TlbGeometry;
 
-/// How strictly the machine watches its user; see [`examiner`](crate::examiner).
+/// How strictly the machine checks the library; see [`examiner`](crate::examiner).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Examine {
     /// Not at all, as for measurements.
     Off,
     /// Every rule that costs little for each event.
     Usual,
-    /// And all tables are searched whenever frames are freed.
+    /// As `Usual`, and all tables are searched whenever frames are freed.
     Thorough,
 }
 
-/// What machine to build. Start from a preset and change fields.
+/// The configuration of a machine. Start from a preset and change fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The instruction set and page-table format.
     pub isa: Isa,
     /// How many CPUs.
     pub cpus: usize,
-    /// The number of the first frame of RAM, in bytes: a multiple of the base page, not 0, so that
-    /// frame 0 is never RAM and a forgotten address shows.
+    /// The address of the first byte of RAM: a multiple of the base page, not 0, so that frame 0 is
+    /// never RAM and an address that was never set shows.
     pub ram_start_bytes: u64,
     /// The TLB of each CPU.
     pub tlb: TlbGeometry,
@@ -40,11 +40,11 @@ pub struct Config {
     /// How a live entry may change its size (arm64: FEAT_BBM).
     pub transitions: Transitions,
     /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
-    /// entries, not always in the one that it walked. The hint may also be ignored, and then each
+    /// entries, not always in the one that it walked. Hardware may also ignore the hint; then each
     /// entry of a block has its own translation and its own flags.
     pub joins_contiguous: bool,
     /// A cached translation that denies the access is dropped and walked again, as x86-64 does.
-    /// Without it, it denies until it is flushed, as the other two allow.
+    /// Without it, the translation denies until it is flushed, as arm64 and riscv64 allow.
     pub rewalks_on_denial: bool,
     /// Size of the caches near a CPU; see [`Profile`](quire_hw::Profile).
     pub near_cache_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Config {
     /// How strict the examiner is.
     pub examine: Examine,
     /// Panic at the first violation, for a backtrace, instead of keeping it for the verdict. Other
-    /// threads may then wait for locks that the panicking one held.
+    /// threads may then wait for locks that the panicking thread held.
     pub panics: bool,
     /// Keep [`Counts`](crate::Counts).
     pub counts: bool,
@@ -62,7 +62,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A machine with one CPU that sets accessed and dirty flags, everything watched.
+    /// A machine with one CPU that sets accessed and dirty flags, with the usual examination.
     pub fn new(isa: Isa) -> Self {
         Self {
             isa,
@@ -133,7 +133,7 @@ impl Config {
         Self { cpus, ..self }
     }
 
-    /// For measurements: nothing is watched or counted, and the clock is the host's.
+    /// For measurements: no examination, no counters, and the host's clock.
     pub fn bare(self) -> Self {
         Self { examine: Examine::Off, counts: false, time: Time::Host, ..self }
     }

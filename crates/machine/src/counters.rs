@@ -1,11 +1,11 @@
-//! What happened, counted per CPU.
+//! Counters of events, per CPU.
 
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often things happened; differences of two readings are what happened between.
+        /// Numbers of events; the difference of two readings counts the events between them.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
@@ -51,9 +51,9 @@ counters! {
     traps,
     /// Calls of `flush`.
     flushes,
-    /// Invalidations by address, summed over the CPUs asked.
+    /// Invalidations by address, summed over the CPUs that received them.
     invalidations,
-    /// Invalidations of a whole address space, summed over the CPUs asked.
+    /// Invalidations of a whole address space, summed over the CPUs that received them.
     full_flushes,
     /// Calls of `fill`.
     fills,

@@ -17,29 +17,29 @@ use crate::mmu::Flaw;
 use crate::tlb::{Tlb, WalkCache};
 
 thread_local! {
-    /// The CPU that the thread runs as. A plain cell with a constant start, so that asking for it
-    /// costs a load.
+    /// The CPU that the thread runs as. A plain cell with a constant start, so that a reading costs
+    /// one load.
     static CURRENT: Cell<u16> = const { Cell::new(0) };
 }
 
-/// The number of the CPU that the calling thread runs as; 0 for threads that are none.
+/// The number of the CPU that the calling thread runs as; 0 for threads that run as none.
 #[inline]
 pub(crate) fn current() -> usize {
     CURRENT.get() as usize
 }
 
-/// The calling thread runs as CPU `number` from now on.
+/// Makes the calling thread run as CPU `number` from now on.
 pub(crate) fn bind(number: CpuId) {
     CURRENT.set(number.index() as u16);
 }
 
-/// What a CPU has to itself: registers, TLB, walk cache.
+/// The private state of a CPU: registers, TLB, walk cache.
 pub(crate) struct Core {
     pub(crate) root: Option<Pfn>,
     pub(crate) asid: Asid,
     pub(crate) tlb: Tlb,
     pub(crate) walks: WalkCache,
-    /// The root last installed with each tag: what the tag's translations should agree with.
+    /// The root last installed with each tag: the tag's translations should agree with it.
     pub(crate) spaces: HashMap<u16, Pfn>,
 }
 
@@ -114,8 +114,9 @@ impl<'m, 'r> Cpu<'m, 'r> {
     /// flushed; a tag that had another root must have been flushed before.
     pub fn switch(&self, root: Pfn, asid: Asid) {
         let mut core = lock(&self.machine.bank(self.number).core);
-        // Whoever changes an entry and then looks which CPUs run the space either sees this one,
-        // by what the caller wrote before, or this one's walks see the change.
+        // When another CPU changes an entry and then reads the set of CPUs that run the space,
+        // either it sees this CPU there, by the caller's earlier write, or this CPU's walks see the
+        // change.
         fence(Ordering::SeqCst);
         core.root = Some(root);
         core.asid = asid;
@@ -206,22 +207,22 @@ impl fmt::Debug for Cpu<'_, '_> {
 /// An access that the CPU did not carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
-    /// What was accessed.
+    /// The address that the program accessed.
     pub addr: VirtAddr,
-    /// How.
+    /// The kind of access.
     pub access: Access,
-    /// Why not.
+    /// The reason for the trap.
     pub kind: TrapKind,
 }
 
 /// Why an access trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrapKind {
-    /// No translation; also for addresses that the tables do not cover, for which x86-64 has a trap
-    /// of its own.
+    /// No translation; also for addresses that the tables do not cover, for which x86-64 has a
+    /// separate trap.
     NotPresent,
-    /// The translation does not grant it, or, where the CPU does not set the dirty flag, the page
-    /// is clean.
+    /// The translation does not grant the access, or, where the CPU does not set the dirty flag,
+    /// the page is clean.
     Permission,
     /// The page is old, and the CPU does not set the accessed flag.
     AccessFlag,

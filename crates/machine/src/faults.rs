@@ -1,12 +1,12 @@
-//! Faults on demand: memory that fails, and CPUs that take their time.
+//! Faults on demand: memory that fails, and CPUs that are slow.
 //!
-//! All of them must be survived. A failed copy loses a page and nothing else. Delays change no
-//! result at all: they only make interleavings happen that a quiet host would never show.
+//! The library must survive all of them. A failed copy loses a page and nothing else. Delays change
+//! no result: they only produce interleavings that a quiet host would never show.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
-/// What goes wrong and when. Everything is off at first.
+/// The faults to inject. All are off at first.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Copies left until one fails; 0 for never.
@@ -23,9 +23,9 @@ impl Faults {
     }
 
     /// From now on `of_1024` of 1024 opportunities to let other CPUs run first are taken: before
-    /// each CPU acknowledges a flush, before a walk reads an entry or sets a flag, and, where the
-    /// machine is watched, before a word is stored. The seed decides which, as far as the host's
-    /// own scheduling lets it.
+    /// each CPU acknowledges a flush, before a walk reads an entry or sets a flag, and, on a
+    /// watched machine, before a word is stored. The seed decides which, as far as the host's own
+    /// scheduling allows.
     pub fn delay(&self, of_1024: u32, seed: u64) {
         self.random.store(seed | 1, Ordering::Relaxed);
         self.delays.store(of_1024, Ordering::Relaxed);

@@ -59,18 +59,20 @@ impl Hardware for Machine<'_> {
     }
 
     fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        self.moment();
         if self.faults.copy_fails() {
             return Err(Poisoned { frame: from.start });
         }
         if self.watched {
             add(&self.own().bytes_copied, from.count << self.geometry.page_shift);
         }
-        // What is copied is about to be written: that is why it was copied.
+        // A page is copied because a program is about to write it.
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
     }
 
     fn flush(&self, flush: &Flush<'_>) {
-        // Entries first, then the set of CPUs: the other half of the bargain of `Cpu::switch`.
+        self.moment();
+        // Entries first, then the set of CPUs: the counterpart of the fence in `Cpu::switch`.
         fence(Ordering::SeqCst);
         let counters = self.own();
         add(&counters.flushes, 1);
@@ -120,14 +122,19 @@ impl Machine<'_> {
         &self.bank(Hardware::cpu(self)).counters
     }
 
-    /// Word by word, so that walkers still meet tables that are half written.
+    /// Stores word by word, so that walkers may meet half-written tables.
     #[cold]
     fn watched_fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        self.moment();
         add(&self.own().fills, 1);
         add(&self.own().words_filled, count as u64);
         let cpu = Hardware::cpu(self);
         let mut word = first;
+        let half = index + count / 2;
         for at in index..index + count {
+            if at == half && at > index {
+                self.moment();
+            }
             self.faults.opportunity();
             let ledger = self.ledger();
             let old = self.ram.load(table.frame(), at);
@@ -147,6 +154,7 @@ impl Machine<'_> {
         current: u64,
         new: u64,
     ) -> Result<(), u64> {
+        self.moment();
         self.faults.opportunity();
         let ledger = self.ledger();
         let result = self.ram.compare_exchange(table, index, current, new);
@@ -162,8 +170,8 @@ impl Machine<'_> {
         result
     }
 
-    /// One CPU obeys a flush. Its lock is held during each of its accesses, so that none is under
-    /// way with a translation that is being dropped.
+    /// One CPU obeys a flush. It holds its own lock during each of its accesses, so no access is
+    /// under way with a translation that is being dropped.
     fn flush_core(&self, cpu: CpuId, flush: &Flush<'_>) {
         let Some(bank) = self.banks.get(cpu.index()) else { return };
         let mut core = lock(&bank.core);

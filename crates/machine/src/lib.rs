@@ -2,8 +2,8 @@
 //!
 //! It runs the library without a kernel: to test it, to watch it, and to measure it. [`Ram`] is one
 //! big mapping of host memory; a [`Machine`] borrows it and implements
-//! [`Hardware`](quire_hw::Hardware); each [`Cpu`] runs programs on one host thread, whose every
-//! access goes through a TLB of stated geometry and a walker that reads the tables in RAM.
+//! [`Hardware`](quire_hw::Hardware); each [`Cpu`] runs programs on one host thread. Every access of
+//! a program goes through a TLB of stated geometry and a walker that reads the tables in RAM.
 //!
 //! ```text
 //!            Cpu::read, write, fetch              Hardware::fill, compare_exchange, flush, freed
@@ -17,7 +17,7 @@
 //!
 //! The decoder in [`mmu`] is written from the manuals and shares nothing with the library's
 //! encoder: they are two witnesses. The [`examiner`] knows what real hardware may have cached, and
-//! reports what would go wrong on it even where it happens to go well here.
+//! reports accesses that would go wrong there even where they happen to go well here.
 //!
 //! ```
 //! use quire_hw::Hardware;
@@ -33,8 +33,8 @@
 //! assert_eq!(machine.audit(), Ok(()));
 //! ```
 //!
-//! What it leaves out, so that no figure measured on it is taken for more than it is:
-//! * **Exception entry and exit.** A trap is a returned value. Its price on a real CPU, hundreds of
+//! Left out, so that no figure measured on it is taken for more than it is:
+//! * **Exception entry and exit.** A trap is a returned value. Its cost on a real CPU, hundreds of
 //!   cycles, is missing from every fault measured here.
 //! * **The cost of walks and TLB hits.** They are simulated, at some hundred nanoseconds each;
 //!   measurements of the library do not go through them.
@@ -44,17 +44,18 @@
 //!   only, and pages without user rights simply trap. No protection keys, no shadow stacks, no
 //!   pointer tags, no second stage, no devices.
 //! * **Cached absence.** riscv64 may cache that an entry is *not* valid; this machine does not, so
-//!   that making an entry valid never needs a fence here.
-//! * **Speculation.** Only accesses walk. The examiner makes up for it where rules ask what *could*
-//!   be cached; data caches have no model at all.
-//! * **Interrupts and idleness.** A flush is obeyed at once by the CPUs it names, or after an
-//!   injected delay; there is no lazy mode in which one is deferred.
+//!   making an entry valid never needs a fence here.
+//! * **Speculation.** Only accesses walk. For rules about what *could* be cached, the examiner
+//!   makes up for that; data caches have no model at all.
+//! * **Interrupts and idleness.** The CPUs that a flush names obey it at once, or after an injected
+//!   delay; no lazy mode defers it.
 #![forbid(unsafe_code)]
 
 mod config;
 mod clock;
 mod ram;
 mod faults;
+mod races;
 mod counters;
 pub mod mmu;
 mod tlb;
@@ -72,13 +73,14 @@ pub use examiner::{Rule, Violation, Why};
 pub use faults::Faults;
 pub use machine::{Machine, MachineError, Operation};
 pub use mmu::{Flaw, Granule, Isa, Sv};
+pub use races::{Race, Raced, Races};
 pub use ram::{Ram, RamError};
 pub use tlb::TlbGeometry;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. A thread that panicked with a lock has failed its test already; the others shall end in
-/// their own words.
+/// Locks. If a thread panicked with the lock, its test has failed already; the other threads should
+/// report their own failures.
 #[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

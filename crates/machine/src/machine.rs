@@ -14,6 +14,7 @@ use crate::examiner::{Ledger, Violation, audit};
 use crate::faults::Faults;
 use crate::lock;
 use crate::mmu::Geometry;
+use crate::races::Races;
 use crate::ram::Ram;
 
 /// A machine that runs in `'r` on borrowed RAM. It implements [`Hardware`].
@@ -23,16 +24,18 @@ pub struct Machine<'r> {
     pub(crate) ram: DirectMap<'r>,
     pub(crate) banks: Box<[Bank]>,
     pub(crate) faults: Faults,
+    pub(crate) races: Races,
     pub(crate) clock: Clock,
     pub(crate) clears: Chosen,
-    /// Something wants to know of every call; the one branch that calls pay otherwise.
+    /// The examiner or the counters must see every call; this is the one branch that each call
+    /// pays.
     pub(crate) watched: bool,
     ledger: Option<Mutex<Ledger>>,
 }
 
 impl<'r> Machine<'r> {
-    /// A machine with all of `ram`, and the right to all its frames. Its contents count as zero
-    /// if nobody has had it before.
+    /// A machine with all of `ram`, and the right to all its frames. Its contents count as zero if
+    /// no other code has had access to it.
     ///
     /// # Errors
     /// * [`MachineError::Config`] when there is no machine of that configuration.
@@ -49,6 +52,7 @@ impl<'r> Machine<'r> {
             ram,
             banks: (0..config.cpus).map(|_| Bank::new(&config)).collect(),
             faults: Faults::default(),
+            races: Races::default(),
             clock: Clock::new(config.time),
             clears: Chosen::default_with_vectors(),
             watched: watches || config.counts,
@@ -57,7 +61,7 @@ impl<'r> Machine<'r> {
         Ok((machine, frames))
     }
 
-    /// With these clear and copy backends instead of those that the host CPU's features suggest.
+    /// Uses these clear and copy backends instead of those chosen by the host CPU's features.
     #[must_use]
     pub fn with_clears(self, clears: Chosen) -> Self {
         Self { clears, ..self }
@@ -77,7 +81,7 @@ impl<'r> Machine<'r> {
         bind(number);
     }
 
-    /// What it was built as.
+    /// The configuration that it was built with.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -112,8 +116,8 @@ impl<'r> Machine<'r> {
         &self.clock
     }
 
-    /// What all CPUs have done so far. Counters of table stores, clears and copies stay 0 where
-    /// the machine is neither examined nor told to count.
+    /// The counters of all CPUs. Counters of table stores, clears and copies stay 0 where the
+    /// machine is neither examined nor told to count.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for bank in &self.banks {
@@ -122,11 +126,11 @@ impl<'r> Machine<'r> {
         sum
     }
 
-    /// Announces that the calling CPU begins an operation of the library, such as an unmap. When
-    /// the guard is dropped, all that the operation's stores have made stale must be flushed, the
-    /// contiguous blocks it has changed must be whole or gone, and no page it found dirty may be
-    /// clean: rules 1, 6 and 7 of the [`examiner`](crate::examiner). Guards may nest; the
-    /// outermost counts.
+    /// Announces that the calling CPU begins an operation of the library, such as an unmap. By the
+    /// time the guard is dropped, all translations that the operation's stores made stale must be
+    /// flushed, the contiguous blocks that it changed must be whole or gone, and no page that it
+    /// found dirty may be clean: rules 1, 6 and 7 of the [`examiner`](crate::examiner). Guards may
+    /// nest; the outermost counts.
     #[must_use = "the operation ends when the guard is dropped"]
     pub fn operation(&self, name: &'static str) -> Operation<'_, 'r> {
         let cpu = Hardware::cpu(self);
@@ -153,8 +157,8 @@ impl<'r> Machine<'r> {
     }
 
     /// The full check, for moments at which no operation runs: all tables that a CPU has installed
-    /// are well-formed, with whole contiguous blocks, and nothing cached grants more than a fresh
-    /// walk. Also works where the examiner is off, on what the TLBs hold.
+    /// are well-formed, with whole contiguous blocks, and no cached translation grants more than a
+    /// fresh walk. Without the examiner it checks the contents of the TLBs.
     ///
     /// # Errors
     /// The first violation of the verdict, or else the first found now.
@@ -166,7 +170,7 @@ impl<'r> Machine<'r> {
         audit(self.config.isa, &self.ram, &cores, ledger.as_deref())
     }
 
-    /// The examiner's book, if one is kept. Taken after a core's lock, never before.
+    /// The examiner's ledger, if there is one. Lock it after a core's lock, never before.
     #[inline]
     pub(crate) fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
         self.ledger.as_ref().map(lock)
@@ -199,7 +203,7 @@ impl Operation<'_, '_> {
 
 impl Drop for Operation<'_, '_> {
     fn drop(&mut self) {
-        // A test that is failing already needs no second reason.
+        // A failing test needs no second reason.
         if std::thread::panicking() {
             return;
         }

@@ -18,7 +18,7 @@ pub struct Ram {
     map: MmapMut,
     start: usize,
     bytes: usize,
-    /// Nobody has had the bytes: they are zero.
+    /// No code has had access to the bytes: they are zero.
     fresh: bool,
     /// One bit for each smallest page whose memory fails.
     poison: Box<[AtomicU64]>,
@@ -48,7 +48,7 @@ impl Ram {
             .map_anon()
             .map_err(|cause| RamError::Refused { wanted, cause })?;
         let start = map.as_ptr().align_offset(ALIGN);
-        // A host without huge pages says no, and small ones do as well.
+        // A host without huge pages refuses; small pages do as well.
         #[cfg(target_os = "linux")]
         let _ = map.advise_range(Advice::HugePage, start, bytes);
         let poison = (0..bytes.div_ceil(4096 * 64)).map(|_| AtomicU64::new(0)).collect();
@@ -78,7 +78,7 @@ impl Ram {
         self.bytes == 0
     }
 
-    /// All of it. Whoever asks may write it, so it no longer counts as zero.
+    /// All bytes. The caller may write them, so they no longer count as zero.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.fresh = false;
         &mut self.map[self.start..self.start + self.bytes]
@@ -104,7 +104,7 @@ impl Ram {
     }
 }
 
-/// What the host could hand out without swapping, in bytes, where it says so.
+/// The host's available memory without swapping, in bytes, where the host reports it.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -133,7 +133,7 @@ pub enum RamError {
     Refused {
         /// Bytes asked for.
         wanted: u64,
-        /// What the host said.
+        /// The host's error.
         cause: io::Error,
     },
 }

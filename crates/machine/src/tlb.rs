@@ -1,14 +1,14 @@
 //! Translation lookaside buffers of stated geometry, and the walk cache beside them.
 //!
-//! Two levels: a small fully associative one and a larger set-associative one that holds all the
-//! first does. Translations of all sizes share both, as in current cores. Each is tagged with the
-//! address space it came from. The walk cache keeps pointers to tables of each level, so that a
-//! miss need not start at the root; that is what a flush with `tables` must reach.
+//! Two levels: a small fully associative one and a larger set-associative one that includes the
+//! first. Translations of all sizes share both, as in current cores. Each is tagged with its
+//! address space. The walk cache keeps pointers to tables of each level, so that a miss need not
+//! start at the root; a flush with `tables` must reach it.
 
 use quire_hw::Flush;
 use quire_units::{Asid, Order, PageSpan, Pfn, Prot, Vpn};
 
-/// How much a CPU's TLB holds.
+/// The capacity of a CPU's TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TlbGeometry {
     /// Entries of the first level, fully associative; at least 1.
@@ -22,7 +22,7 @@ pub struct TlbGeometry {
 }
 
 impl Default for TlbGeometry {
-    /// About what a server core has: 64 entries, 1536 in 12 ways behind them, 64 table pointers.
+    /// A typical server core: 64 entries, 1536 in 12 ways behind them, 64 table pointers.
     fn default() -> Self {
         Self { first: 64, sets: 128, ways: 12, walks: 64 }
     }
@@ -38,7 +38,7 @@ pub(crate) struct Translation {
     pub(crate) order: Order,
     /// First frame.
     pub(crate) frame: Pfn,
-    /// What all levels together grant.
+    /// The rights that all levels together grant.
     pub(crate) prot: Prot,
     /// Stores need no walk.
     pub(crate) dirty: bool,
@@ -113,7 +113,7 @@ impl Tlb {
         None
     }
 
-    /// Keeps `held`, in place of whatever of the same pages or least recently used.
+    /// Keeps `held`, in place of the one for the same pages, or else the least recently used.
     pub(crate) fn insert(&mut self, held: Translation) {
         self.ticks += 1;
         self.orders |= 1 << held.order.get();
@@ -125,7 +125,7 @@ impl Tlb {
         }
     }
 
-    /// Drops what `condemned` says; nothing is looked at when nothing is held.
+    /// Drops the translations for which `condemned` is true; an empty TLB is not searched.
     pub(crate) fn drop_if(&mut self, mut condemned: impl FnMut(&Translation) -> bool) {
         if self.orders == 0 {
             return;
@@ -139,7 +139,7 @@ impl Tlb {
         }
     }
 
-    /// Everything held; what is in both levels comes twice.
+    /// All translations; those in both levels come twice.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Translation> {
         self.first.iter().chain(self.second.iter().flatten()).map(|line| &line.held)
     }
@@ -175,7 +175,7 @@ pub(crate) struct TablePointer {
     pub(crate) order: Order,
     /// The table it points at.
     pub(crate) table: Pfn,
-    /// What the entry and those above it allow at most.
+    /// The rights that the entry and those above it allow at most.
     pub(crate) limits: Prot,
 }
 
@@ -222,8 +222,8 @@ impl WalkCache {
 ///
 /// One invalidation names one address: the first of the pages, and each later multiple of the
 /// stride. It drops every translation that covers the address. So a translation smaller than the
-/// stride survives unless it happens to begin there, as on real CPUs: a stride that is too large
-/// is a bug that this makes visible.
+/// stride survives unless it happens to begin there, as on real CPUs: this exposes a stride that is
+/// too large.
 pub(crate) fn reaches(flush: &Flush<'_>, pages: PageSpan) -> bool {
     let Some(span) = flush.pages else { return true };
     if !span.overlaps(pages) {

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::mmu::{Flaw, Leaf, Meaning, Table, survey};
 use crate::tlb::{Hit, TablePointer, Translation};
 
-/// Where a walk stands.
+/// The position of a walk.
 #[derive(Clone, Copy)]
 struct At {
     cpu: CpuId,
@@ -20,15 +20,15 @@ struct At {
     access: Access,
     level: u8,
     table: Pfn,
-    /// What the levels above allow.
+    /// The rights that the levels above allow.
     limits: Prot,
 }
 
-/// Where an entry leads.
+/// The target of an entry.
 enum Step {
     Down(Table),
-    /// To memory. `whole` tells that the entry is part of a contiguous block that is in order, so
-    /// that any part of that may be cached, as one or page by page.
+    /// To memory. `whole` means that the entry is part of an intact contiguous block, so any part
+    /// of the block may be cached, as one translation or page by page.
     Done {
         held: Translation,
         whole: bool,
@@ -37,7 +37,7 @@ enum Step {
 
 impl Machine<'_> {
     /// Translates `addr` for `access`. The caller holds the core's lock until the access is done,
-    /// so that a flush, which takes the same lock, waits for it as real ones do.
+    /// so a flush, which takes the same lock, waits for it as on real CPUs.
     pub(crate) fn translate(
         &self,
         cpu: CpuId,
@@ -124,7 +124,7 @@ impl Machine<'_> {
     }
 
     /// Reads one entry and acts on it. Where a flag has to be set and the word has changed since it
-    /// was read, it is read again and judged anew: what was read first may be gone.
+    /// was read, the entry is read and judged again.
     fn step(&self, core: &Core, at: At) -> Result<Step, TrapKind> {
         let mut ledger = self.ledger();
         let index = self.geometry.index(at.page, at.level);
@@ -156,8 +156,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Sets flags in the entry, or in another of the block that is cached as one: Arm ARM D8.7.1
-    /// and "Svnapot" let hardware choose any, and it stands for all. `false` when a word has
+    /// Sets flags in the entry, or in another entry of the block that is cached as one: Arm ARM
+    /// D8.7.1 and "Svnapot" let hardware choose any, and it stands for all. `false` when a word has
     /// changed meanwhile.
     fn mark(&self, at: At, index: usize, (word, marked): (u64, u64), step: &Step) -> bool {
         self.faults.opportunity();
@@ -185,7 +185,8 @@ impl Machine<'_> {
         done
     }
 
-    /// Which entry of a block gets the flags: the one that was walked, the first, or any.
+    /// Chooses the entry of a block that gets the flags: the one that was walked, the first, or
+    /// any.
     fn choose(&self, at: At, index: usize, block: Order) -> usize {
         let entries = 1usize << (block.get() - self.geometry.order(at.level).get());
         let first = index & !(entries - 1);
@@ -198,7 +199,7 @@ impl Machine<'_> {
     }
 
     /// The word of entry `chosen` with the flags that the access would set in entry `index`, if it
-    /// still is part of the same block.
+    /// is still part of the same block.
     fn marked_as_well(
         &self,
         at: At,
@@ -231,7 +232,7 @@ impl Machine<'_> {
         Err(TrapKind::Malformed(flaw))
     }
 
-    /// The leaf's word with the flags that the access sets, or the trap that it is.
+    /// The leaf's word with the flags that the access sets, or the trap.
     fn touch(&self, at: At, word: u64, leaf: &Leaf) -> Result<u64, TrapKind> {
         if !(leaf.prot & at.limits).allows(at.access) {
             return Err(TrapKind::Permission);
@@ -285,8 +286,8 @@ impl Machine<'_> {
     }
 
     /// Tells the examiner what may be cached from here on: the entry itself, and all entries of a
-    /// whole block, each by itself. That the block may also be cached as one adds nothing to it,
-    /// as a flush of any of the pages drops that.
+    /// whole block, each by itself. A block cached as one needs no record of its own, since a flush
+    /// of any of its pages drops it.
     fn hold(&self, ledger: &mut Ledger, core: &Core, at: At, index: usize, step: &Step) {
         let order = self.geometry.order(at.level);
         let (whole, prot, dirty, global) = match step {

@@ -1,8 +1,8 @@
 //! The smallest embedder: a board with one CPU and 32 MiB of RAM.
 //!
-//! Whoever embeds Quire does three things, and this file shows all of them:
+//! An embedder does three things, and this file shows all of them:
 //!
-//! 1. say what the hardware can do: implement [`Hardware`] for a type of one's own (`Board`);
+//! 1. implement [`Hardware`] for a type of its own (`Board`);
 //! 2. lend memory for the metadata, and hand the RAM over ([`Parts`], [`Mm::add`]);
 //! 3. call the manager for what programs do (`tour`).
 //!
@@ -16,7 +16,6 @@ use std::error::Error;
 use std::ops::Range;
 
 use quire::arch::{Arch, X86_64};
-use quire::engine::{FolioMap, Mm, Parts};
 use quire::fault::SizePolicy;
 use quire::hw::{Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse};
 use quire::hw::{TableFrame, Transitions};
@@ -24,6 +23,7 @@ use quire::phys::{CpuCache, Slot};
 use quire::space::Request;
 use quire::stats::{Counters, Event};
 use quire::units::{Access, Asid, CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
+use quire::{FolioMap, Mm, Parts};
 
 /// 32 MiB of RAM, its first frame at 1 MiB, as on a PC.
 const RAM_BYTES: usize = 32 << 20;
@@ -33,7 +33,7 @@ const PAGE_BYTES: usize = 1 << X86_64::PAGE_SHIFT;
 /// The board. RAM is all at one place, so that a [`DirectMap`] does most of the work.
 struct Board<'r> {
     ram: DirectMap<'r>,
-    /// Which instructions clear how much: a guess for this CPU; `quire::hw::calibrate` measures.
+    /// The ways to clear each size: defaults for this CPU; `quire::hw::calibrate` measures them.
     clears: Chosen,
 }
 
@@ -64,8 +64,8 @@ impl Hardware for Board<'_> {
         self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
     }
 
-    /// A kernel executes INVLPG here, and asks the other CPUs in `flush.cpus` to do the same and
-    /// waits for them. This board has no MMU and therefore no translations: it tells the tale.
+    /// A kernel executes INVLPG here, sends an IPI to the other CPUs in `flush.cpus`, and waits for
+    /// them. This board has no MMU and therefore no translations: it only prints.
     fn flush(&self, flush: &Flush<'_>) {
         println!("  flush    {:?} on CPUs {:?}", flush.pages, flush.cpus);
     }
@@ -88,7 +88,7 @@ impl Hardware for Board<'_> {
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut memory = vec![0; RAM_BYTES + PAGE_BYTES];
     let start = memory.as_ptr().align_offset(PAGE_BYTES);
-    // `frames` is the right to all of RAM. It exists once, and without it nobody can touch a frame.
+    // `frames` is the right to all of RAM. It exists once; without it no code can write a frame.
     let ram = &mut memory[start..start + RAM_BYTES];
     let (ram, frames) = DirectMap::new_zeroed(ram, FIRST, X86_64::PAGE_SHIFT)?;
     tour(Board { ram, clears: Chosen::default_with_vectors() }, frames)
@@ -114,53 +114,53 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     mm.add(frames)?;
     let free = mm.phys().free_frames();
 
-    // Folios of 64 KiB, which is order 4 in pages of 4 KiB, are wanted wherever they fit.
-    mm.policy.set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
-    assert_eq!(mm.policy.size(Order::new(4)), SizePolicy::Always);
+    // Use folios of 64 KiB, which is order 4 in pages of 4 KiB, wherever they fit.
+    mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
+    assert_eq!(mm.policy().size(Order::new(4)), SizePolicy::Always);
 
-    // A process. Its areas go where the window is; `space.root()` is for CR3.
+    // A process. Its areas lie in the window; `space.root()` goes into CR3.
     let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
     let space = mm.space(Asid(1), window)?;
     space.enter(CpuId::new(0));
 
-    // mmap: 256 KiB to read and write. This only notes the area; no memory is taken.
+    // mmap: 256 KiB to read and write. This only records the area; no memory is taken.
     let area = mm.map(&space, &Request::anon(64))?;
     assert_eq!(mm.resident(&space), 0);
 
-    // The program touches page 5 of it, and the trap handler calls `fault`: one folio comes in,
-    // zeroed around that page, and the program goes on. One fault instead of sixteen.
+    // The program touches page 5 of it, and the trap handler calls `fault`: it maps one zeroed
+    // folio of 16 pages, and the program goes on. One fault instead of sixteen.
     let got = mm.fault(&space, area.start.add(5), Access::Write)?;
     println!("  fault    {got:?}");
     assert_eq!(mm.resident(&space), 16);
 
-    // What will be needed anyway comes in at once, without a fault for each folio.
+    // `populate` maps all of an area ahead of its use, without a fault for each folio.
     println!("  populate {:?}", mm.populate(&space, area)?);
 
     // When `protect` returns, no CPU can write these pages any more: the flush is over.
     let middle = PageSpan::new(area.start.add(20), area.start.add(28));
     mm.protect(&space, middle, Prot::READ)?;
     let refused = mm.fault(&space, middle.start, Access::Write);
-    println!("  fault    {}", refused.expect_err("a store to what may only be read"));
+    println!("  fault    {}", refused.expect_err("a store to read-only pages"));
 
-    // When `unmap` returns, its pages are gone. Their folio lives as long as other pages of it do.
+    // When `unmap` returns, its pages are gone. A folio stays while other pages of it are mapped.
     mm.unmap(&space, PageSpan::new(area.start.add(8), area.start.add(24)))?;
     assert_eq!(mm.resident(&space), 48);
 
-    // Who has how much, in folios of which size; and what was done to get there.
+    // The space's memory by folio size; and the events that led there.
     mm.folio_map(&space, report);
     let totals = mm.totals();
     for event in [Event::Fault, Event::EntriesMade, Event::EntriesCleared, Event::Flush] {
         println!("  {:<16} {:>4}", event.name(), totals.event(event));
     }
 
-    // The process ends: all comes back, after one flush, and nothing is lost.
+    // The process ends: after one flush, all memory is free again.
     mm.destroy(space);
     assert_eq!(mm.phys().free_frames(), free);
     // README: to here
     Ok(())
 }
 
-/// One line for each area: its pages and rights, and how many of them are in folios of which size.
+/// One line for each area: its pages and rights, and how many pages are in folios of each size.
 fn report(map: &FolioMap) {
     print!("  area     {:?} {:?}:", map.area.span, map.area.prot);
     for (order, size) in map.sizes.iter().enumerate().filter(|(_, size)| size.pages() > 0) {

@@ -1,21 +1,44 @@
 //! Quire: large-folio memory management.
 #![no_std]
+#![allow(unreachable_pub, reason = "a room's mod.rs says what leaves the room, and what the crate")]
 
 #[cfg(test)]
 extern crate std;
 
-pub mod sync;
+mod sync;
 pub mod limits;
 pub mod stats;
 pub mod phys;
+#[cfg(feature = "files")]
+mod radix;
 pub mod folio;
 pub mod table;
 pub mod space;
 pub mod fault;
+#[cfg(feature = "files")]
 pub mod cache;
+#[cfg(feature = "swap")]
 pub mod swap;
-pub mod engine;
+mod base;
+mod spaces;
+mod files;
+mod paging;
+mod reclaim;
+mod mm;
+#[cfg(feature = "check")]
 pub mod check;
+#[cfg(feature = "inject")]
+pub mod inject;
+
+pub use base::{AllSpaces, Errno, Error, Groups};
+pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
+pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
+pub use paging::{PagedOut, Paging, Whose};
+pub use reclaim::{
+    Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,
+    Watermarks,
+};
+pub use spaces::{FolioMap, Loss, Move, Populated, Resolved, SizeOf, Spaces, is_written};
 
 #[doc(no_inline)]
 pub use {quire_arch as arch, quire_hw as hw, quire_units as units};

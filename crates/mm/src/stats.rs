@@ -1,22 +1,22 @@
-//! Counters (row E5): what was done, by size, with Linux's names where Linux has one.
+//! Counters (row E5): events by size, with Linux's names where Linux has one.
 //!
-//! Each CPU has its own, which it alone changes, so that counting costs an addition and no
-//! shared cache line. A sum over CPUs is exact once they are quiet.
+//! Each CPU has its own set, which only it changes, so counting costs an addition and no shared
+//! cache line. A sum over CPUs is exact once they are quiet.
 
 use crate::limits::ORDERS;
 use crate::sync::{Ordering, Tally};
 
-/// What is counted once for the whole system.
+/// The events that are counted once for the whole system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Event {
     /// Faults that ended well.
     Fault,
-    /// Faults for which a leaf was there already.
+    /// Faults that found a leaf present.
     Spurious,
-    /// Faults refused: no area, or not its rights.
+    /// Faults refused: no area, or not within its rights.
     Refused,
-    /// Plans that no longer held when they were carried out.
+    /// Plans that no longer held when they were installed.
     Stale,
     /// Entries written that were empty.
     EntriesMade,
@@ -26,50 +26,50 @@ pub enum Event {
     EntriesCleared,
     /// Entries of leaves moved to other pages.
     EntriesMoved,
-    /// Flushes asked of the hardware.
+    /// Flushes by the hardware.
     Flush,
     /// Bytes zeroed for folios.
     BytesCleared,
-    /// Bytes not zeroed, since they were known to be.
+    /// Bytes not zeroed, since they were known to be zero.
     BytesKnownZero,
     /// Large leaves replaced by a table of smaller ones.
     LeafSplit,
     /// Page tables made.
     TableMade,
-    /// Frames given back to the allocator after a flush.
+    /// Frames freed after a flush.
     FramesFreed,
-    /// Blocks of one leaf each that flushes named: what a CPU without range instructions drops one
-    /// by one.
+    /// Blocks of one leaf each that flushes named: a CPU without range instructions invalidates
+    /// them one by one.
     Invalidations,
     /// Flushes in the middle of a break-before-make.
     Break,
-    /// Contiguous blocks that were written folded where nothing was.
+    /// Contiguous blocks that were written folded into empty entries.
     Fold,
     /// Contiguous blocks of live entries that became foldable and were folded.
     Refold,
-    /// Contiguous blocks that were taken apart, since a part of them changed.
+    /// Contiguous blocks that were unfolded, since a part of them changed.
     Unfold,
     /// Entries that a fork gave to a child.
     EntriesForked,
-    /// Pages that a fork copied, since somebody had them pinned.
+    /// Pages that a fork copied, since they were pinned.
     ForkCopy,
-    /// Pages that a write found to be nobody else's any more, and that it kept.
+    /// Pages that a write found to be no longer shared, and kept.
     CowReuse,
     /// Pages that a write copied.
     CowCopy,
     /// Page tables that moved whole.
     TableMoved,
-    /// Folios that were made of what was mapped in smaller ones.
+    /// Folios that a collapse made.
     CollapseAlloc,
-    /// Blocks for which there was no such folio.
+    /// Blocks for which a collapse found no folio.
     CollapseFailed,
-    /// Pages of files that were read, or were to be.
+    /// Pages of files whose read was begun.
     FilePagesRead,
     /// Reads of files that failed.
     FileReadsFailed,
-    /// Pages of files that were written to their store, or were to be.
+    /// Pages of files whose write to their store was begun.
     FilePagesWritten,
-    /// Walks for the mappings that one space has of a folio.
+    /// Walks for the mappings of a folio in one space.
     RmapWalks,
     /// Entries of leaves that became swap entries.
     EntriesSwapped,
@@ -77,29 +77,29 @@ pub enum Event {
     PagesSwapped,
     /// Pages whose swap entries became leaves again.
     PagesSwappedIn,
-    /// Folios divided into smaller ones.
+    /// Folios split into smaller ones.
     FolioSplit,
-    /// Folios that were to be divided and could not be.
+    /// Splits of folios that failed.
     FolioSplitFailed,
-    /// Pages that a round of aging looked at.
+    /// Pages that aging scanned.
     PagesAged,
-    /// Pages whose content may be lost as long as nobody writes them (`MADV_FREE`).
+    /// Pages freed lazily (`MADV_FREE`).
     LazyFree,
     /// Such pages that were lost.
     LazyFreed,
-    /// Pages that held nothing but zeroes and were given back.
+    /// Pages that held nothing but zeroes and were freed.
     ZeroesDropped,
-    /// Blocks that a scan left as they are since too much of them was not there.
+    /// Blocks that a scan left as they are since too many of their pages were missing.
     ScanNone,
-    /// Since too much of them was on swap devices.
+    /// Since too many were on swap devices.
     ScanSwapped,
-    /// Since too much of them was shared.
+    /// Since too many were shared.
     ScanShared,
-    /// Large folios divided since much of them was zero.
+    /// Large folios split since many of their pages were zero.
     UnderusedSplit,
     /// Pages of files that were read again so soon that they would have stayed with more room.
     RefaultFile,
-    /// Pages that somebody waited for while they were read from a swap device.
+    /// Pages that faults waited for while they were read from a swap device.
     RefaultAnon,
 }
 
@@ -247,7 +247,7 @@ impl Counters {
         bump(&self.alloc[order], folios);
     }
 
-    /// Counts a folio of `order` that a write to a shared page was copied into.
+    /// Counts a folio of `order` that a write to a shared page copied into.
     #[inline]
     pub(crate) fn copy(&self, order: usize) {
         bump(&self.copy[order], 1);
@@ -284,7 +284,7 @@ impl Default for Counters {
     }
 }
 
-/// An addition by the only writer: no need for an atomic one.
+/// Adds without an atomic operation: there is one writer.
 #[inline]
 fn bump(cell: &Tally, count: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
@@ -336,7 +336,7 @@ impl Totals {
 /// How many shards a space's counters have.
 const SHARDS: usize = 4;
 
-/// What one space counts, in shards so that its threads do not share a cache line.
+/// The counters of one space, in shards so that its threads do not share a cache line.
 #[derive(Default)]
 pub struct SpaceCounters([Shard; SHARDS]);
 

@@ -1,5 +1,5 @@
 //! The locks and atomics of the library, named here and nowhere else, so that a model checker can
-//! take their place: loom (`--cfg loom`) for small models in every order of their steps, shuttle
+//! replace them: loom (`--cfg loom`) for small models in every order of their steps, shuttle
 //! (`--cfg shuttle`) for the whole library in many orders.
 
 #[cfg(not(any(loom, shuttle)))]
@@ -16,7 +16,7 @@ pub(crate) use loom::hint::spin_loop;
 #[cfg(shuttle)]
 pub(crate) use shuttle::hint::spin_loop;
 
-/// A number that is only told, and decides nothing: no model has to look at it.
+/// A number that is only reported, and decides nothing: model checkers need not track it.
 pub(crate) use core::sync::atomic::AtomicU64 as Tally;
 
 #[cfg(loom)]

@@ -31,7 +31,7 @@ impl Dice {
         ((u128::from(self.word()) * u128::from(sides)) >> 64) as u64
     }
 
-    /// True once in so many rolls; never where that is 0.
+    /// True once in `rolls` on average; never where that is 0.
     #[inline]
     pub fn once_in(&mut self, rolls: u64) -> bool {
         rolls != 0 && self.roll(rolls) == 0

@@ -17,12 +17,14 @@
 
 extern crate alloc;
 
+mod act;
 mod dice;
 mod naive;
 mod step;
 mod swarm;
 mod verb;
 
+pub use act::{Action, Call, Part, Shown, Window, opt_out, request, size_policy};
 pub use dice::Dice;
 pub use naive::{File, Lost, Page, Process, Source, UNOWNED, Why, tail};
 pub use step::{Fault, Step};

@@ -1,4 +1,4 @@
-//! What each page of each process must be, without tables, runs, folios or swap: a flat list.
+//! The model: a flat list of each process's pages, without tables, runs, folios or swap.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 use quire::space::{AreaFlags, GroupId};
 use quire_units::{Access, Prot};
 
-/// What stands behind a page that the process has not written for itself.
+/// The source of a page that the process has not written for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// No area.
     Nothing,
     /// Zeroes.
     Anon,
-    /// A page of a file; written for everybody if it is shared.
+    /// A page of a file; a store is seen by all processes if it is shared.
     File {
         /// Which file.
         file: u8,
         /// Which page of it.
         page: u32,
-        /// Whether it is written for everybody.
+        /// Whether all processes see a store.
         shared: bool,
     },
 }
@@ -28,7 +28,7 @@ pub enum Source {
 /// The content of a private page that was never written.
 pub const UNOWNED: u64 = u64::MAX;
 
-/// The last word of a page whose first one is `first`.
+/// The last word of the page that begins with `first`.
 #[inline]
 #[must_use]
 pub fn tail(first: u64) -> u64 {
@@ -50,7 +50,7 @@ pub enum Lost {
 /// One page of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// What stands behind it.
+    /// Its source.
     pub source: Source,
     /// Its rights.
     pub prot: Prot,
@@ -60,11 +60,11 @@ pub struct Page {
     pub flags: AreaFlags,
     /// Its first word, or [`UNOWNED`].
     pub own: u64,
-    /// It may as well be something else. Where it was written: nothing, since a call failed half
-    /// way. Where it is a private page of a file: any earlier content of that, since a store to
-    /// another page nearby may have copied it, too. Where it was freed lazily: nothing.
+    /// It may have another content. A page that was written may be new again, since a call failed
+    /// half way or freed it lazily. A private page of a file may have any earlier content of the
+    /// file's page, since a store to a page nearby may have copied it.
     pub unsure: bool,
-    /// Nobody may touch it.
+    /// It is a guard: each access is refused.
     pub guard: bool,
     /// It was written since its writes are tracked.
     pub written: bool,
@@ -100,11 +100,18 @@ impl Page {
         matches!(self.source, Source::File { shared: false, .. })
     }
 
-    /// Whether it is a file's, written for everybody.
+    /// Whether it is a file's, and all processes see a store.
     #[inline]
     #[must_use]
     pub fn is_shared_file(&self) -> bool {
         matches!(self.source, Source::File { shared: true, .. })
+    }
+
+    /// Whether it stays in memory.
+    #[inline]
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.flags.contains(AreaFlags::LOCKED)
     }
 
     /// Whether it is memory without a file.
@@ -139,12 +146,12 @@ impl Page {
         Page { own: UNOWNED, unsure: false, guard: false, written: false, lost: Lost::No, ..self }
     }
 
-    /// What was written is gone. A guard stays.
+    /// Its content is gone. A guard stays.
     pub fn forget(&mut self) {
         *self = Page { guard: self.guard, ..self.plain() };
     }
 
-    /// What was written may be gone.
+    /// Its content may be gone.
     pub fn loosen(&mut self) {
         self.unsure |= !self.guard;
         self.written = false;
@@ -153,23 +160,23 @@ impl Page {
         }
     }
 
-    /// What is in it is gone with its memory.
+    /// Its content is gone with its memory, which failed.
     pub fn lose(&mut self) {
         *self = Page { lost: Lost::Yes, ..self.plain() };
     }
 
-    /// Nobody may touch it any more, and what was in it is gone.
+    /// It becomes a guard, and its content is gone.
     pub fn fence(&mut self) {
         *self = Page { guard: true, ..self.plain() };
     }
 
-    /// What is left where it was when it has moved away.
+    /// Its content moves away and leaves the area behind.
     pub fn leave(&mut self) {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         *self = Page { flags: self.flags - locks, ..self.plain() };
     }
 
-    /// What a child gets.
+    /// The page of a child.
     fn inherited(self) -> Page {
         if self.flags.contains(AreaFlags::DONTFORK) {
             return Page::FREE;
@@ -185,20 +192,20 @@ impl Page {
 pub struct File {
     /// Those words; there are as many as the file has pages.
     pub stamps: Vec<u64>,
-    /// What they were before.
+    /// The words that they were before.
     history: BTreeMap<u32, Vec<u64>>,
-    /// Folios whose only memory has failed: their first pages, and how many.
+    /// Folios that were lost with their memory: the first page of each, and the number of pages.
     lost: BTreeMap<u32, u32>,
 }
 
 impl File {
-    /// One whose pages begin with these words.
+    /// One with these words at the starts of its pages.
     #[must_use]
     pub fn new(stamps: Vec<u64>) -> Self {
         Self { stamps, ..Self::default() }
     }
 
-    /// A page is written; nothing happens beyond the end.
+    /// Stores to a page; beyond the end nothing happens.
     pub fn store(&mut self, page: u32, word: u64) {
         if let Some(stamp) = self.stamps.get_mut(page as usize) {
             let before = core::mem::replace(stamp, word);
@@ -206,20 +213,20 @@ impl File {
         }
     }
 
-    /// Another length; what is beyond it is zero if it comes back.
+    /// Sets the length; pages that come back later are zero.
     pub fn resize(&mut self, pages: u32) {
         self.history.split_off(&pages);
-        // One across the end stays.
+        // A lost folio across the end stays lost.
         self.lost.split_off(&pages);
         self.stamps.resize(pages as usize, 0);
     }
 
-    /// The memory of `count` pages has failed, which no store has.
+    /// The memory of `count` pages has failed, and the disk does not have their content.
     pub fn lose(&mut self, first: u64, count: u64) {
         self.lost.insert(first as u32, count as u32);
     }
 
-    /// Whether nobody can have a page.
+    /// Whether a page is lost.
     pub fn is_lost(&self, page: u32) -> bool {
         let before = self.lost.range(..=page).next_back();
         before.is_some_and(|(first, count)| page - first < *count)
@@ -262,7 +269,7 @@ impl Process {
         Self { pages: vec![Page::FREE; window], group: None }
     }
 
-    /// What an access to page `at` must find.
+    /// The word that an access to page `at` must find.
     ///
     /// # Errors
     /// Why the page cannot be had.
@@ -278,7 +285,7 @@ impl Process {
         }
     }
 
-    /// What page `at` holds, whoever may see it.
+    /// The first word of page `at`, whatever its rights are.
     ///
     /// # Errors
     /// As for [`access`](Self::access), but for rights.

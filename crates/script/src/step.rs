@@ -16,7 +16,7 @@ use core::str::FromStr;
 
 use crate::verb::{ARGS, Verb};
 
-/// What goes wrong during a step.
+/// A fault that strikes during a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
     /// Nothing.
@@ -29,7 +29,7 @@ pub enum Fault {
     Fail,
     /// The n-th transfer of a disk ends half way, and fails.
     Short,
-    /// What disks begin is done only n steps later.
+    /// Transfers that disks begin end only n steps later.
     Slow,
     /// Other CPUs touch their memory while the step is between two stores to page tables, or has
     /// asked for a flush and not got it yet; n is the seed of what they do.
@@ -63,11 +63,11 @@ pub struct Step {
     pub cpu: u32,
     /// By which process, modulo how many there are.
     pub process: u32,
-    /// What.
+    /// The verb.
     pub verb: Verb,
-    /// With what; unused ones are 0.
+    /// Its arguments; unused ones are 0.
     pub args: [u32; ARGS],
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
     /// When, or how.
     pub nth: u32,

@@ -56,7 +56,7 @@ pub struct Generator {
     /// Verbs with the sums of their weights up to and including them.
     verbs: Vec<(u64, Verb)>,
     faults: Vec<Fault>,
-    /// A fault strikes in one of so many steps; 0 for never.
+    /// A fault strikes in one of this many steps; 0 for never.
     fault_every: u64,
     /// Pages that are touched again and again.
     hot: u64,

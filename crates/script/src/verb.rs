@@ -1,4 +1,4 @@
-//! What a step of a script can do: the verbs, and what their arguments mean.
+//! The verbs of a script, and the meaning of their arguments.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,8 +8,8 @@ use core::str::FromStr;
 /// How many arguments a verb has at most.
 pub const ARGS: usize = 6;
 
-/// What an argument means, and so how it is drawn. The world takes each modulo what it has, so that
-/// every number is good for every setup.
+/// The meaning of an argument, which also decides how it is drawn. The world takes each argument
+/// modulo what it has, so that every number suits every setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arg {
     /// A page of the window.
@@ -18,7 +18,7 @@ pub enum Arg {
     Pages,
     /// Rights: 0 none, 1 read, 2 read and write, 3 read and execute, 4 all.
     Rights,
-    /// A choice among so many.
+    /// A choice among this many.
     Of(u32),
     /// A file.
     File,
@@ -33,7 +33,7 @@ pub enum Arg {
 /// Makes [`Verb`], its names and its arguments of one table.
 macro_rules! verbs {
     ($($(#[$doc:meta])* $verb:ident $name:literal [$($arg:expr),*];)*) => {
-        /// What a step does.
+        /// A verb.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Verb { $($(#[$doc])* $verb,)* }
 
@@ -47,7 +47,7 @@ macro_rules! verbs {
                 match self { $(Verb::$verb => $name,)* }
             }
 
-            /// What its arguments mean.
+            /// The meaning of its arguments.
             #[must_use]
             pub const fn args(self) -> &'static [Arg] {
                 use Arg::*;
@@ -82,7 +82,7 @@ verbs! {
     Mark "mark" [Page, Pages, Of(4), Of(2)];
     /// Frees memory; the areas stay.
     Discard "discard" [Page, Pages];
-    /// Makes pages guards: nobody may touch them.
+    /// Makes pages guards: each access to them is refused.
     Guard "guard" [Page, Pages];
     /// Takes guards away.
     Unguard "unguard" [Page, Pages];
@@ -104,12 +104,12 @@ verbs! {
     Resize "resize" [Page, Pages, Pages];
     /// Frees folios that hold nothing but zeroes.
     DropZeroes "dropzeroes" [Page, Pages];
-    /// Makes folios of what is there, in the background: so many pages of all processes further;
-    /// how many of a block may be missing, on the swap device, shared; how hard to try.
+    /// Scans on in the background and collapses blocks: the number of pages to scan; the limits for
+    /// missing, swapped and shared pages of a block; how hard to try.
     Scan "scan" [Pages, Of(4), Of(3), Of(2), Of(2)];
     /// Pages out: the process's own folios, or shared ones, too.
     PageOut "pageout" [Page, Pages, Of(2)];
-    /// Reclaims so many pages from all processes.
+    /// Reclaims this many pages from all processes.
     Reclaim "reclaim" [Pages];
     /// Writes what is dirty of a file.
     Sync "sync" [File];
@@ -133,7 +133,7 @@ verbs! {
     Unpin "unpin" [Of(16)];
     /// It looks at one of its pages, or writes it.
     Device "device" [Of(16), Of(2)];
-    /// A swap device comes into use, with so many slots.
+    /// A swap device comes into use, with this many slots.
     SwapOn "swapon" [FilePage];
     /// It goes out of use.
     SwapOff "swapoff" [];
@@ -153,7 +153,7 @@ verbs! {
     ZeroesMost "zeroesmost" [Of(5)];
     /// The process's choice about large folios.
     OptOut "optout" [Of(3)];
-    /// Somebody else takes a block of memory.
+    /// Another user of memory takes a block.
     Hoard "hoard" [Order];
     /// And gives one back.
     Return "return" [Of(16)];
@@ -163,7 +163,7 @@ verbs! {
     Mend "mend" [Of(16)];
     /// A new group; as a part of which.
     Group "group" [Of(8)];
-    /// A group ends, if nobody is in it.
+    /// A group ends, if it is empty.
     EndGroup "endgroup" [Of(8)];
     /// The process joins a group, or none.
     Join "join" [Of(8)];
@@ -173,7 +173,7 @@ verbs! {
     Relieve "relieve" [Of(8)];
     /// Pages out of a group, whatever its limit.
     GroupOut "groupout" [Of(8), Pages];
-    /// A group may have so many pages more.
+    /// A group may have this many pages more.
     Lend "lend" [Of(8), Pages];
 }
 

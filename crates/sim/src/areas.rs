@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use quire::inject::Placement;
+use quire::space::Area;
 use quire::space::AreaFlags;
-use quire::space::area::Area;
-use quire::space::tree::Placement;
 use quire_units::{Order, PageSpan, Vpn};
 
 /// Areas, a page at a time.
@@ -71,7 +71,7 @@ impl NaiveAreas {
         }
     }
 
-    /// What a child inherits.
+    /// The areas that a child inherits.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = self.pages.iter().filter(|(_, area)| !area.flags.contains(AreaFlags::DONTFORK));

@@ -1,15 +1,19 @@
-//! A disk of the hosted machine: what files hold before they are read, and after they are written.
+//! A disk of the hosted machine: the content of files.
 //!
-//! A page is one *stamp*: all its words can be derived from it, so that a page that is only half
-//! read, or another's, is found at any word.
+//! One *stamp* stands for a page, and all words of the page derive from it. So any word tells
+//! whether a page was read only half, or is another page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use quire::cache::{FilePages, Read};
-use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire::cache::{FileId, FilePages, Read, Reads};
+use quire::space::Space;
+use quire::{Error, ReadFailed, Write, WriteFailed};
+use quire_arch::Arch;
 use quire_hw::DirectMap;
 use quire_units::{Pfn, PhysAddr};
+
+use crate::system::HostedMm;
 
 /// A disk. Its methods may be called by several threads.
 #[derive(Debug, Default)]
@@ -27,7 +31,7 @@ struct State {
 /// Words of a page at which its stamp is written and looked for.
 const PLACES: [usize; 5] = [0, 1, 7, 300, 511];
 
-/// What word `index` of a page with `stamp` holds.
+/// Word `index` of a page with `stamp`.
 #[must_use]
 pub fn word(stamp: u64, index: usize) -> u64 {
     if stamp == 0 {
@@ -53,7 +57,7 @@ impl Disk {
         self.state().stamps.insert((file, page), stamp);
     }
 
-    /// What a page of a file holds.
+    /// The stamp of a page of a file.
     #[must_use]
     pub fn stamp(&self, file: u32, page: u64) -> u64 {
         self.state().stamps.get(&(file, page)).copied().unwrap_or(0)
@@ -72,6 +76,37 @@ impl Disk {
     /// The reads so far, oldest first; they are forgotten.
     pub fn reads(&self) -> Vec<(u32, FilePages)> {
         std::mem::take(&mut self.state().reads)
+    }
+
+    /// Carries out all reads of a plan.
+    ///
+    /// # Errors
+    /// Those of `next_read` of the files.
+    pub fn serve<A: Arch>(&self, mm: &HostedMm<'_, '_, A>, mut reads: Reads) -> Result<(), Error> {
+        while let Some(read) = mm.files().next_read(&mut reads)? {
+            let done = self.read(mm.hardware().ram(), A::PAGE_SHIFT, &read);
+            mm.files().read_done(read, done);
+        }
+        Ok(())
+    }
+
+    /// Writes the dirty pages of a file or a swap device; `spaces` are all there are.
+    ///
+    /// # Errors
+    /// Those of `next_write` of the files.
+    pub fn write_back<A: Arch>(
+        &self,
+        mm: &HostedMm<'_, '_, A>,
+        file: FileId,
+        spaces: &[&Space<A>],
+    ) -> Result<(), Error> {
+        let end = mm.files().get(file).map_or(0, |file| file.pages());
+        let mut left = FilePages::new(0, end);
+        while let Some(write) = mm.files().next_write(file, &mut left, spaces)? {
+            let done = self.write(mm.hardware().ram(), A::PAGE_SHIFT, &write, end);
+            mm.files().write_done(write, done);
+        }
+        Ok(())
     }
 
     /// Carries a read out.
@@ -117,7 +152,7 @@ impl Disk {
     }
 }
 
-/// The stamp of a page whose word 0 is `first`.
+/// The stamp of a page that begins with `first`.
 #[must_use]
 pub fn unstamped(first: u64) -> u64 {
     // The inverse of the factor in `word`, modulo 2^64.

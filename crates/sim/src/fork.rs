@@ -21,14 +21,14 @@ pub struct Resident {
     pub young: bool,
     /// A program has written it, and the leaf may not forget that (I5).
     pub dirty: bool,
-    /// What a program left there; spaces that share memory have one word together.
+    /// The word that a program left there; spaces that share memory have one word together.
     pub word: Rc<Cell<u64>>,
-    /// What was left in the rest of it when it was new.
+    /// The mark in the rest of it since it was new.
     pub mark: u64,
 }
 
 impl Resident {
-    /// Zeroes that nobody has touched, but for the mark.
+    /// Zeroes and the mark; no program has touched it.
     pub fn new(frame: Pfn, mark: u64) -> Self {
         let word = Rc::new(Cell::new(0));
         Self { frame, cow: false, young: false, dirty: false, word, mark }
@@ -41,9 +41,9 @@ impl Resident {
 }
 
 impl NaiveSpace {
-    /// What `fork` makes of the parent, and the child; with the pages of the child that are copies
-    /// already. Their frames are still the parent's: it is for the caller to find out theirs.
-    /// `pinned` tells whether somebody holds a pin on the folio of a frame.
+    /// Forks: changes the parent, and returns the child and those of its pages that are copies
+    /// already. These still have the parent's frames in the model: the caller must look up theirs.
+    /// `pinned` tells whether the folio of a frame is pinned.
     pub fn fork(&mut self, pinned: impl Fn(Pfn) -> bool) -> (Self, BTreeSet<u64>) {
         let mut child = self.clone();
         child.areas = self.areas.inherited();
@@ -96,7 +96,7 @@ impl NaiveSpace {
         PageSpan::new(Vpn::new(start), Vpn::new(end))
     }
 
-    /// The largest of `orders` whose block around `page` lies in `within`.
+    /// The largest of `orders` for which the block around `page` lies in `within`.
     pub fn block_in(page: Vpn, within: PageSpan, orders: u32) -> Order {
         let fits = |&order: &u8| {
             let wanted = order == 0 || orders >> order & 1 != 0;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use quire::phys::{Phys, Totals, Zones};
+use quire::inject::Phys;
+use quire::phys::{Totals, Zones};
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
@@ -192,7 +193,7 @@ impl<'p, 'm> Beside<'p, 'm> {
     /// Does one call on both sides, and walks the allocator's state.
     ///
     /// # Errors
-    /// What the two disagree on, or the walker's finding.
+    /// The difference between the two, or the walker's finding.
     pub fn step(&mut self, op: &Op) -> Result<(), String> {
         self.apply(op)?;
         self.agree()

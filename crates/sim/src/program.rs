@@ -1,7 +1,7 @@
 //! A program on one CPU, for tests that tell a story: it loads and stores, and takes the faults.
 
-use quire::engine::{Error, Resolved};
 use quire::space::Space;
+use quire::{Error, Resolved};
 use quire_arch::Arch;
 use quire_machine::Cpu;
 use quire_units::{Access, VirtAddr, Vpn};
@@ -10,6 +10,36 @@ use crate::system::HostedMm;
 
 /// How often one access may trap.
 const TRAPS: usize = 4;
+
+/// How often one [`touch`] may trap: each fault may wait for a disk, or for memory.
+const TOUCHES: usize = 50;
+
+/// Loads the word at `addr` as a program does, or stores `store` there; `fault` resolves each trap.
+///
+/// # Errors
+/// The error that `fault` ends with.
+///
+/// # Panics
+/// When it traps again and again.
+pub fn touch<E>(
+    cpu: &Cpu<'_, '_>,
+    addr: VirtAddr,
+    store: Option<u64>,
+    mut fault: impl FnMut(Access) -> Result<(), E>,
+) -> Result<u64, E> {
+    let access = if store.is_some() { Access::Write } else { Access::Read };
+    for _ in 0..TOUCHES {
+        let done = match store {
+            Some(word) => cpu.write(addr, word).map(|()| word),
+            None => cpu.read(addr),
+        };
+        match done {
+            Ok(word) => return Ok(word),
+            Err(_) => fault(access)?,
+        }
+    }
+    panic!("{access:?} at {addr} never ends");
+}
 
 /// A program: a CPU that runs in a space.
 #[derive(Clone, Copy)]

@@ -104,7 +104,7 @@ pub enum Op {
         prot: Prot,
         /// The rights it may ever have, besides.
         most: Prot,
-        /// What it is.
+        /// Its flags.
         flags: AreaFlags,
     },
     /// `unmap`.
@@ -136,7 +136,7 @@ pub enum Op {
         /// Where.
         going: Going,
     },
-    /// A program's access to each of some pages, so many apart.
+    /// A program's access to each of some pages, which lie apart.
     Touch {
         /// Which pages.
         stretch: Stretch,
@@ -145,7 +145,7 @@ pub enum Op {
         /// How.
         access: Access,
     },
-    /// The policy of the size of so many orders above 0; taken modulo what makes sense.
+    /// The policy of a folio size: the order, taken modulo the orders that there are.
     Size(u8, SizePolicy),
     /// The top-level policy.
     Enabled(Enabled),
@@ -189,7 +189,7 @@ impl Op {
 pub struct Step {
     /// Which space, taken modulo how many there are.
     pub space: usize,
-    /// What is done.
+    /// The call.
     pub op: Op,
     /// Which allocation of the call fails, counted from 1; 0 for none.
     pub fails: u64,
@@ -265,7 +265,7 @@ fn remap(stretch: impl Strategy<Value = Stretch>) -> impl Strategy<Value = Op> {
     let keep = (one_of(places), pages(STEPS - 1)).prop_map(|(place, to)| Going::Keep(place, to));
     let going =
         prop_oneof![1 => Just(Going::Never), 2 => Just(Going::Anywhere), 3 => to, 3 => keep];
-    // What leaves its area behind keeps its length, or is refused.
+    // A move that leaves its area behind keeps its length, or is refused.
     let same = prop_oneof![Just(false), Just(true), Just(true), Just(true)];
     (stretch, prop_oneof![pages(2), pages(8)], going, same).prop_map(
         |(stretch, len, going, same)| {
@@ -330,7 +330,7 @@ pub fn script(spaces: usize, length: usize) -> impl Strategy<Value = Vec<Step>> 
     (setup, steps).prop_map(|(setup, steps)| setup.into_iter().chain(steps).collect())
 }
 
-/// What areas are when it matters what a child inherits.
+/// Flags of areas that decide what a child inherits.
 fn inherited() -> impl Strategy<Value = AreaFlags> {
     prop_oneof![
         8 => Just(AreaFlags::empty()),
@@ -391,14 +391,14 @@ fn fork_op(order: u8) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a space begins with.
+/// The first content of a space.
 #[derive(Clone, Copy, Debug)]
 enum Filled {
     /// An area.
     Empty,
     /// And all its memory, which counts as written.
     Dirty,
-    /// All its memory, which nobody has written.
+    /// All its memory, clean.
     Clean,
 }
 
@@ -414,7 +414,7 @@ impl Filled {
         match self {
             Filled::Empty => vec![map],
             Filled::Dirty => vec![map, Op::Populate(stretch)],
-            // What may be written is dirty as soon as it is there.
+            // A page is mapped dirty where the area may be written.
             Filled::Clean => {
                 vec![map, Op::Populate(stretch), Op::Protect(stretch, Prot::RW)]
             }

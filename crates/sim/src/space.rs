@@ -1,17 +1,17 @@
 //! An address space as one would write it down without thinking of speed: for each page its
-//! attributes, the frame behind it, who else may have that frame, and the word a program left
-//! there. No tables, no runs, no sizes of leaves.
+//! attributes, the frame behind it, whether other spaces may have that frame, and the word that a
+//! program left there. No tables, no runs, no sizes of leaves.
 //!
-//! The model says what each call must answer, error and evidence included, and what the space must
-//! look like afterwards. Only three things it does not foretell and takes from the real one after
-//! judging them: which frame a page gets, which of the allowed folio sizes a fault chose where
-//! memory was short, and whether a write claimed a page that others had, or copied it.
+//! The model predicts the answer of each call, error and evidence included, and the state of the
+//! space afterwards. It does not predict three things, but judges them and takes them over from the
+//! real space: the frame of a page, the folio size that a fault chose where memory was short, and
+//! whether a write reused or copied a shared page.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
+use quire::{Error, Move};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use crate::areas::NaiveAreas;
@@ -27,25 +27,25 @@ pub struct NaiveSpace {
     pub areas: NaiveAreas,
     /// The pages that are resident; all else is zero.
     pub resident: BTreeMap<u64, Resident>,
-    /// What the process chose about large folios.
+    /// The process's choice about large folios.
     pub opt_out: OptOut,
     window: PageSpan,
     limit: u64,
     stack: u64,
 }
 
-/// What a fault must come to, if there is memory.
+/// The due result of a fault, if there is memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The page is there already.
     Noted,
-    /// The page is there, and others may have it as well: it is claimed or copied.
+    /// The page is there and may be shared: it is claimed or copied.
     Unshared,
     /// A folio of an order between these two; the stack has grown first, if it is one.
     Mapped {
-        /// What must be possible.
+        /// The smallest.
         least: Order,
-        /// What more cannot be.
+        /// The largest.
         most: Order,
     },
 }
@@ -67,7 +67,7 @@ impl NaiveSpace {
     /// Where `request` goes; `candidates` are the orders that the policy wants there.
     ///
     /// # Errors
-    /// Those of [`Mm::map`](quire::engine::Mm::map), but for memory.
+    /// Those of [`Mm::map`](quire::Mm::map), but for memory.
     pub fn place(&self, request: &Request, candidates: u32) -> Result<PageSpan, Error> {
         let pages = request.pages;
         let fixed =
@@ -197,7 +197,7 @@ impl NaiveSpace {
     /// `candidates` are the orders that the policy wants where the area so flagged goes.
     ///
     /// # Errors
-    /// Those of [`Mm::remap`](quire::engine::Mm::remap), but for memory.
+    /// Those of [`Mm::remap`](quire::Mm::remap), but for memory.
     pub fn remap(
         &mut self,
         old: PageSpan,
@@ -335,9 +335,9 @@ impl NaiveSpace {
         Ok((span, None))
     }
 
-    /// What `access` to `page` must come to. A stack that grows has grown afterwards.
-    /// `candidates` tells the orders that the policy wants where so much was advised; `block` is
-    /// the order from which on a table that is empty, but there, may be in the way.
+    /// The due result of `access` to `page`. A stack that grows has grown afterwards. `candidates`
+    /// gives the orders that the policy wants for some advice; from the order `block` on, an empty
+    /// table may be in the way.
     ///
     /// # Errors
     /// [`Error::NoArea`], [`Error::Denied`].

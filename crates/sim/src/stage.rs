@@ -1,5 +1,5 @@
-//! What a test needs that tells a story: a system with some folio sizes, spaces in it, and a look
-//! at what happened.
+//! Support for tests that tell a story: a system with some folio sizes, spaces in it, and counts of
+//! the events since then.
 
 use quire::check::{self, Leaf};
 use quire::fault::SizePolicy;
@@ -25,9 +25,9 @@ pub fn stage<A: Arch>(
     let mut ram = system::ram(frames << A::PAGE_SHIFT).expect("the host has memory");
     let done = system::with::<A, _>(config, &mut ram, |machine, mm| {
         let free = mm.phys().free_frames();
-        mm.policy.set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
+        mm.policy().set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
         for &order in sizes {
-            mm.policy.set_size(Order::new(order), SizePolicy::Always).expect("there is a choice");
+            mm.policy().set_size(Order::new(order), SizePolicy::Always).expect("there is a choice");
         }
         test(mm, &mm.hardware().cpu(0));
         machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
@@ -48,7 +48,7 @@ pub fn span<A: Arch>(from: u64, pages: u64) -> PageSpan {
     PageSpan::new(start, start.add(pages))
 }
 
-/// A space in whose [`place`] there is an area of `pages` pages.
+/// A space with an area of `pages` pages at its [`place`].
 ///
 /// # Panics
 /// When there is no memory.
@@ -85,7 +85,7 @@ pub fn verify<A: Arch>(mm: &HostedMm<'_, '_, A>, spaces: &[&Space<A>]) {
     mm.hardware().audit().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// What happened since it was made.
+/// Counts what happens from its making on.
 pub struct Meter<'a, 'm, 'r, A: Arch> {
     mm: &'a HostedMm<'m, 'r, A>,
     totals: Totals,
@@ -108,7 +108,7 @@ impl<'a, 'm, 'r, A: Arch> Meter<'a, 'm, 'r, A> {
         events.map(|event| self.event(event))
     }
 
-    /// What the machine did.
+    /// The counts of the machine.
     pub fn counts(&self) -> Counts {
         self.mm.hardware().counts() - self.counts
     }

@@ -1,10 +1,10 @@
 //! A whole system in one call: RAM, machine, memory manager.
 
 use quire::cache::File;
-use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::Swap;
+use quire::{Mm, Parts};
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_machine::{Config, Machine, MachineError, Ram, RamError};
@@ -71,7 +71,7 @@ pub fn with_machine<A: Arch, R>(
     Ok(work(&machine, &mm))
 }
 
-/// What a memory manager borrows from its embedder.
+/// The memory that a memory manager borrows from its embedder.
 pub struct Stock {
     slots: Vec<Slot>,
     caches: Vec<CpuCache>,
@@ -82,7 +82,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// Enough for so many frames and CPUs.
+    /// Enough for `frames` frames and `cpus` CPUs.
     #[must_use]
     pub fn new(frames: u64, cpus: usize) -> Self {
         Self {

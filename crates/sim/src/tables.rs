@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
-/// What is known of a mapped page.
+/// A mapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaivePage {
     /// Its frame.
     pub frame: Pfn,
-    /// What its leaf grants and remembers.
+    /// Its rights, and the flags of its leaf.
     pub attrs: Attrs,
     /// The level of its leaf.
     pub level: Level,
@@ -51,7 +51,7 @@ impl<A: Arch> NaiveTables<A> {
         }
     }
 
-    /// What `page` is mapped to.
+    /// The mapping of `page`.
     pub fn page(&self, page: Vpn) -> Option<NaivePage> {
         self.pages.get(&page.get()).copied()
     }
@@ -107,7 +107,7 @@ impl<A: Arch> NaiveTables<A> {
         Ok(())
     }
 
-    /// Unmaps the pages of `span`, across whose ends no leaf reaches.
+    /// Unmaps the pages of `span`; no leaf reaches across its ends.
     pub fn take(&mut self, span: PageSpan) {
         self.pages.retain(|page, _| !span.contains(Vpn::new(*page)));
     }
@@ -119,7 +119,7 @@ impl<A: Arch> NaiveTables<A> {
         }
     }
 
-    /// Splits what reaches across the boundary before `page`; how many leaves that were.
+    /// Splits the leaves that reach across the boundary before `page`; returns their number.
     pub fn isolate(&mut self, page: Vpn) -> u64 {
         let mut splits = 0;
         while let Some(leaf) = self.leaf(page).filter(|leaf| leaf.start < page) {
@@ -166,8 +166,8 @@ impl<A: Arch> NaiveTables<A> {
         (fits && aligned && found.attrs.intersects(Attrs::RIGHTS)).then_some(block)
     }
 
-    /// What was noted for one page of a contiguous block holds for all of it, also when it ceases
-    /// to be one: to be called after each change.
+    /// Gives all pages of a contiguous block the flags of each of them. To be called after each
+    /// change: the flags stay when the block ceases to be one.
     pub fn gather(&mut self) {
         let noted = Attrs::YOUNG | Attrs::DIRTY;
         let mut next = 0;

@@ -10,7 +10,7 @@ macro_rules! number {
         pub struct $name(u64);
 
         impl $name {
-            /// The number itself.
+            /// The value `number`.
             #[inline]
             pub const fn new(number: u64) -> Self {
                 Self(number)

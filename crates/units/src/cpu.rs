@@ -45,8 +45,9 @@ impl CpuSet {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Adds `cpu`. Sequentially consistent: whoever changes an entry afterwards and then reads the
-    /// set sees the CPU, or the CPU sees the changed entry.
+    /// Adds `cpu`, sequentially consistently: when another CPU afterwards changes a page-table
+    /// entry and then reads the set, either it sees `cpu` in the set, or `cpu` sees the changed
+    /// entry.
     #[inline]
     pub fn insert(&self, cpu: CpuId) {
         let bit = 1 << (cpu.index() % 64);
@@ -83,7 +84,7 @@ impl CpuSet {
         })
     }
 
-    /// The CPUs in the set, ascending, as it was word by word.
+    /// The CPUs in the set, ascending. Each word of 64 CPUs is read at once, the words one by one.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut bits = word.load(Ordering::SeqCst);

@@ -1,9 +1,9 @@
-//! What a program may do to a page, and what it tried to do.
+//! The rights of a page, and the kinds of access to it.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a program may do to the pages of an area.
+    /// The rights that a program has to the pages of an area.
     ///
     /// Hardware that cannot express a combination grants the nearest larger one: on all three
     /// ISAs `WRITE` lets the program read as well.
@@ -35,7 +35,7 @@ impl Prot {
     }
 }
 
-/// What a program tried to do to a page.
+/// The kind of access that a program tried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// A load.

@@ -1,4 +1,4 @@
-//! How fast and how dense the pool is, by kind of data and by unit.
+//! The speed and density of the pool, by kind of data and by unit.
 //!
 //! ```sh
 //! cargo run --release -p quire-zpool --example throughput            # made-up data
@@ -57,7 +57,7 @@ impl Lender for Frames {
     }
 }
 
-/// How a folio is handed over, and in which unit it is compressed.
+/// The way in which a folio is stored, and the unit of compression.
 const WAYS: [(&str, u8, usize); 5] = [
     ("pages", 0, 4 << 10),
     ("4K", 9, 4 << 10),
@@ -104,7 +104,7 @@ fn round(
     let slots = (data.len() / PAGE) as u64;
     let start = seconds();
     for n in 0..PAGES {
-        // Never two of one unit in a row: the second would only be copied.
+        // Never two pages of one unit in a row: the second would only be copied.
         pool.load(n * 521 % slots, 1, &mut out[..PAGE])?;
     }
     figures.page.push((seconds() - start) / PAGES as f64 * 1e6);
@@ -123,7 +123,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// All ways, in turns, so that a busy moment of the machine hits them alike.
+/// All ways in turn, so that a busy moment of the host affects them alike.
 fn measure(name: &str, data: &[u8]) -> Result<(), Failure> {
     let mut out = vec![0; FOLIO];
     let mut figures: Vec<Figures> = WAYS.iter().map(|_| Figures::default()).collect();

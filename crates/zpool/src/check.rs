@@ -1,5 +1,5 @@
-//! A walk over everything, which finds out whether the pool's own rules hold. Not needed for
-//! correctness; for tests, and for embedders that look for who damages memory.
+//! A walk over everything that checks the pool's own rules. Not needed for correctness; for tests,
+//! and for embedders that search for the code that damages memory.
 
 use crate::entry::Entry;
 use crate::heap::Heap;
@@ -36,7 +36,7 @@ impl<L: Lender> Pool<'_, L> {
             && counted.raw_units == now.raw_units
             && counted.packed_units == now.packed_units
             && counted.object_bytes == now.object_bytes;
-        let rule = "the counters say what there is";
+        let rule = "the counters match the contents";
         if is_equal { Ok(()) } else { Err(Broken { slot: zero, rule }) }
     }
 

@@ -1,4 +1,4 @@
-//! What a unit becomes: one repeated word, LZ4, or itself. And the checksum over that.
+//! The encoding of a unit: one repeated word, LZ4, or its plain bytes. And the checksum over that.
 
 use lz4_flex::block::{compress_into_with_table, decompress_into};
 use twox_hash::XxHash64;
@@ -7,18 +7,18 @@ use crate::Table;
 use crate::heap::Owner;
 use crate::words::get64;
 
-/// A unit that compression shortens by less than this part of it (1/16) is kept as it is: then
+/// A unit that compression shortens by less than this part of it (1/16) is kept uncompressed: then
 /// reading it costs a copy and no decompression.
 const GAIN_SHIFT: u32 = 4;
 
-/// What a unit became.
+/// The encoding chosen for a unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome<'a> {
     /// This word, again and again.
     Same(u64),
     /// These bytes, LZ4.
     Lz4(&'a [u8]),
-    /// Itself.
+    /// Its plain bytes.
     Raw,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn pack<'a>(table: &mut Table, unit: &[u8], out: &'a mut [u8]) -> Out
 
 /// The word that a unit repeats, if it does.
 pub(crate) fn repeated(unit: &[u8]) -> Option<u64> {
-    // It does if it equals itself shifted by a word; a comparison of memory finds out fast.
+    // A unit repeats a word if it equals itself shifted by a word; comparing memory is fast.
     let (head, tail) = (unit.get(..unit.len().checked_sub(8)?)?, unit.get(8..)?);
     (head == tail).then(|| get64(unit, 0))
 }
@@ -57,12 +57,12 @@ pub(crate) fn unpack(packed: &[u8], out: &mut [u8]) -> Option<()> {
     (length == out.len()).then_some(())
 }
 
-/// The checksum of what is kept of a unit. It also covers whose it is and of which kind, so that
-/// the bytes of another unit do not pass.
+/// The checksum of a unit's stored bytes. It also covers the unit's owner and kind, so that the
+/// bytes of another unit do not pass.
 pub(crate) fn checksum(owner: Owner, kind: u64, kept: &[u8]) -> u32 {
     // XXH64 without SIMD, which kernels do not use: 10 to 15 GB/s where LZ4 decompresses 3 GB/s.
-    // That is 2 to 9 % of storing and 5 to 15 % of loading what compresses, and a third to 40 % of
-    // either for what does not. One wrong unit in 2^32 passes.
+    // For data that compresses, that is 2 to 9 % of storing and 5 to 15 % of loading; for data that
+    // does not, a third to 40 % of either. One wrong unit in 2^32 passes.
     XxHash64::oneshot(owner.bits() ^ kind << 60, kept) as u32
 }
 

@@ -1,9 +1,9 @@
-//! Which units are cold, so that the embedder may write them to a disk.
+//! The search for cold units, so that the embedder may write them to a disk.
 //!
-//! A hand goes around over the slots, as in the clock algorithm. What was stored or loaded since it
-//! last came by gets a second chance and loses its mark; the rest is cold. That needs one bit for
-//! each unit, where a list in order of use would need two links, and an access to two other units
-//! with every load.
+//! A hand goes around over the slots, as in the clock algorithm. A unit that was stored or loaded
+//! since the hand last came by gets a second chance and loses its mark; the rest is cold. That
+//! needs one bit for each unit; a list in order of use would need two links, and an access to two
+//! other units with every load.
 
 use crate::entry::{Content, Entry, Unit};
 use crate::pool::Found;
@@ -19,16 +19,16 @@ pub struct ColdRun {
 }
 
 impl<L: Lender> Pool<'_, L> {
-    /// Fills `runs` with slots that were neither stored nor loaded for longest, as far as one bit
-    /// for each unit tells, and returns how many runs there are. None of them overlap. Zero means
-    /// that no unit takes memory, or that `runs` is empty.
+    /// Fills `runs` with the slots whose last store or load is longest ago, as far as one bit for
+    /// each unit shows, and returns how many runs there are. None of them overlap. Zero means that
+    /// no unit takes memory, or that `runs` is empty.
     ///
-    /// A run is what is left of one unit, or a part of it where slots between were freed. Units
-    /// that repeat one word are never named: to write them out would free nothing.
+    /// A run is the remainder of one unit, or a part of it where slots between were freed. Units
+    /// that repeat one word are never returned: writing them out would free no memory.
     ///
-    /// Nothing is changed but marks. For each run, [`load`](Self::load) it, write it out, and
-    /// [`free`](Self::free) it when that is done. What is not freed is named again when the hand
-    /// comes by again. The search goes around twice at most.
+    /// Only marks change. For each run, [`load`](Self::load) it, write it out, and
+    /// [`free`](Self::free) it when that is done. Slots that are not freed are returned again when
+    /// the hand comes by again. The search goes around twice at most.
     pub fn coldest(&mut self, runs: &mut [ColdRun]) -> usize {
         let mut found = 0;
         for _ in 0..2 {
@@ -63,7 +63,7 @@ impl<L: Lender> Pool<'_, L> {
         }
     }
 
-    /// Looks at what is under the hand and moves it on. One that is cold is returned.
+    /// Looks at the slot under the hand and moves the hand on. Returns a cold run.
     fn visit(&mut self, end: u64) -> Option<ColdRun> {
         let zero = self.config.first;
         let slot = zero + self.hand;
@@ -83,7 +83,7 @@ impl<L: Lender> Pool<'_, L> {
         Some(ColdRun { first: slot, count: stop - slot })
     }
 
-    /// Takes a unit's mark away when no slot of it is left behind `stop`. So all of its parts get
+    /// Takes a unit's mark away when no slot of it lies behind `stop`. So all of its parts get
     /// their second chance in the same round.
     fn forget(&mut self, found: &Found, stop: u64) {
         if self.next_of(stop, found.end(), found.unit.order, true).is_none() {

@@ -1,4 +1,5 @@
-//! Compaction: emptying pages into the room that others have, so that they can be given back.
+//! Compaction: moving the pieces of sparse pages into free room of others, so that pages can be
+//! given back.
 
 use quire_units::Order;
 
@@ -8,11 +9,11 @@ use crate::page::{self, Piece};
 use crate::pool::Found;
 use crate::{Lender, PageId, Pool};
 
-/// A page is worth emptying when at least this part of it (1/8) is room: below, much would be
-/// copied for little, and into many small pieces.
+/// A page is worth emptying when at least this part of it (1/8) is room: with less room, much would
+/// be copied for little gain, and into many small pieces.
 const ROOM_SHIFT: u32 = 3;
 
-/// What leads to a piece.
+/// The predecessor of a piece in its chain.
 enum Before {
     /// The entry of its unit.
     Entry(Found),
@@ -21,11 +22,12 @@ enum Before {
 }
 
 impl<L: Lender> Pool<'_, L> {
-    /// Empties up to `pages_max` pages into others and gives them back; returns how many. When it
-    /// is fewer, then no page has much room, or the room elsewhere does not suffice.
+    /// Empties up to `pages_max` pages into others and gives them back; returns how many. Fewer
+    /// than `pages_max` means that no page has much room, or that the room elsewhere does not
+    /// suffice.
     ///
-    /// It never takes a page, and copies less than a page for each that it gives back. Nothing
-    /// that is stored changes.
+    /// It never takes a page, and copies less than a page for each that it gives back. Stored data
+    /// does not change.
     pub fn compact(&mut self, pages_max: u64) -> u64 {
         let mut given = 0;
         while given < pages_max && self.vacate_one() {
@@ -41,7 +43,7 @@ impl<L: Lender> Pool<'_, L> {
         let room = page::room(self.lender.bytes(victim));
         let page_bytes = self.config.page_bytes();
         let used = page_bytes.saturating_sub(room) as u64;
-        // Some of the room goes to the ends of pages and to what surrounds pieces.
+        // Some of the room is lost to the ends of pages and to the headers of pieces.
         let needed = used + used / 4;
         if room < page_bytes >> ROOM_SHIFT || self.heap.room_without(&self.lender, victim) < needed
         {
@@ -106,7 +108,7 @@ impl<L: Lender> Pool<'_, L> {
         Some(())
     }
 
-    /// What leads to this piece of a unit; `None` when nothing does.
+    /// The predecessor of this piece of a unit; `None` when there is none.
     fn before(&self, base: u64, order: Order, link: Link) -> Option<Before> {
         let found = self.head_of(base, order)?;
         let (bytes, first) = found.unit.content.object()?;

@@ -1,4 +1,4 @@
-//! How a pool is laid out: base page, unit, slots; and the scratch memory that follows from it.
+//! The layout of a pool: base page, unit, slots; and the scratch memory that it needs.
 
 use lz4_flex::block::{CompressTable, get_maximum_output_size};
 use quire_units::Order;
@@ -10,7 +10,7 @@ use crate::{SLOT_END, SetupError, UNIT_BYTES_MAX};
 pub struct Config {
     /// The base-two logarithm of the base page in bytes: of a slot, and of a lent page.
     pub(crate) page_shift: u32,
-    /// The most slots that are compressed as one.
+    /// The most slots that are compressed as one unit.
     pub(crate) unit_order: Order,
     /// The first slot.
     pub(crate) first: u64,
@@ -50,7 +50,7 @@ impl Config {
         1 << self.page_shift
     }
 
-    /// Bytes that are compressed as one, at most.
+    /// Bytes of a unit, at most.
     pub const fn unit_bytes(&self) -> usize {
         self.page_bytes() << self.unit_order.get()
     }
@@ -66,10 +66,10 @@ impl Config {
 pub struct Table(pub(crate) CompressTable);
 
 impl Table {
-    /// A new one. Its content means nothing between calls.
+    /// A new table. Its content means nothing between calls.
     pub const fn new() -> Self {
-        // The large table also suits small units: its hash of five bytes finds fewer false
-        // matches, and was faster than the small table at every unit that was measured.
+        // The large table also suits small units: its hash of five bytes finds fewer false matches,
+        // and was faster than the small table at every unit size that was measured.
         Self(CompressTable::large())
     }
 }

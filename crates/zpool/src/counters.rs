@@ -1,19 +1,19 @@
-//! What a pool holds and what happened to it, in numbers.
+//! The counters of a pool's contents and events.
 
 use crate::entry::Content;
 
 /// A pool's counters. Those under *now* go up and down, the others only up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Now: slots that hold something.
+    /// Now: slots that store data.
     pub slots: u64,
     /// Now: units that repeat one word and take no memory but their entries.
     pub same_units: u64,
-    /// Now: units that are kept as they are, since compression gained too little.
+    /// Now: units that are kept uncompressed, since compression gained too little.
     pub raw_units: u64,
     /// Now: units that are compressed.
     pub packed_units: u64,
-    /// Now: bytes that the raw and compressed units take, without what surrounds them.
+    /// Now: bytes that the raw and compressed units take, without headers.
     pub object_bytes: u64,
     /// Now: pages that hold the bytes of units.
     pub data_pages: u64,
@@ -25,7 +25,7 @@ pub struct Counters {
     pub failed_stores: u64,
     /// Runs that were loaded.
     pub loads: u64,
-    /// Units that were decompressed or copied for that. Those that repeat one word do not count.
+    /// Units that were decompressed or copied for loads. Those that repeat one word do not count.
     pub decoded_units: u64,
     /// Units that were found damaged when they were loaded.
     pub corrupt_units: u64,
@@ -36,13 +36,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// A unit is there now.
+    /// Counts a new unit.
     pub(crate) fn add(&mut self, content: &Content) {
         *self.units(content) += 1;
         self.object_bytes += object_bytes(content);
     }
 
-    /// A unit is there no longer.
+    /// Uncounts a unit.
     pub(crate) fn subtract(&mut self, content: &Content) {
         let units = self.units(content);
         *units = units.saturating_sub(1);
@@ -63,12 +63,12 @@ impl Counters {
     }
 }
 
-/// What came of storing one run.
+/// The result of storing one run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stored {
     /// Units that repeat one word.
     pub same_units: u32,
-    /// Units that are kept as they are.
+    /// Units that are kept uncompressed.
     pub raw_units: u32,
     /// Units that are compressed.
     pub packed_units: u32,

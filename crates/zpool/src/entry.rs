@@ -1,4 +1,4 @@
-//! What the tree says about a slot: 16 bytes.
+//! The tree's entry for a slot: 16 bytes.
 //!
 //! ```text
 //!   first word   0    3     7     8          32             64
@@ -9,8 +9,8 @@
 //!
 //! A unit of order n is one naturally aligned block of 2^n slots. The first of its slots that is
 //! not freed is its *head* and describes it; the others are *tails* and know its order only. That
-//! is enough to find the head: within one such block, no two units have the same order (the later
-//! one would have replaced the earlier), so the head is the block's first entry of that order.
+//! is enough to find the head: within one such block, no two units have the same order (storing the
+//! second would have replaced the first), so the head is the block's first entry of that order.
 //! Smaller units may stand in the holes of a larger one that was freed in part.
 
 use quire_units::Order;
@@ -21,7 +21,7 @@ use crate::words::{get64, put64};
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
-/// Where a piece of an object is: a page, and an index into its directory.
+/// The place of a piece of an object: a page, and an index into its directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) page: PageId,
@@ -41,14 +41,14 @@ impl Link {
     }
 }
 
-/// Where a unit's bytes are.
+/// The place of a unit's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// This word, again and again.
     Same(u64),
-    /// An object of so many bytes, LZ4.
+    /// An object of this many bytes, LZ4.
     Packed(u32, Option<Link>),
-    /// An object of so many bytes, as they are.
+    /// An object of this many bytes, uncompressed.
     Raw(u32, Option<Link>),
 }
 
@@ -80,7 +80,7 @@ impl Content {
     }
 }
 
-/// What is compressed as one.
+/// A run of slots that is compressed as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     pub(crate) order: Order,
@@ -91,7 +91,7 @@ pub(crate) struct Unit {
     pub(crate) checksum: u32,
 }
 
-/// What the tree says about a slot.
+/// The tree's entry for a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Nothing is stored there.
@@ -114,7 +114,7 @@ impl Entry {
         }
     }
 
-    /// Reads the entry at byte `at` of a leaf. What is none counts as empty.
+    /// Reads the entry at byte `at` of a leaf. A word that is no entry counts as empty.
     pub(crate) fn read(leaf: &[u8], at: usize) -> Self {
         let (first, second) = (get64(leaf, at), get64(leaf, at + 8));
         let order = Order::new((first >> 3 & 15) as u8);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_what_is_no_entry_reads_as_empty() {
+    fn d5_a_word_that_is_no_entry_reads_as_empty() {
         assert_eq!(Entry::read(&[0xff; 16], 0), Entry::Empty);
         assert_eq!(Entry::read(&[], 0), Entry::Empty);
     }

@@ -1,13 +1,13 @@
-//! What can go wrong, each with its evidence.
+//! The errors of a pool, each with its evidence.
 
 use core::fmt;
 
 use quire_units::Order;
 
-/// Why a pool did not do what it was asked. Slots are absolute numbers.
+/// An error of a pool. Slots are absolute numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// Some of the `count` slots from `first` on are none of this pool. Nothing was done.
+    /// Some of the `count` slots from `first` on do not belong to this pool. Nothing was done.
     OutOfRange {
         /// The first slot asked for.
         first: u64,
@@ -28,8 +28,8 @@ pub enum Error {
         /// How long they should be.
         needed: u64,
     },
-    /// The lender had no page. The run that was to be stored is empty now, and what it held
-    /// before is gone; all other slots are as before.
+    /// The lender had no page. The run is empty now, and its earlier contents are gone; all other
+    /// slots are as before.
     NoMemory {
         /// The first slot of the run.
         first: u64,
@@ -41,7 +41,7 @@ pub enum Error {
         /// The first such slot of those asked for.
         slot: u64,
     },
-    /// Somebody else wrote into the memory of this unit: none of its slots can be read. Free them.
+    /// Other code wrote into the memory of this unit: none of its slots can be read. Free them.
     Corrupt {
         /// The first slot of the unit.
         first: u64,
@@ -75,7 +75,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Why a pool cannot be set up.
+/// The reason why a pool cannot be set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
     /// No ISA has such base pages.
@@ -87,7 +87,7 @@ pub enum SetupError {
     ///
     /// [`UNIT_BYTES_MAX`]: crate::UNIT_BYTES_MAX
     Unit {
-        /// What was asked for.
+        /// The number of bytes asked for.
         unit_bytes: usize,
     },
     /// The slots are none, or reach beyond [`SLOT_END`].

@@ -5,11 +5,11 @@ use crate::pool::Found;
 use crate::{Error, Lender, Pool};
 
 impl<L: Lender> Pool<'_, L> {
-    /// Frees the `count` slots from `first` on, whatever is in them, and says how many held
-    /// something. A unit of which a slot remains keeps its memory until that is freed, too.
+    /// Frees the `count` slots from `first` on, empty or not, and returns how many of them stored
+    /// data. A unit with a slot left keeps its memory until that slot is freed, too.
     ///
-    /// This never takes a page. Pages that become empty are given back at once; those that do not
-    /// are for [`compact`](Self::compact).
+    /// This never takes a page. Pages that become empty are given back at once;
+    /// [`compact`](Self::compact) empties others.
     ///
     /// # Errors
     /// [`Error::OutOfRange`]: nothing was done.
@@ -20,7 +20,7 @@ impl<L: Lender> Pool<'_, L> {
         Ok(freed)
     }
 
-    /// Frees all slots, so that all pages are given back. (Where somebody else damaged the pool's
+    /// Frees all slots, so that all pages are given back. (Where other code damaged the pool's
     /// memory, pages of damaged units may be missing.)
     pub fn clear(&mut self) {
         let (first, end) = (self.config.first, self.config.first + self.config.slots);
@@ -54,8 +54,8 @@ impl<L: Lender> Pool<'_, L> {
         freed
     }
 
-    /// Prepares a unit for losing its slots from `slot` on, as far as they are together and before
-    /// `end`; returns the first one that stays.
+    /// Prepares a unit for losing its consecutive slots from `slot` on, before `end`; returns the
+    /// first one that stays.
     fn erase_part(&mut self, found: &Found, slot: u64, end: u64) -> u64 {
         let order = found.unit.order;
         let stop = self.part_end(found, slot, end);
@@ -79,7 +79,8 @@ impl<L: Lender> Pool<'_, L> {
         self.next_of(slot, end, found.unit.order, false).unwrap_or(end)
     }
 
-    /// Gives back what the slots from `first` to `end`, exclusive, left empty in the tree.
+    /// Gives back the nodes of the tree that the slots from `first` to `end`, exclusive, left
+    /// empty.
     pub(crate) fn prune(&mut self, first: u64, end: u64) {
         let zero = self.config.first;
         self.tree.prune(&mut self.lender, first - zero, end - zero);

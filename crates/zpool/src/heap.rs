@@ -1,17 +1,17 @@
-//! Memory for objects of any length: each is a chain of pieces, wherever there is room.
+//! Memory for objects of any length: each is a chain of pieces in any pages that have room.
 //!
-//! There are no size classes. An object goes into the page that has just enough room for it. Where
-//! there is none, it is cut: its front fills the page that has most room, or a fresh one. So pages
-//! are full but for less than `ROOM_MIN` bytes, whatever the lengths, and each piece costs
+//! There are no size classes. An object goes into a page that has just enough room for it. Where
+//! there is none, the object is cut: its front fills the page that has most room, or a fresh one.
+//! So pages have less than `ROOM_MIN` free bytes, whatever the lengths, and each piece costs
 //! `OVERHEAD` bytes. The price is a copy when an object in several pieces is read; it is small
 //! beside decompression.
 //!
 //! Measured (`tests/density.rs`) on text in units of 4 KiB, with the tree: 3 % of the compressed
 //! bytes are wasted in a pool that is filled, 6 % after it was overwritten three times in any
-//! order. Size classes as zsmalloc has them waste 4 % in a pool of 128 MiB and 30 % in one of
-//! 8 MiB, where most classes have a group that is hardly used; and an object cannot exceed a page.
+//! order. Size classes as in zsmalloc waste 4 % in a pool of 128 MiB and 30 % in one of 8 MiB,
+//! where most classes have a group that is hardly used; and an object cannot exceed a page.
 //!
-//! Pages with room stand in 32 lists by how much they have. A page without pieces is given back.
+//! Pages with room are kept in 32 lists by their room. A page without pieces is given back.
 
 use quire_units::Order;
 
@@ -21,7 +21,7 @@ use crate::{Lender, PageId};
 
 const LISTS: usize = 32;
 
-/// Who owns a piece: the unit's first slot and its order, in one number.
+/// The owner of a piece: the unit's first slot and its order, in one number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(u64);
 
@@ -48,9 +48,9 @@ pub(crate) struct Heap {
     page_bytes: usize,
     /// The first page of each list, by number.
     heads: [u32; LISTS],
-    /// Which lists are not empty.
+    /// The lists that are not empty, as bits.
     filled: u32,
-    /// How much room the listed pages have together, in bytes.
+    /// The room of all listed pages together, in bytes.
     room: u64,
     /// How many pages there are, listed or not.
     pub(crate) pages: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Chain {
     pub(crate) last: Link,
 }
 
-/// From where a chain may get its pages.
+/// The pages that a chain may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// Pages with room, and fresh ones.
@@ -80,12 +80,13 @@ impl Heap {
 
     /// How many fresh pages an object of `bytes` takes at most.
     pub(crate) fn pages_max(&self, bytes: u64) -> u64 {
-        // A page is left with less than `ROOM_MIN`, and what goes elsewhere saves fresh pages.
+        // Each page is filled up to less than `ROOM_MIN`; pieces that go to other pages save fresh
+        // pages.
         let least = page::payload_max(self.page_bytes) - ROOM_MIN - page::OVERHEAD;
         bytes.div_ceil(least as u64) + 1
     }
 
-    /// Keeps an object; `None`, and nothing is changed, when there is no page for it.
+    /// Stores an object; `None`, and nothing is changed, when there is no page for it.
     pub(crate) fn insert(
         &mut self,
         lender: &mut impl Lender,
@@ -112,7 +113,7 @@ impl Heap {
         chain
     }
 
-    /// Keeps as much of `bytes` as one page can: where, and how much.
+    /// Stores as much of `bytes` as one page can take; returns the place and the length.
     fn insert_piece(
         &mut self,
         lender: &mut impl Lender,
@@ -127,7 +128,7 @@ impl Heap {
         Some((Link { page, index }, length))
     }
 
-    /// The page for the next piece of an object of which `rest` bytes are left.
+    /// The page for the next piece of an object with `rest` bytes left.
     fn pick(&mut self, lender: &mut impl Lender, rest: usize, source: Source) -> Option<PageId> {
         let except = match source {
             Source::Any => None,
@@ -141,13 +142,14 @@ impl Heap {
         };
         match fitting {
             Some(page) => Some(page),
-            // Whole pages of a long object need no cutting, and leave no hole when they go.
+            // Whole pages of a long object need no cutting, and leave no hole when they are
+            // removed.
             None if is_long => fresh(self, lender).or_else(|| self.roomiest(lender, except)),
             None => self.roomiest(lender, except).or_else(|| fresh(self, lender)),
         }
     }
 
-    /// A page with room for `bytes`, with as little more as the lists tell.
+    /// A page with room for `bytes`, with as little more as the lists show.
     fn fitting(
         &self,
         lender: &impl Lender,
@@ -167,7 +169,7 @@ impl Heap {
         None
     }
 
-    /// The page with most room, as far as the lists tell.
+    /// The page with most room, as far as the lists show.
     pub(crate) fn roomiest(&self, lender: &impl Lender, except: Option<PageId>) -> Option<PageId> {
         let mut lists = self.filled;
         while let Some(highest) = lists.checked_ilog2() {
@@ -180,7 +182,7 @@ impl Heap {
         None
     }
 
-    /// How much room the pages have but for this one, in bytes.
+    /// The room of all pages but this one, in bytes.
     pub(crate) fn room_without(&self, lender: &impl Lender, page: PageId) -> u64 {
         self.room.saturating_sub(page::room(lender.bytes(page)) as u64)
     }
@@ -194,7 +196,7 @@ impl Heap {
         Some(page)
     }
 
-    /// An object of `length` bytes where it stands, if it is in one piece.
+    /// An object of `length` bytes in place, if it is in one piece.
     pub(crate) fn whole(
         lender: &impl Lender,
         owner: Owner,
@@ -207,7 +209,7 @@ impl Heap {
         page.get(piece.range).filter(|bytes| bytes.len() == length)
     }
 
-    /// Copies an object to `out`, which is as long; `None` when its chain is damaged.
+    /// Copies an object to `out`, which has its length; `None` when its chain is damaged.
     pub(crate) fn read(
         lender: &impl Lender,
         owner: Owner,
@@ -229,7 +231,7 @@ impl Heap {
         next.is_none().then_some(())
     }
 
-    /// Forgets an object, as far as its pieces are its own.
+    /// Removes an object, as far as its pieces belong to it.
     pub(crate) fn remove(&mut self, lender: &mut impl Lender, owner: Owner, first: Option<Link>) {
         let mut next = first;
         while let Some(link) = next {
@@ -240,7 +242,7 @@ impl Heap {
         }
     }
 
-    /// Takes one piece away, and the page as well when it was the last.
+    /// Removes a piece, and the page as well when it was the last.
     pub(crate) fn remove_piece(&mut self, lender: &mut impl Lender, link: Link) {
         self.change(lender, link.page, |page| page::remove(page, link.index));
         if page::is_empty(lender.bytes(link.page)) {
@@ -250,7 +252,7 @@ impl Heap {
         }
     }
 
-    /// Changes a page, and puts it into the list where it belongs then.
+    /// Changes a page, and moves it to the list for its new room.
     fn change<R>(
         &mut self,
         lender: &mut impl Lender,
@@ -271,7 +273,7 @@ impl Heap {
         result
     }
 
-    /// The list of pages with so much room; `None` for those that are in none.
+    /// The list of pages with this room; `None` for those that are in no list.
     fn list(&self, room: usize) -> Option<usize> {
         (room >= ROOM_MIN).then_some((room * LISTS / self.page_bytes).min(LISTS - 1))
     }
@@ -304,7 +306,7 @@ impl Heap {
         self.unlink_from(lender, page, room);
     }
 
-    /// Takes a page out of the list in which it is since it had `room`.
+    /// Removes a page from the list that holds pages with `room`.
     fn unlink_from(&mut self, lender: &mut impl Lender, page: PageId, room: usize) {
         let Some(list) = self.list(room) else { return };
         let (before, behind) = page::neighbours(lender.bytes(page));

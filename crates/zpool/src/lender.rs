@@ -1,4 +1,4 @@
-//! Where the pool's memory comes from: the embedder lends it page by page.
+//! The source of the pool's memory: the embedder lends it page by page.
 
 use core::num::NonZeroU32;
 
@@ -22,22 +22,22 @@ impl PageId {
     }
 }
 
-/// Who lends pages.
+/// A lender of pages, implemented by the embedder.
 ///
 /// A pool takes pages in [`Pool::store`](crate::Pool::store) only. Loading, freeing, compaction and
-/// the search for cold units never take any. So a lender keeps no reserve for them; for stores that
+/// the search for cold units never take any. So a lender needs no reserve for them; for stores that
 /// must not fail it may keep [`Pool::store_pages_max`](crate::Pool::store_pages_max) pages.
 pub trait Lender {
-    /// Lends one page, whatever is in it; `None` when there is none to spare. May fail at any time.
+    /// Lends one page with any contents; `None` when there is none to spare. May fail at any time.
     fn take(&mut self) -> Option<PageId>;
 
-    /// Takes back a page that `take` lent. The pool never looks at it again.
+    /// Takes back a page that `take` lent. The pool never accesses it again.
     fn give(&mut self, page: PageId);
 
     /// The bytes of a lent page: always one base page long, always the same memory.
     ///
-    /// The pool asks for a page that is not lent only after somebody else wrote into its memory.
-    /// Answer with an empty slice then: the damage becomes an error of the unit that it hit.
+    /// The pool asks for a page that is not lent only after other code wrote into its memory.
+    /// Return an empty slice then: the damage becomes an error of the unit that it hit.
     fn bytes(&self, page: PageId) -> &[u8];
 
     /// The bytes of a lent page, to write them. As `bytes` otherwise.

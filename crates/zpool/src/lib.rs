@@ -1,9 +1,9 @@
 //! Compressed memory as a swap device.
 //!
-//! A [`Pool`] keeps what is in swap slots, compressed, in pages that the embedder lends it one by
-//! one. A *slot* has a number and holds one base page; a folio of order n is a naturally aligned
+//! A [`Pool`] keeps the contents of swap slots, compressed, in pages that the embedder lends it one
+//! by one. A *slot* has a number and holds one base page; a folio of order n is a naturally aligned
 //! run of 2^n slots, stored with one call and loaded with one call, in whole or in part. There is
-//! no heap and no `unsafe`; nothing is called but the trait [`Lender`].
+//! no heap and no `unsafe`; the pool calls only the trait [`Lender`].
 //!
 //! ```text
 //!   store(run, bytes) ──► units ──► a repeated word? ─────────────────► entry   (no memory)
@@ -13,14 +13,13 @@
 //!   tree: slot ─► entry ─► first piece ─► next piece ─► …            all of it in lent pages
 //! ```
 //!
-//! A *unit* is what is compressed as one: [`Config`] says how large, and a run that is smaller is
-//! one unit. **64 KiB is the best unit** where whole folios come and go, since LZ4 looks back no
-//! further. Measured against units of 4 KiB: source code shrinks by 3.3 instead of 2.2, a heap of
-//! small objects by 3.9 instead of 3.7; loading is 1.1 to 1.2 times as fast. Storing such data is
-//! as fast as before, within a tenth: LZ4's time goes to branches that the CPU predicts wrongly,
-//! about one for each match, and there are as many matches in any unit. What cannot be compressed
-//! is found out in half the time. Beyond 64 KiB, 1 to 6 % of the ratio are gained, and storing is
-//! slower, as the caches miss.
+//! A *unit* is compressed as one: [`Config`] sets its size, and a smaller run is one unit. **64 KiB
+//! is the best unit** for folios that are swapped whole, since LZ4 looks back no further. Measured
+//! against units of 4 KiB: source code shrinks by 3.3 instead of 2.2, a heap of small objects by
+//! 3.9 instead of 3.7; loading is 1.1 to 1.2 times as fast. Storing such data is as fast as before,
+//! within a tenth: LZ4 spends its time in mispredicted branches, about one for each match, and
+//! larger units do not have fewer matches. Data that cannot be compressed is detected in half the
+//! time. Beyond 64 KiB, the ratio gains 1 to 6 %, and storing is slower because of cache misses.
 //!
 //! The price: to load a single page, its whole unit is decompressed, 23 µs instead of 2 µs (16 KiB:
 //! 7 µs); the next page of the same unit is then copied. The example `throughput` measures all this
@@ -28,16 +27,16 @@
 //!
 //! # Failing
 //!
-//! Only [`Pool::store`] takes pages, and when there is none, the run it was to fill is empty
-//! and everything else as before. All else works without a page: loading, [freeing](Pool::free),
-//! [compaction](Pool::compact), the search for [cold units](Pool::coldest). So memory pressure
-//! never keeps anyone from making room, and no reserve is needed for that. A lender that keeps
-//! [`Pool::store_pages_max`] pages for stores can always complete one.
+//! Only [`Pool::store`] takes pages. When there is none, the run that it was to fill is empty, and
+//! everything else is as before. All other calls work without a page: loading,
+//! [freeing](Pool::free), [compaction](Pool::compact), the search for [cold units](Pool::coldest).
+//! So memory pressure never prevents the embedder from making room, and that needs no reserve. A
+//! lender that keeps [`Pool::store_pages_max`] pages for stores can always complete one.
 //!
-//! Each unit has a checksum of 32 bits over what is kept of it and whose it is. When somebody else
-//! wrote into a lent page, the units that were hit are [errors](Error::Corrupt) when loaded, and
-//! wrong bytes do not pass for right ones. If the pool's own bookkeeping in these pages was hit, it
-//! may lose more units and pages, but it does not panic and does not loop.
+//! Each unit has a checksum of 32 bits over its stored bytes and its owner. When other code wrote
+//! into a lent page, loading the units that were hit returns an [error](Error::Corrupt), and wrong
+//! bytes do not pass for right ones. If the pool's own bookkeeping in these pages was hit, it may
+//! lose more units and pages, but it does not panic and does not loop.
 //!
 //! # Writing back
 //!
@@ -66,9 +65,9 @@
 //! # Several CPUs
 //!
 //! A pool has one user at a time (`&mut`): put it behind a lock. To let CPUs work side by side,
-//! have several pools, each for a range of slots, with a lock and scratch memory for each: slots
-//! are absolute numbers, and [`Config::new`] says which of them are a pool's. Ranges should be
-//! multiples of the largest folio. Nothing is shared between pools but, if you like, the lender.
+//! create several pools, each for a range of slots, with a lock and scratch memory for each: slots
+//! are absolute numbers, and [`Config::new`] takes the range of a pool. Ranges should be multiples
+//! of the largest folio. Pools share nothing but, if you like, the lender.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -101,8 +100,8 @@ pub use error::{Error, SetupError};
 pub use lender::{Lender, PageId};
 pub use pool::Pool;
 
-/// The most bytes that may be compressed as one.
+/// The most bytes that may be compressed as one unit.
 pub const UNIT_BYTES_MAX: usize = 2 << 20;
 
-/// The first number that is no slot's.
+/// The end of the slots' numbers: every slot is below it.
 pub const SLOT_END: u64 = 1 << 44;

@@ -7,13 +7,14 @@ use crate::pool::Found;
 use crate::{Error, Lender, Pool};
 
 impl<L: Lender> Pool<'_, L> {
-    /// Copies what is in the `count` slots from `first` on to `out`. Each unit is decompressed
-    /// once, and right into `out` where all of it is asked for. One of which a part is asked for
-    /// is remembered: as long as no other is, further parts of it are copied. What is stored stays.
+    /// Copies the contents of the `count` slots from `first` on to `out`. Each unit is decompressed
+    /// once, right into `out` where the caller asks for all of it. A unit that is loaded in part is
+    /// remembered: until another unit is loaded in part, further parts of it are only copied. The
+    /// stored data stays.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::WrongLength`]: nothing was done. [`Error::Absent`],
-    /// [`Error::Corrupt`]: what `out` holds is of no use. The other slots can be loaded.
+    /// [`Error::Corrupt`]: the contents of `out` are unspecified. The other slots can be loaded.
     pub fn load(&mut self, first: u64, count: u64, out: &mut [u8]) -> Result<(), Error> {
         self.check_range(first, count)?;
         self.check_length(out.len(), count)?;
@@ -71,7 +72,7 @@ impl<L: Lender> Pool<'_, L> {
     }
 }
 
-/// Decodes a whole unit that has an object, verified. `packed` is memory to put it together in.
+/// Decodes a whole unit that has an object, verified. `packed` is memory to assemble it in.
 fn decode(lender: &impl Lender, packed: &mut [u8], found: &Found, out: &mut [u8]) -> Option<()> {
     let kept = kept(lender, packed, found)?;
     if let Content::Packed(..) = found.unit.content {
@@ -81,7 +82,7 @@ fn decode(lender: &impl Lender, packed: &mut [u8], found: &Found, out: &mut [u8]
     Some(())
 }
 
-/// A unit's object in one piece, verified: where it is, or put together in `packed`.
+/// A unit's object in one piece, verified: in place, or assembled in `packed`.
 fn kept<'a>(lender: &'a impl Lender, packed: &'a mut [u8], found: &Found) -> Option<&'a [u8]> {
     let (length, first) = found.unit.content.object()?;
     let kept = match Heap::whole(lender, found.owner(), first, length as usize) {

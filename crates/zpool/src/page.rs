@@ -7,21 +7,21 @@
 //!                   └────────────────┴───── offsets of pieces ─────┘
 //! ```
 //!
-//! | header | what |
+//! | header | content |
 //! |---|---|
 //! | 0: u32, 4: u32 | the page before and behind it in its list, zero for none; valid while its room is at least `ROOM_MIN` |
 //! | 8: u16 | entries of the directory, freed ones included; the last is never a freed one |
 //! | 12: u32 | `top`: the first byte behind all pieces |
 //! | 16: u32 | bytes of the pieces, holes not included |
 //!
-//! | piece | what |
+//! | piece | content |
 //! |---|---|
 //! | 0: u64 | its owner, or `DEAD` for a hole |
 //! | 8: u32, 12: u16 | the next piece of the object: page, zero for none, and index |
 //! | 14: u16 | its length in bytes, without these 18 |
 //! | 16: u16 | its index in the directory |
 //!
-//! A piece is known by its index, so that the page may move it: holes are closed when the free
+//! Other pages name a piece by its index, so the page may move it: holes are closed when the free
 //! bytes behind `top` do not suffice, and not before.
 
 use core::ops::Range;
@@ -48,17 +48,17 @@ const SLOT: usize = 2;
 /// Bytes that each piece takes besides its own.
 pub(crate) const OVERHEAD: usize = PIECE + SLOT;
 
-/// A page with less room is not looked at: pieces would become small and many.
+/// Pages with less room are not listed: pieces would become small and many.
 pub(crate) const ROOM_MIN: usize = 128;
 
-/// One piece, as it stands in its page.
+/// One piece in its page.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Whose: see [`Owner`](crate::heap::Owner).
+    /// The owner's number: see [`Owner`](crate::heap::Owner).
     pub(crate) owner: u64,
-    /// Where the object goes on.
+    /// The next piece of the object.
     pub(crate) next: Option<Link>,
-    /// Which bytes of the page it has.
+    /// The piece's bytes of the page.
     pub(crate) range: Range<usize>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) const fn payload_max(page_bytes: usize) -> usize {
     page_bytes - HEADER - OVERHEAD
 }
 
-/// Makes it a page without pieces.
+/// Initialises a page without pieces.
 pub(crate) fn init(page: &mut [u8]) {
     if let Some(header) = page.get_mut(..HEADER) {
         header.fill(0);
@@ -106,7 +106,7 @@ pub(crate) fn set_behind(page: &mut [u8], number: u32) {
     put32(page, 4, number);
 }
 
-/// Where the directory keeps the offset of piece `index`.
+/// The offset of directory entry `index`, which holds the offset of the piece.
 fn slot(page: &[u8], index: usize) -> usize {
     page.len().saturating_sub(SLOT * (index + 1))
 }
@@ -127,7 +127,7 @@ pub(crate) fn piece(page: &[u8], index: u16) -> Option<Piece> {
     (range.end <= page.len()).then_some(Piece { owner, next: Link::unpack(next), range })
 }
 
-/// Makes the object go on at `next` behind the piece `index`.
+/// Makes `next` the successor of piece `index` in its object.
 pub(crate) fn set_next(page: &mut [u8], index: u16, next: Option<Link>) {
     if let Some(at) = offset(page, usize::from(index)) {
         let bits = Link::pack(next);
@@ -164,7 +164,7 @@ pub(crate) fn push(page: &mut [u8], owner: u64, bytes: &[u8]) -> Option<u16> {
     Some(index as u16)
 }
 
-/// Takes the piece `index` away.
+/// Removes piece `index`.
 pub(crate) fn remove(page: &mut [u8], index: u16) {
     let Some(at) = offset(page, usize::from(index)) else { return };
     let size = PIECE + usize::from(get16(page, at + LENGTH));

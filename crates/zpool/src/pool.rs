@@ -1,4 +1,4 @@
-//! The pool itself: what it is made of, and how a slot's unit is found.
+//! The pool itself: its parts, and the search for a slot's unit.
 
 use quire_units::Order;
 
@@ -7,23 +7,23 @@ use crate::heap::{Heap, Owner};
 use crate::tree::Tree;
 use crate::{Config, Counters, Error, Lender, Scratch, SetupError, Table};
 
-/// Swap slots, compressed in memory that `L` lends. The crate's page tells how to use it.
+/// Swap slots, compressed in memory that `L` lends. The crate's documentation shows how to use it.
 ///
-/// Dropping a pool that holds something gives no page back: call [`clear`](Self::clear) first.
-#[must_use = "the pages it was lent are known to it alone"]
+/// Dropping a pool that stores data gives no page back: call [`clear`](Self::clear) first.
+#[must_use = "only the pool knows the pages that it was lent"]
 pub struct Pool<'s, L> {
     pub(crate) config: Config,
     pub(crate) lender: L,
     pub(crate) table: &'s mut Table,
-    /// Where units are packed, and where packed ones are put together.
+    /// Scratch for compressing units, and for assembling compressed ones.
     pub(crate) packed: &'s mut [u8],
-    /// Where a unit is unpacked of which less than all is asked for.
+    /// Scratch for decompressing a unit that is loaded in part.
     pub(crate) plain: &'s mut [u8],
-    /// The unit that is there, and its checksum. None that was stored later has this owner.
+    /// The unit in `plain`, and its checksum. No unit stored later has this owner.
     pub(crate) plain_of: Option<(Owner, u32)>,
     pub(crate) tree: Tree,
     pub(crate) heap: Heap,
-    /// Where the search for cold units goes on, counted from the pool's first slot.
+    /// The position of the search for cold units, counted from the pool's first slot.
     pub(crate) hand: u64,
     pub(crate) counters: Counters,
 }
@@ -54,7 +54,7 @@ impl Found {
 }
 
 impl<'s, L: Lender> Pool<'s, L> {
-    /// An empty pool. It takes no page before something is stored.
+    /// An empty pool. It takes no page before the first store.
     ///
     /// # Errors
     /// [`SetupError::Scratch`] when that memory is shorter than [`Config::scratch_bytes`].
@@ -85,36 +85,36 @@ impl<'s, L: Lender> Pool<'s, L> {
         &self.config
     }
 
-    /// Who lends it pages.
+    /// The lender of its pages.
     pub fn lender(&self) -> &L {
         &self.lender
     }
 
-    /// Who lends it pages, to change what it lends.
+    /// The lender of its pages, mutable.
     pub fn lender_mut(&mut self) -> &mut L {
         &mut self.lender
     }
 
-    /// Ends the pool. What it held is gone, and its pages are back with the lender.
+    /// Ends the pool. Its contents are lost, and its pages are back with the lender.
     pub fn into_lender(mut self) -> L {
         self.clear();
         self.lender
     }
 
-    /// What it holds and what happened to it.
+    /// Its counters.
     pub fn counters(&self) -> Counters {
         let (data_pages, tree_pages) = (self.heap.pages, self.tree.pages);
         Counters { data_pages, tree_pages, ..self.counters }
     }
 
-    /// How many pages storing one run of this order takes at most, whatever is in it. A lender
-    /// that keeps so many can always store it.
+    /// How many pages storing one run of this order takes at most, whatever its contents. A lender
+    /// that keeps this many can always store it.
     pub fn store_pages_max(&self, order: Order) -> u64 {
         let slots = order.pages().min(self.config.slots);
         self.heap.pages_max(slots << self.config.page_shift) + self.tree.pages_max(slots)
     }
 
-    /// That the `count` slots from `first` on are the pool's.
+    /// Checks that the `count` slots from `first` on are the pool's.
     pub(crate) fn check_range(&self, first: u64, count: u64) -> Result<(), Error> {
         let end = self.config.first + self.config.slots;
         let is_inside = first >= self.config.first
@@ -123,13 +123,13 @@ impl<'s, L: Lender> Pool<'s, L> {
         if is_inside { Ok(()) } else { Err(Error::OutOfRange { first, count }) }
     }
 
-    /// That `given` bytes are those of `count` slots.
+    /// Checks that `given` bytes are those of `count` slots.
     pub(crate) fn check_length(&self, given: usize, count: u64) -> Result<(), Error> {
         let needed = count << self.config.page_shift;
         if given as u64 == needed { Ok(()) } else { Err(Error::WrongLength { given, needed }) }
     }
 
-    /// What is in a slot.
+    /// The entry of a slot.
     #[inline]
     pub(crate) fn entry(&self, slot: u64) -> Entry {
         self.tree.get(&self.lender, slot.wrapping_sub(self.config.first))
@@ -145,8 +145,8 @@ impl<'s, L: Lender> Pool<'s, L> {
         self.tree.fill(&mut self.lender, first - zero, end - zero, entry);
     }
 
-    /// The first slot from `first` on, and before `end`, that belongs to a unit of this order; or
-    /// with `false`, that does not.
+    /// The first slot from `first` on, and before `end`, that belongs to a unit of this order, or
+    /// with `is_of` false, that does not.
     pub(crate) fn next_of(&self, first: u64, end: u64, order: Order, is_of: bool) -> Option<u64> {
         (first..end).find(|&slot| (self.entry(slot).order() == Some(order)) == is_of)
     }

@@ -8,13 +8,13 @@ use crate::heap::{Owner, Source};
 use crate::{Error, Lender, Pool, Stored};
 
 impl<L: Lender> Pool<'_, L> {
-    /// Stores `bytes` in the run of 2^`order` slots from `first` on, which is naturally aligned.
-    /// What was in the run is replaced; of larger units that reach beyond it, the rest stays.
+    /// Stores `bytes` in the run of 2^`order` slots from `first` on, which is naturally aligned. It
+    /// replaces the run's contents; of larger units that reach beyond the run, the rest stays.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Misaligned`], [`Error::WrongLength`]: nothing was done.
-    /// [`Error::NoMemory`]: the run is empty, and what was in it is gone as well. Its old content
-    /// was out of date anyway, and to keep it would need memory in the moment when there is none.
+    /// [`Error::NoMemory`]: the run is empty, and its old contents are gone as well. They were out
+    /// of date anyway, and keeping them would need memory at the moment when there is none.
     pub fn store(&mut self, first: u64, order: Order, bytes: &[u8]) -> Result<Stored, Error> {
         let count = order.pages();
         self.check_range(first, count)?;

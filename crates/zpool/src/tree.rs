@@ -61,7 +61,7 @@ impl Tree {
         ((slot >> self.leaf_shift) + 1) << self.leaf_shift
     }
 
-    /// What it says about a slot.
+    /// The entry of a slot.
     #[inline]
     pub(crate) fn get(&self, lender: &impl Lender, slot: u64) -> Entry {
         match self.leaf(lender, slot) {
@@ -70,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// Changes what it says about the slots from `first` to `end`, exclusive, where it has leaves.
+    /// Changes the entries of the slots from `first` to `end`, exclusive, where it has leaves.
     pub(crate) fn fill(&self, lender: &mut impl Lender, first: u64, end: u64, entry: Entry) {
         let mut slot = first;
         while slot < end {
@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// Makes the leaves of the slots from `first` to `end`, exclusive; `None` when the lender has
-    /// no page. Then some are made, and [`prune`](Self::prune) takes them away.
+    /// no page. Some may have been made then; [`prune`](Self::prune) takes them away.
     pub(crate) fn grow(&mut self, lender: &mut impl Lender, first: u64, end: u64) -> Option<()> {
         let mut slot = first;
         while slot < end {
@@ -113,7 +113,7 @@ impl Tree {
         Some(())
     }
 
-    /// Gives back what is empty of the nodes of the slots from `first` to `end`, exclusive.
+    /// Gives back the empty nodes among those of the slots from `first` to `end`, exclusive.
     pub(crate) fn prune(&mut self, lender: &mut impl Lender, first: u64, end: u64) {
         let mut slot = first;
         while let Some(leaf) = self.next_leaf(lender, slot).filter(|&leaf| leaf < end) {
@@ -148,7 +148,7 @@ impl Tree {
         }
     }
 
-    /// The first slot from `slot` on whose leaf there is; `None` when there is none.
+    /// The first slot from `slot` on that has a leaf; `None` when there is none.
     pub(crate) fn next_leaf(&self, lender: &impl Lender, slot: u64) -> Option<u64> {
         let mut slot = slot;
         while slot < self.slots {
@@ -164,7 +164,7 @@ impl Tree {
         self.descend(lender, slot).ok()
     }
 
-    /// The leaf of a slot, or else the first slot behind those that are missing with it.
+    /// The leaf of a slot, or else the first slot behind the missing subtree.
     #[inline]
     fn descend(&self, lender: &impl Lender, slot: u64) -> Result<PageId, u64> {
         let root = self.root.filter(|_| slot < self.slots);
@@ -181,7 +181,7 @@ impl Tree {
         (slot & ((1 << self.leaf_shift) - 1)) as usize * ENTRY_BYTES
     }
 
-    /// Where a node one above `level` keeps the child at `level` that leads to `slot`.
+    /// The place in a node one above `level` of the child at `level` that leads to `slot`.
     fn child_at(&self, slot: u64, level: u32) -> usize {
         let index = slot >> (self.leaf_shift + level * self.fan_shift);
         (index & ((1 << self.fan_shift) - 1)) as usize * CHILD_BYTES

@@ -1,5 +1,5 @@
 //! Little-endian numbers in a page. Reads beyond the end give zero, writes there do nothing: such
-//! places are met only after somebody else damaged the page, and that must not end the kernel.
+//! offsets occur only after other code damaged the page, and that must not end the kernel.
 
 macro_rules! words {
     ($($get:ident $put:ident $number:ty, $bytes:literal;)*) => {

@@ -1,5 +1,5 @@
-/* What the cases of abicheck share. A case is a function that returns NULL, or why it failed; it
- * runs in a child of its own, in an empty directory of its own. */
+/* Shared by the cases of abicheck. A case is a function that returns NULL, or the reason it failed;
+ * it runs in a child of its own, in an empty directory of its own. */
 #ifndef ABI_H
 #define ABI_H
 
@@ -23,7 +23,7 @@ extern const struct abi_case file_cases[], path_cases[], poll_cases[], map_cases
     futex_cases[], time_cases[], id_cases[], fault_cases[], guard_cases[],
     group_cases[], query_cases[], swap_cases[], other_cases[];
 
-/* Why a condition does not hold; for CHECK and FAILS. */
+/* The text of a failed condition; for CHECK and FAILS. */
 const char *why(int line, const char *what, long result, int wanted_errno);
 
 /* The condition must hold. It may look at errno only after a call of its own. */

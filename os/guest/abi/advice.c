@@ -1,4 +1,4 @@
-/* madvise, process_madvise, membarrier, and prctl's word on THP. */
+/* madvise, process_madvise, membarrier, and prctl's settings of THP. */
 #include "abi.h"
 
 #include <linux/membarrier.h>
@@ -39,7 +39,7 @@ static const char *refuses(void)
     CHECK(madvise(p, 0, MADV_DONTNEED) == 0);
     CHECK(munmap(p + 2 * PAGE, PAGE) == 0);
     p[PAGE] = p[3 * PAGE] = 1;
-    /* What is mapped is served all the same. */
+    /* Advice takes effect on the mapped part all the same. */
     FAILS(ENOMEM, madvise(p, 4 * PAGE, MADV_DONTNEED));
     CHECK(p[PAGE] == 0 && p[3 * PAGE] == 0);
     return NULL;
@@ -56,7 +56,7 @@ static const char *drops(void)
     return NULL;
 }
 
-/* After MADV_FREE a page holds what it held or zeros; a write keeps it. */
+/* After MADV_FREE a page has its old content or zeros; a write keeps it. */
 static const char *frees(void)
 {
     char *p = pages(8);
@@ -81,7 +81,7 @@ static bool is_readable(char *at)
     return good;
 }
 
-/* A guard may not be touched, whatever else happens, until it is taken away. Linux has them since
+/* A guard may not be touched until it is removed, whatever happens between. Linux has them since
  * 6.13. */
 static const char *guards(void)
 {
@@ -106,7 +106,7 @@ static const char *guards(void)
     return NULL;
 }
 
-/* Whether pagemap says that a page was written; 2 if it cannot be asked. */
+/* Whether pagemap reports a page as dirty; 2 if it cannot be read. */
 static unsigned is_soft_dirty(char *at)
 {
     uint64_t word = 0;
@@ -124,8 +124,8 @@ static bool clear_soft_dirty(void)
     return good;
 }
 
-/* What is written after clear_refs is soft-dirty, and nothing else; a new area is. A kernel
- * without the option says of no page that it is. */
+/* Pages written after clear_refs are soft-dirty, and no others; a new area is. A kernel without the
+ * option reports no page as soft-dirty. */
 static const char *tracks(void)
 {
     char *p = pages(4);
@@ -234,7 +234,7 @@ static const char *for_process(void)
     FAILS(EINVAL, syscall(SYS_process_madvise, self, &span, 1, MADV_COLD, 1));
     FAILS(EINVAL, syscall(SYS_process_madvise, self, &span, 1, 9999, 0));
     CHECK(p[0] == 7);
-    /* Others' memory is not changed. */
+    /* Other processes' memory stays the same. */
     pid_t child = fork();
     if (!child)
         _exit((pause(), 0));

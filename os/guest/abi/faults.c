@@ -1,5 +1,5 @@
-/* EFAULT: bad pointers in every kind of call, for what is read and for what is written. Raw calls,
- * since libraries look at some pointers first. */
+/* EFAULT: bad pointers in every kind of call, for reads and for writes. Raw calls, since libraries
+ * dereference some pointers first. */
 #include "abi.h"
 
 #include <poll.h>
@@ -88,7 +88,7 @@ static const char *wait_status(void)
     return NULL;
 }
 
-/* What lies partly in unmapped memory is transferred up to there. */
+/* A transfer that reaches unmapped memory ends there. */
 static const char *partial_transfers(void)
 {
     char bytes[32];
@@ -108,7 +108,7 @@ static const char *partial_transfers(void)
     return NULL;
 }
 
-/* Vectors of which a later one is bad. */
+/* Arrays of iovec with a bad entry after good ones. */
 static const char *second_vector(void)
 {
     int fd;
@@ -136,8 +136,8 @@ static const char *untouched_buffers(void)
     return NULL;
 }
 
-/* Who may write memory may read it: the CPUs know no other, and calls read it as well. Also while
- * others have the page: after a fork, and of a file. */
+/* The right to write includes the right to read: the CPUs know no other, and calls read it as well.
+ * Also while other processes have the page: after a fork, and of a file. */
 static const char *only_written(void)
 {
     int status, fd, ends[2];

@@ -49,7 +49,7 @@ static const char *wakes(void)
     return NULL;
 }
 
-/* A futex in shared memory wakes another process, through whatever address it has it at. */
+/* A futex in shared memory wakes another process, at whatever address that process maps it. */
 static const char *between_processes(void)
 {
     int status;
@@ -70,7 +70,7 @@ static const char *between_processes(void)
     return NULL;
 }
 
-/* Those that wait stay known when they are moved to where they are. */
+/* Waiters stay queued when they are moved to the same word. */
 static const char *requeues_to_itself(void)
 {
     pthread_t threads[2];
@@ -106,7 +106,7 @@ static pid_t start_sleeper(bool wakes)
     _exit(0);
 }
 
-/* Who was killed while it waited is not woken in place of another. */
+/* A sleeper that was killed is not woken in place of another. */
 static const char *killed_sleepers(void)
 {
     int status;

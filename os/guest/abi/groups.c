@@ -1,5 +1,5 @@
 /* Control groups (cgroup v2) with the controller of memory. They need the right to make groups, and
- * a root that gives that controller; without, they have nothing to say. Those that page out, with a
+ * a root that passes that controller on; without, they are skipped. Those that page out, with a
  * disk, are among the cases of swap. */
 #include "groups.h"
 
@@ -36,7 +36,7 @@ static const char *the_tree_is_made_and_removed(void)
     return NULL;
 }
 
-static const char *a_directory_tells_files_and_groups(void)
+static const char *a_directory_lists_files_and_groups(void)
 {
     GROUP(one);
     char path[GROUP_BYTES];
@@ -85,12 +85,12 @@ static const char *processes_move_and_children_stay(void)
     siginfo_t info;
     CHECK(!waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
     CHECK(group_has(one, "cgroup.events", "populated 0\n"));
-    CHECK(!rmdir(one)); /* What has ended keeps no group. */
+    CHECK(!rmdir(one)); /* A process that has ended keeps no group. */
     CHECK(waitpid(child, &status, 0) == child && !status);
     return NULL;
 }
 
-static const char *who_is_no_process_does_not_move(void)
+static const char *a_missing_process_does_not_move(void)
 {
     GROUP(one);
     char path[GROUP_BYTES];
@@ -104,7 +104,7 @@ static const char *who_is_no_process_does_not_move(void)
     return NULL;
 }
 
-static const char *who_gives_memory_has_no_processes(void)
+static const char *with_controlled_children_has_no_processes(void)
 {
     GROUP(one);
     char in[GROUP_BYTES], path[GROUP_BYTES];
@@ -121,7 +121,7 @@ static const char *who_gives_memory_has_no_processes(void)
     if (!child) {
         bool good = !group_write(one, "cgroup.procs", "0") && errno == EBUSY;
         good = good && group_write(in, "cgroup.procs", "0");
-        /* The last to be told that it gives, while a process is in it. */
+        /* A group with a process cannot pass the controller on. */
         good = good && !group_write(in, "cgroup.subtree_control", "+memory") && errno == EBUSY;
         _exit(!good);
     }
@@ -163,7 +163,7 @@ static const char *limits_are_numbers(void)
     return NULL;
 }
 
-/* Whether memory.stat says so, sooner or later: Linux sums it up now and then. */
+/* Whether memory.stat shows it, sooner or later: Linux updates it now and then. */
 static bool anon_falls_below(const char *group, long bytes)
 {
     for (int i = 0; i < 200 && group_number(group, "memory.stat", "anon ") >= bytes; i++)
@@ -171,7 +171,7 @@ static bool anon_falls_below(const char *group, long bytes)
     return group_number(group, "memory.stat", "anon ") < bytes;
 }
 
-static const char *what_a_group_has_is_told(void)
+static const char *memory_is_reported(void)
 {
     GROUP(one);
     pid_t child = fork();
@@ -190,8 +190,8 @@ static const char *what_a_group_has_is_told(void)
     return NULL;
 }
 
-/* Ends somebody by too much memory in a group of 4 MiB, while somebody else, who has as much,
- * lives on. Returns the status of who ended. */
+/* Ends a child by too much memory in a group of 4 MiB, while a child outside, with as much memory,
+ * lives on. Returns the exit status of the first. */
 static int over_limit(const char *group, bool in_a_call)
 {
     int status = -1;
@@ -210,7 +210,7 @@ static int over_limit(const char *group, bool in_a_call)
     return waitpid(child, &status, 0) == child ? status : -1;
 }
 
-static const char *who_is_over_the_limit_ends_alone(void)
+static const char *a_process_over_the_limit_ends_alone(void)
 {
     GROUP(one);
     group_write(one, "memory.swap.max", "0"); /* Where there is such a file. */
@@ -248,7 +248,7 @@ static const char *a_limit_holds_for_groups_within(void)
     return NULL;
 }
 
-static const char *a_lower_limit_ends_who_is_over_it(void)
+static const char *a_lower_limit_ends_processes_over_it(void)
 {
     GROUP(one);
     group_write(one, "memory.swap.max", "0");
@@ -303,15 +303,15 @@ static const char *all_of_a_group_are_killed(void)
 
 const struct abi_case group_cases[] = {
     {"group_the_tree_is_made_and_removed", the_tree_is_made_and_removed},
-    {"group_a_directory_tells_files_and_groups", a_directory_tells_files_and_groups},
+    {"group_a_directory_lists_files_and_groups", a_directory_lists_files_and_groups},
     {"group_processes_move_and_children_stay", processes_move_and_children_stay},
-    {"group_who_is_no_process_does_not_move", who_is_no_process_does_not_move},
-    {"group_who_gives_memory_has_no_processes", who_gives_memory_has_no_processes},
+    {"group_a_missing_process_does_not_move", a_missing_process_does_not_move},
+    {"group_with_controlled_children_has_no_processes", with_controlled_children_has_no_processes},
     {"group_limits_are_numbers", limits_are_numbers},
-    {"group_what_a_group_has_is_told", what_a_group_has_is_told},
-    {"group_who_is_over_the_limit_ends_alone", who_is_over_the_limit_ends_alone},
+    {"group_memory_is_reported", memory_is_reported},
+    {"group_a_process_over_the_limit_ends_alone", a_process_over_the_limit_ends_alone},
     {"group_a_limit_holds_for_groups_within", a_limit_holds_for_groups_within},
-    {"group_a_lower_limit_ends_who_is_over_it", a_lower_limit_ends_who_is_over_it},
+    {"group_a_lower_limit_ends_processes_over_it", a_lower_limit_ends_processes_over_it},
     {"group_all_of_a_group_are_killed", all_of_a_group_are_killed},
     {NULL, NULL},
 };

@@ -1,4 +1,4 @@
-/* Making control groups, and what their files say. */
+/* Making control groups, and reading their files. */
 #ifndef GROUPS_H
 #define GROUPS_H
 
@@ -11,7 +11,7 @@ enum { GROUP_BYTES = 256, REGION = 512, LIMIT_PAGES = 1024, CGROUP2 = 0x63677270
 /* LIMIT_PAGES, as a limit is written. */
 #define LIMIT_WORD "4M"
 
-/* Leaves the case where no group with a limit can be made; else makes one, whose path is `name`. */
+/* Leaves the case where no group with a limit can be made; else makes one with the path `name`. */
 #define GROUP(name) \
     char name[GROUP_BYTES]; \
     if (!group_make(name)) \
@@ -98,8 +98,8 @@ static inline bool is_in(const char *group)
     return length >= own && !strcmp(line + length - own, name);
 }
 
-/* Makes a group with a limit below the root, if this system and the caller's rights allow that.
- * Nothing is mounted for it, and no controller given: that is for who owns the system. */
+/* Makes a group with a limit below the root, if this system and the caller's rights allow that. It
+ * mounts nothing and enables no controller: that is left to the owner of the system. */
 static inline bool group_make(char path[GROUP_BYTES])
 {
     static int count;

@@ -1,4 +1,4 @@
-/* What a process may not do, or asks not to be able to do. */
+/* Restrictions of a process, some of which it asks for itself. */
 #include "abi.h"
 
 #include <sched.h>
@@ -17,7 +17,7 @@ static const char *thread_pointers(void)
     return NULL;
 }
 
-/* Whatever makes it larger, the space stays within its limit. */
+/* The address space stays within its limit, whichever call makes it larger. */
 static const char *space_limit(void)
 {
     size_t mib = 1 << 20;
@@ -71,7 +71,7 @@ static const char *splice_memory(void)
     FAILS(EBADF, vmsplice(99, &out, 1, 0));
     int file = open("f", O_RDWR | O_CREAT, 0600);
     FAILS(EBADF, vmsplice(file, &out, 1, 0));
-    /* What has no room is left, without waiting for more. */
+    /* Bytes without room are left, without a wait for more. */
     static char much[1 << 20];
     struct iovec all = {much, sizeof much};
     long count = vmsplice(ends[1], &all, 1, 0);

@@ -1,4 +1,4 @@
-/* Who we are, what the machine is, limits, random numbers, calls that are not there. */
+/* Identity of the process and the machine, limits, random numbers, calls that are not there. */
 #include "abi.h"
 
 #include <sched.h>
@@ -11,7 +11,7 @@ static const char *identity(void)
 {
     CHECK(getpid() > 0 && syscall(SYS_gettid) == getpid() && getppid() > 0);
     CHECK(getuid() == geteuid() && getgid() == getegid());
-    CHECK(getpgid(0) == getpgrp() && getsid(0) >= 0); /* 0: in a PID namespace that it is not of */
+    CHECK(getpgid(0) == getpgrp() && getsid(0) >= 0); /* 0: outside the PID namespace */
     CHECK(setpgid(0, 0) == 0 && getpgrp() == getpid());
     FAILS(ESRCH, getpgid(1 << 22));
     FAILS(EPERM, setsid());

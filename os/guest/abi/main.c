@@ -1,6 +1,6 @@
 /* abicheck: whether each system call succeeds and fails as on Linux. One line for each case, a
- * summary at the end; exit status 1 if any failed. Words as arguments: only cases whose name
- * begins with one of them. */
+ * summary at the end; exit status 1 if any failed. Words as arguments: only cases with names that
+ * begin with one of them. */
 #include "abi.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ __attribute__((noreturn)) static void run_child(const struct abi_case *c, int ou
     _exit(said != NULL);
 }
 
-/* Waits for a child with patience; kills it, and says so, if it is not done in time. */
+/* Waits for a child up to a deadline; then kills it, and reports that. */
 static bool wait_patiently(pid_t child, int *status)
 {
     for (int ms = 0; ms < PATIENCE_MS; ms++) {
@@ -59,7 +59,7 @@ static bool wait_patiently(pid_t child, int *status)
     return false;
 }
 
-/* Runs one case and says how it went. */
+/* Runs one case and prints its result. */
 static bool run_case(const struct abi_case *c)
 {
     int out[2], status = 0;
@@ -75,7 +75,7 @@ static bool run_case(const struct abi_case *c)
     }
     close(out[1]);
     bool in_time = wait_patiently(child, &status);
-    kill(-child, SIGKILL); /* Whoever it left behind; usually nobody. */
+    kill(-child, SIGKILL); /* Processes that it left behind; usually none. */
     ssize_t length = read(out[0], reason, sizeof reason - 1);
     close(out[0]);
     reason[length > 0 ? length : 0] = 0;

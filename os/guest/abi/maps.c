@@ -37,7 +37,7 @@ static const char *map_fixed(void)
     FAILS(EEXIST, mmap(p + PAGE, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0));
     CHECK(munmap(p + 4 * PAGE, PAGE) == 0);
     CHECK(mmap(p + 4 * PAGE, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == p + 4 * PAGE);
-    /* A hint that is free is taken, one that is not is none. */
+    /* A hint is followed where the address is free, and ignored elsewhere. */
     CHECK(munmap(p + 4 * PAGE, PAGE) == 0);
     CHECK(mmap(p + 4 * PAGE, PAGE, RW, ANON, -1, 0) == p + 4 * PAGE);
     char *q = mmap(p, PAGE, RW, ANON, -1, 0);
@@ -184,7 +184,7 @@ static const char *program_break(void)
     CHECK(start[2 * PAGE] == 0 && (start[2 * PAGE] = 1));
     CHECK((char *)syscall(SYS_brk, start) == start);
     CHECK((char *)syscall(SYS_brk, start + 3 * PAGE) == start + 3 * PAGE && !start[2 * PAGE]);
-    /* What cannot be is answered with the break as it is. */
+    /* An impossible break is answered with the present one. */
     CHECK((char *)syscall(SYS_brk, 1) == start + 3 * PAGE);
     CHECK((char *)syscall(SYS_brk, (size_t)1 << 62) == start + 3 * PAGE);
     return NULL;
@@ -194,7 +194,7 @@ static volatile char *shared;
 
 static void child_of_sharing(void)
 {
-    /* Pages that nobody had when this child was made; page 3 is its own to bring in. */
+    /* Pages that were not there when this child was made; it brings page 3 in itself. */
     for (int wait = 0; !shared[0] && wait < 1000; wait++)
         usleep(1000);
     shared[3 * PAGE] = 7;
@@ -202,7 +202,7 @@ static void child_of_sharing(void)
     _exit(gone && shared[PAGE] == 5 ? 0 : 1);
 }
 
-/* What is shared is one memory for all who were forked, whoever brings its pages in, and when. */
+/* Shared memory is one memory for all forked processes, whichever brings its pages in, and when. */
 static const char *sharing(void)
 {
     shared = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

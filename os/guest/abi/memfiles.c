@@ -1,4 +1,4 @@
-/* Files in memory: memfd_create, seals, holes, and what areas show of them. */
+/* Files in memory: memfd_create, seals, holes, and mappings of them. */
 #include "abi.h"
 
 #include <linux/falloc.h>
@@ -14,7 +14,7 @@ static const int RW = PROT_READ | PROT_WRITE;
 
 static int new_memfd(unsigned flags) { return (int)syscall(SYS_memfd_create, "it", flags); }
 
-/* A new file in memory with so many pages of holes, or -1. */
+/* A new file in memory with `count` pages of holes, or -1. */
 static int memfd_of(size_t count)
 {
     int fd = new_memfd(MFD_ALLOW_SEALING);
@@ -70,7 +70,7 @@ static const char *memfd_seals(void)
     FAILS(EPERM, pwrite(fd, "x", 1, 3 * PAGE));
     FAILS(EPERM, fallocate(fd, 0, 0, 4 * PAGE));
     CHECK(pwrite(fd, "x", 1, 0) == 1 && ftruncate(fd, 3 * PAGE) == 0);
-    /* Nobody can seal what somebody may write. */
+    /* A file with a writable mapping cannot be sealed against writes. */
     char *p = show(fd, 1, MAP_SHARED);
     CHECK(p != MAP_FAILED);
     FAILS(EBUSY, fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
@@ -166,7 +166,7 @@ static const char *hole_under_map(void)
     return NULL;
 }
 
-/* A hole gives its memory back, also under a map, and not what a private map has copied. */
+/* A hole gives its memory back, also under a map, but not the copies of a private map. */
 static const char *removes(void)
 {
     int fd = memfd_of(4);
@@ -213,14 +213,14 @@ static const char *collapses(void)
     CHECK(madvise(own, HUGE_BYTES, COLLAPSE) == -1 && own[6 * PAGE] == 'o' && p[6 * PAGE] == 7);
     p[9 * PAGE] = 'p';
     CHECK(own[9 * PAGE] == 'p');
-    /* What is cut off goes, however large its folio was. */
+    /* Truncated pages go, however large their folio was. */
     CHECK(ftruncate(fd, 5 * PAGE) == 0 && blocks(fd) <= (long)(5 * PAGE / 512));
     CHECK(p[3 * PAGE] == 4 && p[4 * PAGE] == 0 && ftruncate(fd, HUGE_BYTES) == 0);
     CHECK(p[6 * PAGE] == 0 && p[9 * PAGE] == 0 && own[6 * PAGE] == 0);
     return NULL;
 }
 
-/* In which sizes a map is best read: Quire knows it, and Linux does not. */
+/* The preferred folio size for reads of a map: an extension of Quire's kernel. */
 static const char *reads_in_sizes(void)
 {
     enum { READ_ORDER = 0x51524f00 };
@@ -235,7 +235,7 @@ static const char *reads_in_sizes(void)
     return NULL;
 }
 
-/* What one map, another map or a call writes is there for all. */
+/* A write through one map, another map or a call is visible in all. */
 static const char *one_memory(int fd)
 {
     char bytes[8] = "";
@@ -247,7 +247,7 @@ static const char *one_memory(int fd)
     memcpy(p + PAGE, "map", 3);
     CHECK(!memcmp(q + PAGE, "mapll", 3) && pread(fd, bytes, 6, PAGE) == 6);
     CHECK(!memcmp(bytes, "mapall", 6) && !memcmp(own + PAGE, "mapall", 6));
-    /* A copy is nobody else's, and does not change any more. */
+    /* A private copy does not change any more. */
     own[PAGE] = 'c';
     CHECK(p[PAGE] == 'm');
     p[PAGE + 1] = 'b';
@@ -276,7 +276,7 @@ static const char *maps_of_file(void)
     return NULL;
 }
 
-/* Parent and child see one file, whoever brings its pages in. */
+/* Parent and child see one file, whichever brings its pages in. */
 static const char *map_across_fork(void)
 {
     int fd = memfd_of(4), status;
@@ -298,7 +298,7 @@ static volatile char *target;
 static void load_target(void) { (void)*target; }
 static void store_target(void) { *target = 1; }
 
-/* Who touches what lies behind the end gets SIGBUS; what comes back is zero. */
+/* A touch behind the end is a SIGBUS; pages that come back are zero. */
 static const char *truncate_under_map(void)
 {
     int fd = memfd_of(4);
@@ -325,7 +325,7 @@ static const char *truncate_under_map(void)
     return NULL;
 }
 
-/* A child that maps what the parent makes shorter is cut off, too. */
+/* A truncation by the parent cuts the child's map, too. */
 static const char *truncate_under_others(void)
 {
     int fd = memfd_of(2), ready[2], go[2], status;
@@ -345,7 +345,7 @@ static const char *truncate_under_others(void)
     return NULL;
 }
 
-/* Calls whose bytes lie in the file that they read or write. */
+/* Calls with buffers in the file that they read or write. */
 static const char *calls_on_own_map(void)
 {
     int fd = memfd_of(8);
@@ -375,7 +375,7 @@ static void touch_some(volatile char *at, unsigned seed)
             at[(seed >> (18 + i) & 15) * PAGE] += 1;
 }
 
-/* Touches pages of a file whose end moves, and has children that do the same. */
+/* Touches pages of a file while its end moves, and has children that do the same. */
 static void touch_while_it_changes(int fd, unsigned seed)
 {
     enum { ROUNDS = 1500, FORKS = 150 };
@@ -396,7 +396,7 @@ static void touch_while_it_changes(int fd, unsigned seed)
     _exit(0);
 }
 
-/* Its end moves, holes are made and bytes written, while others touch it: nobody is harmed. */
+/* Its end moves, holes are made and bytes written, while others touch it, without harm. */
 static const char *truncate_while_others_touch(void)
 {
     int fd = memfd_of(16), status, left = 3;
@@ -422,7 +422,7 @@ static const char *truncate_while_others_touch(void)
     return NULL;
 }
 
-/* A program runs from its file: nobody writes that meanwhile. */
+/* A program runs from its file, which cannot be written meanwhile. */
 static const char *running(void)
 {
     FAILS(ETXTBSY, open("/proc/self/exe", O_WRONLY));

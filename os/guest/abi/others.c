@@ -12,7 +12,7 @@
 #define MAP_DROPPABLE 0x08
 #endif
 
-enum { RW = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, NOBODY = 4000000 };
+enum { RW = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, NO_PROCESS = 4000000 };
 
 static long vm_read(pid_t pid, struct iovec *to, long tos, struct iovec *from, long froms, long flags)
 {
@@ -53,7 +53,7 @@ static const char *moves_between(void)
     CHECK(vm_read(child, to, 3, from, 2, 0) == 7);
     CHECK(!memcmp(got, "ac\0\0\0\0\0\0rossq", 13));
     CHECK(p[PAGE - 3] == 0);
-    /* What is written there is not here. */
+    /* A write in the other process does not show here. */
     struct iovec text = {"words", 5}, there = {p + 2 * PAGE - 2, 5};
     CHECK(vm_write(child, &text, 1, &there, 1, 0) == 5 && p[2 * PAGE - 2] == 0);
     CHECK(vm_read(child, (struct iovec[]){{got, 5}}, 1, &there, 1, 0) == 5 && !memcmp(got, "words", 5));
@@ -78,7 +78,7 @@ static const char *moves_a_part(void)
     FAILS(EFAULT, vm_write(getpid(), &near, 1, &gone, 1, 0));
     FAILS(EFAULT, vm_read(getpid(), &none, 1, &good, 1, 0));
     FAILS(EFAULT, vm_write(getpid(), &none, 1, &good, 1, 0));
-    /* As the process itself could: not to what it may only read. */
+    /* With the rights of the process itself: not to read-only pages. */
     CHECK(mprotect(p, PAGE, PROT_READ) == 0);
     FAILS(EFAULT, vm_write(getpid(), &near, 1, &good, 1, 0));
     CHECK(vm_read(getpid(), &near, 1, &good, 1, 0) == 8);
@@ -99,16 +99,17 @@ static const char *refuses_to_move(void)
     FAILS(EINVAL, vm_read(getpid(), &own, 1, (struct iovec[]){other, huge}, 2, 0));
     FAILS(EFAULT, vm_read(getpid(), bad, 1, &other, 1, 0));
     FAILS(EFAULT, vm_read(getpid(), &own, 1, bad, 1, 0));
-    FAILS(ESRCH, vm_read(NOBODY, &own, 1, &other, 1, 0));
-    FAILS(ESRCH, vm_write(NOBODY, &own, 1, &other, 1, 0));
-    /* Where nothing is to be moved, nobody is looked for. */
-    CHECK(vm_read(NOBODY, &empty, 1, &other, 1, 0) == 0);
-    CHECK(vm_read(NOBODY, &own, 1, &empty, 1, 0) == 0);
-    CHECK(vm_read(NOBODY, &own, 0, &other, 1, 0) == 0 && vm_read(NOBODY, &own, 1, &other, 0, 0) == 0);
+    FAILS(ESRCH, vm_read(NO_PROCESS, &own, 1, &other, 1, 0));
+    FAILS(ESRCH, vm_write(NO_PROCESS, &own, 1, &other, 1, 0));
+    /* A call without bytes to move looks for no process. */
+    CHECK(vm_read(NO_PROCESS, &empty, 1, &other, 1, 0) == 0);
+    CHECK(vm_read(NO_PROCESS, &own, 1, &empty, 1, 0) == 0);
+    CHECK(vm_read(NO_PROCESS, &own, 0, &other, 1, 0) == 0);
+    CHECK(vm_read(NO_PROCESS, &own, 1, &other, 0, 0) == 0);
     return NULL;
 }
 
-/* What a debugger does: it writes where the program may only read. */
+/* A debugger writes where the program may only read. */
 static const char *forces_a_write(void)
 {
     char *p = mmap(NULL, PAGE, PROT_READ, PRIVATE, -1, 0), byte = 'x';
@@ -120,7 +121,7 @@ static const char *forces_a_write(void)
     struct iovec own = {&byte, 1}, other = {p, 1};
     CHECK(vm_read(child, &own, 1, &other, 1, 0) == 1 && byte == 0 && end_child(child));
     FAILS(EIO, pwrite(mem, &byte, 1, (off_t)(uintptr_t)shared));
-    /* A file's page is copied; the file stays what it is. */
+    /* A file's page is copied; the file stays the same. */
     CHECK(make_file("text", "text") && (fd = open("text", O_RDONLY)) >= 0);
     char *text = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
     CHECK(text != MAP_FAILED && pwrite(mem, "n", 1, (off_t)(uintptr_t)text) == 1);
@@ -148,7 +149,7 @@ static const char *seals(void)
     FAILS(EPERM, (long)mremap(p + PAGE, 2 * PAGE, PAGE, 0));
     FAILS(EPERM, (long)mremap(p + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, q));
     FAILS(EPERM, (long)mremap(q, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p + PAGE));
-    /* What can be written can be lost as well. */
+    /* The page can be dropped as well. */
     CHECK(p[PAGE] == 7 && madvise(p + PAGE, PAGE, MADV_DONTNEED) == 0 && p[PAGE] == 0);
     CHECK(munmap(p, PAGE) == 0 && mprotect(p + 3 * PAGE, PAGE, PROT_READ) == 0);
     CHECK(mprotect(q, PAGE, PROT_READ) == 0 && seal(q, PAGE, 0) == 0);
@@ -230,7 +231,7 @@ static const char *packets(void)
     CHECK(poll(both, 2, 0) == 1 && both[0].revents == POLLOUT);
     CHECK(write(fd[0], "first", 5) == 5 && write(fd[0], "second", 6) == 6);
     CHECK(poll(both, 2, 0) == 2 && both[1].revents == POLLIN);
-    /* Each is read alone, and what of it has no room is lost. */
+    /* Each packet is read alone, and its bytes without room are lost. */
     CHECK(read(fd[1], got, 3) == 3 && !memcmp(got, "fir", 3));
     CHECK(read(fd[1], got, 16) == 6 && !memcmp(got, "second", 6));
     CHECK(close(fd[0]) == 0 && read(fd[1], got, 16) == 0);

@@ -156,7 +156,7 @@ static const char *accesses(void)
     FAILS(ENOENT, access("none", F_OK));
     FAILS(EINVAL, access("f", 99));
     CHECK(faccessat(AT_FDCWD, "f", R_OK, 0) == 0);
-    /* Nobody may execute what has no right to it, not even root. */
+    /* Not even root may execute a file without an execute bit. */
     FAILS(EACCES, access("f", X_OK));
     return NULL;
 }

@@ -39,7 +39,7 @@ static const char *poll_timeout(void)
     return NULL;
 }
 
-/* Whoever waits is woken by what another process does. */
+/* Another process's action wakes a waiter. */
 static const char *poll_wakes(void)
 {
     int ends[2], status;

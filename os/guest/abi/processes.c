@@ -97,7 +97,7 @@ static const char *wait_any_order(void)
     return NULL;
 }
 
-/* An orphan's new parent is someone else, and it lives on. */
+/* An orphan gets another parent, and lives on. */
 static const char *orphans(void)
 {
     int ends[2];

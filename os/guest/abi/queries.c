@@ -1,6 +1,6 @@
-/* What a program can ask of its memory by ioctl on files of /proc: one area (Linux 6.11), and runs
- * of pages that are in a state (Linux 6.7; newer than the constants at hand). Where the kernel does
- * not know them, nothing is checked. */
+/* Queries about memory by ioctl on files of /proc: one area (Linux 6.11), and runs of pages that
+ * are in a state (Linux 6.7; newer than the constants at hand). Where the kernel does not know
+ * them, nothing is checked. */
 #include "abi.h"
 
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-/* What the kernel tells of pages of files, and that their memory comes back. */
+/* The kernel's counts of pages of files, and the return of their memory. */
 #include "abi.h"
 
 static const int RW = PROT_READ | PROT_WRITE;
@@ -137,7 +137,7 @@ static const char *maps_names(void)
 
 enum { BIG = 16 * 1024 * 1024, TIMES = 64 };
 
-/* Writes so many bytes; false if that fails. */
+/* Writes `bytes` bytes; false if that fails. */
 static bool fill(int fd, size_t bytes)
 {
     static char piece[64 * 1024];
@@ -147,7 +147,7 @@ static bool fill(int fd, size_t bytes)
     return true;
 }
 
-/* More in all than the machine has: what is closed, cut off or unmapped is free again. */
+/* More in all than the machine has: closed, truncated and unmapped pages are free again. */
 static const char *memory_comes_back(void)
 {
     for (int i = 0; i < TIMES; i++) {
@@ -181,7 +181,7 @@ static void run_from_memory(void)
     _exit(8);
 }
 
-/* A program whose file is in memory alone; abicheck ends with 2 when it finds no case. */
+/* A program that exists in memory alone; abicheck ends with 2 when it finds no case. */
 static const char *program_in_memory(void)
 {
     int status = status_of(run_from_memory);

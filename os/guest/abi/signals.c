@@ -1,4 +1,4 @@
-/* Signals: delivery, what handlers are told, masks, waiting, interrupted calls. */
+/* Signals: delivery, arguments of handlers, masks, waiting, interrupted calls. */
 #include "abi.h"
 
 #include <setjmp.h>
@@ -269,7 +269,7 @@ static const char *child_signal(void)
     return NULL;
 }
 
-/* Who ignores SIGCHLD has no zombies. */
+/* A process that ignores SIGCHLD has no zombies. */
 static const char *ignored_children(void)
 {
     CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);

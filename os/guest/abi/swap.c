@@ -1,5 +1,5 @@
-/* Swap devices: taking them into use and out of it, and memory that was sent there. They need a
- * disk with nothing on it; without one, and for whoever may not swap, they have nothing to say. */
+/* Swap devices: swapon and swapoff, and memory that was swapped out. They need a disk with nothing
+ * on it; without one, and without the right to swap, they are skipped. */
 #include "groups.h"
 
 #include <sys/ioctl.h>
@@ -41,7 +41,7 @@ static const char *disk(void)
     if (!name) \
         return NULL
 
-/* Writes a header for so many pages, this one included; false if that fails. */
+/* Writes a header for `pages` pages, this one included; false if that fails. */
 static bool make_swap(const char *path, uint32_t pages, uint32_t version, uint32_t bad)
 {
     static char page[PAGE];
@@ -163,7 +163,7 @@ static const char *a_disk_is_a_file(void)
     return NULL;
 }
 
-static const char *what_went_out_comes_back(void)
+static const char *pages_that_went_out_come_back(void)
 {
     DISK(path);
     CHECK(swap_on(path));
@@ -185,7 +185,7 @@ static const char *what_went_out_comes_back(void)
 
 #define BEHIND "/sys/kernel/mm/quire/behind"
 
-/* What does not compress, and differs from page to page and from time to time. */
+/* Data that does not compress, and differs from page to page and from time to time. */
 static uint64_t noise(uint64_t seed)
 {
     seed = (seed ^ seed >> 31) * 0x9e3779b97f4a7c15;
@@ -218,8 +218,8 @@ static bool comes_to(const char *name, long least, long most)
     return false;
 }
 
-/* Where a disk is behind compressed memory: what is too much for that goes on to the disk. */
-static const char *what_is_cold_goes_behind(void)
+/* With a disk behind compressed memory: units beyond its limit go on to the disk. */
+static const char *cold_pages_go_behind(void)
 {
     enum { MANY = 6144, WORDS = MANY * PAGE / 8 };
     DISK(path);
@@ -237,7 +237,7 @@ static const char *what_is_cold_goes_behind(void)
     long read_before = number_in(BEHIND, "read ");
     CHECK(holds_noise(words, WORDS, 1));
     CHECK(number_in(BEHIND, "read ") >= read_before + MANY * 3 / 4);
-    /* Written again, and sent out again, while what was there before is on its way. */
+    /* The pages are written again, and paged out again, while the old content is on its way. */
     for (uint64_t seed = 2; seed < 6; seed++) {
         fill_noise(words, WORDS, seed);
         CHECK(!madvise(all, MANY * PAGE, MADV_PAGEOUT));
@@ -268,7 +268,7 @@ static const char *locked_memory_stays(void)
     return NULL;
 }
 
-static const char *children_share_what_is_out(void)
+static const char *children_share_swapped_pages(void)
 {
     DISK(path);
     CHECK(swap_on(path));
@@ -287,7 +287,7 @@ static const char *children_share_what_is_out(void)
     return NULL;
 }
 
-static const char *calls_find_what_is_out(void)
+static const char *calls_find_swapped_pages(void)
 {
     DISK(path);
     CHECK(swap_on(path));
@@ -325,7 +325,7 @@ static const char *memory_without_rights_comes_back(void)
     return NULL;
 }
 
-static const char *others_are_told_of(void)
+static const char *is_reported_for_other_processes(void)
 {
     DISK(path);
     CHECK(make_swap(path, SMALL, 1, 0) && !swapon(path, 0x8000 | 7));
@@ -436,8 +436,8 @@ static const char *a_group_pages_out_its_own(void)
         bool kept = holds(all, ALL, 9) && holds(all, ALL, 9);
         long out = group_number(one, "memory.swap.current", "");
         long there = group_number(one, "memory.current", "");
-        /* What is read with a page, on each CPU, and what is being written, may be beyond the
-         * limit until the next count. */
+        /* Readahead, on each CPU, and pages under writeback may exceed the limit until the next
+         * count. */
         long half = 2 * LIMIT_PAGES * PAGE;
         bool less = out >= half && there <= half;
         /* As much again, brought in by a call. */
@@ -459,7 +459,7 @@ static const char *a_group_pages_out_its_own(void)
     return NULL;
 }
 
-static const char *a_group_is_told_to_reclaim(void)
+static const char *a_group_reclaims_on_request(void)
 {
     DISK(path);
     GROUP(one);
@@ -475,10 +475,10 @@ static const char *a_group_is_told_to_reclaim(void)
         char *all = pages(REGION);
         fill(all, REGION, 10);
         good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
-        /* Not all that left is of this region. */
+        /* Not all swapped-out pages are of this region. */
         good = good && resident(all, REGION) <= REGION * 3 / 4 && holds(all, REGION, 10);
         good = good && write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1;
-        /* Less room than there is in use: the rest goes out, and nobody ends. */
+        /* Less room than there is in use: the rest goes out, and no process ends. */
         _exit(!good || !holds(all, REGION, 10));
     }
     char byte;
@@ -497,19 +497,19 @@ static const char *a_group_is_told_to_reclaim(void)
 }
 
 const struct abi_case swap_cases[] = {
-    {"swap_refuses_what_is_no_disk", refuses},
+    {"swap_refuses_other_files_than_disks", refuses},
     {"swap_looks_at_the_header", looks_at_the_header},
     {"swap_a_disk_is_a_file", a_disk_is_a_file},
-    {"swap_what_went_out_comes_back", what_went_out_comes_back},
-    {"swap_what_is_cold_goes_behind", what_is_cold_goes_behind},
+    {"swap_pages_that_went_out_come_back", pages_that_went_out_come_back},
+    {"swap_cold_pages_go_behind", cold_pages_go_behind},
     {"swap_locked_memory_stays", locked_memory_stays},
-    {"swap_children_share_what_is_out", children_share_what_is_out},
-    {"swap_calls_find_what_is_out", calls_find_what_is_out},
+    {"swap_children_share_swapped_pages", children_share_swapped_pages},
+    {"swap_calls_find_swapped_pages", calls_find_swapped_pages},
     {"swap_memory_without_rights_comes_back", memory_without_rights_comes_back},
-    {"swap_others_are_told_of", others_are_told_of},
+    {"swap_is_reported_for_other_processes", is_reported_for_other_processes},
     {"swap_a_process_is_paged_out_by_another", a_process_is_paged_out_by_another},
     {"swap_a_group_pages_out_its_own", a_group_pages_out_its_own},
-    {"swap_a_group_is_told_to_reclaim", a_group_is_told_to_reclaim},
+    {"swap_a_group_reclaims_on_request", a_group_reclaims_on_request},
     {"swap_swappiness_is_a_number", swappiness_is_a_number},
     {"swap_is_memory", swap_is_memory},
     {NULL, NULL},

@@ -1,6 +1,6 @@
-# What a disk must do, run by a dynamic shell from that disk: `disk.sh`, or `disk.sh bad` where
-# block 128 of /test/large and block 5 of /test/program cannot be read.
-# Lines: ok NAME, FAILED NAME. The files of /test were made on the host, and /test/sums of all files.
+# The checks of a disk, run by a dynamic shell from that disk: `disk.sh`, or `disk.sh bad` where
+# block 128 of /test/large and block 5 of /test/program cannot be read. Lines: ok NAME, FAILED NAME.
+# The files of /test were made on the host, and /test/sums of all files.
 
 failures=0
 check() { # NAME CONDITION...
@@ -14,7 +14,7 @@ check() { # NAME CONDITION...
     fi
 }
 
-# The words come as they are: nothing must succeed that is to fail.
+# The command must fail, with this text in its message.
 fails_with() { # TEXT COMMAND...
     text=$1
     shift
@@ -61,11 +61,11 @@ is_readonly() { fails_with "Read-only file system" "$@"; }
 
 check "a dynamic shell runs from the disk" test -n "$PPID"
 check "a program found by its interpreter's line" /test/script
-check "a link leads on" test "$(cat /test/link)" = "the target"
-check "what is written to the disk is refused" is_readonly touch /test/new
-check "so is what would be removed" is_readonly rm /test/small
+check "a link leads to its file" test "$(cat /test/link)" = "the target"
+check "a write to the disk is refused" is_readonly touch /test/new
+check "so is a removal" is_readonly rm /test/small
 check "memory takes a copy" cp /test/small /tmp/small
-check "and has it" test "$(cat /tmp/small)" = "some bytes"
+check "and the copy is right" test "$(cat /tmp/small)" = "some bytes"
 check "holes are zeroes" test "$(tr -d '\0' </test/holes | wc -c)" = 9
 check "all names are found" names
 
@@ -74,7 +74,7 @@ if [ "$1" = bad ]; then
     check "and again" is_eio page 128
     check "the page before it is good" page 127
     check "the page behind it is good" page 129
-    check "reading gives what is before it" test "$(cat /test/large 2>&- | wc -c)" = 524288
+    check "a read gives the bytes before it" test "$(cat /test/large 2>&- | wc -c)" = 524288
     /test/program >/dev/null 2>&1
     check "a program with a bad page is killed" test $? = 135
     check "mappings of it are right" /test/mapcheck /test/large 128
@@ -83,6 +83,6 @@ else
     # First: nothing of the file is in memory yet.
     check "mappings are right" /test/mapcheck /test/large
     check "all files are whole" sums none none
-    check "they are when many read them at once" many
+    check "they are with many readers at once" many
 fi
 exit $failures

@@ -71,7 +71,7 @@ trap - USR1
 check "a trap at the end" "last" "$(trap 'echo last' EXIT; exit 0)"
 
 dd if=/dev/zero of=zeros bs=4096 count=256 2> errors
-check "dd writes what it says" 1048576 "$(wc -c < zeros | tr -d ' ')"
+check "dd writes all its blocks" 1048576 "$(wc -c < zeros | tr -d ' ')"
 check "a known sum" b6d81b360a5672d80c27430f39153e2c "$(md5sum < zeros | cut -d' ' -f1)"
 dd if=zeros of=part bs=1000 skip=3 count=5 2> errors
 check "dd seeks" 5000 "$(wc -c < part | tr -d ' ')"
@@ -114,7 +114,7 @@ if mkdir $group 2> errors && [ -w $group/memory.max ]; then
     echo 8M > $group/memory.max
     eat="dd if=/dev/zero of=/dev/null bs=32M count=1"
     sh -c "echo 0 > $group/cgroup.procs; $eat" 2> errors
-    check "who is over the limit of his group ends" 137 $?
+    check "a process over the limit of its group ends" 137 $?
     $eat 2> errors
     check "others do not" 0 $?
     check "the group has counted it" 1 "$(sed -n 's/^oom_kill //p' $group/memory.events)"

@@ -1,4 +1,4 @@
-//! What the kernel itself says, and how it ends when something that cannot be has happened.
+//! The kernel's own messages, and its end in a panic.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -42,7 +42,7 @@ pub(crate) fn line(words: fmt::Arguments<'_>) {
     isa::put(&line.bytes[..line.length]);
 }
 
-/// Says what happened and who called whom, and ends the machine.
+/// Prints the panic and a backtrace, and ends the machine.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     static ONCE: AtomicBool = AtomicBool::new(false);

@@ -1,8 +1,8 @@
 //! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64 and arm64.
 //!
-//! It is here to show the library at work on real hardware, and to be measured beside Linux. So it
-//! is small, and thin: all that can be had from well-kept crates is, what needs no machine is in
-//! `quire-linux` and tested on any host, and all memory management is Quire.
+//! It shows the library at work on real hardware, and is measured beside Linux. It is small and
+//! thin: well-kept crates do what they can, code that needs no machine is in `quire-linux` and
+//! tested on any host, and all memory management is Quire.
 //!
 //! Rooms, left to right; each names only those to its left:
 //!
@@ -10,16 +10,25 @@
 //!   isa ──► memory ──► disk ──► task ──► proc ──► calls ──► run, report, scripts ──► main
 //! ```
 //!
-//! Three doors lead to the right, where there is no one to return to: boot enters `start`, a fault
-//! of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`.
+//! Three doors lead to the right, where there is no caller to return to: boot enters `start`, a
+//! fault of the kernel's own copy asks `disk::resolve`, the first process ends in `halt`. Beside
+//! them, rooms to the right leave these callbacks with `memory`:
+//!
+//! | callback | from | called when |
+//! |---|---|---|
+//! | `set_close_idle` | `disk` | no file number is free: files that no descriptor has are closed |
+//! | `set_fetch` | `disk` | a copy needs a page that is on a disk: the page is read |
+//! | `set_shrink` | `task` | no frame is free: files and swap give some up |
+//! | `set_ease` | `task` | a fault is about to take memory: below the watermark, reclaim comes first |
+//! | `set_limits` | `task` | a control group is at its limit: its cold pages are swapped out |
 //!
 //! | room | owns |
 //! |---|---|
 //! | [`isa`] | the machine: boot, traps, interrupts, translations, the console |
 //! | [`memory`] | RAM under Quire, the heap, address spaces, copies from and to programs |
 //! | [`disk`] | the disk: reads in flight, pages that are kept |
-//! | [`task`] | threads, processes, who runs, who waits, signals |
-//! | [`proc`] | what `/proc` and `/sys` say |
+//! | [`task`] | threads, processes, scheduling, waits, signals |
+//! | [`proc`] | `/proc` and `/sys` |
 //! | [`calls`] | Linux's system calls |
 #![no_std]
 #![no_main]
@@ -46,7 +55,7 @@ use alloc::vec::Vec;
 use quire::units::CpuId;
 use quire_linux::Errno;
 use quire_linux::ext4;
-use quire_linux::files::{Caller, Here, Table};
+use quire_linux::files::{Caller, Here, Table, Unpacked};
 use quire_linux::signal::{Actions, Set};
 
 use task::{Process, Task, Thread, tree};
@@ -64,12 +73,12 @@ fn start(boot: isa::Boot) -> ! {
     #[cfg(feature = "checks")]
     scripts::run(boot.command_line);
     if let Err(error) = first_process(&boot) {
-        panic!("the first program cannot be run: {error}");
+        panic!("the first program, /init or init=PATH, cannot be run: {error}");
     }
     run::forever(isa::cpu())
 }
 
-/// What the other CPUs do.
+/// The other CPUs, once they run.
 fn begin(cpu: CpuId) -> ! {
     #[cfg(feature = "checks")]
     scripts::help(cpu);
@@ -93,13 +102,23 @@ fn first_process(boot: &isa::Boot) -> quire_linux::Result<()> {
     Ok(())
 }
 
-/// Unpacks the initramfs, mounts what is generated, and opens the console three times.
+/// Unpacks the initramfs, mounts /proc and /sys, and opens the console three times.
 fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     let wake = thread.waker();
     let who = Caller { pid: 1, tid: 1, now: tree::time(), wake: &wake };
-    let unpacked = memory::with_archive(|bytes| tree::tree().unpack(&who, bytes));
-    if !unpacked.is_whole || unpacked.refused > 0 {
-        log!("the initramfs: {unpacked:?}");
+    let mut length = 0;
+    let unpacked = memory::with_archive(|bytes| {
+        length = bytes.len();
+        tree::tree().unpack(&who, bytes)
+    });
+    // Without an initramfs the programs may be on a disk.
+    if length > 0 && (!unpacked.is_whole || unpacked.refused > 0) {
+        let Unpacked { entries, refused, .. } = unpacked;
+        panic!(
+            "too little memory, or a broken initramfs: of its {} KiB {entries} files are unpacked, \
+             {refused} found no room",
+            length >> 10,
+        );
     }
     tree::tree().fill_dev(&who)?;
     for (name, block) in disk::nodes() {
@@ -122,8 +141,8 @@ fn fill_tree(thread: &Thread, boot: &isa::Boot) -> quire_linux::Result<()> {
     })
 }
 
-/// Shows in the root directory what the disk has. What is to be written is in memory: /tmp and the
-/// like, and the root directory itself.
+/// Shows the disk's entries in the root directory. The places that can be written are in memory:
+/// /tmp and the like, and the root directory itself.
 fn show_disk(who: &Caller<'_>, name: &str) -> Result<(), ext4::Refusal> {
     let pages = disk::mount(name).map_err(ext4::Refusal::Device)?;
     let volume = disk::patiently(|| match ext4::Volume::open(who, pages.clone()) {

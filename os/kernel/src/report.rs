@@ -1,11 +1,11 @@
-//! The last words: what the memory manager did, by size.
+//! The report at power-off: the memory manager's work, by size.
 
 use quire::fault::Cause;
 use quire::stats::{Event, Totals};
 
 use crate::memory::{PAGE_SHIFT, mm};
 
-/// What is told of events, in this order.
+/// The events of the report, in this order.
 const EVENTS: [Event; 12] = [
     Event::Fault,
     Event::EntriesMade,
@@ -21,8 +21,8 @@ const EVENTS: [Event; 12] = [
     Event::CowReuse,
 ];
 
-/// Prints the folio report: faults and copies by size, fallbacks with their causes, and what it
-/// took in entries, invalidations and bytes.
+/// Prints the folio report: faults and copies by size, fallbacks with their causes, and the cost in
+/// entries, invalidations and bytes.
 pub(crate) fn print() {
     let totals = mm().totals();
     log!("folios, by size: faults, copies, fallbacks and why");
@@ -38,7 +38,7 @@ pub(crate) fn print() {
 fn line(totals: &Totals, order: usize) {
     let (alloc, copy, fallback) =
         (totals.alloc[order], totals.copy[order], &totals.fallback[order]);
-    // That a size is not wanted is no news.
+    // A size that the policy excludes is not worth a line.
     let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Policy);
     let told = causes.map(|cause| (cause.name(), fallback[cause as usize]));
     let mut told = told.filter(|(_, count)| *count > 0);

@@ -1,4 +1,4 @@
-//! What each CPU does: run a thread until it must wait, then another.
+//! The loop of each CPU: run a thread until it must wait, then another.
 //!
 //! ```text
 //!   next ready ──► its space, its vectors ──► answer signals ──► isa::run ──► Trap
@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use quire::engine::Error;
+use quire::Error;
 use quire::space::GroupId;
 use quire::units::{Access, CpuId, Order, Vpn};
 use quire_linux::Errno;
@@ -22,7 +22,7 @@ use crate::isa::{self, Call, Trap};
 use crate::memory;
 use crate::task::{Resume, Stop, Thread, collapse, exit, oom, queue, reclaim, tree};
 
-/// Why a CPU lets go of a thread.
+/// The reason a CPU lets go of a thread.
 enum Leave {
     /// Another is to run.
     Yield,
@@ -38,7 +38,7 @@ pub(crate) fn forever(_: CpuId) -> ! {
         match queue::next() {
             Some(thread) => take(thread),
             None => {
-                // What ended here must not be kept alive by a CPU that does nothing.
+                // An idle CPU must not keep a space alive that ended here.
                 memory::switch(None);
                 reclaim::background();
                 queue::idle(collapse::background());
@@ -71,7 +71,8 @@ fn take(mut thread: Box<Thread>) {
 /// Runs a thread that this CPU is set up for.
 fn drive(thread: &mut Thread, began: u64) -> Leave {
     loop {
-        // What lacks a page of the disk is not interrupted: programs do not expect that of files.
+        // A call that waits for a page of the disk is not interrupted: programs do not expect that
+        // of files.
         let is_free = !thread.reads || thread.task.doomed.load(Ordering::Acquire);
         let is_called = thread.task.is_summoned() || thread.saved_mask.is_some();
         if is_free && (is_called || thread.is_stopped()) {
@@ -91,7 +92,7 @@ fn drive(thread: &mut Thread, began: u64) -> Leave {
     }
 }
 
-/// Runs the program until it stops, and does what it stopped for.
+/// Runs the program until it stops, and handles the trap.
 #[inline]
 fn step(thread: &mut Thread, began: u64) -> Option<Leave> {
     match isa::run(&mut thread.context) {
@@ -123,12 +124,12 @@ fn make(thread: &mut Thread, call: Call) -> Option<Leave> {
     }
 }
 
-/// What a call that has no result comes to.
+/// Carries out a call's [`Stop`] in place of a result.
 fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
     match stop {
         Stop::Wait(hour) => {
             thread.call = Some(call);
-            // A signal that came just before the call began woke nobody.
+            // A signal that came just before the call began woke no thread.
             return (!thread.task.is_summoned()).then_some(Leave::Wait(hour));
         }
         Stop::Read => {
@@ -145,7 +146,7 @@ fn halt(thread: &mut Thread, call: Call, stop: Stop) -> Option<Leave> {
     matches!(stop, Stop::Yield).then_some(Leave::Yield)
 }
 
-/// Brings the page in that a program touched, or says what it did wrong.
+/// Brings the page in that a program touched, or sends it a signal.
 #[inline]
 fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     let mut found = memory::fault(address, access);
@@ -180,7 +181,7 @@ fn fault(thread: &mut Thread, address: u64, access: Access) -> Option<Leave> {
     }
 }
 
-/// The group that has all it may have, if that is what is wrong.
+/// The group at its limit, if that is the error.
 fn group_of(error: Error) -> Option<GroupId> {
     match error {
         Error::OverLimit(group) => Some(group),
@@ -188,7 +189,7 @@ fn group_of(error: Error) -> Option<GroupId> {
     }
 }
 
-/// What a program does that needs a page of the disk: it waits, and tries again.
+/// A program that needs a page of the disk waits, and tries again.
 fn wait_for_page(
     thread: &mut Thread,
     address: u64,
@@ -198,7 +199,7 @@ fn wait_for_page(
     if tree::with_calls(thread, |calls| disk::note(calls.who.wake)).is_err() {
         return Ok(Some(Leave::Yield));
     }
-    // Word is left; now it is looked once more, so that no answer is missed.
+    // The waiter is registered; now look once more, so that no answer is missed.
     match memory::fault(address, access) {
         Ok(_) => Ok(None),
         Err(Error::Busy(_)) => Ok(Some(Leave::Wait(None))),

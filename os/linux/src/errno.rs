@@ -1,4 +1,4 @@
-//! Why a call failed, as Linux numbers it.
+//! The reason a call failed, as Linux numbers it.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use linux_raw_sys::errno;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(u16);
 
-/// What a call comes to.
+/// The result of a call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 macro_rules! numbers {
@@ -86,7 +86,7 @@ numbers! {
     ESPIPE
     /// The file system can only be read.
     EROFS
-    /// Nobody reads the pipe any more.
+    /// The pipe has no reader any more.
     EPIPE
     /// The result does not fit.
     ERANGE
@@ -119,10 +119,10 @@ numbers! {
 }
 
 impl Errno {
-    /// No error, and never told to a program: what is asked for is not in memory yet. It is being
-    /// read, and the caller's [`Wake`](crate::Wake) is noted; the call is to be left without any
-    /// effect, and made again from the start. So everything between a disk and a system call can
-    /// wait by failing. (The number is none of Linux's.)
+    /// No error, and never visible to a program: the requested bytes are not in memory yet. They
+    /// are being read, and the caller's [`Wake`](crate::Wake) is noted; the caller leaves the call
+    /// without any effect, and makes it again from the start. So everything between a disk and a
+    /// system call can wait by failing. (The number is none of Linux's.)
     pub const BLOCKED: Errno = Errno(0x200);
 
     /// Linux's number `number`.

@@ -1,7 +1,8 @@
 //! The parts of the Linux ABI that need no machine, so that they are tested on any host.
 //!
-//! The kernel in `os/kernel/` adds what does: memory, traps, threads. Everything here is safe code,
-//! takes bytes and gives values. It never waits: who would have to is told so, and comes again.
+//! The kernel in `os/kernel/` adds the rest: memory, traps, threads. Everything here is safe code,
+//! takes bytes and gives values. It never waits: a call that would have to says so, and is made
+//! again.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
-//! Waiting without threads: who cannot go on leaves word, and comes again when woken.
+//! Waiting without threads: a caller that cannot go on registers as a waiter, and calls again when
+//! woken.
 //!
 //! ```text
 //!   a call finds nothing to read ──► waiters.add(me) ──► the thread is parked
 //!   something is written ──► waiters.wake() ──► the thread makes its call anew, from the start
 //! ```
 //!
-//! Being woken promises nothing: the call looks again, and may leave word again.
+//! A wake promises nothing: the call looks again, and may register again.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -14,23 +15,23 @@ use spin::mutex::SpinMutex;
 
 use crate::{Errno, Result};
 
-/// Someone who can be woken: a thread of the kernel, or a test.
+/// A waiter that can be woken: a thread of the kernel, or a test.
 pub trait Wake: Send + Sync {
     /// Makes it look again. May be called at any time and any number of times.
     fn wake(&self);
 }
 
-/// Those who wait for one thing.
+/// The waiters for one thing.
 #[derive(Default)]
 pub struct Waiters(SpinMutex<Vec<Weak<dyn Wake>>>);
 
 impl Waiters {
-    /// Nobody.
+    /// No waiters.
     pub const fn new() -> Self {
         Self(SpinMutex::new(Vec::new()))
     }
 
-    /// Leaves word: the next [`wake`](Self::wake) wakes `who`, once.
+    /// Registers a waiter: the next [`wake`](Self::wake) wakes `who`, once.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`]; nothing was noted then.
@@ -45,7 +46,7 @@ impl Waiters {
         Ok(())
     }
 
-    /// Wakes all who left word, and forgets them.
+    /// Wakes all waiters, and forgets them.
     pub fn wake(&self) {
         let waiters = core::mem::take(&mut *self.0.lock());
         for who in waiters.iter().filter_map(Weak::upgrade) {

@@ -1,9 +1,11 @@
 //! `cargo xtask kernel-tests`: the programs of `os/guest/` that check something, on Quire's kernel.
 //!
-//! Each program has a machine to itself, so that one that brings the kernel down leaves the others
-//! their say. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the
-//! program with status 0 is one more: so a program that stops half-way is not taken for good.
+//! Each program has a machine to itself, so that one that brings the kernel down does not stop the
+//! others. A line `ok NAME` is a passed test, `FAILED NAME` a failed one, and the end of the
+//! program with status 0 is one more: so a program that stops half-way has failed.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,7 @@ use super::Isa;
 use super::console::Event;
 use super::disk_checks;
 use super::kernel::Kernel;
-use super::machine::{Accel, Ending};
+use super::machine::Ending;
 use super::run::{Order, boot_kernel, prepare};
 use crate::steps::Missing;
 
@@ -28,14 +30,31 @@ const CHECKS: [(&[&str], u64); 9] = [
     (&["forkbench", "-t", "-n", "1", "-m", "4"], 120),
 ];
 
+/// The arguments of `argcheck`, which has the same list, and its seconds.
+const ODD_WORDS: [&[u8]; 12] = [
+    b"two words",
+    b"",
+    b"echo a; echo b",
+    b"\"double\" 'single' `back`",
+    b"line\nline\ttab",
+    b"--",
+    b"KEY=VALUE",
+    b"$HOME * \\ \\n",
+    b" ",
+    b"\xff\xfe\x80",
+    b"\xc3\xbc",
+    b"",
+];
+const ODD_SECONDS: u64 = 60;
+
 /// How many CPUs the machine has.
 const CPUS: u32 = 4;
 
 /// How much memory it has; `oom` eats all of it.
 const MEMORY: &str = "512M";
 
-/// What the scripts are called that the kernel carries out before there are programs; the program
-/// that is run then; and how many seconds all of it may take.
+/// The name of the check in which the kernel carries scripts out before there are programs; the
+/// program that runs then; and the seconds that all of it may take.
 const SCRIPTS: &str = "selftest";
 const AFTER: &str = "badelf";
 const SCRIPTS_SECONDS: u64 = 300;
@@ -46,11 +65,11 @@ const STRESS_SECONDS: u64 = 60;
 /// How long `abuse` runs, unless QUIRE_ABUSE_SECONDS says otherwise.
 const ABUSE_SECONDS: u64 = 15;
 
-/// Where the kernel looks itself whether programs are shown what was left in memory: where much is
-/// taken, copied and given back. The others show that it runs without that.
+/// The checks for which the kernel itself looks for stale data in frames that programs see: those
+/// that take, copy and free much memory. The others show that it runs without that.
 const LOOKS: [&str; 5] = ["abuse", "forkbench", "session.sh", "oom", "cowcheck"];
 
-/// What came of the programs.
+/// The results of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Count {
     pub(super) passed: u64,
@@ -61,34 +80,28 @@ pub(super) struct Count {
 /// and a line `test result:`; returns whether nothing failed.
 ///
 /// # Errors
-/// Why the kernel cannot be built or run here.
+/// The reason the kernel cannot be built or run here.
 pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<bool, Missing> {
     let mut order = Order {
-        isa,
         cpus: CPUS,
         memory: MEMORY.to_owned(),
-        thp: None,
-        accel: Accel::Tcg,
         kernel: kernel.to_owned(),
-        timeout_seconds: 0,
-        counts_instructions: false,
-        // So it is built; which of the checks it looks at, is said below.
+        // The kernel is built for it; each check below turns it on or off.
         looks_at_frames: true,
-        settings: Vec::new(),
-        root: None,
-        words: Vec::new(),
+        ..Order::new(isa, [""; 0])
     };
     let kernel = prepare(root, &order)?;
     let mut sum = Count::default();
     for (words, seconds) in checks() {
-        if !only.is_empty() && !only.contains(&words[0]) {
+        let name = words[0].to_string_lossy();
+        if !only.is_empty() && !only.iter().any(|wanted| *wanted == name) {
             continue;
         }
-        order.looks_at_frames = LOOKS.contains(&words[0].as_str());
+        order.looks_at_frames = LOOKS.contains(&&*name);
         (order.words, order.timeout_seconds) = (words, seconds);
         let start = Instant::now();
         let (ending, lines) = boot_kernel(root, &kernel, &order, false)?;
-        let count = judge(&order.words.join(" "), ending, &lines, start.elapsed());
+        let count = judge(&order.name(), ending, &lines, start.elapsed());
         sum.passed += count.passed;
         sum.failed += count.failed;
     }
@@ -114,7 +127,7 @@ pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<boo
 }
 
 /// The library's scripts in the kernel, and a program after them, in a machine with little memory,
-/// since all of it is looked at again and again. QUIRE_SCRIPTS chooses: `SEED,SCRIPTS,STEPS`.
+/// since the checks read all of it again and again. QUIRE_SCRIPTS chooses: `SEED,SCRIPTS,STEPS`.
 fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
     if kernel.linux.is_some() {
         return Ok(Count::default());
@@ -123,7 +136,7 @@ fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Mis
     let memory = std::mem::replace(&mut order.memory, "128M".to_owned());
     order.looks_at_frames = true;
     order.settings.push(format!("check=scripts{which}"));
-    (order.words, order.timeout_seconds) = (vec![AFTER.to_owned()], SCRIPTS_SECONDS);
+    (order.words, order.timeout_seconds) = (vec![AFTER.into()], SCRIPTS_SECONDS);
     let start = Instant::now();
     let booted = boot_kernel(root, kernel, order, false);
     (order.memory, order.settings) = (memory, Vec::new());
@@ -142,32 +155,34 @@ fn scripts(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Mis
 }
 
 /// All checks: words, and seconds.
-fn checks() -> Vec<(Vec<String>, u64)> {
-    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+fn checks() -> Vec<(Vec<OsString>, u64)> {
+    let owned = |words: &[&str]| words.iter().map(OsString::from).collect();
     let mut all: Vec<_> = CHECKS.iter().map(|&(words, time)| (owned(words), time)).collect();
     let seconds = seconds_of("QUIRE_STRESS_SECONDS", STRESS_SECONDS);
     all.push((owned(&["stress", &seconds.to_string(), "3", "3"]), seconds + 60));
     let seconds = seconds_of("QUIRE_ABUSE_SECONDS", ABUSE_SECONDS);
-    let mut abuse: Vec<String> = owned(&["abuse", &seconds.to_string(), "3"]);
-    abuse.extend(std::env::var("QUIRE_ABUSE_SEED"));
+    let mut abuse: Vec<OsString> = owned(&["abuse", &seconds.to_string(), "3"]);
+    abuse.extend(std::env::var_os("QUIRE_ABUSE_SEED"));
     all.push((abuse, seconds + 90));
+    let odd = ODD_WORDS.iter().map(|word| OsString::from_vec(word.to_vec()));
+    all.push((["argcheck".into()].into_iter().chain(odd).collect(), ODD_SECONDS));
     all
 }
 
-/// How long a program runs: what the environment says, else `usual`.
+/// How long a program runs: from the environment, else `usual`.
 fn seconds_of(name: &str, usual: u64) -> u64 {
     let wanted = std::env::var(name).ok();
     wanted.and_then(|word| word.parse().ok()).unwrap_or(usual).max(1)
 }
 
-/// Counts what a program said, and tells what went wrong.
+/// Counts a program's results, and prints its output if a check failed.
 pub(super) fn judge(name: &str, ending: Ending, lines: &[String], took: Duration) -> Count {
     let starts = |word: &str| lines.iter().filter(|line| line.starts_with(word)).count() as u64;
     let mut count = Count { passed: starts("ok "), failed: starts("FAILED ") };
     let is_good = ending == Ending::Guest(Some(Event::Exit(0)));
     match is_good {
         true => count.passed += 1,
-        // A program that tells of a failed check ends with another status for that reason.
+        // A program with a failed check ends with another status for that reason.
         false if count.failed > 0 && ending == Ending::Guest(Some(Event::Exit(1))) => {}
         false => count.failed += 1,
     }

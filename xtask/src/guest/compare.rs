@@ -9,51 +9,53 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::console::Event;
 use super::kernel::linux_words;
-use super::machine::{Accel, Ending};
+use super::machine::Ending;
 use super::run::{Order, boot};
 use super::{Figure, Isa};
 use crate::steps::Missing;
 
-/// The exit status of programs where the kernel has not what they measure (`os/guest/common.h`).
+/// The exit status of programs where the kernel lacks a feature that they measure
+/// (`os/guest/common.h`).
 const UNSUPPORTED: u8 = 3;
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The machine's ISA.
     pub isa: Isa,
-    /// Programs of `os/guest/`; all are told `-t -j 1`, and the two numbers below.
+    /// Programs of `os/guest/`; all get `-t -j 1`, and the two numbers below.
     pub programs: Vec<String>,
     /// MiB of the region that they measure.
     pub region_mib: u32,
-    /// Medians are over so many rounds.
+    /// Rounds that the medians are over.
     pub rounds: u32,
     /// THP settings of the machine, for what the programs do not set themselves.
     pub thp: Option<String>,
     /// `linux`, or the file of another.
     pub linux: String,
-    /// A directory of the host that both have on a disk, and a file of it that programs are told.
+    /// A directory of the host that both have on a disk, and a file of it that programs get as an
+    /// argument.
     pub root: Option<(PathBuf, String)>,
     /// Seconds that each machine may take.
     pub timeout_seconds: u64,
 }
 
-/// What one kernel printed, over all programs.
+/// One kernel's output, over all programs.
 #[derive(Default)]
 struct Side {
     figures: Vec<Figure>,
     thp: Option<String>,
     is_whole: bool,
-    /// Programs that found that the kernel has not what they measure.
+    /// Programs that found that the kernel lacks what they measure.
     unsupported: Vec<String>,
-    /// Why figures are missing.
+    /// The reasons for missing figures.
     troubles: Vec<String>,
 }
 
 /// Runs all programs on both kernels and prints the table; returns whether all of them ran.
 ///
 /// # Errors
-/// Why Linux cannot be run here; then there is nothing to compare with.
+/// The reason Linux cannot be run here; then there is nothing to compare with.
 pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
     let linux = measure(root, what, &what.linux)?;
     // Without Quire's side, Linux's figures are still worth a look.
@@ -62,10 +64,10 @@ pub fn compare(root: &Path, what: &Comparison) -> Result<bool, Missing> {
         ..Side::default()
     });
     println!("{}, instructions", what.isa.name());
-    println!("Linux is told {}; both had 3 s of rest after boot", linux_words(&what.linux));
-    println!("Linux {}", linux.thp.as_deref().unwrap_or("told no THP settings"));
+    println!("Linux has the words {}; both had 3 s of rest after boot", linux_words(&what.linux));
+    println!("Linux {}", linux.thp.as_deref().unwrap_or("printed no THP settings"));
     if quire.is_whole {
-        println!("Quire {}", quire.thp.as_deref().unwrap_or("told no THP settings"));
+        println!("Quire {}", quire.thp.as_deref().unwrap_or("printed no THP settings"));
     }
     println!("{}", table(&linux, &quire));
     for trouble in linux.troubles.iter().chain(&quire.troubles) {
@@ -84,18 +86,13 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
         let file = what.root.iter().filter(|_| program != "calibrate");
         words.extend(file.map(|(_, file)| file.clone()));
         let order = Order {
-            isa: what.isa,
-            cpus: 1,
             memory: "2G".to_owned(),
             thp: what.thp.clone(),
-            accel: Accel::Tcg,
             kernel: kernel.to_owned(),
             timeout_seconds: what.timeout_seconds,
             counts_instructions: true,
-            looks_at_frames: false,
-            settings: Vec::new(),
             root: what.root.as_ref().map(|(dir, _)| dir.clone()),
-            words,
+            ..Order::new(what.isa, words)
         };
         let (ending, lines) = boot(root, &order, false)?;
         let mut figures: Vec<Figure> = lines.iter().filter_map(|line| Figure::read(line)).collect();
@@ -120,7 +117,7 @@ fn measure(root: &Path, what: &Comparison, kernel: &str) -> Result<Side, Missing
 }
 
 /// Clears and copies of memory, which an emulator counts in another way than a CPU does: the metric
-/// that contains one, its own metric, and what the rest is called.
+/// that contains one, its own metric, and the name of the rest.
 const PARTS: [(&str, &str, &str); 3] = [
     ("touch", "clear", "touch-without-clear"),
     ("out", "copy-out", "out-without-copy"),
@@ -128,7 +125,7 @@ const PARTS: [(&str, &str, &str); 3] = [
 ];
 
 /// Quire's kernel copies a page to a device in memory in another way than to and from a program,
-/// and says at boot what that takes: this is what is in the figures, not what a program can find
+/// and prints its cost at boot: the figures contain that cost, not the one that a program can find
 /// out. On arm64 it is an instruction for all of a page.
 fn told_copies(figures: &mut [Figure], lines: &[String]) {
     let told = lines.iter().find_map(|line| line.split_once("; a page is copied in "));
@@ -139,8 +136,8 @@ fn told_copies(figures: &mut [Figure], lines: &[String]) {
     figures.iter_mut().filter(is_copy).for_each(|figure| figure.value = copy);
 }
 
-/// What is left of these metrics without the clear or the copy in them. That may have been measured
-/// for each size, or once for any.
+/// These metrics without the clear or the copy in them, which may have been measured for each size,
+/// or once for any.
 fn without_parts(figures: &[Figure]) -> Vec<Figure> {
     let less = figures.iter().filter_map(|whole| {
         let (program, size, metric) = &whole.key;
@@ -198,7 +195,7 @@ impl Side {
         self.figures.iter().find(|figure| figure.key == other.key).map(|figure| figure.value)
     }
 
-    /// What stands where a figure of `program` lacks.
+    /// The cell for a missing figure of `program`.
     fn lack(&self, program: &String) -> String {
         let is_known = self.unsupported.contains(program);
         if is_known { "not supported here" } else { "-" }.to_owned()
@@ -250,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_what_its_copies_take_is_believed() {
+    fn the_cost_of_copies_comes_from_the_kernel() {
         let read = |line: &str| Figure::read(line).expect("a figure");
         let line = "[quire] ram0: 1024 MiB; a page is copied in 4098 ns";
         let mut figures =
@@ -264,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_does_not_support_is_told_and_is_no_failure() {
+    fn an_unsupported_program_is_named_and_is_no_failure() {
         let read = |line: &str| vec![Figure::read(line).expect("a figure")];
         let figures = read("pageout size=64K out 2512 ns/page");
         let linux = Side { figures, ..Side::default() };

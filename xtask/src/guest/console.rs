@@ -1,6 +1,6 @@
-//! What a guest's console says about how things went.
+//! Reads the outcome of a run from the guest's console.
 
-/// What a line of the console means.
+/// The meaning of a line of the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     /// The program ended with this status.
@@ -20,7 +20,7 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// Takes what came.
+    /// Takes new bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             match byte {
@@ -36,7 +36,7 @@ impl Console {
     }
 }
 
-/// What a line means; most mean nothing.
+/// The meaning of a line; most have none.
 fn meaning(line: &str) -> Option<Event> {
     if let Some(status) = line.strip_prefix("[init] exit ") {
         return status.parse().ok().map(Event::Exit);

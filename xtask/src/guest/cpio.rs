@@ -10,7 +10,7 @@ pub(super) struct Archive {
     entries: u32,
 }
 
-/// The bits of a mode that say what it is.
+/// The bits of a mode that give the kind of file.
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;

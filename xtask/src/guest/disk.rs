@@ -1,4 +1,4 @@
-//! Disks for guests: an ext4 image of a directory of the host, and what is wrong with it.
+//! Disks for guests: an ext4 image of a directory of the host, and its defects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use super::Isa;
 use crate::setup;
 use crate::steps::Missing;
 
-/// Bytes of a block of the image, and so of what each file takes at least.
+/// Bytes of a block of the image, the least size of a file.
 const BLOCK: u64 = 4096;
 
 /// Bytes that the file system takes for itself, about; and for each file.
 const OVERHEAD: u64 = 8 << 20;
 const EACH: u64 = 512;
 
-/// What is wrong with a disk.
+/// The defect of a disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It answers so many reads in a second.
+    /// It answers this number of reads in a second.
     Slow(u32),
     /// These sectors of 512 bytes cannot be read.
     Bad(Vec<u64>),
@@ -40,7 +40,7 @@ impl Disk {
     /// An image of `dir`, among the files in `place`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is none.
     pub(super) fn of(dir: &Path, place: &Path) -> Result<Self, Missing> {
         let program = setup::file_system_tool("mke2fs")?;
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -72,7 +72,7 @@ impl Disk {
     /// The first sector of block `block` of the file `path` in the image.
     ///
     /// # Errors
-    /// Why it cannot be found.
+    /// The reason it cannot be found.
     pub(super) fn sector(&self, path: &str, block: u64) -> Result<u64, Missing> {
         let program = setup::file_system_tool("debugfs")?;
         let output = Command::new(program)
@@ -87,10 +87,10 @@ impl Disk {
         }
     }
 
-    /// A disk of zeroes that the guest can write: `bytes`, of which the host keeps what is written.
+    /// A disk of `bytes` zeroes that the guest can write; the host stores only written blocks.
     ///
     /// # Errors
-    /// Why there is no such file.
+    /// The reason there is no such file.
     pub(super) fn blank(place: &Path, bytes: u64) -> Result<Self, Missing> {
         let file = place.join(format!("blank-{}.img", std::process::id()));
         let made = fs::create_dir_all(place)
@@ -105,13 +105,13 @@ impl Disk {
         !matches!(self.trouble, Trouble::Blank)
     }
 
-    /// QEMU's words for it. The guest cannot write it, unless it is blank.
+    /// QEMU's arguments for it. The guest cannot write it, unless it is blank.
     pub(super) fn words(&self, isa: Isa) -> Vec<String> {
         let mut drive = "if=none,id=disk".to_owned();
         if self.is_root() {
             drive += ",readonly=on";
         }
-        // A comma in QEMU's words is written twice.
+        // A comma in QEMU's arguments is written twice.
         let file = self.file.display().to_string().replace(',', ",,");
         match &self.trouble {
             Trouble::Bad(sectors) => {

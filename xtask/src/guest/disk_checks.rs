@@ -1,5 +1,5 @@
-//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and what
-//! is wrong with it is told to programs, and harms nobody else.
+//! The checks of `kernel-tests` that need a disk: dynamic programs of Debian run from it, and
+//! programs get its defects as errors, without harm to others.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -16,10 +16,10 @@ use super::run::{Order, boot_disk, boot_kernel};
 use crate::setup;
 use crate::steps::Missing;
 
-/// What the checks are called.
+/// The name of the checks.
 pub(super) const NAME: &str = "disk";
 
-/// What those among them are called that swap, where only they are wanted.
+/// The name of those among them that swap, to run only them.
 pub(super) const SWAPS: &str = "swap";
 
 /// How many seconds one may take on a busy machine.
@@ -28,11 +28,11 @@ const SECONDS: u64 = 240;
 /// How large the disk is that is swapped to.
 const SWAP_BYTES: u64 = 256 << 20;
 
-/// Devices in memory that are swapped to. To a disk in memory more cannot be swapped than there is;
-/// of what is compressed there can.
+/// Devices in memory that are swapped to. A disk in memory takes less than there is; a compressed
+/// device may take more.
 const IN_MEMORY: [&str; 3] = ["ram0=64M", "zram0=192M", "zram0=64M,unit=4K"];
 
-/// Compressed memory of which all but a little is on a disk.
+/// Compressed memory with all but a little on a disk.
 const BEHIND: &str = "zram0=192M,behind=vda,most=4M";
 
 /// How many reads a slow disk answers in a second.
@@ -44,8 +44,8 @@ const BAD: [(&str, u64); 2] = [("/test/large", 128), ("/test/program", 5)];
 /// Runs all of them.
 ///
 /// # Errors
-/// Why a machine cannot be run here. Where there is no root to be had, or the kernel is not ours,
-/// that is told, and nothing is counted.
+/// The reason a machine cannot be run here. Without a root directory, or with another kernel, a
+/// line says so, and nothing is counted.
 pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
     if matches!(order.kernel.as_str(), "linux" | "stock") {
         println!("{NAME}: not tested: Linux would need drivers first.");
@@ -62,7 +62,7 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
     order.timeout_seconds = SECONDS;
     for (name, words, trouble) in cases(&dir, root)? {
         let disk = Disk::of(&dir.0, &files(root))?.with(trouble);
-        order.words = words.iter().map(|&word| word.to_owned()).collect();
+        order.words = words.iter().map(Into::into).collect();
         let start = Instant::now();
         let (ending, lines) = boot_disk(root, kernel, order, &disk, false)?;
         let count = judge(name, ending, &lines, start.elapsed());
@@ -75,7 +75,7 @@ pub(super) fn check(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<C
 /// The cases of `abicheck` that swap, on all kinds of devices; for Quire's kernel only.
 ///
 /// # Errors
-/// Why a machine cannot be run here.
+/// The reason a machine cannot be run here.
 pub(super) fn swaps(root: &Path, kernel: &Kernel, order: &mut Order) -> Result<Count, Missing> {
     let blank = || Disk::blank(&files(root), SWAP_BYTES);
     let mut sum = swap(root, kernel, order, (None, Some(blank()?)))?;
@@ -96,8 +96,8 @@ fn swap(
     (device, disk): (Option<&str>, Option<Disk>),
 ) -> Result<Count, Missing> {
     order.timeout_seconds = SECONDS;
-    order.words = ["abicheck", "swap"].map(str::to_owned).to_vec();
-    // Less to fill until something must go out.
+    order.words = ["abicheck", "swap"].map(Into::into).to_vec();
+    // Less memory to fill until pages must go out.
     let memory = std::mem::replace(&mut order.memory, "256M".to_owned());
     order.settings.extend(device.map(str::to_owned));
     let start = Instant::now();
@@ -109,7 +109,7 @@ fn swap(
     let (ending, lines) = booted?;
     let suffix = device.map(|device| format!(", {device}")).unwrap_or_default();
     let mut count = judge(&format!("abicheck swap{suffix}"), ending, &lines, start.elapsed());
-    // Without it another would be swapped to, and all be well.
+    // Without it the checks would swap to another device, and pass.
     let made = device.and_then(|device| Some(format!("{}: ", device.split_once('=')?.0)));
     if made.is_some_and(|made| !lines.iter().any(|line| line.contains(&made))) {
         println!("FAILED the device{suffix} was not made");
@@ -186,7 +186,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // A directory that nobody could make is gone already.
+        // A directory that could not be made is gone already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

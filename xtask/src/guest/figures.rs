@@ -3,11 +3,11 @@
 /// One figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// What it is of: program, size, metric. Two kernels' figures with the same key compare.
+    /// Its key: program, size, metric. Two kernels' figures with the same key compare.
     pub key: (String, String, String),
     /// How much.
     pub value: f64,
-    /// Of what: `ns/page`, `ns/call`.
+    /// The unit: `ns/page`, `ns/call`.
     pub unit: String,
 }
 

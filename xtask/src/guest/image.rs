@@ -1,15 +1,18 @@
-//! The initramfs: our `/init`, the program, busybox if there is one, and what programs look for.
+//! The initramfs: our `/init`, the program, busybox if there is one, and files that programs need.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::cpio::Archive;
 use super::modules::Module;
-use super::{Isa, Programs};
+use super::run::Order;
+use super::{Programs, request};
 use crate::setup;
 use crate::steps::Missing;
 
-/// Names that busybox goes by in `/bin`.
+/// Links to busybox in `/bin`.
 const APPLETS: [&str; 72] = [
     "ash",
     "awk",
@@ -85,30 +88,17 @@ const APPLETS: [&str; 72] = [
     "yes",
 ];
 
-/// What a machine is to run: the archive, and the words after `--` on the command line.
-pub(super) struct Image {
-    /// The initramfs.
-    pub archive: Vec<u8>,
-    /// The program in the guest, and its arguments.
-    pub words: Vec<String>,
-}
-
-/// Packs what `program` names: a program of `os/guest/`, a script of `os/guest/scripts/`
-/// (`NAME.sh`),
-/// `busybox`, a static ELF file of the host, or a directory of the host that becomes the root; and
-/// the drivers that init is to load.
+/// Packs an initramfs for the order's program: a program of `os/guest/`, a script of
+/// `os/guest/scripts/` (`NAME.sh`), `busybox`, a static ELF file of the host, or a directory of the
+/// host that becomes the root. Beside it stand the drivers that init loads, and init's files.
 ///
 /// # Errors
-/// Why it cannot be had, as a sentence.
-pub(super) fn pack(
-    root: &Path,
-    isa: Isa,
-    modules: &[Module],
-    program: Option<&str>,
-    args: &[String],
-) -> Result<Image, Missing> {
+/// The reason it cannot be had, as a sentence.
+pub(super) fn pack(root: &Path, order: &Order, modules: &[Module]) -> Result<Vec<u8>, Missing> {
+    let isa = order.isa;
     let programs = Programs::new(root, isa)?;
     let mut archive = Archive::default();
+    let (program, args) = (order.program(), order.words.get(1..).unwrap_or_default());
     let dir = program.map(Path::new).filter(|path| path.is_dir());
     if let Some(dir) = dir {
         add_tree(&mut archive, dir, "").map_err(failed)?;
@@ -118,7 +108,8 @@ pub(super) fn pack(
     add_modules(&mut archive, modules);
     archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
     if dir.is_some() {
-        return Ok(Image { archive: archive.finish(), words: args.to_vec() });
+        add_words(&mut archive, order, args)?;
+        return Ok(archive.finish());
     }
     let is_script = program.is_some_and(|name| name.ends_with(".sh"));
     let wants_busybox = is_script || program.is_none_or(|name| name == "busybox");
@@ -127,53 +118,74 @@ pub(super) fn pack(
         Err(missing) if wants_busybox => return Err(missing),
         Err(_) => {}
     }
-    let mut words = Vec::new();
+    let mut words: Vec<OsString> = Vec::new();
     if let Some(name) = program.filter(|_| is_script) {
         archive.file("bin/script.sh", 0o755, &read(&script(root, name)?)?);
-        words.extend(["/bin/sh", "/bin/script.sh"].map(str::to_owned));
+        words.extend(["/bin/sh", "/bin/script.sh"].map(OsString::from));
     } else if let Some(name) = program.filter(|_| !wants_busybox) {
         let path = find(root, &programs, name)?;
         let base = path.file_name().map_or_else(|| name.into(), |base| base.to_string_lossy());
         archive.file(&format!("bin/{base}"), 0o755, &read(&path)?);
-        words.push(format!("/bin/{base}"));
+        words.push(format!("/bin/{base}").into());
     } else if program.is_some() {
-        words.push(if args.is_empty() { "/bin/sh" } else { "/bin/busybox" }.to_owned());
+        words.push(if args.is_empty() { "/bin/sh" } else { "/bin/busybox" }.into());
     }
     words.extend_from_slice(args);
-    Ok(Image { archive: archive.finish(), words })
+    add_words(&mut archive, order, &words)?;
+    Ok(archive.finish())
 }
 
 /// Packs init, the drivers that it is to load, and the program if it is one of `os/guest/`: the
 /// rest is on a disk.
 ///
 /// # Errors
-/// Why it cannot be had, as a sentence.
+/// The reason it cannot be had, as a sentence.
 pub(super) fn pack_init(
     root: &Path,
-    isa: Isa,
+    order: &Order,
     modules: &[Module],
-    words: &[String],
-) -> Result<Image, Missing> {
-    let programs = Programs::new(root, isa)?;
+) -> Result<Vec<u8>, Missing> {
+    let programs = Programs::new(root, order.isa)?;
     let mut archive = Archive::default();
     archive.file("init", 0o755, &read(&programs.build("init").map_err(failed)?)?);
     if !modules.is_empty() {
-        // So it is Linux, which opens the console for init before anything is mounted.
+        // Only Linux has modules, and it opens the console for init before anything is mounted.
         archive.directory("dev");
         archive.device("dev/console", (5, 1));
     }
     add_modules(&mut archive, modules);
-    let mut words = words.to_vec();
-    if let Some(name) = words.first_mut()
-        && Programs::names(root).contains(name)
+    let mut words = order.words.clone();
+    if let Some(name) = order.program()
+        && Programs::names(root).iter().any(|known| known == name)
     {
         archive.file(name, 0o755, &read(&programs.build(name).map_err(failed)?)?);
-        name.insert(0, '/');
+        words[0] = format!("/{name}").into();
     }
-    Ok(Image { archive: archive.finish(), words })
+    add_words(&mut archive, order, &words)?;
+    Ok(archive.finish())
 }
 
-/// Adds drivers as init looks for them: a file by its number, and beside it what it is told.
+/// Adds init's files: the argument vector of the program, the settings, the devices to swap to. In
+/// each a zero byte ends each string, so that any other byte can be in it.
+fn add_words(archive: &mut Archive, order: &Order, words: &[OsString]) -> Result<(), Missing> {
+    let mut add = |name: &str, strings: Vec<OsString>| {
+        if !strings.is_empty() {
+            archive.file(name, 0o644, &ended(&strings));
+        }
+    };
+    let owned = |strings: Vec<String>| strings.into_iter().map(OsString::from).collect();
+    add("init.argv", words.to_vec());
+    add("init.settings", owned(request::settings(order).map_err(failed)?));
+    add("init.swaps", owned(request::swap_areas(order)));
+    Ok(())
+}
+
+/// Strings as init reads them.
+fn ended(strings: &[OsString]) -> Vec<u8> {
+    strings.iter().flat_map(|string| string.as_bytes().iter().copied().chain([0])).collect()
+}
+
+/// Adds drivers as init looks for them: a file by its number, and beside it its arguments.
 fn add_modules(archive: &mut Archive, modules: &[Module]) {
     if !modules.is_empty() {
         archive.directory("modules");
@@ -257,4 +269,20 @@ fn read(path: &Path) -> Result<Vec<u8>, Missing> {
 
 fn failed(sentence: String) -> Missing {
     Missing { sentence, attempted: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::ended;
+
+    #[test]
+    fn each_argument_keeps_its_bytes() {
+        let odd: Vec<OsString> = [&b"a b;"[..], b"", b"\"\n'", b"\xff"]
+            .map(|word| OsString::from_vec(word.into()))
+            .into();
+        assert_eq!(ended(&odd), b"a b;\0\0\"\n'\0\xff\0");
+    }
 }

@@ -1,4 +1,4 @@
-//! The two ISAs, and what each is called by whom.
+//! The two ISAs, and their names in Rust, Debian and QEMU.
 
 use clap::ValueEnum;
 

@@ -17,7 +17,7 @@ pub(super) const FAIR: &str = "init_on_alloc=0 mitigations=off cryptomgr.notests
 /// all figures of the first seconds are doubled.
 const STOCK: &str = "cryptomgr.notests";
 
-/// What a Linux of this name is told.
+/// The command line's words for a Linux of this name.
 pub(super) fn linux_words(name: &str) -> &'static str {
     if name == "stock" { STOCK } else { FAIR }
 }
@@ -27,17 +27,17 @@ pub(super) fn linux_words(name: &str) -> &'static str {
 pub(super) struct Kernel {
     /// The file.
     pub file: PathBuf,
-    /// Whether it is Linux, and what it is told besides its console.
+    /// If it is Linux, its words on the command line besides the console.
     pub linux: Option<&'static str>,
 }
 
 impl Kernel {
     /// Finds what `--kernel` names: `quire`, `linux` (the distribution's newest), `stock` (the same
     /// without our words), or a file, which is taken for Linux unless it is an ELF. If it `looks`,
-    /// `quire` is built such that it can look at frames itself.
+    /// `quire` is built with its own checks of frames.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is none.
     pub(super) fn find(root: &Path, isa: Isa, name: &str, looks: bool) -> Result<Self, Missing> {
         match name {
             "quire" => Ok(Self { file: build(root, isa, looks)?, linux: None }),
@@ -52,23 +52,15 @@ impl Kernel {
         }
     }
 
-    /// The command line: the words for the kernel, init's settings (`KEY=VALUE`), then its words.
-    pub(super) fn command_line(&self, isa: Isa, settings: &[String], words: &[String]) -> String {
-        let mut line = format!("console={} ", isa.console());
+    /// The command line: the words for the kernel, then init's settings (`KEY=VALUE`). The program
+    /// and its arguments are not on it: both kernels split it at spaces.
+    pub(super) fn command_line(&self, isa: Isa, settings: &[String]) -> String {
+        let mut line = format!("console={}", isa.console());
         if let Some(words) = self.linux {
-            line += &format!("quiet panic=-1 rdinit=/init {words} ");
+            line += &format!(" quiet panic=-1 rdinit=/init {words}");
         }
         for setting in settings {
-            line += &format!("{setting} ");
-        }
-        line += "--";
-        for word in words {
-            line += " ";
-            // Both kernels read quotes; neither reads an escape.
-            match word.contains(char::is_whitespace) {
-                true => line += &format!("\"{word}\""),
-                false => line += word,
-            }
+            line += &format!(" {setting}");
         }
         line
     }
@@ -78,7 +70,7 @@ fn failed(sentence: String) -> Missing {
     Missing { sentence, attempted: false }
 }
 
-/// How the kernel is compiled. Its code is where it is linked, and it can tell who called whom.
+/// How the kernel is compiled. Its code is where it is linked, and it can print backtraces.
 const FLAGS: &str = "-Crelocation-model=static -Cforce-frame-pointers=yes -Dwarnings";
 
 /// Builds Quire's kernel with the compiler for bare targets.
@@ -104,7 +96,8 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     }
 }
 
-/// The image without its ELF headers: only so does QEMU tell an arm64 kernel of its device tree.
+/// The image without its ELF headers: QEMU passes an arm64 kernel its device tree only in this
+/// form.
 fn flat(elf: &Path) -> Result<PathBuf, Missing> {
     let image = elf.with_extension("img");
     let usual = ["rust-objcopy", "llvm-objcopy", "aarch64-linux-gnu-objcopy"].map(str::to_owned);
@@ -127,14 +120,10 @@ mod tests {
     use super::{FAIR, Isa, Kernel};
 
     #[test]
-    fn the_words_for_init_come_last_and_keep_their_spaces() {
+    fn the_settings_of_init_come_last() {
         let kernel = Kernel { file: "vmlinuz".into(), linux: Some(FAIR) };
-        let words = ["/bin/sh", "-c", "echo hello"].map(str::to_owned);
-        let line = kernel.command_line(Isa::Aarch64, &["thp=64K=always".to_owned()], &words);
-        let expected = format!(
-            "console=ttyAMA0 quiet panic=-1 rdinit=/init {FAIR} thp=64K=always \
-             -- /bin/sh -c \"echo hello\""
-        );
+        let line = kernel.command_line(Isa::Aarch64, &["thp=64K=always".to_owned()]);
+        let expected = format!("console=ttyAMA0 quiet panic=-1 rdinit=/init {FAIR} thp=64K=always");
         assert_eq!(line, expected);
     }
 

@@ -1,5 +1,5 @@
 //! Starts QEMU, follows its console, and ends it: when the guest powers off, when time is over, or
-//! when the person at the terminal has seen enough.
+//! at Ctrl-C.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
@@ -23,10 +23,10 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How often the clock and Ctrl-C are looked at.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What runs the guest's instructions.
+/// The accelerator that runs the guest's instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Accel {
-    /// What is known to work everywhere: the translator.
+    /// The one that works everywhere: the translator.
     Auto,
     /// QEMU's translator.
     Tcg,
@@ -48,12 +48,12 @@ pub(super) struct Machine<'a> {
     pub command_line: &'a str,
     /// How many CPUs.
     pub cpus: u32,
-    /// Strings of bytes are moved by words, by kernels that ask what the CPU is good at: where
-    /// instructions are counted, and a word counts as one as well.
+    /// Hides ERMS from the kernel, so that it copies by words: where instructions are counted, a
+    /// string instruction counts once for each byte.
     pub moves_words: bool,
     /// How much memory, in QEMU's notation: 2G.
     pub memory: &'a str,
-    /// What runs it.
+    /// The accelerator.
     pub accel: Accel,
     /// The guest's clock counts instructions, one nanosecond each.
     pub counts_instructions: bool,
@@ -70,7 +70,7 @@ pub(super) enum Ending {
     Guest(Option<Event>),
     /// Time was over.
     Timeout,
-    /// Ctrl-C, or we were told to end.
+    /// Ctrl-C, or SIGTERM.
     Interrupted,
 }
 
@@ -110,7 +110,7 @@ impl Machine<'_> {
         Ok((ending, console.lines))
     }
 
-    /// QEMU with all its words. Its monitor is off, and signals of the terminal reach it.
+    /// QEMU with all its arguments. Its monitor is off, and signals of the terminal reach it.
     fn command(&self, program: &str, archive: &Path) -> Command {
         let mut command = Command::new(program);
         match self.isa {
@@ -168,7 +168,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What was still on its way.
+    /// Reads the output that was still on its way.
     fn drain(&self, bytes: &Receiver<Vec<u8>>, console: &mut Console) {
         while let Ok(bytes) = bytes.recv_timeout(TICK) {
             self.show(&bytes, console);
@@ -177,7 +177,7 @@ impl Machine<'_> {
 
     fn show(&self, bytes: &[u8], console: &mut Console) {
         if self.is_shown {
-            // Who closed our output does not want to see it.
+            // A reader that closed our output does not want to see it.
             let mut out = io::stdout().lock();
             let _ = out.write_all(bytes).and_then(|()| out.flush());
         }
@@ -185,15 +185,15 @@ impl Machine<'_> {
     }
 }
 
-/// Waits for QEMU where the guest is about to end it, tells it to end where not, kills it if it
-/// does not listen. It restores the terminal when told, not when killed.
+/// Waits for QEMU where the guest is about to end it, terminates it otherwise, and kills it if that
+/// has no effect. QEMU restores the terminal when terminated, not when killed.
 fn end(child: &mut Child, ending: Ending) {
     let ends_itself = matches!(ending, Ending::Guest(Some(_)));
     if !(ends_itself && is_gone(child)) {
         if let Ok(pid) = i32::try_from(child.id())
             && let Some(pid) = Pid::from_raw(pid)
         {
-            // It may have ended in between; then there is nobody to tell.
+            // It may have ended in between; then the signal is not needed.
             let _ = kill_process(pid, Signal::TERM);
         }
         if !is_gone(child) {

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::kernel::Kernel;
+use super::request;
+use super::run::Order;
 use crate::steps::Missing;
 
-/// A driver's name, and what it is told when it is loaded.
+/// A driver's name, and its arguments.
 type Driver = (&'static str, &'static str);
 
-/// What a disk with ext4 needs, each after what it needs itself. What there is no file of is in
-/// the kernel.
+/// The drivers of a disk with ext4, each after those that it needs itself. A driver without a file
+/// is built into the kernel.
 const DISK: [Driver; 6] = [
     ("crc16", ""),
     ("mbcache", ""),
@@ -32,44 +34,45 @@ const SWAP: [Driver; 5] = [
     ("zram", ""),
 ];
 
-/// What needs a device to swap to: programs of `os/guest/`, and the root directory of Linux's
-/// tests.
+/// Programs that need a device to swap to: of `os/guest/`, and the root directory of Linux's tests.
 const SWAPPING: [&str; 2] = ["pageout", "selftests-root"];
 
-/// What Quire's kernel is told to have such devices, which take memory as they are written, too.
+/// The words that make such devices in Quire's kernel, which take memory as they are written, too.
 const SWAP_WORDS: [&str; 2] = ["ram0=1G", "zram0=1G"];
 
-/// The words for `kernel` that make what `program` needs.
-pub(super) fn words(kernel: &Kernel, program: Option<&str>) -> impl Iterator<Item = &'static str> {
-    let wanted = swaps(program) && kernel.linux.is_none();
-    SWAP_WORDS.into_iter().filter(move |_| wanted)
+/// The words for `kernel` that make the devices that the order swaps to. Linux gets drivers.
+pub(super) fn words(kernel: &Kernel, order: &Order) -> Vec<String> {
+    if kernel.linux.is_some() {
+        return Vec::new();
+    }
+    let named = request::swap_words(order);
+    match named.is_empty() && has_swap(order) {
+        true => SWAP_WORDS.map(str::to_owned).to_vec(),
+        false => named,
+    }
 }
 
-/// Whether a program needs a device to swap to.
-pub(super) fn swaps(program: Option<&str>) -> bool {
-    let name = program.and_then(|program| Path::new(program).file_name()?.to_str());
-    name.is_some_and(|name| SWAPPING.contains(&name))
+/// Whether an order needs a device to swap to.
+pub(super) fn has_swap(order: &Order) -> bool {
+    let name = order.program().and_then(|program| Path::new(program).file_name()?.to_str());
+    !order.swaps.is_empty() || name.is_some_and(|name| SWAPPING.contains(&name))
 }
 
 /// A driver to load.
 pub(super) struct Module {
     /// Its ELF file.
     pub image: Vec<u8>,
-    /// What it is told.
+    /// Its arguments.
     pub args: &'static str,
 }
 
-/// The modules that a machine needs to run `program` on `kernel`, in the order in which they are to
-/// be loaded; none for Quire's kernel. They are those of a disk only if it `has_disk`.
+/// The modules that a machine needs to carry out `order` on `kernel`, in the order in which init
+/// loads them; none for Quire's kernel. Those of a disk are among them if the machine `has_disk`.
 ///
 /// # Errors
-/// Why one cannot be read.
-pub(super) fn of(
-    kernel: &Kernel,
-    program: Option<&str>,
-    has_disk: bool,
-) -> Result<Vec<Module>, Missing> {
-    let needed = needed(program, has_disk);
+/// The reason one cannot be read.
+pub(super) fn of(kernel: &Kernel, order: &Order, has_disk: bool) -> Result<Vec<Module>, Missing> {
+    let needed = needed(has_swap(order), has_disk);
     let dir = directory(&kernel.file).filter(|_| kernel.linux.is_some() && !needed.is_empty());
     let Some(dir) = dir else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -81,12 +84,12 @@ pub(super) fn of(
 }
 
 /// The drivers for a machine, in order.
-fn needed(program: Option<&str>, has_disk: bool) -> Vec<Driver> {
+fn needed(has_swap: bool, has_disk: bool) -> Vec<Driver> {
     let disk = DISK.iter().filter(|_| has_disk);
-    disk.chain(SWAP.iter().filter(|_| swaps(program))).copied().collect()
+    disk.chain(SWAP.iter().filter(|_| has_swap)).copied().collect()
 }
 
-/// Where a package of Debian has the modules of the kernel that it has in `boot/`.
+/// The directory of a Debian package with the modules of its kernel in `boot/`.
 fn directory(kernel: &Path) -> Option<PathBuf> {
     let version = kernel.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let package = kernel.parent()?.parent()?;
@@ -133,14 +136,18 @@ fn missing(sentence: String) -> Missing {
 mod tests {
     use std::path::Path;
 
-    use super::{DISK, SWAP, is_of, needed};
+    use super::{DISK, Order, SWAP, has_swap, is_of, needed};
+    use crate::guest::Isa;
 
     #[test]
-    fn a_machine_gets_the_drivers_of_its_disk_and_of_its_program() {
-        assert_eq!(needed(Some("touch"), false), []);
-        assert_eq!(needed(None, true), DISK);
-        assert_eq!(needed(Some("pageout"), false), SWAP);
-        assert_eq!(needed(Some("pageout"), true).len(), DISK.len() + SWAP.len());
+    fn a_machine_gets_the_drivers_of_its_disk_and_of_its_swap() {
+        let order = |program: &str| Order::new(Isa::X86_64, [program]);
+        assert!(has_swap(&order("pageout")) && !has_swap(&order("touch")));
+        assert!(has_swap(&Order { swaps: vec!["ram0=1M".to_owned()], ..order("touch") }));
+        assert_eq!(needed(false, false), []);
+        assert_eq!(needed(false, true), DISK);
+        assert_eq!(needed(true, false), SWAP);
+        assert_eq!(needed(true, true).len(), DISK.len() + SWAP.len());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Compiles the C programs of `os/guest/`, anew each time: it takes less than asking whether it
-//! must be done.
+//! Compiles the C programs of `os/guest/`, anew each time: that is faster than a check whether it
+//! is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::steps::{Missing, build_dir};
 /// The flags of every program. A warning is an error: two compilers must agree that there is none.
 const FLAGS: [&str; 6] = ["-static", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
 
-/// The program whose sources have a directory, and that directory.
+/// The program with a directory of sources, and that directory.
 const DIRECTORY: (&str, &str) = ("abicheck", "abi");
 
 /// The programs of `os/guest/`, and a compiler for them.
@@ -27,7 +27,7 @@ impl Programs {
     /// The programs of the workspace at `root`, for `isa`.
     ///
     /// # Errors
-    /// Why there is no compiler.
+    /// The reason there is no compiler.
     pub fn new(root: &Path, isa: Isa) -> Result<Self, Missing> {
         let compiler = setup::c_compiler(isa)?;
         let built = build_dir(root).join("guest").join(isa.name()).join("bin");
@@ -47,11 +47,12 @@ impl Programs {
     /// Compiles the program `name`; returns where it is.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's message.
     pub fn build(&self, name: &str) -> Result<PathBuf, String> {
         let fail = |error| format!("{}: {error}", self.built.display());
         fs::create_dir_all(&self.built).map_err(fail)?;
-        // Someone may be running the last one, or building the same: the new one comes whole.
+        // The last one may be running, or another process may be building the same: the rename is
+        // atomic.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let part = self.built.join(format!(".{name}-{}-{count}", std::process::id()));

@@ -6,7 +6,7 @@ use super::build::{Tests, words};
 use super::list::{PROGRAMS, Program};
 use super::report::{self, Row};
 use super::tap::Said;
-use crate::guest::{self, Accel, Isa, Order};
+use crate::guest::{self, Isa, Order};
 use crate::steps::Missing;
 
 /// The number of CPUs of the machine.
@@ -73,18 +73,11 @@ fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row
         let mut all = vec![dir.to_string_lossy().into_owned()];
         all.extend(words(program));
         let order = Order {
-            isa: what.isa,
             cpus: CPUS,
             memory: MEMORY.to_owned(),
-            thp: None,
-            accel: Accel::Tcg,
             kernel: kernel.to_owned(),
             timeout_seconds: program.seconds,
-            counts_instructions: false,
-            looks_at_frames: false,
-            settings: Vec::new(),
-            root: None,
-            words: all,
+            ..Order::new(what.isa, all)
         };
         let (status, lines) = guest::listen(root, &order)?;
         let said = Said::read(&lines, status);

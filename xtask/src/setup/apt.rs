@@ -110,7 +110,7 @@ fn entry(place: &str, name: &str) -> String {
     format!("Types: deb\nURIs: {place}\nSuites: {name}-backports\nComponents: main\n")
 }
 
-/// What a private list of packages is made from: this machine's suite and its backports, from the
+/// The sources for a private list of packages: this machine's suite and its backports, from the
 /// same places. `None` on a machine that is no Debian.
 pub(super) fn suites() -> Option<String> {
     let release = fs::read_to_string("/etc/os-release").ok()?;
@@ -119,7 +119,7 @@ pub(super) fn suites() -> Option<String> {
     Some(entry.replace(&format!("{name}-backports"), &format!("{name} {name}-backports")))
 }
 
-/// What a program prints; `None` if it fails or is not there.
+/// The output of a program; `None` if it fails or is not there.
 pub(super) fn output(program: &str, words: &[&str]) -> Option<String> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -39,7 +39,7 @@ pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missin
         .ok_or_else(|| missing("the package busybox-static has no bin/busybox.".to_owned()))
 }
 
-/// What a small root of Debian consists of: a shell and the usual tools, all of them dynamic, with
+/// The packages of a small root of Debian: a shell and the usual tools, all of them dynamic, with
 /// the libraries that they need.
 const ROOT: [&str; 9] = [
     "libc6",
@@ -53,7 +53,7 @@ const ROOT: [&str; 9] = [
     "libselinux1",
 ];
 
-/// What programs do without.
+/// Directories that no program needs.
 const UNUSED: [&str; 6] = ["doc", "man", "info", "locale", "lintian", "bug"];
 
 /// A directory with dynamic programs of Debian for `isa`; one that was unpacked before, or now.
@@ -78,7 +78,7 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
         // It need not be there.
         let _ = fs::remove_dir_all(part.join("usr/share").join(name));
     }
-    // A link is made relative by nobody: the shell's other name.
+    // The package has no link for the shell's other name.
     let shell = part.join("bin/sh");
     if !shell.is_symlink() {
         std::os::unix::fs::symlink("dash", &shell).map_err(fail)?;
@@ -103,7 +103,7 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
 }
 
-/// What is needed of Linux's sources to build its tests of memory management.
+/// The parts of Linux's sources that are needed to build its tests of memory management.
 const TESTS: [&str; 6] = [
     "tools/testing/selftests/mm/*",
     "tools/testing/selftests/*/pidfd.h",
@@ -115,7 +115,7 @@ const TESTS: [&str; 6] = [
 
 /// Linux's own tests of memory management from the newest sources that Debian has, in `linux/`, and
 /// the headers of the same version, in `usr/`; what was unpacked before, or now. A directory that
-/// `QUIRE_LINUX_TESTS` names takes their place, where somebody has newer ones.
+/// `QUIRE_LINUX_TESTS` names takes their place, where there are newer ones.
 ///
 /// # Errors
 /// Why there are none.

@@ -1,7 +1,7 @@
 //! Finds the tools that tests and benches need, and installs what this machine lets us install.
 //!
-//! Nothing here is needed to use the library. What cannot be had is skipped with one sentence that
-//! says how to get it. `QUIRE_INSTALL=no` in the environment keeps the machine as it is.
+//! Nothing here is needed to use the library. Where a tool is missing, one sentence says
+//! how to get it. `QUIRE_INSTALL=no` in the environment keeps the machine as it is.
 
 mod apt;
 mod bare;

@@ -1,4 +1,4 @@
-//! What rustup can add to the compiler in use.
+//! The targets and components that rustup can add to the compiler in use.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

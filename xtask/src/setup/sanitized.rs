@@ -105,7 +105,7 @@ fn joined(dir: &Path, host: &str, runtime: &Path) -> std::io::Result<PathBuf> {
 /// The words that choose a toolchain with Miri: none for the one in use.
 ///
 /// # Errors
-/// That there is none, and how to get it.
+/// There is none; the sentence says how to get it.
 pub fn interpreter() -> Result<Vec<String>, Missing> {
     let works = |words: &[&str]| output("cargo", words).is_some();
     if works(&["miri", "--version"]) {

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use super::{Finding, Tree, crates, docs, files, rooms, rows, sizes, unsafety, words};
+use super::{
+    Finding, Tree, api, circles, crates, docs, english, files, rooms, rows, sizes, unsafety, words,
+};
 
-/// What breaks a house rule in the workspace at `root`, sorted by file and line.
+/// The places that break a house rule in the workspace at `root`, sorted by file and line.
 ///
 /// # Errors
 /// A sentence that names what cannot be read; a source that does not parse is the compiler's to
@@ -24,7 +26,7 @@ pub(crate) fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-const RULES: [fn(&Tree, &mut Vec<Finding>); 8] = [
+const RULES: [fn(&Tree, &mut Vec<Finding>); 11] = [
     crates::check,
     rooms::check,
     sizes::check,
@@ -33,4 +35,7 @@ const RULES: [fn(&Tree, &mut Vec<Finding>); 8] = [
     files::check,
     rows::check,
     docs::check,
+    english::check,
+    circles::check,
+    api::check,
 ];

@@ -1,4 +1,4 @@
-//! What a source file is: part of the tree, documented, and no more than a list where it is a
+//! Every source file is part of the tree and documented, and no more than a list where it is a
 //! `mod.rs` or `lib.rs`.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What a rule found.
+//! The result of a rule.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name, as in STYLE.md.
     pub rule: &'static str,
-    /// What is wrong there, as one sentence.
+    /// The fault, as one sentence.
     pub sentence: String,
 }
 

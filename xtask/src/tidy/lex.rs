@@ -11,34 +11,55 @@ pub(crate) struct Comment {
     pub(crate) text: String,
 }
 
-/// All comments of a Rust source, doc comments among them. Parsers drop plain ones, so they are
-/// found by a scan that knows just enough to step over strings and characters.
+/// All comments of a Rust source, doc comments among them.
 pub(crate) fn comments(source: &str) -> Vec<Comment> {
-    let bytes = source.as_bytes();
     let mut found = Vec::new();
+    scan(source, &mut |piece, line, text| {
+        if piece == Piece::Comment {
+            let parts = text.lines().enumerate();
+            found.extend(parts.map(|(n, text)| Comment { line: line + n, text: text.into() }));
+        }
+    });
+    found
+}
+
+/// The kinds of text that [`scan`] finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    /// A comment of one line, or a block.
+    Comment,
+    /// A string with its quotes.
+    Quoted,
+}
+
+/// Calls `visit` with each comment and string, its line and its text. A parser drops plain
+/// comments; this scan knows just enough of the syntax of Rust and C to find them.
+pub(crate) fn scan(source: &str, visit: &mut dyn FnMut(Piece, usize, &str)) {
+    let bytes = source.as_bytes();
     let (mut at, mut line) = (0, 1);
     while at < bytes.len() {
-        let end = match bytes[at] {
+        let (piece, end) = match bytes[at] {
             b'/' if bytes[at..].starts_with(b"//") => {
                 let end = source[at..].find('\n').map_or(bytes.len(), |n| at + n);
-                found.push(Comment { line, text: source[at..end].to_owned() });
-                end
+                (Some(Piece::Comment), end)
             }
             b'/' if bytes[at..].starts_with(b"/*") => {
-                let end = end_of_block(bytes, at);
-                let parts = source[at..end].lines().enumerate();
-                found.extend(parts.map(|(n, text)| Comment { line: line + n, text: text.into() }));
-                end
+                (Some(Piece::Comment), end_of_block(bytes, at))
             }
-            b'r' if !follows_word(bytes, at) => end_of_raw(source, at).unwrap_or(at + 1),
-            b'"' => end_of_quoted(bytes, at),
-            b'\'' => end_of_char(bytes, at),
-            _ => at + 1,
+            b'r' if !follows_word(bytes, at) => match end_of_raw(source, at) {
+                Some(end) => (Some(Piece::Quoted), end),
+                None => (None, at + 1),
+            },
+            b'"' => (Some(Piece::Quoted), end_of_quoted(bytes, at)),
+            b'\'' => (None, end_of_char(bytes, at)),
+            _ => (None, at + 1),
         };
+        if let Some(piece) = piece {
+            visit(piece, line, &source[at..end]);
+        }
         line += bytes[at..end].iter().filter(|&&byte| byte == b'\n').count();
         at = end;
     }
-    found
 }
 
 fn follows_word(bytes: &[u8], at: usize) -> bool {

@@ -18,14 +18,24 @@ mod rooms;
 mod sizes;
 mod unsafety;
 mod words;
+mod prose;
+mod english;
+mod names;
+mod circles;
+mod api;
 mod files;
 mod rows;
 mod docs;
 mod check;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod english_tests;
 
+pub use api::write as write_api;
 pub use check::check;
+pub use circles::look as circles;
 pub use docs::write_readme;
+pub use english::look as english;
 pub use finding::Finding;
 pub use tree::{Package, Source, Tree};

@@ -2,8 +2,8 @@
 //!
 //! A room is a child module of the library's root. Every path that begins with `crate`, `self` or
 //! `super` is followed to the room it ends in, through groups in imports and in the arguments of
-//! macros, too. What cannot be followed (a glob of the root, the root under another name) is a
-//! finding itself.
+//! macros, too. A path that cannot be followed (a glob of the root, the root under another
+//! name) is a finding itself.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use super::{Finding, Source, Tree, lex, table};
 
 const RULE: &str = "room-direction";
 const DOCUMENT: &str = "ARCHITECTURE.md";
-const PACKAGE: &str = "quire";
+const PACKAGE: &str = "quire-mm";
 
-/// What the names in the library's root stand for.
+/// The meaning of the names in the library's root.
 pub(crate) struct Rooms {
     /// The rooms in the order of data flow.
     pub(crate) order: Vec<String>,
@@ -29,6 +29,10 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(DOCUMENT, 1, RULE, "the table `rooms` is missing."));
         return;
     };
+    if tree.library(PACKAGE).next().is_none() {
+        let sentence = format!("there is no package `{PACKAGE}` to check.");
+        findings.push(Finding::new(DOCUMENT, 1, RULE, sentence));
+    }
     let order: Vec<String> = rows.iter().flat_map(|row| row.codes(0)).collect();
     let mut rooms = Rooms { order, offered: BTreeMap::new() };
     for source in tree.library(PACKAGE).filter(|source| source.module.is_empty()) {
@@ -145,7 +149,7 @@ impl Walk<'_> {
         self.rest(trees, at + 1, &mut reached, line);
     }
 
-    /// What follows `reached` from the `::` at `at` on.
+    /// The path that continues `reached` from the `::` at `at` on.
     fn rest(&mut self, trees: &[TokenTree], mut at: usize, reached: &mut Vec<String>, line: usize) {
         while lex::is_path_sep(trees, at) {
             at += 2;

@@ -1,4 +1,4 @@
-//! Each rule is shown what breaks it, and what only looks as if it did.
+//! Each rule meets code that breaks it, and code that only looks as if it did.
 
 use std::collections::BTreeMap;
 
@@ -86,13 +86,13 @@ mod rooms {
     }
 
     #[test]
-    fn what_the_root_offers_counts_as_its_room() {
+    fn a_name_of_the_root_counts_as_its_room() {
         assert_eq!(found("use crate::Mm;").len(), 1);
         assert_eq!(found("use crate::{Phys, Mm as M};").len(), 1);
     }
 
     #[test]
-    fn what_cannot_be_followed_is_found() {
+    fn a_path_that_cannot_be_followed_is_found() {
         for text in ["use crate::*;", "use crate as q;", "use crate::{self};", "use crate::{*};"] {
             assert_eq!(found(text).len(), 1, "{text}");
         }
@@ -345,4 +345,52 @@ fn tables_are_read_where_they_are_marked() {
     );
     assert_eq!(rows[1].cell(1), "");
     assert_eq!(table::rows(text, "other"), None);
+}
+
+#[test]
+fn the_public_face_is_listed_through_re_exports() {
+    let root = "pub mod a; mod b; pub use b::B; pub use b::hidden::C as D; pub use quire_hw as hw;
+        pub(crate) fn not_listed() {}";
+    let b = "pub struct B<T> { pub x: T, y: u8 }
+        impl<T> B<T> { pub const fn new(
+            x: T,
+        ) -> Self { todo() } fn own(&self) {} }
+        pub mod hidden { pub enum C { One, Two(u8) } }
+        #[cfg(test)] pub fn tested() {}";
+    let a = "pub use crate::b::B as Other; pub const N: usize = 3; pub trait T { fn t(&self); }
+        bitflags! { pub struct Bits: u8 { const ONE = 1; const TWO = 2; } }
+        pub struct Mm; impl Mm { pub fn one(&self) {} pub fn two(&self) {} pub const C: u8 = 1; }";
+    let sources = [
+        source("quire-mm", "src/lib.rs", root, &[]),
+        source("quire-mm", "src/a.rs", a, &["a"]),
+        source("quire-mm", "src/b.rs", b, &["b"]),
+    ];
+    let api = super::api::Api::of(&sources.iter().collect::<Vec<_>>());
+    assert_eq!(api.methods, 2);
+    let all: Vec<String> = api
+        .modules
+        .into_iter()
+        .flat_map(|(module, lines)| lines.into_iter().map(move |line| format!("{module} {line}")))
+        .collect();
+    let expected = [
+        "quire B.x: T",
+        "quire B::fn new(x: T) -> Self {const}",
+        "quire D::One",
+        "quire D::Two(u8)",
+        "quire enum D",
+        "quire struct B<T>",
+        "quire use quire_hw as hw",
+        "quire::a Bits::ONE",
+        "quire::a Bits::TWO",
+        "quire::a Mm::const C: u8",
+        "quire::a Mm::fn one(&self)",
+        "quire::a Mm::fn two(&self)",
+        "quire::a T::fn t(&self)",
+        "quire::a bitflags Bits",
+        "quire::a const N: usize",
+        "quire::a struct Mm",
+        "quire::a trait T",
+        "quire::a use quire::B as Other",
+    ];
+    assert_eq!(all, expected);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, TargetKind};
 use proc_macro2::{Delimiter, TokenTree};
-use syn::{Expr, Item, ItemMod, Lit, Meta};
+use syn::{Attribute, Expr, Item, ItemMod, Lit, Meta};
 
 use super::lex;
 
@@ -17,7 +17,7 @@ pub struct Package {
     pub name: String,
     /// Its directory, relative to the workspace.
     pub dir: String,
-    /// What it depends on: name, whether it is one of the workspace, whether only for tests.
+    /// Its dependencies: name, whether it is one of the workspace, whether only for tests.
     pub dependencies: Vec<(String, bool, bool)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Source {
     pub package: String,
     /// The file, relative to the workspace.
     pub path: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<TokenTree>,
@@ -82,6 +82,21 @@ impl Tree {
     pub fn exists(&self, path: &str) -> bool {
         let dir = format!("{}/", path.trim_end_matches('/'));
         self.files.iter().any(|(name, _)| name == path || name.starts_with(&dir))
+    }
+
+    /// The packages of the workspace that `package` uses outside of tests, directly or not.
+    pub fn used_by(&self, package: &str) -> BTreeSet<String> {
+        let mut used = BTreeSet::new();
+        let mut open = vec![package.to_owned()];
+        while let Some(name) = open.pop() {
+            let package = self.packages.iter().find(|package| package.name == name);
+            for (name, ours, in_tests) in package.iter().flat_map(|one| &one.dependencies) {
+                if *ours && !in_tests && used.insert(name.clone()) {
+                    open.push(name.clone());
+                }
+            }
+        }
+        used
     }
 
     /// The sources of a package that are no tests.
@@ -141,7 +156,7 @@ impl Loader<'_> {
     /// Reads the sources of all targets of `package`.
     fn package(&mut self, package: &cargo_metadata::Package) -> Result<(), String> {
         let mut targets: Vec<_> = package.targets.iter().collect();
-        // What a library and a test share counts as the library's.
+        // A file that a library and a test share counts as the library's.
         targets.sort_by_key(|target| is_test_target(&target.kind));
         for target in targets {
             let is_test = is_test_target(&target.kind);
@@ -184,7 +199,7 @@ impl Loader<'_> {
         for item in items {
             let Item::Mod(child) = item else { continue };
             let name = child.ident.to_string();
-            let is_test = is_test || is_for_tests(child);
+            let is_test = is_test || is_for_tests(&child.attrs);
             let module: Vec<_> = module.iter().chain([&name]).cloned().collect();
             if let Some((_, items)) = &child.content {
                 self.children(package, items, &dir.join(&name), &module, is_test)?;
@@ -224,8 +239,10 @@ impl Source {
     }
 }
 
-fn is_for_tests(module: &ItemMod) -> bool {
-    module.attrs.iter().any(|attribute| match &attribute.meta {
+/// Whether attributes make an item exist in tests or model checks only.
+pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::Path(path) => path.is_ident("test"),
         Meta::List(list) if attribute.path().is_ident("cfg") => {
             let group = proc_macro2::Group::new(Delimiter::Parenthesis, list.tokens.clone());
             let name = proc_macro2::Ident::new("cfg", proc_macro2::Span::call_site());

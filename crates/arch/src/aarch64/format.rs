@@ -37,7 +37,7 @@ const SOFT_AT: u32 = 56;
 const HIDDEN: u64 = 1 << 57;
 const COW_AT: u32 = 58;
 
-/// Nobody writes, nobody executes.
+/// No CPU may write or execute.
 const NO_RIGHTS: u64 = 1 << READ_ONLY_AT | 1 << KERNEL_NO_EXEC_AT | 1 << USER_NO_EXEC_AT;
 /// The bits that vary in a hidden leaf, but for its address.
 const COMMON: u64 = 1 << DEVICE_AT
@@ -107,7 +107,7 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
         payload << PAYLOAD_AT | MARKER
     }
 
-    // Always: returned through memory, an entry costs several times what decoding it does.
+    // `always`: returning an `Entry` through memory costs several times what decoding it does.
     #[inline(always)]
     fn decode(word: u64, level: Level) -> Entry {
         if word & VALID == 0 {
@@ -193,8 +193,8 @@ impl<const GRANULE: u32> Arm64<GRANULE> {
     fn decode_leaf(word: u64, level: Level) -> Entry {
         let ours = word & !(VISIBLE | Self::block_addr(level)) == INNER_SHAREABLE | kind(level);
         let attrs = attrs_common(word) | attrs_rights(word);
-        // Rights that no attributes stand for: the kernel executes what programs can reach, or
-        // writes what programs can only execute.
+        // Rights that no attributes express: the kernel may execute pages that programs can reach,
+        // or write pages that programs can only execute.
         let open = attrs.contains(Attrs::USER) && word >> KERNEL_NO_EXEC_AT & 1 == 0;
         let split = attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::READ);
         if !ours || open || split || level.index() > Self::LEAF_MOST {
@@ -203,7 +203,7 @@ impl<const GRANULE: u32> Arm64<GRANULE> {
         Entry::Leaf { frame: Self::frame(word), attrs }
     }
 
-    /// What the hardware takes for absent.
+    /// Decodes a word that the hardware takes for absent.
     #[inline]
     fn decode_unseen(word: u64, level: Level) -> Entry {
         if word == 0 {

@@ -42,22 +42,21 @@
 //! * **Attr** (4:2): index into `MAIR_EL1`, whose first two bytes the embedder sets to `0xff`
 //!   (index 0: normal memory, write-back, read- and write-allocate) and `0x00` (index 1:
 //!   Device-nGnRnE) or `0x04` (Device-nGnRE, the usual choice for `DEVICE`).
-//! * **AP1** (6): programs may read. **AP2** (7): nobody may write *now*. **UXN** (54), **PXN**
-//!   (53): programs, the kernel may not execute. A leaf is executable by one of them or by
-//!   neither. A program's leaf with `EXEC` alone has AP1 and UXN clear: execute-only, yet readable
-//!   by the kernel whatever PAN says (FEAT_PAN3 aside). The kernel can read all it can see, so for
-//!   it `EXEC` brings `READ`.
+//! * **AP1** (6): programs may read. **AP2** (7): no CPU may write *now*. **UXN** (54), **PXN**
+//!   (53): programs, the kernel may not execute. A leaf is executable by one of them or by neither.
+//!   A program's leaf with `EXEC` alone has AP1 and UXN clear: execute-only, yet readable by the
+//!   kernel whatever PAN says (FEAT_PAN3 aside). The kernel can read every page that it can access,
+//!   so for it `EXEC` brings `READ`.
 //! * **SH** (9:8): inner shareable; device memory ignores it.
-//! * **AF** (10): `YOUNG`. With it clear the CPU sets it (FEAT_HAFDBS) or faults. In a table it
-//!   means something with FEAT_HAFT only; it is tolerated there and never written.
+//! * **AF** (10): `YOUNG`. With it clear the CPU sets it (FEAT_HAFDBS) or faults. In a table it has
+//!   a meaning with FEAT_HAFT only; it is tolerated there and never written.
 //! * **nG** (11): not `GLOBAL`.
-//! * **DB** (51, DBM): `WRITE`, "may be written". Of a leaf with DBM, AP2 says *clean*: the CPU
+//! * **DB** (51, DBM): `WRITE`, "may be written". In a leaf with DBM, AP2 means *clean*: the CPU
 //!   clears it at the first store (FEAT_HAFDBS, `TCR_EL1.HD`), or, where it cannot, faults so that
-//!   software does. So "writable and dirty" is DBM with AP2 clear, which the hardware and
-//!   [`leaf`](crate::Arch::leaf) spell alike.
-//! * **SD** (55): `DIRTY` of a leaf without DBM. When write permission goes, AP2 has to be set
-//!   and the dirty state would be lost with it. **SW** (56): `SOFT`. **CW** (58): `COW`. Bits
-//!   58:55 are for software.
+//!   software does. So "writable and dirty" is DBM with AP2 clear, in the hardware's records as in
+//!   [`leaf`](crate::Arch::leaf).
+//! * **SD** (55): `DIRTY` of a leaf without DBM. Taking write permission away sets AP2, which would
+//!   lose the dirty state. **SW** (56): `SOFT`. **CW** (58): `COW`. Bits 58:55 are for software.
 //! * **C** (52): the Contiguous bit, set in folded words and in nothing else. Each still holds its
 //!   own frame, so decoding ignores the bit. AF and AP2 may differ within a block: the hardware
 //!   records a touch or a store in any one of its entries.
@@ -69,16 +68,17 @@
 //!
 //! # Transitions
 //!
-//! The table of cases is in [`rules`](crate::rules); what §D8.16 says of each:
+//! The table of cases is in [`rules`](crate::rules). §D8.16 on each:
 //!
 //! * *From invalid: nothing* but the barrier that makes the store visible to the walker, which is
 //!   the embedder's; entries that fault (invalid, or AF clear) are not held in TLBs.
 //! * *Break-before-make* between two valid entries for: another memory type (`DEVICE`); another
 //!   output address, where either may be written or the contents differ (the words do not show
-//!   contents, so always); another block size; the Contiguous bit; becoming global (or ceasing:
-//!   the two entries would match at once).
+//!   contents, so always); another block size; the Contiguous bit; becoming global or ceasing to be
+//!   (else the two entries would match at once).
 //! * *Another block size or Contiguous bit alone* needs a flush only on CPUs with FEAT_BBM level 2
-//!   (`relaxed`). Level 2 allows TLB conflict aborts; an embedder claims it for CPUs without.
+//!   (`relaxed`). Level 2 allows TLB conflict aborts; only an embedder with CPUs that raise none
+//!   sets it.
 //! * *Rights, AF, dirty state, nothing else:* no break; losses need a flush.
 
 mod format;

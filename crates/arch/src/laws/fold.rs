@@ -1,4 +1,5 @@
-//! The law of folding: what the words of a contiguous block say, and what changing them demands.
+//! The law of folding: the meaning of the words of a contiguous block, and the demands of changing
+//! them.
 
 use quire_units::Pfn;
 
@@ -23,7 +24,7 @@ pub fn folding<A: Arch>() -> Result<(), Broken> {
     Ok(())
 }
 
-/// What no one folded is not folded.
+/// A word that [`Arch::fold`] did not make is not folded.
 fn plain_words<A: Arch>() -> Result<(), Broken> {
     let payloads = Words::new(0x666f_6c64).map(|word| word % PAYLOADS).take(1000);
     let markers = payloads.map(A::marker);
@@ -60,7 +61,7 @@ fn block<A: Arch>(start: Pfn, level: Level, attrs: Attrs) -> Result<(), Broken> 
     Ok(())
 }
 
-/// What the hardware and the library note has the same bits in folded and in plain words.
+/// The records (accessed, dirty, the library's flags) have the same bits in folded and plain words.
 fn records<A: Arch>(start: Pfn, level: Level, attrs: Attrs) -> Result<(), Broken> {
     let word = A::leaf(start, level, attrs);
     let notes = [Attrs::YOUNG, Attrs::DIRTY, Attrs::SOFT, Attrs::COW, Attrs::YOUNG | Attrs::DIRTY];
@@ -71,7 +72,7 @@ fn records<A: Arch>(start: Pfn, level: Level, attrs: Attrs) -> Result<(), Broken
     })
 }
 
-/// Folded words change as plain ones do. Folding and unfolding demand what another size does.
+/// Folded words change as plain ones do. Folding and unfolding demand what a change of size does.
 fn changes<A: Arch>(level: Level, attrs: Attrs) -> Result<(), Broken> {
     let place = members::<A>(level) - 1;
     let (here, there) = (Pfn::new(0), Pfn::new(A::fold_order(level).unwrap_or_default().pages()));
@@ -116,7 +117,7 @@ fn alike<A: Arch>(plain: (u64, u64), folded: (u64, u64), level: Level) -> Result
     })
 }
 
-/// What another size of block demands: the change of a leaf above the last level into a table.
+/// The demand of another block size: the change of a leaf above the last level into a table.
 fn resized<A: Arch>(relaxed: bool) -> Transition {
     let above = leaf_levels::<A>().find(|level| !level.is_last());
     above.map_or(Transition::Flush, |level| {

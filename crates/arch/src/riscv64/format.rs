@@ -34,7 +34,7 @@ const SOFT_AT: u32 = 8;
 const COW_AT: u32 = 9;
 const FRAME_AT: u32 = 10;
 const FRAME: u64 = field(53, FRAME_AT);
-/// PBMT is 2, of which this is the one bit that is set.
+/// `DEVICE` is PBMT = 2 (IO), which sets this bit alone.
 const IO_AT: u32 = 62;
 const NAPOT: u64 = 1 << 63;
 
@@ -48,7 +48,8 @@ const COMMON: u64 = 1 << USER_AT
     | 1 << COW_AT
     | 1 << IO_AT;
 
-/// Without [`VALID`]. The place of a right, since both bits for software are taken.
+/// Marks a hidden leaf, together with a clear [`VALID`]. It uses the place of a right, since both
+/// bits for software are taken.
 const HIDDEN: u64 = 1 << 3;
 /// Tells a marker from a hidden leaf.
 const MARKER: u64 = 1 << 1;
@@ -58,7 +59,8 @@ const PAYLOAD_AT: u32 = 8;
 const NAPOT_BITS: u32 = 4;
 /// The frame bits that a folded word does not keep.
 const NAPOT_FRAME: u64 = field(FRAME_AT + NAPOT_BITS - 1, FRAME_AT);
-/// What stands there instead: the place of the one says how large the block is.
+/// The value of those bits in a folded word: the position of the lowest one encodes the block's
+/// size.
 const NAPOT_SIZE: u64 = 1 << (FRAME_AT + NAPOT_BITS - 1);
 
 const fn shape(contiguous: u8) -> LevelShape {
@@ -248,7 +250,7 @@ fn decode_leaf(word: u64, level: Level) -> Entry {
     Entry::Leaf { frame: frame(word), attrs }
 }
 
-/// What the hardware takes for absent.
+/// Decodes a word that the hardware takes for absent.
 #[inline]
 fn decode_unseen(word: u64, level: Level) -> Entry {
     if word == 0 {

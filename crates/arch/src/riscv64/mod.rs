@@ -28,23 +28,23 @@
 //! ```
 //!
 //! * **R, W, X** (1, 2, 3): the rights. W without R is reserved (Zicfiss makes it a shadow stack),
-//!   so `WRITE` brings `READ`. A valid entry with none of them is a pointer to a table: that is
-//!   why a hidden leaf has V clear, with which the CPU ignores all other bits. Execute-only exists.
+//!   so `WRITE` brings `READ`. A valid entry with none of them is a pointer to a table, so a hidden
+//!   leaf has V clear; the CPU then ignores all other bits. Execute-only exists.
 //! * **U** (4): `USER`. The kernel cannot execute such pages and reaches them with `sstatus.SUM`
 //!   only. **G** (5): `GLOBAL`.
 //! * **A, D** (6, 7): `YOUNG`, `DIRTY`. The CPU sets them (Svadu) or faults (Svade). D, A, U must
 //!   be 0 in a pointer to a table.
-//! * **SW** (8): `SOFT`. **CW** (9): `COW`. These are the two bits of RSW, for software, and there
-//!   are no more without Svrsw60t59b. So X, which means nothing while V is clear, marks hidden
-//!   leaves, and R marks markers.
-//! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (what the PMA says). Needs Svpbmt, enabled by
-//!   `menvcfg.PBMTE`: without it the bits are reserved and such a leaf faults, so that an embedder
-//!   without Svpbmt must not map `DEVICE` (and need not: the PMAs know where devices are).
+//! * **SW** (8): `SOFT`. **CW** (9): `COW`. These are the two RSW bits for software; only
+//!   Svrsw60t59b has more. So hidden leaves are marked by X, which has no meaning while V is clear,
+//!   and markers by R.
+//! * **PBMT** (62:61): 2 (IO) for `DEVICE`, else 0 (the type that the PMA gives). It needs Svpbmt,
+//!   enabled by `menvcfg.PBMTE`. Without it the bits are reserved and such a leaf faults, so an
+//!   embedder without Svpbmt must not map `DEVICE` (and need not: the PMAs describe the devices).
 //! * **N** (63): Svnapot, 16 leaves of the last level as one block of 64 KiB: a folded word. Its
-//!   low four PPN bits say how large the block is, and `1000` is the one size there is; the CPU
-//!   takes those bits of the frame from the page number. So the 16 words of a block are equal but
-//!   for A and D, which the CPU records in any one of them. Decoding does not know the entry's
-//!   place and calls such a word malformed: it is to be unfolded first.
+//!   low four PPN bits encode the block's size, of which `1000` is the only one; the CPU takes
+//!   those bits of the frame from the page number. So the 16 words of a block are equal but for A
+//!   and D, which the CPU may set in any of them. The decoder does not know the entry's index and
+//!   reports such a word as malformed: callers unfold it first.
 //! * Any level may hold leaves: 4 KiB, 2 MiB, 1 GiB, 512 GiB (Sv48), 256 TiB (Sv57). A leaf that
 //!   is not aligned to its size faults, and is malformed here.
 //!
@@ -52,17 +52,17 @@
 //!
 //! # Transitions
 //!
-//! The table of cases is in [`rules`](crate::rules). SFENCE.VMA's section says: until a fence
-//! that covers the address, the CPU may use any translation that was valid since the last such
-//! fence; which one is unpredictable, but one of them it is, also when a table gives way to a leaf
-//! or the other way round. Hence a flush where something is lost, and no break for the sake of the
-//! hardware; two breaks remain for the sake of coherence (another frame that is written, another
-//! memory type). The same holds for N: a translation of the whole block and one of its page differ
-//! in nothing but reach.
+//! The table of cases is in [`rules`](crate::rules). The section on SFENCE.VMA allows a CPU, until
+//! a fence that covers the address, to use any translation that was valid since the last such
+//! fence. The choice is unpredictable, but it is always one of them, also when a leaf replaces a
+//! table or a table a leaf. So a loss needs a flush, and the hardware itself never needs a break.
+//! Two breaks remain for coherence: another frame that is written, and another memory type. N
+//! follows the same rules: a translation of the whole block and one of its page differ only in the
+//! range that they cover.
 //!
-//! *From invalid: nothing*, with one duty for whoever handles faults: without Svvptc a CPU may keep
-//! an invalid entry, so a fault that finds its entry already sufficient must be answered with a
-//! local SFENCE.VMA, or it may come back for ever.
+//! *From invalid: nothing*, with one duty for fault handlers: without Svvptc a CPU may cache an
+//! invalid entry. A handler that finds the entry already sufficient must answer the fault with a
+//! local SFENCE.VMA, or the fault may repeat for ever.
 
 mod format;
 

@@ -8,7 +8,7 @@ use quire_units::{Order, Pfn};
 use crate::laws::{self, Law};
 use crate::{Arch, Arm4k, Attrs, Entry, Level, LevelShape, Sv39, Transition};
 
-/// Format `A` but for fault number `FAULT` of its folding.
+/// Format `A` with defect number `FAULT` in its folding.
 struct Misfolds<A, const FAULT: usize>(PhantomData<A>);
 
 impl<A, const FAULT: usize> Clone for Misfolds<A, FAULT> {
@@ -39,7 +39,7 @@ const FOLDED_MOVES_ARE_MISSED: usize = 16;
 const UNMAPPING_A_FOLD_IS_FREE: usize = 17;
 const MAPPING_A_FOLD_FLUSHES: usize = 18;
 
-/// Where `flag` is in the words of a block's first leaf.
+/// The bit of `flag` in the words of a block's first leaf.
 fn bits_of<A: Arch>(attrs: Attrs, flag: Attrs) -> u64 {
     let word = |attrs| A::leaf(Pfn::new(0), Level::LAST, attrs);
     word(attrs | flag) ^ word(attrs - flag)
@@ -119,7 +119,7 @@ impl<A: Arch, const FAULT: usize> Arch for Misfolds<A, FAULT> {
 
     fn unfold(word: u64, level: Level, index: usize) -> u64 {
         match FAULT {
-            // Only riscv64 needs the place: the others keep it in the word.
+            // Only riscv64 needs the place: on the others the word contains it.
             UNFOLD_FORGETS_PLACE => A::unfold(word, level, 0),
             UNFOLD_LOSES_YOUNG => without::<A>(A::unfold(word, level, index), level, Attrs::YOUNG),
             _ if A::is_folded(word, level) => A::unfold(word, level, index),
@@ -142,7 +142,7 @@ impl<A: Arch, const FAULT: usize> Arch for Misfolds<A, FAULT> {
 
 fn broken<const FAULT: usize>() -> [Option<Law>; 2] {
     fn law<A: Arch, const FAULT: usize>() -> Option<Law> {
-        // Not all laws: no fault is in what the others speak of.
+        // Only the laws that folding can break.
         let geometry = laws::geometry::<Misfolds<A, FAULT>>();
         let found = geometry.and_then(|()| laws::folding::<Misfolds<A, FAULT>>());
         found.err().map(|broken| broken.law)
@@ -172,9 +172,9 @@ fn c1_faults_of_folded_words_are_named() {
 }
 
 #[test]
-fn c2_faults_of_what_folded_words_demand_are_named() {
+fn c2_faults_in_the_demands_of_folded_words_are_named() {
     assert_eq!(broken::<FOLDING_IS_FREE>(), BOTH);
-    // On arm64 the relaxed CPU shows it.
+    // On arm64 only a relaxed CPU shows it.
     assert_eq!(broken::<FOLDING_ALWAYS_BREAKS>(), BOTH);
     assert_eq!(broken::<UNFOLDING_NEVER_BREAKS>(), BOTH);
     assert_eq!(broken::<FOLDED_LOSSES_ARE_FREE>(), BOTH);

@@ -1,4 +1,4 @@
-//! The formats one by one: laws, shapes, and what the module documentation promises of each.
+//! The formats one by one: laws, shapes, and the promises of each module's documentation.
 
 use std::vec::Vec;
 
@@ -99,7 +99,7 @@ fn b2_code_likes_64_kib_where_a_contiguous_bit_can_say_so() {
     assert_eq!((bytes::<X86_64>(), bytes::<X86_64La57>()), (None, None));
 }
 
-/// The addresses that a CPU with L1TF would look up for a word of which it sees but `bits`.
+/// The address that a CPU with L1TF would look up for a word if it uses only `bits` address bits.
 fn speculated(word: u64, bits: u32) -> u64 {
     word & 0x000f_ffff_ffff_f000 & ((1 << bits) - 1)
 }

@@ -1,5 +1,5 @@
-//! What the hardware sees in a word: a second reading of the manuals, which shares no constant
-//! with the encoders, and the demand that both readings agree.
+//! The hardware's view of a word: a second reading of the manuals, which shares no constant with
+//! the encoders, and tests that both readings agree.
 
 use quire_units::Pfn;
 
@@ -24,11 +24,11 @@ enum Sees {
         device: bool,
         marks: Marks,
     },
-    /// A kind of memory that no part of the library asks for.
+    /// A memory type that no part of the library asks for.
     Surprise(&'static str),
 }
 
-/// What the hardware has recorded.
+/// The bits that the hardware sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Marks {
     young: bool,
@@ -37,10 +37,10 @@ struct Marks {
 
 /// The hardware of a format, with protection of kernel from user pages (SMEP, SMAP; PAN; SUM = 0).
 trait Manual: Arch {
-    /// What it makes of a plain word.
+    /// Its reading of a plain word.
     fn sees(word: u64, level: Level) -> Sees;
-    /// What it makes of the word at place `index` of a table, and how many entries around it the
-    /// word allows to be taken as one.
+    /// Its reading of the word at place `index` of a table, and how many entries around it the word
+    /// allows the CPU to take as one.
     fn sees_at(word: u64, level: Level, index: u64) -> (Sees, u64);
     /// The word after the CPU recorded a load or a store in it.
     fn record(word: u64, store: bool) -> u64;
@@ -96,7 +96,7 @@ impl<const LEVELS: usize> Manual for X86<LEVELS> {
         Sees::Block { frame, user, kernel, global: bit(word, 8), device, marks }
     }
 
-    /// No word speaks of its neighbours.
+    /// No word describes its neighbours.
     fn sees_at(word: u64, level: Level, _index: u64) -> (Sees, u64) {
         (Self::sees(word, level), 1)
     }
@@ -141,7 +141,7 @@ impl<const GRANULE: u32> Manual for Arm64<GRANULE> {
         let (stored, write) = (!bit(word, 7), !bit(word, 7) || bit(word, 51));
         let open = bit(word, 6);
         let user = [open, open && write, !bit(word, 54)];
-        // What programs may store to, the kernel never executes; PAN keeps it off open pages.
+        // The kernel never executes pages that programs may store to; PAN keeps it off user pages.
         let kernel_exec = !(bit(word, 53) || open && write);
         let kernel = [!open, !open && write, kernel_exec];
         let marks = Marks { young: bit(word, 10), stored };
@@ -289,7 +289,7 @@ fn tables_take_nothing_away<A: Manual>() {
     }
 }
 
-/// What the CPU records is what the encoder would have written.
+/// The CPU's records (accessed, dirty) give the word that the encoder would have written.
 fn records_are_spelled_alike<A: Manual>() {
     for (level, frame, attrs) in all_leaves::<A>().filter(|(.., a)| a.intersects(Attrs::RIGHTS)) {
         let word = A::leaf(frame, level, attrs);
@@ -302,7 +302,7 @@ fn records_are_spelled_alike<A: Manual>() {
     }
 }
 
-/// A word that the decoder accepts means the same to the hardware, whoever wrote it.
+/// A word that the decoder accepts means the same to the hardware, whatever wrote it.
 fn decoded_leaves_are_seen<A: Manual>(word: u64, level: Level) {
     match A::decode(word, level) {
         Entry::Leaf { frame, attrs } if attrs.intersects(Attrs::RIGHTS) => {
@@ -340,7 +340,8 @@ fn members<A: Arch>() -> impl Iterator<Item = (Level, u64, Attrs, u64)> {
     })
 }
 
-/// A folded word means what the plain one does, and all the block's entries may be taken as one.
+/// A folded word means the same as the plain one, and the CPU may take all the block's entries as
+/// one.
 fn folded_leaves_are_joined<A: Manual>() {
     for (level, index, attrs, word) in members::<A>() {
         let folded = A::fold(word, level);
@@ -354,7 +355,7 @@ fn folded_leaves_are_joined<A: Manual>() {
     }
 }
 
-/// Whatever is damaged, `is_folded` says what the hardware does, and so does the unfolded word.
+/// Whatever bit is damaged, `is_folded` and the unfolded word agree with the hardware.
 fn damaged_folds_mean_what_the_hardware_sees<A: Manual>() {
     for (level, index, _, word) in members::<A>().filter(|(_, _, a, _)| a.bits() % 23 == 0) {
         let folded = A::fold(word, level);

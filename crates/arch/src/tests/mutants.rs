@@ -6,7 +6,7 @@ use quire_units::{Order, Pfn};
 use crate::laws::{self, Law};
 use crate::{Arch, Attrs, Entry, Level, LevelShape, Transition, X86_64};
 
-/// Number `MUTANT` of the formats that are x86-64 but for one fault.
+/// Number `MUTANT` of the formats that are x86-64 with one defect.
 #[derive(Clone, Copy)]
 struct Mutant<const MUTANT: usize>;
 
@@ -35,7 +35,7 @@ const FORGETS_LOST_WRITE_OF_SHARED: usize = 21;
 const PREFERS_PAGES_FOR_CODE: usize = 22;
 const PREFERS_TOO_MUCH_FOR_CODE: usize = 23;
 
-/// Where x86-64 keeps `COW`.
+/// The bit where x86-64 keeps `COW`.
 const COW: u64 = 1 << 58;
 
 const FOLDED: [LevelShape; 4] = {

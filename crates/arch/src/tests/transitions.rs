@@ -1,4 +1,4 @@
-//! What changes demand, case by case, where the manuals leave one answer.
+//! The demands of changes, case by case, where the manuals leave one answer.
 
 use quire_units::Pfn;
 
@@ -57,7 +57,7 @@ fn c3_sharing_a_page_costs_what_write_protecting_it_does_and_claiming_it_nothing
 }
 
 #[test]
-fn copy_on_write_breaks_and_moving_what_nobody_writes_only_on_arm64() {
+fn copy_on_write_breaks_and_moving_a_read_only_page_breaks_only_on_arm64() {
     assert_eq!(on_all((1, RO), (2, RW)), [BreakBeforeMake; 3]);
     assert_eq!(on_all((1, RO), (2, RO)), [Flush, BreakBeforeMake, Flush]);
 }

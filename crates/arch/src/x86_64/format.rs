@@ -49,7 +49,7 @@ const VISIBLE: u64 = COMMON | PRESENT | 1 << WRITE_AT | 1 << DIRTY_AT | 1 << NO_
 
 /// Added to a hidden leaf's address, against L1TF: see the module's documentation.
 const VEIL: u64 = 1 << 45 | 1 << 43;
-/// Where a hidden leaf keeps the sum: one bit more than an address.
+/// The bits where a hidden leaf keeps the sum: one more than an address.
 const VEILED: u64 = field(52, PAGE_SHIFT);
 
 /// Tells a marker from a hidden leaf, which is never writable.
@@ -115,7 +115,7 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
         high | MARKER_VEIL | low | MARKER
     }
 
-    // Always: returned through memory, an entry costs several times what decoding it does.
+    // `always`: returning an `Entry` through memory costs several times what decoding it does.
     #[inline(always)]
     fn decode(word: u64, level: Level) -> Entry {
         if word & PRESENT == 0 {
@@ -166,8 +166,8 @@ const fn large(level: Level) -> u64 {
 #[inline]
 fn common(attrs: Attrs) -> u64 {
     let device = put(attrs, Attrs::DEVICE, UNCACHED_AT);
-    // The uncached bits are neighbours, and written and dirty are told apart by shifts: a fault
-    // makes a leaf, and should not have to jump about.
+    // The uncached bits are neighbours, and the two dirty bits are selected by shifts: faults call
+    // this, so it has no branches.
     device
         | device >> 1
         | put(attrs, Attrs::USER, USER_AT)
@@ -228,7 +228,7 @@ const fn half_uncached(word: u64) -> bool {
     bits != 0 && bits != UNCACHED
 }
 
-/// What the hardware takes for absent.
+/// Decodes a word that the hardware takes for absent.
 #[inline]
 fn decode_unseen(word: u64, level: Level) -> Entry {
     if word == 0 {

@@ -24,7 +24,7 @@
 //! └──────┴──────────────────┴─────┴────────────────────────────────────────────────┴─┴─┘
 //! ```
 //!
-//! * **P** (0), **R/W** (1), **U/S** (2), **XD** (63, AMD: NX): the rights. What is present can be
+//! * **P** (0), **R/W** (1), **U/S** (2), **XD** (63, AMD: NX): the rights. A present page can be
 //!   read, so `WRITE` and `EXEC` bring `READ`. XD needs `EFER.NXE`. Rights are the conjunction over
 //!   all levels; table entries grant everything, leaves decide.
 //! * **PWT, PCD** (3, 4): both set for `DEVICE`: entry 3 of the PAT, which is UC after reset. The
@@ -37,15 +37,15 @@
 //! * **G** (8): `GLOBAL` (needs `CR4.PGE`).
 //! * **SW** (9): `SOFT`. **SD** (10): `DIRTY` of a leaf that is not writable. A present leaf with
 //!   R/W clear and D set is a *shadow-stack page* once `CR4.CET` is on (SDM §4.6.1), and a program
-//!   could then write to it; so D is moved to SD when write permission goes. D beside a clear R/W
-//!   is still understood: older CPUs may set D just after the write permission was taken away.
+//!   could then write to it; so D is moved to SD when write permission goes. The decoder still
+//!   accepts D with R/W clear: older CPUs may set D just after the write permission was taken away.
 //!   Bits 9 to 11 are ignored in all entries (bit 11 but for HLAT, which is not used).
 //! * **CW** (58): `COW`. Bits 52 to 58 are ignored in all entries, too; a hidden leaf's veil may
 //!   need bit 52.
 //! * No bit joins leaves into contiguous blocks, and no word is folded. Some CPUs join aligned
-//!   neighbours with equal attributes of their own accord (AMD, since Zen) and are told nothing.
+//!   neighbours with equal attributes by themselves (AMD, since Zen) and need no bit for it.
 //!
-//! # What is not present, and L1TF
+//! # Entries that are not present, and L1TF
 //!
 //! With P clear the CPU ignores all other bits, architecturally. CPUs with the L1 Terminal Fault
 //! (CVE-2018-3620; Intel, before Cascade Lake) still use the address bits of such an entry
@@ -57,12 +57,12 @@
 //!   costs one instruction too but keeps runs of leaves arithmetic. An address below 2^43 gets bit
 //!   43 (of 44), one below 2^45 - 2^43 gets bit 45 (of 46): nothing leaks on clients with less
 //!   than 8 TiB and servers with less than 24 TiB.
-//! * A marker has bits 45 to 43 set whatever its payload says.
+//! * A marker has bits 45 to 43 set whatever its payload is.
 //! * The zero word points at frame 0, where no secret should be kept.
 //!
 //! # Transitions
 //!
-//! The table of cases is in [`rules`](crate::rules); what the manuals say of each:
+//! The table of cases is in [`rules`](crate::rules). The manuals on each:
 //!
 //! * *From not present, and gaining rights: nothing.* Translations come only from entries with P
 //!   set and no reserved bit (SDM §4.10.2.3); setting P, R/W, U/S or clearing XD costs a spurious
@@ -71,15 +71,14 @@
 //!   be flushed before its frame is used for anything else: the paging-structure caches may hold it
 //!   (§4.10.3).
 //! * *Clearing D of a writable leaf: flush*, or later stores go unrecorded; *clearing A: nothing*,
-//!   the same argument at stake for a hint only (both SDM §4.10.4.3).
+//!   since only a hint is lost (both SDM §4.10.4.3).
 //! * *Another size: break.* SDM §4.10.2.3 asks software not to change size and frame, rights or
-//!   attributes in one write, and prescribes the way through P = 0. The words do not show what a
-//!   table says, and there are CPUs that do not bear both sizes (AMD family 10h erratum 383;
-//!   Intel's CVE-2018-12207), so only an embedder that vouches for the CPU (`relaxed`) gets by
-//!   with a flush.
+//!   attributes in one write, and prescribes the way through P = 0. The words do not show a table's
+//!   contents, and some CPUs do not tolerate both sizes (AMD family 10h erratum 383; Intel's
+//!   CVE-2018-12207), so a flush is enough only where the embedder vouches for the CPU (`relaxed`).
 //! * *Another memory type: break*: the order "unmap, flush, map, flush caches" of SDM §12.12.4
-//!   (*Programming the PAT*). Flushing the caches is the embedder's.
-//! * *Another frame with write permission: break.* No manual asks for it; coherence between the
+//!   (*Programming the PAT*). Flushing the caches is the embedder's part.
+//! * *Another frame with write permission: break.* No manual asks for it; the coherence of the
 //!   program's own threads does.
 
 mod format;

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use quire::folio::clear::units;
+use quire::inject::units;
 use quire_hw::extent::{Backend, GRAIN};
 use quire_hw::{Chosen, Reuse, read_through};
 

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use quire::engine::Error;
+use quire::Error;
 use quire::fault::SizePolicy;
 use quire::limits::ORDER_MAX;
 use quire::space::{At, Request, Space};
@@ -179,7 +179,7 @@ pub(crate) fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
     for at in 1..=ORDER_MAX.get() {
         let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
         // Every order from 1 to the largest has a choice.
-        let _ = mm.policy.set_size(Order::new(at), choice);
+        let _ = mm.policy().set_size(Order::new(at), choice);
     }
 }
 
@@ -215,7 +215,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     /// Overwrites all free memory.
     pub(crate) fn wipe_free(&self) {
-        let phys = self.mm.phys();
+        let phys = self.mm.bare_phys();
         let mut runs: Vec<FrameRun> = Vec::new();
         for order in (0..=ORDER_MAX.get()).rev() {
             while let Some(run) = phys.alloc(CPU, Order::new(order)) {

@@ -6,12 +6,12 @@
 //! tour then has a reason to tell for every size.
 
 use anyhow::{Context, Result, anyhow, bail};
-use quire::engine::{Mm, Parts, Resolved};
 use quire::fault::SizePolicy;
 use quire::limits::{ORDER_MAX, ORDERS};
 use quire::phys::{CpuCache, Kind, Slot};
 use quire::space::{Area, Request, Space};
 use quire::stats::{Counters, Totals};
+use quire::{Mm, Parts, Resolved};
 use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{Chosen, Hardware};
 use quire_machine::{Config, Counts, Machine, Trap};
@@ -194,7 +194,7 @@ fn furnish<A: Arch, H: Hardware>(
     wanted: u32,
 ) -> Result<Vpn> {
     // Every order from 1 to the largest has a choice, so none is refused.
-    let set = |order: u8, choice| mm.policy.set_size(Order::new(order), choice).ok();
+    let set = |order: u8, choice| mm.policy().set_size(Order::new(order), choice).ok();
     mm.map(space, &Request::anon(100).prot(Prot::READ | Prot::EXEC))?;
     // An area is aligned to the largest folio that is wanted and fits: so the whole of this one is.
     let whole = (order.get() + AREA).min(ORDER_MAX.get());
@@ -223,7 +223,7 @@ fn see<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, effect: Effect) -> Seen {
         Effect::Exchange { frame, new, .. } => Some((frame, new)),
         _ => None,
     };
-    let state = |frame: Pfn| Some((mm.phys().meta().slot(frame)?.state(), frame));
+    let state = |frame: Pfn| Some((mm.bare_phys().meta().slot(frame)?.state(), frame));
     let place = match word.and_then(|(frame, word)| Some((state(frame)?.0, word))) {
         Some((state, _)) if state.kind() == Kind::Node => Place::Node,
         Some((state, word)) if state.kind() == Kind::Table => {

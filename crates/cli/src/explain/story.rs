@@ -146,9 +146,9 @@ a trap: \"{}\".",
 fn engine() -> Chapter {
     Chapter {
         title: "The kernel calls Mm::fault".to_owned(),
-        files: &["crates/mm/src/engine/faults.rs"],
+        files: &["crates/mm/src/spaces/faults.rs"],
         text:
-            "The engine decides nothing. It asks the room `fault` for a plan, brings what the plan
+            "The service `spaces` asks the room `fault` for a plan, brings the parts that the plan
 lacks, and has it carried out. If the world changed meanwhile, it asks again."
                 .to_owned(),
     }
@@ -198,7 +198,7 @@ fn walk(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
     }
     lines.push(match steps.walk.last().map(|seen| seen.place) {
         Some(Place::Table { level, .. }) if !is_leaf_level(evidence, level) => {
-            "Where a table is missing, the plan would say so and the engine would bring one."
+            "Where a table is missing, the plan would say so and `spaces` would bring one."
                 .to_owned()
         }
         _ => "Level 0 maps base pages. The place is free: memory is needed.".to_owned(),

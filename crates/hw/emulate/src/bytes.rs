@@ -1,4 +1,4 @@
-//! The kernel's `memcpy`, `memmove` and `memset` for arm64, byte by byte against the obvious.
+//! The kernel's `memcpy`, `memmove` and `memset` for arm64, checked byte by byte against loops.
 
 #[path = "../../../../os/kernel/src/isa/aarch64/bytes.rs"]
 mod kernel;
@@ -16,7 +16,7 @@ const ROOM: usize = 512;
 /// Every length up to more than three turns of the loops.
 const LENGTHS: core::ops::Range<usize> = 0..210;
 
-/// Where it begins, and how far the source is from there: aligned and not, overlapping each way.
+/// The start, and the distance of the source from it: aligned and not, overlapping each way.
 const PLACES: [(usize, isize); 10] = [
     (128, 0),
     (128, 1),
@@ -34,7 +34,7 @@ fn painted() -> [u8; ROOM] {
     core::array::from_fn(|at| (at * 7 + at / 256) as u8 | 1)
 }
 
-/// Whether `room` is what it was, but for `bytes` bytes from `start` on, which are `expected`.
+/// Whether `room` is unchanged but for `bytes` bytes from `start` on, which are `expected`.
 fn is_only(room: &[u8; ROOM], start: usize, bytes: usize, expected: impl Fn(usize) -> u8) -> bool {
     let old = painted();
     room.iter().enumerate().all(|(at, byte)| match (start..start + bytes).contains(&at) {
@@ -64,12 +64,12 @@ fn moves(start: usize, distance: isize, bytes: usize) -> bool {
 fn sets(start: usize, bytes: usize) -> bool {
     let mut room = painted();
     let base = room.as_mut_ptr();
-    // SAFETY: it ends within the room, by the table. More than a byte: only the lowest counts.
+    // SAFETY: it ends within the room, by the table. Of the value only the lowest byte counts.
     let set = unsafe { memset(base.add(start), 0x5a8, bytes) == base.add(start) };
     set && is_only(&room, start, bytes, |_| 0xa8)
 }
 
-/// Whether all of them do what they shall.
+/// Whether all of them are correct.
 pub fn check() -> bool {
     let right = PLACES.iter().all(|&(start, distance)| {
         LENGTHS.clone().all(|bytes| moves(start, distance, bytes) && sets(start, bytes))

@@ -1,8 +1,8 @@
 //! Clears and copies extents with every backend of the ISA it is built for, and checks each byte.
 //!
-//! A Linux program without a standard library: it makes the three system calls it needs itself, so
-//! that it can be built for the bare targets and run by `qemu-aarch64` and `qemu-riscv64`. Prints
-//! the name of each backend that passed; exits with 1 on the first wrong byte.
+//! It is a Linux program without a standard library: it makes its three system calls itself, so it
+//! can be built for the bare targets and run by `qemu-aarch64` and `qemu-riscv64`. Prints the name
+//! of each backend that passed; exits with 1 on the first wrong byte.
 #![no_std]
 #![no_main]
 
@@ -47,7 +47,7 @@ fn paint(arena: &Arena, seed: u64) {
     }
 }
 
-/// Extents as first word and word count: whole pages, and ragged ones that use the safe entry.
+/// Extents as first word and word count: whole pages, and ragged ones, which use the safe entry.
 const EXTENTS: [(usize, usize); 8] = [
     (0, 512),
     (512, 512),
@@ -73,7 +73,7 @@ fn clears(backend: Backend) {
 fn copies(backend: CopyBackend) {
     for (first, count) in EXTENTS {
         paint(&TARGET, 1);
-        // From elsewhere than it goes to, where there is room.
+        // The source lies elsewhere than the target, where there is room.
         let from = if first + count + 1024 <= ARENA / 8 { first + 1024 } else { first };
         backend.copy_words(&TARGET.0[first..first + count], &SOURCE.0[from..from + count]);
         let inside = first..first + count;
@@ -89,7 +89,7 @@ extern "C" fn main() -> ! {
     Backend::available().for_each(clears);
     #[cfg(target_arch = "riscv64")]
     if let Some(block) = linux::zicboz_block() {
-        // SAFETY: Linux just said that every CPU has Zicboz with this block, for programs.
+        // SAFETY: Linux reported that every CPU has Zicboz with this block, for programs.
         unsafe { Backend::zicboz(block) }.into_iter().for_each(clears);
     }
     paint(&SOURCE, 2);

@@ -13,7 +13,7 @@ fn backends() -> Vec<Backend> {
     few
 }
 
-/// `choose` with up to the whole table measured, and a speed in MB/s told by `speed`.
+/// `choose` with up to the whole table measured; `speed` returns the speed in MB/s.
 fn scripted(
     candidates: &[Backend],
     rounds: usize,
@@ -153,7 +153,7 @@ fn a6_unit_is_the_largest_extent_within_the_budget() {
 #[test]
 fn a6_unit_counts_the_slower_of_both_uses() {
     let few = backends();
-    // Read next: the first backend, whose clear alone runs at 5 GB/s.
+    // For extents that are read next: the first backend, whose clear alone runs at 5 GB/s.
     let speed = |backend, _, reuse| match reuse {
         Reuse::Later if backend == few[0] => 5_000,
         Reuse::Soon if backend == few[0] => 30_000,
@@ -188,7 +188,7 @@ fn a6_the_walk_covers_the_scratch_and_uses_the_clock() {
     };
     let mut memory = vec![0xa5u8; 4 * GRAIN];
     let at = memory.as_ptr().align_offset(GRAIN);
-    // Three pages: no extent is that large, only a walk comes to the last one.
+    // Three pages: no extent is that large, so only the walk reaches the last one.
     let scratch = &mut memory[at..at + 3 * GRAIN];
     let few = backends();
     let effort = Calibration { rounds: 3, batch_bytes: 64 << 10 };

@@ -1,4 +1,4 @@
-//! What needs a [`TableFrame`]: tests outside of the crate cannot make one without `unsafe`.
+//! Tests that need a [`TableFrame`]: code outside of the crate cannot make one without `unsafe`.
 
 use std::vec;
 
@@ -61,7 +61,7 @@ fn compare_exchange_writes_only_over_what_was_expected() {
 #[should_panic(expected = "not in this direct map")]
 fn a_foreign_capability_is_a_bug() {
     with_table(|map, _| {
-        // SAFETY: no such frame exists, so nobody else owns it; the map refuses it.
+        // SAFETY: no such frame exists, so no other code owns it; the map refuses it.
         let foreign = unsafe { TableFrame::mint(FIRST.add(3)) };
         map.fill(&foreign, 0, 1, 0, 0);
     });

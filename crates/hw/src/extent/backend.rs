@@ -20,7 +20,7 @@ impl Backend {
     /// Plain 64-bit stores as the compiler makes them: exists everywhere.
     pub const PORTABLE: Backend = Backend(Way::Portable);
 
-    /// All backends this CPU has, [`PORTABLE`](Self::PORTABLE) last. Asks the CPU, which takes
+    /// All backends this CPU has, [`PORTABLE`](Self::PORTABLE) last. Queries the CPU, which takes
     /// microseconds in a virtual machine: for set-up, not for each clear.
     pub fn available() -> impl Iterator<Item = Backend> {
         let isa = isa::ClearWay::available().map(|clear| Backend(Way::Isa(clear)));
@@ -32,8 +32,8 @@ impl Backend {
         Self::available().find(|backend| backend.name() == name)
     }
 
-    /// Zicboz `cbo.zero` with blocks of `block_bytes`; `None` where that is not a power of two
-    /// from 8 to [`GRAIN`]. Software cannot ask a RISC-V CPU: the device tree tells it
+    /// Zicboz `cbo.zero` with blocks of `block_bytes`; `None` where that is not a power of two from
+    /// 8 to [`GRAIN`]. Software cannot query a RISC-V CPU: the device tree has the size
     /// (`riscv,cboz-block-size`), or `riscv_hwprobe` under Linux.
     ///
     /// # Safety
@@ -45,8 +45,8 @@ impl Backend {
         unsafe { isa::ClearWay::zicboz(block_bytes) }.map(|clear| Backend(Way::Isa(clear)))
     }
 
-    /// The one of `candidates` that is usually best for extents of `bytes`, by what is known of
-    /// the ISA's CPUs; the first candidate where nothing is known.
+    /// The one of `candidates` that is usually best for extents of `bytes` on the ISA's known CPUs;
+    /// the first candidate where no preference is known.
     pub(crate) fn usual(bytes: u64, reuse: Reuse, candidates: &[Backend]) -> Backend {
         let wishes = isa::ClearWay::wishes(bytes, reuse).iter();
         let first = candidates.first().copied().unwrap_or(Self::PORTABLE);
@@ -81,7 +81,7 @@ impl Backend {
     /// # Safety
     /// 1. `start` and `bytes` are multiples of [`GRAIN`], and the bytes are ordinary, mapped,
     ///    writable memory of one allocation that `start` may access.
-    /// 2. Meanwhile nobody accesses them but by atomic 64-bit operations.
+    /// 2. Meanwhile no other code accesses them but by atomic 64-bit operations.
     /// 3. Where [`needs_vectors`](Self::needs_vectors), vector registers may be overwritten.
     #[inline]
     pub unsafe fn clear_raw(self, start: *mut u8, bytes: usize) {
@@ -110,19 +110,19 @@ impl Backend {
         tail.fill(0);
     }
 
-    /// Clears `extent`, which others may load from meanwhile. Any alignment and length.
+    /// Clears `extent`, which other CPUs may load from meanwhile. Any alignment and length.
     #[inline]
     pub fn clear_words(self, extent: &[AtomicU64]) {
         let (start, bytes) = (extent.as_ptr(), extent.len() * 8);
         if (start.addr() | bytes).is_multiple_of(GRAIN) {
-            // SAFETY: 1 by the question; atomics may be written through a shared borrow; 2: the
-            // type allows others only atomic 64-bit accesses; 3 as in `clear`.
+            // SAFETY: 1 by the check above; atomics may be written through a shared borrow; 2: the
+            // type allows other code only atomic 64-bit accesses; 3 as in `clear`.
             return unsafe { self.clear_raw(start.cast_mut().cast(), bytes) };
         }
         self.clear_crooked(extent);
     }
 
-    /// The same for what does not begin and end with a grain.
+    /// The same for an extent that does not begin and end at a grain.
     #[inline(never)]
     fn clear_crooked(self, extent: &[AtomicU64]) {
         let head = extent.as_ptr().align_offset(GRAIN).min(extent.len());

@@ -20,7 +20,7 @@ impl CopyBackend {
     /// Plain 64-bit loads and stores as the compiler makes them: exists everywhere.
     pub const PORTABLE: CopyBackend = CopyBackend(Way::Portable);
 
-    /// All backends this CPU has, [`PORTABLE`](Self::PORTABLE) last. Asks the CPU, which takes
+    /// All backends this CPU has, [`PORTABLE`](Self::PORTABLE) last. Queries the CPU, which takes
     /// microseconds in a virtual machine: for set-up, not for each copy.
     pub fn available() -> impl Iterator<Item = CopyBackend> {
         let isa = isa::CopyWay::available().map(|copy| CopyBackend(Way::Isa(copy)));
@@ -32,8 +32,8 @@ impl CopyBackend {
         Self::available().find(|backend| backend.name() == name)
     }
 
-    /// The one of `candidates` that is usually best for extents of `bytes`, by what is known of
-    /// the ISA's CPUs; the first candidate where nothing is known.
+    /// The one of `candidates` that is usually best for extents of `bytes` on the ISA's known CPUs;
+    /// the first candidate where no preference is known.
     pub(crate) fn usual(bytes: u64, reuse: Reuse, candidates: &[CopyBackend]) -> CopyBackend {
         let wishes = isa::CopyWay::wishes(bytes, reuse).iter();
         let first = candidates.first().copied().unwrap_or(Self::PORTABLE);
@@ -69,7 +69,8 @@ impl CopyBackend {
     /// # Safety
     /// 1. `to`, `from` and `bytes` are multiples of [`GRAIN`], and both extents are ordinary,
     ///    mapped memory of one allocation each, that of `to` writable.
-    /// 2. Meanwhile nobody accesses `to`, nor writes `from`, but by atomic 64-bit operations.
+    /// 2. Meanwhile no other code accesses `to`, nor writes `from`, but by atomic 64-bit
+    /// operations.
     /// 3. Where [`needs_vectors`](Self::needs_vectors), vector registers may be overwritten.
     #[inline]
     pub unsafe fn copy_raw(self, to: *mut u8, from: *const u8, bytes: usize) {
@@ -87,8 +88,8 @@ impl CopyBackend {
         }
     }
 
-    /// Copies `from` over `to`, of any alignment. Only where both lie alike in their pages is the
-    /// backend itself used.
+    /// Copies `from` over `to`, of any alignment. The backend itself is used only where both begin
+    /// at the same offset in their pages.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -111,9 +112,9 @@ impl CopyBackend {
         to_tail.copy_from_slice(from_tail);
     }
 
-    /// Copies `from` over `to`, both of which others may access meanwhile. Any alignment; only
-    /// where both lie alike in their pages is the backend itself used. Where the two overlap, the
-    /// words of `to` are unspecified.
+    /// Copies `from` over `to`, both of which other CPUs may access meanwhile. Any alignment; the
+    /// backend itself is used only where both begin at the same offset in their pages. Where the
+    /// two overlap, the words of `to` are unspecified.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -130,8 +131,8 @@ impl CopyBackend {
         portable::copy_words(to_head, from_head);
         let (to, to_tail) = to.split_at(bulk);
         let (from, from_tail) = from.split_at(bulk);
-        // SAFETY: 1 by the splits and the comparison of the heads; atomics may be written through
-        // a shared borrow; 2: the type allows others only atomic 64-bit accesses; 3 as in `copy`.
+        // SAFETY: 1 by the splits and the comparison of the heads; atomics may be written through a
+        // shared borrow; 2: the type allows other code only atomic 64-bit accesses; 3 as in `copy`.
         unsafe { self.copy_raw(to.as_ptr().cast_mut().cast(), from.as_ptr().cast(), bulk * 8) };
         portable::copy_words(to_tail, from_tail);
     }

@@ -1,10 +1,10 @@
 //! Clearing and copying of extents, one instruction sequence per way the ISA offers.
 //!
-//! An *extent* is a run of bytes that is cleared or copied in one go. Each backend is told the
-//! whole of it at once, never page after page, because CPUs use the length: AMD's `rep stosb`
-//! stops allocating cache lines from about the size of the last-level cache on, Arm's `SETM` may
-//! pick its strategy from the bytes that remain, and the fence that closes a sequence of
-//! non-temporal stores is paid once per extent.
+//! An *extent* is a run of bytes that is cleared or copied in one go. Each backend gets the whole
+//! extent at once, never page after page, because CPUs use the length: AMD's `rep stosb` stops
+//! allocating cache lines from about the size of the last-level cache on, Arm's `SETM` may pick its
+//! strategy from the bytes that remain, and the fence that closes a sequence of non-temporal stores
+//! is paid once per extent.
 //!
 //! ```text
 //!             allocates lines               does not
@@ -16,15 +16,15 @@
 //! ```
 //!
 //! [`Backend`] names one way to clear, [`CopyBackend`] one way to copy. Neither can be made for a
-//! CPU that lacks the instructions, so that using one is safe. Which is best for which extent is
-//! measured by [`calibrate`](crate::calibrate) and kept in [`Chosen`](crate::Chosen).
+//! CPU that lacks the instructions, so using one is safe. [`calibrate`](crate::calibrate) measures
+//! which is best for which extent, and [`Chosen`](crate::Chosen) keeps the result.
 //!
 //! # Contract of every backend
 //! * Start and length are multiples of [`GRAIN`], the smallest base page of the three ISAs. (The
 //!   safe entries take any slice and do the ragged ends word by word.)
-//! * Each aligned 64-bit word is written by whole stores, so that another CPU which loads it
-//!   meanwhile sees the old or the new word. This is what lets a table walker read a frame that
-//!   is being cleared. To the Rust memory model the stores are relaxed atomic ones.
+//! * Each aligned 64-bit word is written by whole stores, so another CPU that loads it meanwhile
+//!   sees the old or the new word. So a table walker may read a frame that is being cleared. To the
+//!   Rust memory model the stores are relaxed atomic ones.
 //! * On return the stores are ordered like plain ones: sequences of weakly ordered stores (x86-64
 //!   non-temporal stores and `clzero`) end in `sfence`. A release operation that follows therefore
 //!   publishes the extent. DC ZVA, STNP, MOPS and `cbo.zero` are ordered by the barriers that
@@ -63,11 +63,11 @@ use x86_64 as isa;
 pub use backend::Backend;
 pub use copier::CopyBackend;
 
-/// Bytes: what start and length of an extent are multiples of. Large enough for every block that
-/// an instruction clears at once (DC ZVA: at most 2 KiB).
+/// Start and length of an extent are multiples of this many bytes. Large enough for every block
+/// that an instruction clears at once (DC ZVA: at most 2 KiB).
 pub const GRAIN: usize = 4096;
 
-/// What is known of a way to clear or copy without measuring it.
+/// The properties of a way to clear or copy that need no measurement.
 #[derive(Clone, Copy)]
 struct Facts {
     name: &'static str,

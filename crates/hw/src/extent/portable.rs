@@ -22,7 +22,7 @@ pub(super) unsafe fn clear(start: *mut AtomicU64, count: usize) {
 pub(super) unsafe fn copy(to: *mut AtomicU64, from: *const AtomicU64, count: usize) {
     // SAFETY: the words are mapped, aligned, and accessed by atomic operations only.
     let to = unsafe { core::slice::from_raw_parts(to, count) };
-    // SAFETY: as for `to`, save that others may also read `from` plainly, which does not conflict
+    // SAFETY: as for `to`; in addition other code may read `from` plainly, which does not conflict
     // with the atomic loads made here.
     let from = unsafe { core::slice::from_raw_parts(from, count) };
     copy_words(to, from);

@@ -1,4 +1,4 @@
-//! The full check, for moments at which nothing runs: rule 5.
+//! The full check, for moments at which no operation runs: rule 5.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::cpu::Core;
 use crate::mmu::{Flaw, Isa, Meaning, fresh, survey};
 use crate::tlb::Translation;
 
-/// Checks all tables that `cores` can walk and all that they, or their shadows, have cached.
+/// Checks all tables that `cores` can walk, and all that they, or their shadows, have cached.
 pub(crate) fn audit(
     isa: Isa,
     ram: &DirectMap<'_>,
@@ -71,7 +71,7 @@ fn audit_tables(isa: Isa, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Vi
     Ok(())
 }
 
-/// What is wrong with an entry. `whole` remembers the last block found whole, by its first entry.
+/// The flaw of an entry. `whole` remembers the last block found whole, by its first entry.
 fn flaw(
     isa: Isa,
     ram: &DirectMap<'_>,
@@ -98,7 +98,7 @@ fn flaw(
     }
 }
 
-/// What a cached translation allows that the tables do not.
+/// The difference between a cached translation and the tables, if it allows more than they do.
 fn surplus(isa: Isa, ram: &DirectMap<'_>, root: Pfn, held: &Translation) -> Option<Why> {
     let pages = held.pages();
     let mut page = pages.start;

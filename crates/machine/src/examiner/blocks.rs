@@ -1,9 +1,9 @@
-//! Judging contiguous blocks as they are made, changed and parted: rule 6.
+//! Judging contiguous blocks as they are made, changed and split: rule 6.
 //!
-//! A block takes several stores, so most of what may be wrong with it can only be told when its
-//! change is over: at a flush by who changes it, and when the operation ends. What must not be
-//! even for a moment is told at the store, by a look at the nearest neighbour; the farther ones
-//! agreed with that one before.
+//! A change of a block takes several stores, so most flaws can be judged only when the change is
+//! over: at a flush by the CPU that changes it, and when the operation ends. Flaws that must not
+//! exist even for a moment are judged at the store, by a look at the nearest neighbour; the farther
+//! ones agreed with that neighbour before.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ impl Ledger {
         (at.table, (at.index & !(self.isa.contiguous_entries(at.level) - 1)) as u16)
     }
 
-    /// A store changed a live entry from `was` to `now`. Whether it is the operation's first into
-    /// the block.
+    /// A store changed a live entry from `was` to `now`. Returns whether it is the operation's
+    /// first into the block.
     pub(super) fn stored_in_block(
         &mut self,
         ram: &DirectMap<'_>,
@@ -55,7 +55,8 @@ impl Ledger {
         operation.blocks.insert(block)
     }
 
-    /// What must not be even on the way, between the new `leaf` and the nearest entry of its block.
+    /// A flaw that is forbidden even on the way, between the new `leaf` and the nearest entry of
+    /// its block.
     fn neighbour_flaw(&self, ram: &DirectMap<'_>, at: Place, leaf: &Leaf) -> Option<Flaw> {
         let entries = self.isa.contiguous_entries(at.level);
         if !self.isa.breaks_before_make() || entries == 1 {
@@ -104,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// `cpu` asks for a flush: what it has changed of the blocks in it must be done.
+    /// `cpu` asks for a flush: its changes to the blocks in reach must be complete.
     pub(crate) fn flushing(&mut self, ram: &DirectMap<'_>, cpu: CpuId, flush: &Flush<'_>) {
         let operation = &self.operations[cpu.index()];
         if operation.number == 0 || operation.unflushed.is_empty() {
@@ -135,8 +136,8 @@ impl Ledger {
         }
     }
 
-    /// Reports what `judge` finds wrong with a block. One that another CPU is changing as well is
-    /// left to whoever is done last.
+    /// Reports the flaws that `judge` finds in a block. A block that another CPU is changing as
+    /// well is judged when the last of them is done.
     fn judge_block(
         &mut self,
         ram: &DirectMap<'_>,

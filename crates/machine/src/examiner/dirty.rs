@@ -1,10 +1,9 @@
-//! Judging what becomes of dirty flags: rule 7.
+//! Tracking the fate of dirty flags: rule 7.
 //!
 //! An entry that was dirty leaves a debt: its frame. The debt is paid when the frame has left the
 //! entry at the end of the operation, or the entry is dirty again, or another entry of its
-//! contiguous block is. An entry that may only be read keeps it for later. It is not paid by an
-//! entry that may be written and is clean: what the program stored before would not be noticed any
-//! more.
+//! contiguous block is. A read-only entry keeps the debt for later. An entry that is writable and
+//! clean does not pay it: no record of the program's earlier stores would be left.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +18,14 @@ use crate::mmu::{Leaf, Meaning};
 /// An entry: its table and index.
 type EntryId = (Pfn, u16);
 
-/// What one operation owes.
+/// The debts of one operation.
 #[derive(Default)]
 pub(super) struct Debts {
-    /// The frames that entries were dirty with.
+    /// The frames of entries that were dirty.
     entries: Vec<(EntryId, Pfn)>,
     /// Blocks all of whose entries stand in `entries`, with the frame of the first.
     blocks: BTreeSet<(BlockId, Pfn)>,
-    /// Frames that left use meanwhile. Nobody cares for their content any more.
+    /// Frames that left use meanwhile. Their contents no longer matter.
     freed: Vec<FrameSpan>,
     /// The operation has announced that it cleans pages.
     cleans: bool,
@@ -65,7 +64,7 @@ impl Ledger {
     ) {
         let saved =
             if self.saved_dirty.is_empty() { None } else { self.saved_dirty.remove(&id(at)) };
-        // Who announces nothing is not judged.
+        // Operations that were not announced are not judged.
         if self.operations[cpu.index()].number == 0 {
             return;
         }
@@ -89,8 +88,8 @@ impl Ledger {
         self.operations[cpu.index()].debts.entries.push((id(at), frame));
     }
 
-    /// Any entry of a block being dirty, all of its pages count as written. Those that are parted
-    /// from it already have a flag of their own.
+    /// If any entry of a block is dirty, all of its pages count as written. Entries that were split
+    /// off already have a flag of their own.
     fn owe_block(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, leaf: &Leaf) {
         let block = self.block_of(at);
         let first = usize::from(block.1);
@@ -124,7 +123,7 @@ impl Ledger {
         self.operations[cpu.index()].debts.cleans = true;
     }
 
-    /// Frames left use: whatever the operations under way owe for them is forgiven.
+    /// Frames left use: all debts of current operations for them are forgiven.
     pub(super) fn forgive(&mut self, frames: FrameSpan) {
         for operation in &mut self.operations {
             if !operation.debts.entries.is_empty() {
@@ -133,7 +132,7 @@ impl Ledger {
         }
     }
 
-    /// Tables are no longer reached: nothing is saved in them.
+    /// These tables are no longer reachable, so nothing is saved in them.
     pub(super) fn forget_saved(&mut self, tables: &[Pfn]) {
         for &table in tables {
             let range = (table, 0)..=(table, u16::MAX);
@@ -144,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// The operation of `cpu` ends: what it owes is due.
+    /// The operation of `cpu` ends: its debts are due.
     pub(super) fn end_debts(&mut self, ram: &DirectMap<'_>, cpu: CpuId) {
         let mut debts = std::mem::take(&mut self.operations[cpu.index()].debts);
         if debts.cleans {
@@ -165,7 +164,7 @@ impl Ledger {
         }
     }
 
-    /// What entry `at` has become, which was dirty with `frame`.
+    /// Judges the current state of entry `at`, which was dirty with `frame`.
     fn settle(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, frame: Pfn) {
         let word = ram.load(at.table, at.index);
         match self.isa.decode(word, at.level, at.index) {
@@ -179,7 +178,7 @@ impl Ledger {
                     self.report(rule, why, cpu, None, Some(at), words);
                 }
             }
-            // A block that was split: every part of it was written.
+            // A block that was split: every part of it counts as written.
             Meaning::Table(lower) => {
                 let step = self.geometry.order(at.level - 1).pages();
                 for index in 0..self.geometry.entries(at.level - 1) {

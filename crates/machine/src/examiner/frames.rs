@@ -1,11 +1,11 @@
-//! Maps from frames: every store into a table asks one, so that finding the place must be cheap.
+//! Maps from frames. Every store into a table looks one up, so lookups must be cheap.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use quire_units::Pfn;
 
-/// A map from frames. Nobody chooses frame numbers to make it slow.
+/// A map from frames. Frame numbers are not hostile input, so a weak hash suffices.
 pub(super) type Frames<T> = HashMap<Pfn, T, BuildHasherDefault<FrameHasher>>;
 
 /// Spreads a number by one multiplication.

@@ -40,8 +40,8 @@ impl Ledger {
         })
     }
 
-    /// Tables among the freed frames: no CPU may be able to walk them. Those of a space that runs
-    /// nowhere any more may be freed linked as they are.
+    /// Tables among the freed frames: no CPU may be able to walk them. The tables of a space that
+    /// no CPU runs any more may be freed while still linked.
     fn freed_tables(&mut self, ram: &DirectMap<'_>, cpu: CpuId, frames: FrameSpan) {
         let freed: Vec<_> = self.live.iter().filter(|table| frames.contains(*table)).collect();
         for table in freed {

@@ -1,4 +1,4 @@
-//! What the examiner writes down: shadows, live tables, operations, violations.
+//! The examiner's records: shadows, live tables, operations, violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::mmu::{Flaw, Geometry, Isa, Meaning};
 use crate::tlb::{reaches, reaches_tables};
 
-/// How many violations are kept; the first is what matters.
+/// How many violations are kept; the first one matters most.
 const KEPT: usize = 64;
 
 /// Names one entry in one CPU's shadow. The order makes the pages of one space at one level a
@@ -40,14 +40,14 @@ impl Key {
     }
 }
 
-/// What a CPU may have cached of one entry.
+/// A translation or pointer that a CPU may have cached, made from one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
     /// The entry's word as the walk left it.
     pub(crate) word: u64,
     /// The pages of the translation: of the entry, or of the contiguous block around it.
     pub(crate) pages: PageSpan,
-    /// What all levels together granted.
+    /// The rights that all levels together granted.
     pub(crate) prot: Prot,
     /// Stores need no walk.
     pub(crate) dirty: bool,
@@ -66,14 +66,14 @@ pub(crate) struct Stale {
     pub(super) new: u64,
 }
 
-/// What a CPU is doing, as it announced.
+/// The operation that a CPU has announced.
 #[derive(Default)]
 pub(super) struct Operation {
     pub(super) name: Option<&'static str>,
     depth: u32,
-    /// Of all operations, counted from 1; 0 outside of any.
+    /// The number of the operation among all, counted from 1; 0 outside of any.
     pub(super) number: u64,
-    /// What became stale by its stores.
+    /// Translations that its stores made stale.
     pub(super) marked: Vec<Key>,
     /// The contiguous blocks it has changed.
     pub(super) blocks: BTreeSet<BlockId>,
@@ -96,8 +96,8 @@ pub(crate) struct Ledger {
     pub(super) live: LiveTables,
     pub(super) installed: Vec<Option<Pfn>>,
     pub(super) operations: Vec<Operation>,
-    /// Entries that were dirty and may only be read now, with their frames: where the flag is
-    /// kept meanwhile is the library's affair.
+    /// Entries that were dirty and are read-only now, with their frames. Where the library keeps
+    /// the flag meanwhile is its own affair.
     pub(super) saved_dirty: BTreeMap<(Pfn, u16), Pfn>,
     number: u64,
     violations: Vec<Violation>,
@@ -132,15 +132,15 @@ impl Ledger {
         if operation.depth == 0 {
             operation.name = Some(name);
             operation.number = number;
-            // What the CPU did before without announcing it, it is not in the middle of any more.
+            // Changes before the announcement do not count as part of this operation.
             operation.blocks.clear();
             operation.unflushed.clear();
         }
         operation.depth += 1;
     }
 
-    /// Rule 1: what the operation marked must have been flushed. Rules 6 and 7: what it left must
-    /// be in order.
+    /// Rule 1: the translations that the operation marked must have been flushed. Rules 6 and 7:
+    /// the entries that it left must be in order.
     pub(crate) fn end(&mut self, ram: &DirectMap<'_>, cpu: CpuId) {
         let operation = &mut self.operations[cpu.index()];
         operation.depth -= 1;
@@ -202,7 +202,7 @@ impl Ledger {
         self.report(Rule::Malformed, Why::Flaw(flaw), cpu, None, Some(place), (word, word));
     }
 
-    /// A walk met a contiguous block that must not be even on the way.
+    /// A walk met a contiguous block that is forbidden even on the way.
     pub(crate) fn met_torn_block(&mut self, cpu: CpuId, place: Place, word: u64, flaw: Flaw) {
         self.report(Rule::TornBlock, Why::Flaw(flaw), cpu, None, Some(place), (word, word));
     }
@@ -245,7 +245,7 @@ impl Ledger {
         }
     }
 
-    /// Which block of frames the holding leads to.
+    /// The block of frames that the holding leads to.
     pub(super) fn target(&self, key: &Key, word: u64) -> Option<(u8, Pfn)> {
         match self.isa.decode(word, key.level, key.index as usize) {
             Meaning::Table(table) => Some((0, table.frame)),
@@ -289,7 +289,7 @@ impl Ledger {
         self.held.range(first..=last).filter_map(reached).collect()
     }
 
-    /// `cpu` installed `root`, or nothing.
+    /// `cpu` installed `root`, or no root.
     pub(crate) fn install(&mut self, ram: &DirectMap<'_>, cpu: CpuId, root: Option<Pfn>) {
         self.installed[cpu.index()] = root;
         let mut fresh = Vec::new();

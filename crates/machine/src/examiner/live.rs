@@ -1,8 +1,8 @@
-//! Which frames are live tables: reachable from a root that some CPU has installed.
+//! The live tables: those reachable from a root that some CPU has installed.
 //!
-//! Kept up to date entry by entry, so that every store into a table is judged at once, also one
-//! that no walk has met yet: real walkers read tables ahead of the program and cache what they
-//! like, so an entry that *can* be walked counts as walked.
+//! They are kept up to date entry by entry, so that every store into a table is judged at once,
+//! also one that no walk has met yet: real walkers read tables ahead of the program and may cache
+//! any entry, so an entry that *can* be walked counts as walked.
 
 use std::iter;
 
@@ -37,7 +37,7 @@ impl LiveTables {
         Self { isa, geometry: isa.geometry(), tables: Frames::default(), joined: Frames::default() }
     }
 
-    /// Where entry `index` of `table` stands, if that is live.
+    /// The place of entry `index` of `table`, if that is live.
     pub(super) fn place(&self, table: Pfn, index: usize) -> Option<Place> {
         let live = *self.tables.get(&table)?;
         (index < self.geometry.entries(live.level)).then(|| self.place_in(live, table, index))
@@ -57,7 +57,7 @@ impl LiveTables {
         self.tables.keys().copied()
     }
 
-    /// Makes `root` live with all below it; the tables that were not live before are appended to
+    /// Makes `root` live with all below it; appends the tables that were not live before to
     /// `fresh`.
     pub(super) fn install(&mut self, ram: &DirectMap<'_>, root: Pfn, fresh: &mut Vec<Pfn>) {
         if !self.contains(root) {
@@ -85,7 +85,7 @@ impl LiveTables {
         }
     }
 
-    /// One entry less leads to `table`; those that nothing leads to any more are appended to
+    /// One entry less leads to `table`; appends the tables that no entry leads to any more to
     /// `gone`.
     pub(super) fn unlink(&mut self, ram: &DirectMap<'_>, table: Pfn, gone: &mut Vec<Pfn>) {
         let Some(live) = self.tables.get_mut(&table) else { return };

@@ -5,21 +5,20 @@ use quire_units::Prot;
 use super::Why;
 use crate::mmu::{Leaf, Meaning};
 
-/// Why a translation made from `cached` must be flushed now that the entry is `now`; `None` when
-/// everything it lets a program do is still allowed.
+/// The reason why a translation made from `cached` must be flushed now that the entry is `now`;
+/// `None` when every access that it allows is still allowed.
 ///
-/// `dirty` tells that stores go through the cached translation without a walk: more than what
-/// `cached` says where the translation covers a contiguous block and a neighbour is dirty.
+/// `dirty` means that stores go through the cached translation without a walk, which `cached` alone
+/// does not show where the translation covers a contiguous block and a neighbour is dirty.
 ///
-/// `regroups` tells that a translation made as part of a contiguous block, or as none, must be
+/// `regroups` means that a translation made as part of a contiguous block, or as none, must be
 /// flushed when that changes (riscv64: "Svnapot" wants all pages of the range fenced). On arm64 a
-/// break comes first, and that is judged elsewhere; with FEAT_BBM level 2 what is cached stays
+/// break comes first, which is judged elsewhere; with FEAT_BBM level 2 the cached translation stays
 /// right.
 ///
-/// Not a reason are: rights gained, since a denied access walks again or traps and is looked into;
-/// and a cleared accessed flag, since going on through the old translation merely leaves the page
-/// looking idle for longer, which all three ISAs allow and kernels use to age pages without a
-/// flush.
+/// Two changes need no flush. Rights gained: a denied access walks again, or traps and is handled.
+/// A cleared accessed flag: an access through the old translation only leaves the page looking idle
+/// for longer, which all three ISAs allow, and kernels age pages without a flush.
 pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning, regroups: bool) -> Option<Why> {
     match (cached, now) {
         (Meaning::Absent | Meaning::Malformed(_), _) => None,
@@ -36,7 +35,7 @@ pub(super) fn excess(cached: Meaning, dirty: bool, now: Meaning, regroups: bool)
             excess_of_leaf(was, dirty, now).or(regrouped.then_some(Why::Resized))
         }
         // Even where the lower table maps the same: a block cached as dirty would go on taking
-        // stores that the new, clean entries never hear of.
+        // stores that the new, clean entries never record.
         _ => Some(Why::Resized),
     }
 }
@@ -60,11 +59,11 @@ fn excess_of_leaf(was: Leaf, dirty: bool, now: Leaf) -> Option<Why> {
     }
 }
 
-/// Why arm64 does not let a live entry go from `old` straight to `new` (Arm ARM D8.16.1
+/// The reason why arm64 does not let a live entry go from `old` straight to `new` (Arm ARM D8.16.1
 /// "Support levels for changing translation table entries" and "Using break-before-make").
 ///
 /// `relaxed` is FEAT_BBM level 2, which allows a change of size or contiguity as long as the
-/// addresses stay; `same_memory` tells whether they do, where a leaf and a table trade places.
+/// addresses stay; `same_memory` reports whether they do, where a leaf and a table trade places.
 pub(super) fn must_break(
     old: Meaning,
     new: Meaning,

@@ -1,4 +1,4 @@
-//! Judging stores into tables: rules 1 to 3, and who else judges them.
+//! Judging stores into tables: rules 1 to 3, and the calls of the other rules.
 
 use quire_hw::DirectMap;
 use quire_units::{CpuId, Pfn};
@@ -62,7 +62,7 @@ impl Ledger {
         self.mark_below(cpu, &below, new);
     }
 
-    /// Makes the table that entry `at` now leads to live, and looks at all it holds.
+    /// Makes the table that entry `at` now leads to live, and inspects its contents.
     fn link(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, lower: Pfn, word: u64) {
         if !ram.span().contains(lower) {
             let why = Why::Flaw(Flaw::OutsideRam);
@@ -121,7 +121,7 @@ impl Ledger {
         })
     }
 
-    /// Marks all that was cached of tables that are no longer reached as they were.
+    /// Marks all that was cached of tables that are no longer reachable as they were.
     fn mark_below(&mut self, cpu: CpuId, tables: &[Pfn], new: u64) {
         for table in tables {
             let Some(entries) = self.words.get(table) else { continue };
@@ -146,7 +146,7 @@ impl Ledger {
         match excess(cached, holding.dirty, now, !self.isa.breaks_before_make()) {
             Some(why) => self.mark(cpu, key, why, new),
             None => {
-                // The word grants again what is cached; a change above it still counts.
+                // The word again grants what is cached; a change above it still counts.
                 if let Some(holding) = self.held.get_mut(&key) {
                     holding.stale = holding.stale.filter(|stale| stale.why == Why::Above);
                 }
@@ -154,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// The first to make a translation stale has to flush it.
+    /// Marks a translation as stale. The operation that made it stale first has to flush it.
     fn mark(&mut self, cpu: CpuId, key: Key, why: Why, new: u64) {
         let operation = &mut self.operations[cpu.index()];
         let Some(holding) = self.held.get_mut(&key) else { return };

@@ -1,4 +1,4 @@
-//! What the examiner found wrong, with its evidence.
+//! The examiner's findings, with their evidence.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum Rule {
     FreedWhileMapped,
 }
 
-/// In what way.
+/// The kind of violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// The entry is gone.
@@ -67,12 +67,12 @@ pub struct Place {
     pub page: Vpn,
 }
 
-/// A rule broken, by whom and where.
+/// A broken rule, with the CPU and the place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// The rule.
     pub rule: Rule,
-    /// In what way.
+    /// The kind.
     pub why: Why,
     /// The operation in which it happened, if it had been announced.
     pub operation: Option<&'static str>,

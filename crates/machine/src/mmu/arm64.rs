@@ -24,7 +24,7 @@ const UXN: u64 = 1 << 54;
 const UXN_TABLE: u64 = 1 << 60;
 const AP_TABLE_NO_EL0: u64 = 1 << 61;
 const AP_TABLE_NO_WRITE: u64 = 1 << 62;
-/// Bits 47:12; what of them lies below the block or page is reserved.
+/// Bits 47:12; those below the block or page are reserved.
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 /// RES0 without FEAT_LPA and FEAT_LPA2. Bit 50 is GP in a leaf.
 const LEAF_RESERVED: u64 = 3 << 48;
@@ -108,11 +108,11 @@ pub(super) fn contiguous_entries(level: u8, granule: Granule) -> usize {
     1 << contiguous_bits(level, granule).unwrap_or(0)
 }
 
-/// What EL0 may do. A leaf that is read-only for now but carries the dirty bit modifier counts as
-/// writable: the walker makes it so at the first store, where it updates dirty state.
+/// The rights of EL0. A leaf that is read-only for now but carries the dirty bit modifier counts as
+/// writable: the walker clears the read-only bit at the first store, where it updates dirty state.
 fn rights(word: u64) -> Prot {
     let mut prot = Prot::empty();
-    // EL0 may execute what it may not read.
+    // EL0 may execute pages that it may not read.
     prot.set(Prot::EXEC, word & UXN == 0);
     if word & AP_EL0 != 0 {
         prot.insert(Prot::READ);

@@ -1,4 +1,4 @@
-//! Contiguous blocks: whether neighbouring entries that claim to be one translation are.
+//! Contiguous blocks: whether neighbouring entries that claim to be one translation really are.
 //!
 //! Sources: Arm ARM (DDI 0487) D8.7.1 "The Contiguous bit"; RISC-V Privileged Architecture,
 //! "Svnapot". Accessed and dirty flags are no part of the comparison: hardware sets them in any
@@ -9,20 +9,20 @@ use quire_units::Pfn;
 
 use super::{Flaw, Isa, Leaf, Meaning};
 
-/// What the entries around one that claims to be part of a contiguous block say about the claim.
-/// All `false` is a whole block, which may be cached as one translation.
+/// Findings about the entries of a contiguous block. All `false` is a whole block, which may be
+/// cached as one translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Block {
     /// The memory does not begin at a multiple of the block's size.
     pub(crate) misaligned: bool,
-    /// An entry leads to other memory than the claim says, to memory of another type, or to a
+    /// An entry leads to other memory than the block implies, to memory of another type, or to a
     /// table.
     pub(crate) torn: bool,
     /// An entry is absent.
     pub(crate) partial: bool,
-    /// An entry grants something else.
+    /// An entry grants other rights.
     pub(crate) uneven: bool,
-    /// An entry makes no such claim.
+    /// An entry is not marked contiguous.
     pub(crate) mixed: bool,
 }
 
@@ -31,7 +31,7 @@ impl Block {
         self == Self::default()
     }
 
-    /// What is wrong with it; the gravest.
+    /// The gravest flaw.
     pub(crate) fn flaw(self) -> Option<Flaw> {
         if self.misaligned {
             Some(Flaw::BlockMisaligned)
@@ -46,9 +46,10 @@ impl Block {
         }
     }
 
-    /// What is wrong even in the middle of an operation: on arm64 the claim of a valid entry
-    /// changes by break-before-make, and its memory, too. FEAT_BBM level 2 (`relaxed`) exempts the
-    /// claim alone. On riscv64 old and new words may stand side by side until the flush.
+    /// The gravest flaw that is forbidden even in the middle of an operation: on arm64 the
+    /// contiguous mark of a valid entry, and its memory, change by break-before-make. FEAT_BBM
+    /// level 2 (`relaxed`) exempts the mark alone. On riscv64 old and new words may stand side by
+    /// side until the flush.
     pub(crate) fn flaw_on_the_way(self, isa: Isa, relaxed: bool) -> Option<Flaw> {
         if !isa.breaks_before_make() {
             return None;
@@ -57,14 +58,14 @@ impl Block {
         Self { partial: false, uneven: false, mixed, ..self }.flaw()
     }
 
-    /// What is wrong when whoever changes the block asks for a flush of it. What is cached after
-    /// that must be right for good; so only the claim itself may still be on its way.
+    /// The gravest flaw at a flush by the operation that changes the block. Translations cached
+    /// after the flush must be right for good, so only the mark itself may still be changing.
     pub(crate) fn flaw_at_flush(self, isa: Isa, relaxed: bool) -> Option<Flaw> {
         let mixed = self.mixed && isa.breaks_before_make() && !relaxed;
         Self { mixed, ..self }.flaw()
     }
 
-    /// Compares a neighbour with what the claim says it should be.
+    /// Compares a neighbour with the entry that `claim`, at its place, implies.
     pub(crate) fn compare(claim: &Leaf, frame: Pfn, neighbour: Meaning) -> Self {
         match neighbour {
             Meaning::Leaf(other) => {
@@ -93,8 +94,8 @@ impl Block {
     }
 }
 
-/// Looks at the block around entry `index` of a table of `level`, which holds `leaf`, which claims
-/// to be part of one.
+/// Looks at the block around entry `index` of a table of `level`. The entry holds `leaf`, which is
+/// marked contiguous.
 pub(crate) fn survey(
     isa: Isa,
     ram: &DirectMap<'_>,

@@ -1,10 +1,10 @@
-//! What a word says, in terms that all ISAs share.
+//! The meaning of a word, in terms that all ISAs share.
 
 use core::fmt;
 
 use quire_units::{Order, Pfn, Prot};
 
-/// What the hardware takes a word for.
+/// The hardware's reading of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meaning {
     /// No translation; the rest of the word is the software's.
@@ -22,7 +22,7 @@ pub enum Meaning {
 pub struct Table {
     /// The frame that holds the lower table.
     pub frame: Pfn,
-    /// What programs may at most do below.
+    /// The most that programs may do below.
     pub limits: Prot,
     /// Whether the walker has marked the entry as used. Always set where the ISA has no such mark.
     pub accessed: bool,
@@ -33,24 +33,24 @@ pub struct Table {
 pub struct Leaf {
     /// The first frame of this one entry.
     pub frame: Pfn,
-    /// How much this one entry maps.
+    /// The size of this one entry's mapping.
     pub order: Order,
-    /// The aligned block of which the entry says that it and its neighbours map it as one
-    /// translation; as large as `order` if it says no such thing.
+    /// The aligned block that the entry and its neighbours map as one translation, if the entry is
+    /// marked so; else as large as `order`.
     pub block: Order,
-    /// What programs may do. Nothing, for memory of the kernel.
+    /// The rights of programs; empty for the kernel's memory.
     pub prot: Prot,
     /// It belongs to every address space.
     pub global: bool,
     /// Memory type, cacheability and shareability, in some form that can be compared.
     pub memory: u16,
-    /// What else the entries of one contiguous block share, although programs do not feel it:
-    /// rights of the kernel, and by which bits a right is granted. In some form that can be
+    /// Other properties that the entries of one contiguous block share but programs do not feel:
+    /// the kernel's rights, and the bits by which a right is granted. In some form that can be
     /// compared.
     pub rest: u16,
     /// It was used.
     pub accessed: bool,
-    /// It may be written without the walker having to note that.
+    /// It may be written without the walker having to record that.
     pub dirty: bool,
 }
 
@@ -90,7 +90,7 @@ pub enum Flaw {
     BlockMisaligned,
     /// Entries of one contiguous block contradict each other about memory.
     BlockTorn,
-    /// Some entries of a contiguous block do not say that they belong to it.
+    /// Some entries of a contiguous block lack the mark.
     BlockMixed,
     /// Some entries of a contiguous block are absent.
     BlockPartial,

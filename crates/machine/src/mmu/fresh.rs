@@ -1,4 +1,4 @@
-//! What the tables say right now, read without a trace: no flag is set, nothing is cached.
+//! The tables' current contents, read without a trace: no flag is set, nothing is cached.
 
 use quire_hw::DirectMap;
 use quire_units::{Order, Pfn, Prot, Vpn};
@@ -10,7 +10,7 @@ use super::{Isa, Meaning};
 pub(crate) struct Fresh {
     /// The tables on the way, from the root, with their levels.
     pub(crate) tables: Vec<(u8, Pfn)>,
-    /// What the way ends in, if in memory.
+    /// The memory at the end of the way, if any.
     pub(crate) memory: Option<FreshLeaf>,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct FreshLeaf {
     pub(crate) order: Order,
     /// It is part of a contiguous block.
     pub(crate) joined: bool,
-    /// What all levels together grant.
+    /// The rights that all levels together grant.
     pub(crate) prot: Prot,
-    /// Stores need no note.
+    /// Stores need no record.
     pub(crate) dirty: bool,
 }
 

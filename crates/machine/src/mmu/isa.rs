@@ -80,7 +80,7 @@ impl Isa {
         Geometry::new(page_shift, va_bits, !matches!(self, Isa::Arm64 { .. }))
     }
 
-    /// What `word` means as entry `index` of a table of `level`.
+    /// The meaning of `word` as entry `index` of a table of `level`.
     #[inline]
     pub fn decode(self, word: u64, level: u8, index: usize) -> Meaning {
         match self {
@@ -124,7 +124,7 @@ impl Isa {
         matches!(self, Isa::Arm64 { .. })
     }
 
-    /// Whether accessed and dirty flags are always the hardware's work.
+    /// Whether the hardware always sets accessed and dirty flags.
     pub fn always_sets_flags(self) -> bool {
         matches!(self, Isa::X86_64 { .. })
     }
@@ -157,7 +157,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Every table fills one base page, but the root, which has what is left of the address.
+    /// Every table fills one base page, except the root, which has the remaining address bits.
     fn new(page_shift: u32, va_bits: u32, signed: bool) -> Self {
         let full = page_shift - 3;
         let mut shape = Self {
@@ -186,7 +186,7 @@ impl Geometry {
         self.levels - 1
     }
 
-    /// How much one entry of `level` translates.
+    /// The size that one entry of `level` translates.
     #[inline]
     pub fn order(&self, level: u8) -> Order {
         Order::new(self.orders[level as usize])
@@ -198,7 +198,7 @@ impl Geometry {
         1 << self.index_bits[level as usize]
     }
 
-    /// Which entry of a table of `level` translates `page`.
+    /// The entry of a table of `level` that translates `page`.
     #[inline]
     pub fn index(&self, page: Vpn, level: u8) -> usize {
         (page.get() >> self.orders[level as usize]) as usize & (self.entries(level) - 1)

@@ -17,7 +17,7 @@ const PPN: u64 = ((1 << 44) - 1) << 10;
 const RESERVED: u64 = 0x7f << 54;
 const PBMT: u64 = 3 << 61;
 const NAPOT: u64 = 1 << 63;
-/// The one contiguous block there is: 64 KiB, spelled by the low PPN bits `1000`.
+/// The only contiguous block: 64 KiB, encoded by the low PPN bits `1000`.
 const NAPOT_ORDER: u8 = 4;
 const NAPOT_MASK: u64 = 0xf;
 const NAPOT_CODE: u64 = 0x8;
@@ -84,7 +84,7 @@ pub(super) fn contiguous_entries(level: u8) -> usize {
     if level == 0 { 1 << NAPOT_ORDER } else { 1 }
 }
 
-/// What U-mode may do.
+/// The rights of user mode.
 fn rights(word: u64) -> Prot {
     if word & USER == 0 {
         return Prot::empty();

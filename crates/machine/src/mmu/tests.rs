@@ -27,7 +27,7 @@ fn flaw(isa: Isa, word: u64, level: u8) -> Flaw {
 }
 
 #[test]
-fn zero_is_absent_everywhere_and_so_is_all_with_the_valid_bit_clear() {
+fn zero_is_absent_everywhere_and_so_is_every_word_with_the_valid_bit_clear() {
     for isa in Isa::ALL {
         for level in 0..isa.geometry().levels {
             assert_eq!(isa.decode(0, level, 0), Meaning::Absent);
@@ -95,7 +95,7 @@ fn x86_blocks_need_ps_alignment_and_a_level_that_has_them() {
 }
 
 #[test]
-fn x86_tables_limit_what_is_below() {
+fn x86_tables_limit_the_rights_below() {
     let Meaning::Table(table) = X86.decode(1 << 63 | 0x9000 | 0x05, 2, 0) else { panic!() };
     assert_eq!((table.frame, table.limits), (Pfn::new(9), Prot::READ));
     assert!(!table.accessed);

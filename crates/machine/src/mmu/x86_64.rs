@@ -64,7 +64,7 @@ fn leaf(word: u64, address: u64, order: u8, pat: bool) -> Leaf {
     }
 }
 
-/// What a program may do as far as this entry is concerned; entries of all levels are combined.
+/// The rights of programs as far as this entry decides; a walk combines entries of all levels.
 fn rights(word: u64) -> Prot {
     if word & USER == 0 {
         return Prot::empty();

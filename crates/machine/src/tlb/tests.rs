@@ -1,4 +1,4 @@
-//! The TLB's replacement, its levels, and what a flush reaches.
+//! The TLB's replacement, its levels, and the reach of a flush.
 
 use quire_hw::Flush;
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Prot, Vpn};
@@ -31,7 +31,7 @@ fn flush(pages: Option<PageSpan>, stride: u8, tables: bool, cpus: &CpuSet) -> Fl
 }
 
 #[test]
-fn what_leaves_the_first_level_is_found_in_the_second() {
+fn a_translation_evicted_from_the_first_level_is_found_in_the_second() {
     let mut tlb = Tlb::new(SMALL);
     for page in 0..3 {
         tlb.insert(of(page, 0));
@@ -67,7 +67,7 @@ fn blocks_serve_all_their_pages_and_tags_keep_spaces_apart() {
 }
 
 #[test]
-fn a_flush_reaches_what_covers_an_invalidated_address() {
+fn a_flush_reaches_every_translation_that_covers_an_invalidated_address() {
     let cpus = CpuSet::new();
     let pages = |t: Translation| t.pages();
     let by_page = flush(Some(span(16, 48)), 0, false, &cpus);

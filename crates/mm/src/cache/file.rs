@@ -21,12 +21,12 @@ pub enum Store {
     /// The embedder reads them, and writes dirty ones back.
     ReadWrite = 3,
     /// The embedder reads them, and writes dirty ones: the slots of a swap device, which
-    /// [`Mm::swap_on`](crate::engine::Mm::swap_on) makes a file of. No area shows them.
+    /// [`Mm::swap_on`](crate::mm::Mm::swap_on) makes a file of. No area shows them.
     Swap = 4,
 }
 
 /// A file whose pages are in memory, or could be. The embedder lends an array of them; which are in
-/// use, and for what, it says by [`Mm::open_file`](crate::engine::Mm::open_file).
+/// use, and for what, it says by [`Mm::open_file`](crate::mm::Mm::open_file).
 pub struct File {
     /// An [`Entry`](super::word::Entry): the folio at page 0, or the highest node.
     pub(super) root: AtomicU64,

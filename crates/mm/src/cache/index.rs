@@ -1,9 +1,7 @@
-//! From a file's pages to its folios: a radix tree whose nodes are frames.
+//! From a file's pages to its folios: a [radix tree](crate::radix).
 //!
 //! ```text
 //!   File::root ──► [ node, level 1 ] ──► [ node, level 0 ]      a word: see `word`
-//!                    one place for           one place for
-//!                    512 pages               each page
 //! ```
 //!
 //! A folio of order 4 at page 32 is one word at place 32 of a node of level 0; one of order 9 is
@@ -11,25 +9,22 @@
 //! first and only one of that. A file whose only folio begins at page 0 has no node: that word is
 //! the root itself.
 //!
-//! Readers take no lock: they load words, and may end in a frame that is no node any more. What
-//! they find is a guess, until the folio's slot, locked, says that it is that page of that file.
-//! That there is nothing no slot can say: of what is there all the time, but in other folios,
-//! `shape` tells (see `reshape`).
-//! Writers lock the one node that they change, and ask its slot who it is: *lock, then ask*, as in
-//! page tables. Locks are taken from the root down; under them at most a folio's is taken.
+//! A lookup takes no lock. The folio that it finds is a guess, until the folio's slot, locked, says
+//! that it is that page of that file. No slot can prove absence: while pages move to other folios,
+//! `shape` tells a lookup that found nothing to look again (see `reshape`).
+//! Under a node's lock at most a folio's is taken.
 
-use core::marker::PhantomData;
+use core::ops::DerefMut;
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Order, Pfn};
+use quire_units::Order;
 
-use super::file::root_of;
 use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
 use crate::phys::{Kind, Meta, WordsLock};
-use crate::sync::Ordering;
+use crate::radix::{Node, Place, Tree};
 
 /// How many pages a file may have at most: 64 PiB of 4 KiB pages.
 pub const FILE_PAGES_MAX: u64 = 1 << PAGE_BITS;
@@ -58,11 +53,9 @@ pub const fn page_of(identity: u64) -> u64 {
 
 /// The index of one file: a view that is cheap to make and to copy.
 pub(crate) struct Index<'a, A, H> {
-    pub(super) hw: &'a H,
-    pub(super) meta: Meta<'a>,
+    pub(super) tree: Tree<'a, A, H>,
     pub(crate) file: &'a File,
     pub(crate) id: FileId,
-    arch: PhantomData<A>,
 }
 
 impl<A, H> Clone for Index<'_, A, H> {
@@ -84,22 +77,14 @@ pub(crate) enum InsertLack {
     Room,
 }
 
-/// One place of a node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) frame: Pfn,
-    pub(super) level: u8,
-    pub(super) at: usize,
-    /// What was read there.
-    pub(super) entry: Entry,
-}
-
 impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// The number of places in a node, as a power of two.
-    pub(super) const BITS: u32 = A::PAGE_SHIFT - 3;
+    pub(super) const BITS: u32 = Tree::<'a, A, H>::BITS;
 
+    #[inline]
     pub(crate) fn new(hw: &'a H, meta: Meta<'a>, file: &'a File, id: FileId) -> Self {
-        Self { hw, meta, file, id, arch: PhantomData }
+        let tree = Tree::new(hw, meta, &file.root, Kind::Index, identity(id, 0));
+        Self { tree, file, id }
     }
 
     /// What covers `page`, and which pages that covers; just the page where nothing does.
@@ -111,7 +96,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     #[inline]
     fn find_once(&self, page: u64) -> (Entry, FilePages) {
         let nothing = (Entry::Empty, FilePages::new(page, page + 1));
-        let Some(place) = self.walk(page, 0) else {
+        let Some(place) = self.tree.walk(page, 0) else {
             return match self.root() {
                 entry @ (Entry::Folio { .. } | Entry::Note { .. }) => {
                     let pages = FilePages::block(0, entry.order().unwrap_or_default());
@@ -146,14 +131,16 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
         let mut at = pages.start;
         while at < pages.end {
-            let place = self.walk(at, 0)?;
-            let unit = 1_u64 << (Self::BITS * place.level as u32);
+            let place = self.tree.walk(at, 0)?;
+            let unit = 1_u64 << Tree::<A, H>::shift(place.node.level);
             let here = at & !(unit - 1);
             // What lies behind the pages was not asked for, and may be empty far and wide.
             let wanted = (pages.end - here).div_ceil(unit);
-            let most = wanted.min((1 << Self::BITS) - place.at as u64) as usize;
-            let skip = match place.entry {
-                Entry::Empty => self.hw.count_run(place.frame, place.at, most, 0, 0).max(1) as u64,
+            let limit = wanted.min((1 << Self::BITS) - place.at as u64) as usize;
+            let skip = match Entry::of(place.word) {
+                Entry::Empty => {
+                    self.tree.hw.count_run(place.node.frame, place.at, limit, 0, 0).max(1) as u64
+                }
                 Entry::Folio { .. } if here >= pages.start => {
                     return found(self.find_once(here))
                         .filter(|(_, found)| found.start < pages.end);
@@ -202,46 +189,40 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             if page == 0 && self.put_root(entry) {
                 return Ok(());
             }
-            if !self.reaches(page, level) {
+            if self.tree.top(page, level).is_none() {
                 self.raise(page, level, spare)?;
                 continue;
             }
             let Some(place) = self.place_of(page, order) else { continue };
-            if place.level > level {
+            if place.node.level > level {
                 self.link(&place, page, spare)?;
                 continue;
             }
-            if let Some(node) = self.lock(place.frame, place.level, page) {
-                let count = (order.pages() >> (Self::BITS * place.level as u32)) as usize;
-                return self.put_at(&node, place, count.max(1), entry);
+            if let Some(lock) = self.tree.lock(place.node, page) {
+                return self.put_at(&lock, &place, entry);
             }
         }
     }
 
-    /// Puts `entry` into `count` places of a node, from `place` on.
-    fn put_at(
-        &self,
-        node: &WordsLock<'_>,
-        Place { level, at, .. }: Place,
-        count: usize,
-        entry: Entry,
-    ) -> Result<(), InsertLack> {
-        let mut used = 0;
+    /// Puts `entry` into its places of a locked node, from `place` on.
+    fn put_at(&self, lock: &WordsLock<'_>, place: &Place, entry: Entry) -> Result<(), InsertLack> {
+        let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
+        let (at, mut used) = (place.at, 0);
         for index in at..at + count {
-            match Entry::of(self.hw.load(node.frame(), index)) {
+            match self.entry(place.node, index) {
                 Entry::Empty => {}
                 Entry::Note { .. } => used += 1,
                 Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
             }
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), level, at) {
+        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, at) {
             return Err(InsertLack::Room);
         }
         if count > 1 && used > 0 {
-            self.hw.fill(node.words(), at + 1, count - 1, 0, 0);
+            self.tree.write(lock, at + 1, count - 1, 0);
         }
-        self.hw.fill(node.words(), at, 1, entry.word(), 0);
-        self.add(node, 1 - used);
+        self.tree.write(lock, at, 1, entry.word());
+        self.tree.add_used(lock, 1 - used);
         Ok(())
     }
 
@@ -250,7 +231,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         let _changing = self.file.changing.lock();
         let free = matches!(self.root(), Entry::Empty | Entry::Note { .. });
         if free {
-            self.file.root.store(entry.word(), Ordering::Release);
+            self.tree.set_root(entry.word());
         }
         free
     }
@@ -276,10 +257,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// Notes in all nodes above the one of `level` at `page` that something below is dirty.
     pub(super) fn mark_all_above(&self, page: u64, level: u8) {
-        let top = match self.root() {
-            Entry::Node { level, .. } => level,
-            _ => 0,
-        };
+        let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
         for level in (level + 1..=top).rev() {
             self.mark_above(page, level);
         }
@@ -288,39 +266,55 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Notes in the node of `level` that something below is dirty.
     fn mark_above(&self, page: u64, level: u8) {
         loop {
-            let Some(place) = self.walk(page, level) else { return };
-            if place.level != level || !matches!(place.entry, Entry::Node { dirty: false, .. }) {
+            let Some(place) = self.tree.walk(page, level) else { return };
+            let is_clean = matches!(Entry::of(place.word), Entry::Node { dirty: false, .. });
+            if place.node.level != level || !is_clean {
                 return;
             }
-            let Some(node) = self.lock(place.frame, level, page) else { continue };
-            let now = Entry::of(self.hw.load(node.frame(), place.at));
-            self.hw.fill(node.words(), place.at, 1, now.with_dirty(true).word(), 0);
+            let Some(lock) = self.tree.lock(place.node, page) else { continue };
+            let now = self.entry(place.node, place.at);
+            self.tree.write(&lock, place.at, 1, now.with_dirty(true).word());
         }
     }
 
     /// Writes `new` over the word of `folio`, which is at `page`; the level of its node.
     fn replace(&self, page: u64, folio: Folio, new: Entry) -> Option<u8> {
         let is = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        let level = Self::level_of(folio.order);
-        loop {
-            let Some(place) = self.place_of(page, folio.order) else {
-                let _changing = self.file.changing.lock();
-                if self.reaches(page, level) {
-                    continue;
-                }
-                if page != 0 || !is(self.root()) {
-                    return None;
-                }
-                self.file.root.store(new.word(), Ordering::Release);
-                return Some(level);
-            };
-            let Some(node) = self.lock(place.frame, place.level, page) else { continue };
-            if place.level > level || !is(Entry::of(self.hw.load(node.frame(), place.at))) {
-                return None;
+        let (place, lock) = match self.locked(page, folio.order) {
+            Ok(found) => found,
+            Err(_changing) if page == 0 && is(self.root()) => {
+                self.tree.set_root(new.word());
+                return Some(Self::level_of(folio.order));
             }
-            self.hw.fill(node.words(), place.at, 1, new.word(), 0);
-            self.add(&node, if new == Entry::Empty { -1 } else { 0 });
-            return Some(place.level);
+            Err(_) => return None,
+        };
+        let is_there = is(self.entry(place.node, place.at));
+        if place.node.level > Self::level_of(folio.order) || !is_there {
+            return None;
+        }
+        self.tree.write(&lock, place.at, 1, new.word());
+        self.tree.add_used(&lock, if new == Entry::Empty { -1 } else { 0 });
+        Some(place.node.level)
+    }
+
+    /// The place for a folio of `order` at `page` with its node locked; where no node has one, the
+    /// right to change the root.
+    pub(super) fn locked(
+        &self,
+        page: u64,
+        order: Order,
+    ) -> Result<(Place, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
+        loop {
+            if let Some(place) = self.place_of(page, order) {
+                if let Some(lock) = self.tree.lock(place.node, page) {
+                    return Ok((place, lock));
+                }
+                continue;
+            }
+            let changing = self.file.changing.lock();
+            if self.tree.top(page, Self::level_of(order)).is_none() {
+                return Err(changing);
+            }
         }
     }
 
@@ -329,111 +323,67 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         (order.get() as u32 / Self::BITS) as u8
     }
 
+    /// How many places of a node of `level` a folio of `order` has, which is at least one.
+    pub(super) const fn places(order: Order, level: u8) -> usize {
+        match order.pages() >> Tree::<A, H>::shift(level) {
+            0 => 1,
+            count => count as usize,
+        }
+    }
+
     /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
     /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
-    /// [`walk`](Self::walk).
+    /// [`walk`](Tree::walk).
     pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Place> {
         let level = Self::level_of(order);
-        let (above, place) = match self.walk(page, level) {
-            Some(place) => (place.level, Some(place)),
-            None => (level, None),
-        };
+        let place = self.tree.walk(page, level);
+        let is_whole = (order.get() as u32).is_multiple_of(Self::BITS);
+        let is_there = place.is_none_or(|place| place.node.level == level);
         // Its whole node, if there is one below the place.
-        let below = match place.map_or(self.root(), |place| place.entry) {
-            Entry::Node { frame, level: lower, .. } if lower + 1 == level && above == level => {
-                Some((frame, lower))
-            }
-            _ => None,
-        };
-        match below {
-            Some((frame, lower)) if (order.get() as u32).is_multiple_of(Self::BITS) => {
-                let is_its = place.is_some() || page == 0;
-                let entry = Entry::of(self.hw.load(frame, 0));
-                is_its.then_some(Place { frame, level: lower, at: 0, entry })
-            }
-            _ => place,
-        }
+        let below = Node::of(place.map_or(self.tree.root(), |place| place.word))
+            .filter(|node| is_whole && is_there && node.level + 1 == level);
+        let Some(node) = below else { return place };
+        let is_its = place.is_some() || page == 0;
+        is_its.then(|| Place { node, at: 0, word: self.tree.hw.load(node.frame, 0) })
     }
 
     #[inline]
     pub(super) fn root(&self) -> Entry {
-        root_of(self.file)
+        Entry::of(self.tree.root())
     }
 
-    /// The place of `page` in the lowest node there is, `level` or above; `None` where the root is
-    /// no node, or none that reaches so far.
+    /// What is at place `at` of a node.
     #[inline]
-    pub(super) fn walk(&self, page: u64, level: u8) -> Option<Place> {
-        let Entry::Node { frame, level: mut height, .. } = self.root() else { return None };
-        if page >> (Self::BITS * (height as u32 + 1)) != 0 || height < level {
-            return None;
-        }
-        let mut frame = frame;
-        loop {
-            let at = Self::place(page, height);
-            let entry = Entry::of(self.hw.load(frame, at));
-            match entry {
-                Entry::Node { frame: lower, .. } if height > level => {
-                    (frame, height) = (lower, height - 1);
-                }
-                _ => return Some(Place { frame, level: height, at, entry }),
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn place(page: u64, level: u8) -> usize {
-        (page >> (Self::BITS * level as u32)) as usize & ((1 << Self::BITS) - 1)
+    pub(super) fn entry(&self, node: Node, at: usize) -> Entry {
+        Entry::of(self.tree.hw.load(node.frame, at))
     }
 
     /// What covers the place: what is there, or at an aligned ancestor in the node.
     #[inline]
     fn covering(&self, place: &Place) -> (usize, Entry) {
-        match place.entry {
-            Entry::Empty => self.covering_in(place.frame, place.level, place.at),
+        match Entry::of(place.word) {
+            Entry::Empty => self.covering_in(place.node, place.at),
             entry => (place.at, entry),
         }
     }
 
-    /// What covers place `at` of a node of `level` from an aligned ancestor of it. An entry there
-    /// that is too short ends the search: one further left would overlap it.
-    fn covering_in(&self, frame: Pfn, level: u8, at: usize) -> (usize, Entry) {
+    /// What covers place `at` of a node from an aligned ancestor of it. An entry there that is too
+    /// short ends the search: one further left would overlap it.
+    fn covering_in(&self, node: Node, at: usize) -> (usize, Entry) {
         let mut left = at;
         while left != 0 {
             left &= left - 1;
-            let entry = Entry::of(self.hw.load(frame, left));
+            let entry = self.entry(node, left);
             if entry == Entry::Empty {
                 continue;
             }
             // In units of this node's places: the level's bits do not count.
             let order = entry.order().unwrap_or_default().get() as u32;
-            let width = order.saturating_sub(Self::BITS * level as u32);
+            let width = order.saturating_sub(Tree::<A, H>::shift(node.level));
             let covers = at >> width == left >> width;
             return if covers { (left, entry) } else { (at, Entry::Empty) };
         }
         (at, Entry::Empty)
-    }
-
-    /// Locks the node of `level` that holds `page`, if that is what the frame is.
-    pub(super) fn lock(&self, frame: Pfn, level: u8, page: u64) -> Option<WordsLock<'a>> {
-        let reach = Self::BITS * (level as u32 + 1);
-        let owner = identity(self.id, page >> reach << reach);
-        let node = self.meta.lock(frame)?.words()?;
-        let state = node.slot().state();
-        let is_it = state.kind() == Kind::Index
-            && state.order() == level
-            && node.slot().owner.load(Ordering::Relaxed) == owner;
-        is_it.then_some(node)
-    }
-
-    /// Whether the root is a node with a place for `page` at `level`.
-    pub(super) fn reaches(&self, page: u64, level: u8) -> bool {
-        match self.root() {
-            Entry::Node { level: height, .. } => {
-                height >= level && page >> (Self::BITS * (height as u32 + 1)) == 0
-            }
-            _ => false,
-        }
     }
 
     /// Puts a node above the root, towards one that reaches `page` and `level`.
@@ -444,30 +394,19 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {
         let _changing = self.file.changing.lock();
-        if self.reaches(page, level) {
+        if self.tree.top(page, level).is_some() {
             return Ok(());
         }
         let root = self.root();
-        let height = match root {
-            Entry::Node { level, .. } => level + 1,
-            Entry::Folio { folio, .. } => (folio.order.get() as u32 / Self::BITS) as u8,
+        let (height, below) = match root {
+            // A root's word does not say whether something below is dirty: a scan finds out.
+            Entry::Node { node, .. } => (node.level + 1, root.with_dirty(true)),
+            Entry::Folio { folio, .. } => (Self::level_of(folio.order), root),
             Entry::Empty | Entry::Note { .. } => {
-                let needed = page.checked_ilog2().unwrap_or(0) / Self::BITS;
-                level.max(needed as u8)
+                (level.max(Tree::<A, H>::height(page)), Entry::Empty)
             }
         };
-        let run = spare.take().ok_or(InsertLack::Node)?;
-        let frame = self.adopt(run, height, 0);
-        if matches!(root, Entry::Node { .. } | Entry::Folio { .. }) {
-            let node = self.lock(frame, height, 0).ok_or(InsertLack::Node)?;
-            // Of a root nothing says whether something below is dirty: whoever looks finds out.
-            let dirty = root.is_dirty() || matches!(root, Entry::Node { .. });
-            self.hw.fill(node.words(), 0, 1, root.with_dirty(dirty).word(), 0);
-            self.add(&node, 1);
-        }
-        let node = Entry::Node { frame, level: height, dirty: false };
-        self.file.root.store(node.word(), Ordering::Release);
-        Ok(())
+        self.tree.raise(spare, height, below.word()).ok_or(InsertLack::Node)
     }
 
     /// Puts a node below `place`, which has none, for `page`.
@@ -477,35 +416,15 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         page: u64,
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {
-        let Some(node) = self.lock(place.frame, place.level, page) else { return Ok(()) };
-        let now = Entry::of(self.hw.load(node.frame(), place.at));
-        match now {
+        let Some(lock) = self.tree.lock(place.node, page) else { return Ok(()) };
+        match self.entry(place.node, place.at) {
             Entry::Node { .. } => return Ok(()),
             Entry::Folio { .. } => return Err(InsertLack::Room),
             Entry::Empty | Entry::Note { .. } => {}
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(node.frame(), place.level, place.at) {
+        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, place.at) {
             return Err(InsertLack::Room);
         }
-        let run = spare.take().ok_or(InsertLack::Node)?;
-        let level = place.level - 1;
-        let reach = Self::BITS * place.level as u32;
-        let frame = self.adopt(run, level, page >> reach << reach);
-        let lower = Entry::Node { frame, level, dirty: false };
-        self.hw.fill(node.words(), place.at, 1, lower.word(), 0);
-        self.add(&node, if now == Entry::Empty { 1 } else { 0 });
-        Ok(())
-    }
-
-    pub(super) fn adopt(&self, run: FrameRun, level: u8, base: u64) -> Pfn {
-        self.meta.at(run.start()).owner.store(identity(self.id, base), Ordering::Relaxed);
-        self.meta.adopt(run, Kind::Index, level)
-    }
-
-    /// Notes that a node has so many more, or fewer, words that are not zero.
-    pub(super) fn add(&self, node: &WordsLock<'_>, more: i64) {
-        let counts = &node.slot().counts;
-        let now = counts.load(Ordering::Relaxed);
-        counts.store(now.wrapping_add_signed(more), Ordering::Relaxed);
+        self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)
     }
 }

@@ -11,8 +11,8 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{CpuId, Order, Pfn};
 
 use super::{Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Store};
-use crate::engine::{Mm, Parts};
 use crate::folio::Folio;
+use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Slot};
 use crate::stats::Counters;
 
@@ -98,7 +98,8 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             match self.index.insert(page, folio, &mut spare) {
                 Err(InsertLack::Node) => {
                     assert!(spare.is_none(), "a node that was brought is taken");
-                    let run = self.mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+                    let run =
+                        self.mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory");
                     self.mm.hardware().clear(&run, 0..1, quire_hw::Reuse::Soon);
                     spare = Some(run);
                 }
@@ -111,7 +112,7 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             }
         };
         if let Some(run) = spare {
-            self.mm.phys().free(CpuId::new(0), run);
+            self.mm.allocator().free(CpuId::new(0), run);
         }
         assert_eq!(done, expected, "{order} at {page}");
         if done {
@@ -144,7 +145,7 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             Op::Empty { page, order } => self.empty(page, Order::new(order)),
             Op::Prune { page, pages } => {
                 let pages = FilePages::new(page, page.saturating_add(pages));
-                self.index.prune(pages, &mut |run| self.mm.phys().free(CpuId::new(0), run));
+                self.index.prune(pages, &mut |run| self.mm.allocator().free(CpuId::new(0), run));
             }
             Op::Join { page, order } => self.join(page, Order::new(order)),
             Op::Part { page, from, pages } => self.part(page, from, pages),
@@ -194,14 +195,15 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
             match self.index.lower(at.start, folio, &mut spare) {
                 Ok(low) => break low,
                 Err(_) => {
-                    let run = self.mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+                    let run =
+                        self.mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory");
                     self.mm.hardware().clear(&run, 0..1, quire_hw::Reuse::Soon);
                     spare = Some(run);
                 }
             }
         };
         if let Some(run) = spare {
-            self.mm.phys().free(CpuId::new(0), run);
+            self.mm.allocator().free(CpuId::new(0), run);
         }
         assert_eq!(low, u32::from(folio.order.get()) <= A::PAGE_SHIFT - 3);
         if !low {
@@ -257,10 +259,10 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     };
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
-    let free = mm.phys().free_frames();
-    let id = mm.open_file(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
+    let free = mm.allocator().free_frames();
+    let id = mm.files().open(Store::Memory, FILE_PAGES_MAX, Order::ZERO).expect("a free file");
     assert_eq!(id, FileId(0));
-    let index = Index::new(&machine, mm.phys().meta(), &files[0], id);
+    let index = Index::new(&machine, mm.allocator().meta(), &files[0], id);
     let mut pair = Pair { mm: &mm, index, naive: Naive::default(), heads: 0 };
     ops.iter().for_each(|op| pair.apply(*op));
     let starts: Vec<u64> = pair.naive.folios.keys().copied().collect();
@@ -268,10 +270,11 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
         pair.apply(Op::Find { page: start });
         pair.apply(Op::Remove { page: start, note: start % 3 == 0 });
     }
-    pair.index
-        .prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.phys().free(CpuId::new(0), run));
+    pair.index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| {
+        mm.allocator().free(CpuId::new(0), run)
+    });
     files[0].close();
-    assert_eq!(mm.phys().free_frames(), free, "no node is left");
+    assert_eq!(mm.allocator().free_frames(), free, "no node is left");
 }
 
 fn random<A: Arch>(config: Config) {

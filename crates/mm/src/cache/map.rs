@@ -8,7 +8,7 @@ use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
 use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, View};
-use crate::table::{Locked, What, unwritten};
+use crate::table::{Locked, Regrant, What, unwritten};
 
 /// What was mapped for a fault.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
             return None;
         }
         let owner = identity(self.index.id, all.start);
-        let cached = Folios::new(self.index.meta).cached(folio.head, owner)?;
+        let cached = Folios::new(self.index.tree.meta).cached(folio.head, owner)?;
         let known = cached.known();
         let usable = known.contains(Known::FILLED) && !known.contains(Known::POISONED);
         if cached.folio != folio || !usable || !cached.map(pages.count() as u32) {
@@ -218,10 +218,8 @@ pub(crate) fn grant_write<A: Arch, H: Hardware>(
         if let What::Leaf { attrs, .. } = run.what
             && attrs.contains(Attrs::COW)
         {
-            let prot = fault.area.prot;
-            let grant = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot);
-            let noted = Attrs::YOUNG | Attrs::DIRTY;
-            locked.grant(run, folio.order, |attrs| grant(attrs) | noted);
+            let own = Regrant::rights(fault.area.prot).without(Attrs::COW);
+            locked.grant(run, folio.order, own.with(Attrs::YOUNG | Attrs::DIRTY));
             granted += upto.offset_from(at);
         }
         at = upto;

@@ -4,12 +4,11 @@
 //! and what is worth reading next. **Key types**: [`FilePages`].
 //!
 //! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
-//! and hears when that is done. **Next room**: `engine`.
+//! and hears when that is done. **Next room**: `swap`.
 
 mod file;
-mod index;
+pub(crate) mod index;
 mod map;
-mod own;
 mod pages;
 mod policy;
 mod readahead;
@@ -29,13 +28,12 @@ mod readahead_tests;
 pub(crate) use file::root_of;
 pub use file::{File, FileId, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
-pub(crate) use index::{Index, InsertLack, identity};
-pub use index::{file_of, page_of};
+pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
-pub(crate) use own::Pieces;
 pub use pages::FilePages;
 pub use policy::{FilePolicy, FileSize, Refused};
-pub use readahead::{MANY_MISSES, Mapped, Pattern, Preference, Readahead};
+pub(crate) use readahead::{Mapped, Preference};
+pub use readahead::{Pattern, Readahead};
 pub use reads::{Read, Reads};
-pub use window::{Bounds, Window};
+pub(crate) use window::{Bounds, Window};
 pub(crate) use word::{Entry, Note};

@@ -10,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use quire_units::Order;
 
-use super::{Bounds, FilePages, MANY_MISSES, Mapped, Pattern, Preference, Readahead, Window};
+use super::readahead::MANY_MISSES;
+use super::{Bounds, FilePages, Mapped, Pattern, Preference, Readahead, Window};
 
 /// What is cached of a file.
 #[derive(Clone, Default)]

@@ -7,7 +7,7 @@ use crate::folio::Folio;
 
 /// A plan to read pages of a file into memory. It holds nothing: to drop it is to read less.
 ///
-/// [`Mm::next_read`](crate::engine::Mm::next_read) carries it out, folio by folio.
+/// [`Mm::next_read`](crate::mm::Mm::next_read) carries it out, folio by folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reads {
     pub(crate) file: FileId,
@@ -35,7 +35,7 @@ impl Reads {
 }
 
 /// A folio that is being filled with pages of a file: the right to its frames until the embedder
-/// gives it to [`Mm::read_done`](crate::engine::Mm::read_done). Until then, who needs one of its
+/// gives it to [`Mm::read_done`](crate::mm::Mm::read_done). Until then, who needs one of its
 /// pages is told to wait.
 #[derive(Debug)]
 #[must_use = "whoever needs its pages waits for ever: give it to `read_done`"]

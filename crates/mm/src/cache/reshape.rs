@@ -14,10 +14,11 @@
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 
-use super::index::{Index, InsertLack, Place};
+use super::index::{Index, InsertLack};
 use super::word::Entry;
 use crate::folio::Folio;
 use crate::phys::WordsLock;
+use crate::radix::{Place, Tree};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 #[cfg(doc)]
@@ -52,45 +53,40 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
     ) -> bool {
-        loop {
-            let Some(place) = self.place_of(page, folio.order) else {
-                let _changing = self.file.changing.lock();
-                if self.reaches(page, Self::level_of(folio.order)) {
-                    continue;
-                }
+        let (place, lock) = match self.locked(page, folio.order) {
+            Ok(found) => found,
+            Err(_changing) => {
                 let Entry::Folio { folio: old, dirty } = self.root() else { return false };
                 let fits = page == 0 && old.order < folio.order && such(old);
                 if fits {
-                    let word = Entry::Folio { folio, dirty }.word();
-                    self.file.root.store(word, Ordering::Release);
+                    self.tree.set_root(Entry::Folio { folio, dirty }.word());
                     gone(old);
                 }
                 return fits;
-            };
-            if place.level > Self::level_of(folio.order) {
-                return false;
             }
-            let Some(node) = self.lock(place.frame, place.level, page) else { continue };
-            let Some(dirty) = self.join_in(&node, &place, folio, such, gone) else { return false };
-            drop(node);
-            if dirty {
-                self.mark_all_above(page, place.level);
-            }
-            return true;
+        };
+        if place.node.level > Self::level_of(folio.order) {
+            return false;
         }
+        let Some(dirty) = self.join_in(&lock, &place, folio, such, gone) else { return false };
+        drop(lock);
+        if dirty {
+            self.mark_all_above(page, place.node.level);
+        }
+        true
     }
 
     /// The same in one node; whether the folio is dirty.
     fn join_in(
         &self,
-        node: &WordsLock<'_>,
+        lock: &WordsLock<'_>,
         place: &Place,
         folio: Folio,
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
     ) -> Option<bool> {
-        let count = (folio.order.pages() >> (Self::BITS * place.level as u32)) as usize;
-        let entry = |at: usize| Entry::of(self.hw.load(node.frame(), at));
+        let count = Self::places(folio.order, place.node.level);
+        let entry = |at: usize| self.entry(place.node, at);
         let all = place.at..place.at + count;
         let (mut dirty, mut folios) = (false, 0);
         for at in all.clone() {
@@ -108,7 +104,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
         let _changing = self.change_shape();
         let first = entry(all.start);
-        self.hw.fill(node.words(), all.start, 1, Entry::Folio { folio, dirty }.word(), 0);
+        self.tree.write(lock, all.start, 1, Entry::Folio { folio, dirty }.word());
         let mut used = (first != Entry::Empty) as i64;
         let mut tell = |old| {
             if let Entry::Folio { folio, .. } = old {
@@ -120,11 +116,11 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             let old = entry(at);
             if old != Entry::Empty {
                 used += 1;
-                self.hw.fill(node.words(), at, 1, 0, 0);
+                self.tree.write(lock, at, 1, 0);
                 tell(old);
             }
         }
-        self.add(node, 1 - used);
+        self.tree.add_used(lock, 1 - used);
         Some(dirty)
     }
 
@@ -146,22 +142,20 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         loop {
             match self.place_of(page, folio.order) {
                 None => self.raise(page, Self::level_of(folio.order), spare)?,
-                Some(place) if place.level == 0 => return Ok(true),
-                Some(place) => {
-                    let Some(node) = self.lock(place.frame, place.level, page) else { continue };
-                    let now = Entry::of(self.hw.load(node.frame(), place.at));
+                Some(place) if place.node.level == 0 => return Ok(true),
+                Some(Place { node, at, .. }) => {
+                    let Some(lock) = self.tree.lock(node, page) else { continue };
+                    let now = self.entry(node, at);
                     let dirty = match now {
                         Entry::Folio { folio: here, dirty } if here == folio => dirty,
                         _ => return Ok(false),
                     };
-                    let run = spare.take().ok_or(InsertLack::Node)?;
-                    let frame = self.adopt(run, place.level - 1, page);
-                    let lower = self.lock(frame, place.level - 1, page).ok_or(InsertLack::Node)?;
-                    self.hw.fill(lower.words(), 0, 1, now.word(), 0);
-                    self.add(&lower, 1);
-                    let level = place.level - 1;
-                    let word = Entry::Node { frame, level, dirty }.word();
-                    self.hw.fill(node.words(), place.at, 1, word, 0);
+                    let node = self.tree.adopt(spare, page, node.level - 1);
+                    let node = node.ok_or(InsertLack::Node)?;
+                    let lower = self.tree.lock(node, page).ok_or(InsertLack::Node)?;
+                    self.tree.write(&lower, 0, 1, now.word());
+                    self.tree.add_used(&lower, 1);
+                    self.tree.write(&lock, at, 1, Entry::Node { node, dirty }.word());
                 }
             }
         }
@@ -177,35 +171,27 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         folio: Folio,
         parts: impl Iterator<Item = (u64, Folio)>,
     ) -> bool {
-        let node = loop {
-            match self.place_of(page, folio.order) {
-                Some(place) if place.level == 0 => {
-                    if let Some(node) = self.lock(place.frame, 0, page) {
-                        break node;
-                    }
-                }
-                _ => return false,
-            }
+        let Ok((Place { node, at, .. }, lock)) = self.locked(page, folio.order) else {
+            return false;
         };
-        let at = Self::place(page, 0);
-        let old = Entry::of(self.hw.load(node.frame(), at));
-        let dirty = match old {
-            Entry::Folio { folio: here, dirty } if here == folio => dirty,
+        let dirty = match self.entry(node, at) {
+            Entry::Folio { folio: here, dirty } if here == folio && node.level == 0 => dirty,
             _ => return false,
         };
         let _changing = self.change_shape();
         let (mut more, mut first) = (0, 0);
         for (page, folio) in parts {
-            let (place, word) = (Self::place(page, 0), Entry::Folio { folio, dirty }.word());
+            let place = Tree::<A, H>::place(page, 0);
+            let word = Entry::Folio { folio, dirty }.word();
             if place == at {
                 first = word;
             } else {
-                self.hw.fill(node.words(), place, 1, word, 0);
+                self.tree.write(&lock, place, 1, word);
                 more += 1;
             }
         }
-        self.hw.fill(node.words(), at, 1, first, 0);
-        self.add(&node, more - (first == 0) as i64);
+        self.tree.write(&lock, at, 1, first);
+        self.tree.add_used(&lock, more - (first == 0) as i64);
         true
     }
 

@@ -2,13 +2,12 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::Pfn;
 
 use super::FilePages;
 use super::index::Index;
 use super::word::{Entry, Note};
 use crate::folio::Folio;
-use crate::sync::Ordering;
+use crate::radix::{Node, Tree};
 
 impl<A: Arch, H: Hardware> Index<'_, A, H> {
     /// The first dirty folio that has a page in `pages`, and which pages of the file it has.
@@ -37,11 +36,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
         let mut at = pages.start;
         while at < pages.end {
-            let Entry::Node { frame, level, .. } = self.root() else { return None };
-            if at >> (Self::BITS * (level as u32 + 1)) != 0 {
-                return None;
-            }
-            match self.marked_from(at, frame, level) {
+            match self.marked_from(at, self.tree.top(at, 0)?) {
                 Ok((folio, found)) => {
                     return Some((folio, found)).filter(|_| found.start < pages.end);
                 }
@@ -53,28 +48,28 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
 
     /// The first marked folio at `at` or behind it, as far as one lowest node tells; otherwise the
     /// page to go on at.
-    fn marked_from(&self, at: u64, top: Pfn, level: u8) -> Result<(Folio, FilePages), u64> {
-        let (mut at, mut frame, mut level) = (at, top, level);
+    fn marked_from(&self, at: u64, top: Node) -> Result<(Folio, FilePages), u64> {
+        let (mut at, mut node) = (at, top);
         loop {
-            let shift = Self::BITS * level as u32;
-            let first = Self::place(at, level);
+            let shift = Tree::<A, H>::shift(node.level);
+            let first = Tree::<A, H>::place(at, node.level);
             let marked = (first..1 << Self::BITS)
-                .map(|place| (place, Entry::of(self.hw.load(frame, place))))
+                .map(|place| (place, self.entry(node, place)))
                 .find(|(_, entry)| entry.is_dirty());
-            let node = at >> (shift + Self::BITS) << (shift + Self::BITS);
+            let base = Tree::<A, H>::base(at, node.level);
             let Some((place, entry)) = marked else {
-                self.unmark_above(node, level);
-                return Err(node + (1 << (shift + Self::BITS)));
+                self.unmark_above(base, node.level);
+                return Err(base + (1 << (shift + Self::BITS)));
             };
             if place != first {
-                at = node + ((place as u64) << shift);
+                at = base + ((place as u64) << shift);
             }
             match entry {
                 Entry::Folio { folio, .. } => {
                     return Ok((folio, FilePages::block(at, folio.order)));
                 }
-                Entry::Node { frame: lower, .. } if level > 0 => {
-                    (frame, level) = (lower, level - 1)
+                Entry::Node { node: lower, .. } if node.level > 0 => {
+                    node = Node { level: node.level - 1, ..lower };
                 }
                 _ => return Err(at + (1 << shift)),
             }
@@ -88,17 +83,16 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
 
     /// Takes the mark off the word above the node of `level` at `page`, if nothing in it is marked.
     fn unmark_above(&self, page: u64, level: u8) {
-        let Some(place) = self.walk(page, level + 1) else { return };
-        if place.level != level + 1 {
+        let Some(place) = self.tree.walk(page, level + 1) else { return };
+        if place.node.level != level + 1 {
             return;
         }
-        let Some(upper) = self.lock(place.frame, place.level, page) else { return };
-        let now = Entry::of(self.hw.load(upper.frame(), place.at));
-        let Entry::Node { frame, dirty: true, .. } = now else { return };
-        let Some(lower) = self.lock(frame, level, page) else { return };
-        let is_marked = |at| Entry::of(self.hw.load(lower.frame(), at)).is_dirty();
-        if !(0..1 << Self::BITS).any(is_marked) {
-            self.hw.fill(upper.words(), place.at, 1, now.with_dirty(false).word(), 0);
+        let Some(upper) = self.tree.lock(place.node, page) else { return };
+        let now = self.entry(place.node, place.at);
+        let Entry::Node { node, dirty: true } = now else { return };
+        let Some(_lower) = self.tree.lock(Node { level, ..node }, page) else { return };
+        if !(0..1 << Self::BITS).any(|at| self.entry(node, at).is_dirty()) {
+            self.tree.write(&upper, place.at, 1, now.with_dirty(false).word());
         }
     }
 
@@ -114,77 +108,61 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         such: &impl Fn(Note) -> bool,
         free: &mut impl FnMut(FrameRun),
     ) {
-        let Entry::Node { frame, level, .. } = self.root() else {
+        let Some(top) = Node::of(self.tree.root()) else {
             let _changing = self.file.changing.lock();
             if let Entry::Note { note, .. } = self.root()
                 && pages.contains(0)
                 && such(note)
             {
-                self.file.root.store(0, Ordering::Release);
+                self.tree.set_root(0);
             }
             return;
         };
-        self.prune_node(frame, level, 0, (pages, such), free);
+        self.prune_node(top, 0, pages, such, free);
         let _changing = self.file.changing.lock();
-        let Entry::Node { frame, level, .. } = self.root() else { return };
-        let Some(node) = self.lock(frame, level, 0) else { return };
-        if node.slot().counts.load(Ordering::Relaxed) == 0 {
-            self.file.root.store(0, Ordering::Release);
-            free(self.meta.disown(node.frame()));
+        if let Some(run) = self.tree.unroot() {
+            free(run);
         }
     }
 
-    /// Prunes one node and all below it. Calls itself once a level.
+    /// Prunes the node from page `base` on and all below it. Calls itself once a level.
     fn prune_node(
         &self,
-        frame: Pfn,
-        level: u8,
+        node: Node,
         base: u64,
-        (pages, such): (FilePages, &impl Fn(Note) -> bool),
+        pages: FilePages,
+        such: &impl Fn(Note) -> bool,
         free: &mut impl FnMut(FrameRun),
     ) {
-        let shift = Self::BITS * level as u32;
+        let shift = Tree::<A, H>::shift(node.level);
         for at in 0..1 << Self::BITS {
             let start = base + ((at as u64) << shift);
             let below = FilePages::new(start, start + (1 << shift));
             if below.intersect(pages).is_empty() {
                 continue;
             }
-            match Entry::of(self.hw.load(frame, at)) {
-                Entry::Node { frame: lower, .. } if level > 0 => {
-                    self.prune_node(lower, level - 1, start, (pages, such), free);
-                    if let Some(run) = self.unlink(frame, level, at, start) {
+            match self.entry(node, at) {
+                Entry::Node { node: lower, .. } if node.level > 0 => {
+                    let lower = Node { level: node.level - 1, ..lower };
+                    self.prune_node(lower, start, pages, such, free);
+                    if let Some(run) = self.tree.unlink(node, at, start) {
                         free(run);
                     }
                 }
                 Entry::Note { note, .. } if pages.contains(start) && such(note) => {
-                    self.erase(frame, level, at, start);
+                    self.erase(node, at, start);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Takes the node below place `at` of a node out, if it holds nothing; its frame.
-    fn unlink(&self, frame: Pfn, level: u8, at: usize, page: u64) -> Option<FrameRun> {
-        let upper = self.lock(frame, level, page)?;
-        let Entry::Node { frame, .. } = Entry::of(self.hw.load(upper.frame(), at)) else {
-            return None;
-        };
-        let lower = self.lock(frame, level - 1, page)?;
-        if lower.slot().counts.load(Ordering::Relaxed) != 0 {
-            return None;
-        }
-        self.hw.fill(upper.words(), at, 1, 0, 0);
-        self.add(&upper, -1);
-        Some(self.meta.disown(lower.frame()))
-    }
-
-    fn erase(&self, frame: Pfn, level: u8, at: usize, page: u64) {
-        let Some(node) = self.lock(frame, level, page) else { return };
-        if matches!(Entry::of(self.hw.load(node.frame(), at)), Entry::Note { .. }) {
-            self.hw.fill(node.words(), at, 1, 0, 0);
-            self.add(&node, -1);
+    /// Forgets the note at place `at` of a node, if it is still there.
+    fn erase(&self, node: Node, at: usize, page: u64) {
+        let Some(lock) = self.tree.lock(node, page) else { return };
+        if matches!(self.entry(node, at), Entry::Note { .. }) {
+            self.tree.write(&lock, at, 1, 0);
+            self.tree.add_used(&lock, -1);
         }
     }
 }

@@ -12,19 +12,15 @@
 use quire_units::{Order, Pfn};
 
 use crate::folio::Folio;
+use crate::radix::{Node, TAG};
 
 /// What a word of the index says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Nothing is here.
     Empty,
-    /// A lower node, `level` levels above the ones that hold single pages.
-    Node {
-        frame: Pfn,
-        level: u8,
-        /// Some folio below it may be dirty.
-        dirty: bool,
-    },
+    /// A lower node. Some folio below a dirty one may be dirty.
+    Node { node: Node, dirty: bool },
     /// A folio of the file.
     Folio { folio: Folio, dirty: bool },
     /// No folio, but something to remember of a block of pages. It makes room for folios.
@@ -42,7 +38,6 @@ pub(crate) enum Note {
     Left(u64),
 }
 
-const NODE: u64 = 1;
 const FOLIO: u64 = 2;
 const NOTE: u64 = 3;
 const ORDER_AT: u32 = 2;
@@ -53,8 +48,10 @@ impl Entry {
     pub(crate) const fn of(word: u64) -> Self {
         let order = (word >> ORDER_AT & 31) as u8;
         let (rest, dirty) = (word >> REST_AT, word & DIRTY != 0);
-        match word & 3 {
-            NODE => Entry::Node { frame: Pfn::new(rest), level: order, dirty },
+        if let Some(node) = Node::of(word) {
+            return Entry::Node { node, dirty };
+        }
+        match word & TAG {
             FOLIO => {
                 Entry::Folio { folio: Folio { head: Pfn::new(rest), order: clamped(order) }, dirty }
             }
@@ -66,7 +63,7 @@ impl Entry {
     pub(crate) const fn word(self) -> u64 {
         let (kind, order, dirty, rest) = match self {
             Entry::Empty => return 0,
-            Entry::Node { frame, level, dirty } => (NODE, level, dirty, frame.get()),
+            Entry::Node { node, dirty } => return node.word() | if dirty { DIRTY } else { 0 },
             Entry::Folio { folio, dirty } => (FOLIO, folio.order.get(), dirty, folio.head.get()),
             Entry::Note { note, order } => (NOTE, order.get(), false, note.number()),
         };
@@ -76,7 +73,7 @@ impl Entry {
     /// The same, dirty or not. What cannot be dirty stays as it is.
     pub(crate) const fn with_dirty(self, dirty: bool) -> Self {
         match self {
-            Entry::Node { frame, level, .. } => Entry::Node { frame, level, dirty },
+            Entry::Node { node, .. } => Entry::Node { node, dirty },
             Entry::Folio { folio, .. } => Entry::Folio { folio, dirty },
             other => other,
         }

@@ -1,4 +1,4 @@
-//! What walkers must find in contiguous blocks and in spaces that share pages.
+//! Defects that walkers must find in contiguous blocks and in shared pages.
 
 use std::vec::Vec;
 
@@ -8,8 +8,8 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{Violation, space, system};
-use crate::engine::{Mm, Parts};
 use crate::fault::SizePolicy;
+use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Slot};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
@@ -36,7 +36,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
     };
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
-    mm.policy.set_size(FOLIO, SizePolicy::Always).expect("a size");
+    mm.policy().set_size(FOLIO, SizePolicy::Always).expect("a size");
     let own = mm.space(Asid(1), PageSpan::new(START, START.add(2048))).expect("there is memory");
     mm.map(&own, &Request::anon(32).at(At::Fixed(START))).expect("there is room");
     mm.fault(&own, START, Access::Write).expect("there is memory");
@@ -47,7 +47,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
 /// The table of the first page, and the entry of the page `offset` further on.
 fn entry<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, own: &Space<A>, offset: u64) -> (Pfn, usize) {
     let page = START.add(offset);
-    let place = mm.view(own).tables().walk(page, Level::LAST);
+    let place = mm.base().view(own).tables().walk(page, Level::LAST);
     (place.frame, A::index(page, place.level))
 }
 
@@ -59,7 +59,7 @@ fn forge<A: Arch, H: Hardware>(
     change: impl FnOnce(u64) -> u64,
 ) {
     let (table, index) = entry(mm, own, offset);
-    let lock = mm.phys().meta().lock(table).and_then(|lock| lock.words()).expect("a table");
+    let lock = mm.allocator().meta().lock(table).and_then(|lock| lock.words()).expect("a table");
     let word = change(mm.hardware().load(table, index));
     mm.hardware().fill(lock.words(), index, 1, word, 0);
 }
@@ -135,7 +135,7 @@ fn c1_a_block_that_could_be_folded_is_found() {
 fn i4_a_table_that_counts_its_blocks_wrong_is_found() {
     with::<Arm4k>(Config::arm64_4k(), |mm, own| {
         let (table, _) = entry(mm, own, 0);
-        let slot = mm.phys().meta().at(table);
+        let slot = mm.allocator().meta().at(table);
         assert_eq!(space(mm, own).map(|report| report.folded), Ok(32));
         slot.counts.fetch_add(1 << 32, Ordering::Relaxed);
         assert_eq!(space(mm, own), Err(Violation::Blocks { table, counted: 3, found: 2 }));

@@ -1,4 +1,4 @@
-//! I4: contiguous blocks, entry by entry; and C1: none is left plain that may be folded.
+//! I4: contiguous blocks, entry by entry; and C1: every block that can be folded is.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
@@ -9,10 +9,11 @@ use crate::folio::Folios;
 use crate::space::View;
 use crate::table::{FOREIGN, plain};
 
-/// What the hardware notes by itself, in any entry of a block.
+/// The bits that the hardware sets by itself, in any entry of a block.
 const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
 
-/// Looks at the block that begins at entry `index` of `table`, if one does; whether it is folded.
+/// Checks the block that begins at entry `index` of `table`, if there is one; returns whether it is
+/// folded.
 pub(super) fn check_block<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     table: Pfn,

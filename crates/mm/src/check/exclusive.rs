@@ -1,26 +1,26 @@
-//! I11 and I13: who is told to own a page owns it alone.
+//! I11 and I13: an exclusive page has one mapping.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
 use quire_units::Pfn;
 
 use super::{Leaf, Violation, leaves};
-use crate::engine::Mm;
+use crate::mm::Mm;
 use crate::space::{AreaFlags, Space};
 use crate::table::FOREIGN;
 
-/// Flags that a frame's slot has during this check and at no other time.
+/// Flags that a frame's slot has only during this check.
 const MAPPED: u32 = 1 << 20;
 const MAPPED_TWICE: u32 = 1 << 21;
 const OWNED: u32 = 1 << 22;
 
-/// Looks at each page that is mapped exclusively in a private area whether it is mapped anywhere
-/// else. It keeps what it has seen as flags in the frames' slots, and takes them back.
+/// Checks that no page mapped exclusively in a private area is mapped a second time. It records
+/// pages as flags in the frames' slots, and clears them at the end.
 pub(super) fn check_exclusive<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let flag = |frame: Pfn, change: &dyn Fn(u32) -> u32| {
         let slot = meta.at(frame);
         let flags = slot.state().flags();
@@ -52,7 +52,7 @@ fn each_page<A: Arch, H: Hardware>(
     mut each: impl FnMut(Pfn, bool),
 ) -> Result<(), Violation> {
     for space in spaces {
-        let view = mm.view(space);
+        let view = mm.base().view(space);
         leaves(mm, space, |leaf: &Leaf| {
             let area = view.areas().lookup(leaf.pages.start).0;
             let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));

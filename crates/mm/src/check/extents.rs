@@ -5,10 +5,10 @@ use core::ops::Range;
 
 use crate::folio::clear::NEIGHBOURHOOD;
 
-/// Ranges that do not clear a folio as they should.
+/// Ranges that do not clear a folio correctly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentViolation {
-    /// This page is cleared so many times, and not once.
+    /// This page is cleared this many times, and not once.
     Times {
         /// Counted from the folio's first page.
         page: u64,
@@ -17,7 +17,7 @@ pub enum ExtentViolation {
     },
     /// A range reaches beyond the folio, to this page.
     Beyond(u64),
-    /// This page near the fault is not in the last range, or one in it is not near.
+    /// This page near the fault is not in the last range, or one in that range is not near.
     Neighbourhood(u64),
 }
 
@@ -40,7 +40,7 @@ impl core::error::Error for ExtentViolation {}
 /// folio counts as one on its last page.
 ///
 /// # Errors
-/// The first page for which that does not hold.
+/// The first page that breaks the rule.
 pub fn extents(pages: u64, fault: u64, ranges: &[Range<u64>; 3]) -> Result<(), ExtentViolation> {
     let fault = fault.min(pages.saturating_sub(1));
     for page in 0..pages {

@@ -1,17 +1,17 @@
-//! One file: its index, and who its folios say that they are.
+//! One file: its index, and the identities of its folios.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::Pfn;
 
 use super::Violation;
 use crate::cache::{Entry, FileId, FilePages, identity, root_of};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::Kind;
+use crate::radix::Node;
 use crate::sync::Ordering;
 
-/// What a file has in memory.
+/// A file's part of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileReport {
     /// Nodes of its index.
@@ -24,18 +24,18 @@ pub struct FileReport {
     pub dirty: u64,
 }
 
-/// Verifies one file: who each node of its index is and how many words it counts; that its folios
-/// are where they belong, say whose they are, overlap nowhere, and begin before the file's end; and
-/// that every word above a dirty folio says so. Nothing for a file that is nobody's.
+/// Verifies one file: the identity of each node of its index and its count of words; that its
+/// folios are at their places, name the file and the place, overlap nowhere, and begin before the
+/// file's end; and that every word above a dirty folio is marked. Does nothing for an unused file.
 ///
 /// # Errors
 /// The first [`Violation`].
 pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileReport, Violation> {
     let mut report = FileReport::default();
-    let Some(file) = mm.file(id) else { return Ok(report) };
+    let Some(file) = mm.base().file(id) else { return Ok(report) };
     let mut walk = Walk { mm, id, report: &mut report, free_from: 0 };
     match root_of(file) {
-        Entry::Node { frame, level, .. } => walk.node(frame, level, 0).map(drop)?,
+        Entry::Node { node, .. } => walk.node(node, 0).map(drop)?,
         Entry::Folio { folio, .. } => walk.folio(folio, 0)?,
         Entry::Empty | Entry::Note { .. } => {}
     }
@@ -49,16 +49,16 @@ struct Walk<'w, 'm, A, H> {
     mm: &'w Mm<'m, A, H>,
     id: FileId,
     report: &'w mut FileReport,
-    /// No folio so far has a page from here on.
+    /// All folios so far end before this page.
     free_from: u64,
 }
 
 impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
-    /// Goes through one node and all below it; whether a folio there is dirty. Calls itself once a
+    /// Walks one node and all below it; returns whether a folio there is dirty. Calls itself once a
     /// level.
-    fn node(&mut self, frame: Pfn, level: u8, base: u64) -> Result<bool, Violation> {
+    fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
         let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
-        let slot = self.mm.phys().meta().slot(frame).ok_or(wrong)?;
+        let slot = self.mm.allocator().meta().slot(frame).ok_or(wrong)?;
         let (state, owner) = (slot.state(), slot.owner.load(Ordering::Relaxed));
         let is_it = state.kind() == Kind::Index
             && state.order() == level
@@ -74,11 +74,12 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
             let entry = Entry::of(self.mm.hardware().load(frame, at));
             found += (entry != Entry::Empty) as u64;
             match entry {
-                Entry::Node { frame: lower, level: height, dirty: marked } => {
-                    if level == 0 || height != level - 1 {
-                        return Err(Violation::NotTheNode { frame: lower, id: self.id, page });
+                Entry::Node { node: lower, dirty: marked } => {
+                    if lower.level + 1 != level {
+                        let frame = lower.frame;
+                        return Err(Violation::NotTheNode { frame, id: self.id, page });
                     }
-                    let below = self.node(lower, height, page)?;
+                    let below = self.node(lower, page)?;
                     if below && !marked {
                         return Err(Violation::Unmarked { id: self.id, page });
                     }
@@ -100,10 +101,10 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     }
 
     fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {
-        let folios = Folios::new(self.mm.phys().meta());
+        let folios = Folios::new(self.mm.allocator().meta());
         let (known, owner) = folios.known(folio);
         let pages = FilePages::block(page, folio.order);
-        let end = self.mm.file(self.id).map_or(0, |file| file.pages());
+        let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());
         let is_it = folios.of(folio.head) == Some(folio)
             && known.contains(Known::CACHED)
             && owner == identity(self.id, page)

@@ -1,4 +1,4 @@
-//! Walkers of the whole state: is everything what it claims to be?
+//! Walkers that verify the whole state.
 //!
 //! **Owns** nothing and changes nothing; every other room works without it. **Key functions**:
 //! [`space`] (one address space: areas, tables, leaves), [`file()`] (one file's index), [`system`]
@@ -9,26 +9,26 @@
 //!   areas ◄── every leaf lies in one, and grants no more ──┐
 //!                                                          │
 //!   root ─► table ─► table ─► leaf ────────────────────────┤
-//!    who is it? entries counted right?                     │
+//!    identity, counts of entries                           │
 //!                                                          ▼
-//!   slots: free | cached | folio | table | node | held    folio: mapped as often as it counts
+//!   slots: free | cached | folio | table | node | held    folio: as many mappings as it counts
 //!          each frame is exactly one of these
 //! ```
 //!
-//! They go entry by entry and frame by frame, share no loop with what they check, and need no
-//! memory. They are for tests, for fuzzing, and for an embedder who suspects something: while they
-//! run, nobody else may use the memory manager.
+//! They go entry by entry and frame by frame, share no loop with the code that they check, and need
+//! no memory. They are for tests, for fuzzing, and for an embedder that suspects an error: while
+//! they run, no other CPU may use the memory manager.
 //!
-//! | invariant | where |
+//! | invariant | checked by |
 //! |---|---|
 //! | I1: clearing covers each page once, the neighbourhood last | [`extents`] |
-//! | I4: contiguous blocks are whole, and none is left plain that could be one | [`space`] |
+//! | I4: contiguous blocks are whole, and every block that can be folded is | [`space`] |
 //! | I7: a leaf lies in one area, grants no more, and maps one folio | [`space`] |
 //! | I9: no leaf that is COW can be written | [`space`] |
 //! | I11, I13: an exclusive page is mapped once | [`system`] |
 //! | I12: mapped pages counted = entries found | [`system`] |
 //! | I10: a swap slot counts the entries that refer to it; an exclusive one is alone | [`system`] |
-//! | a file's folios are where its index says, and say so themselves | [`file()`] |
+//! | a file's folios are where its index says, and name that place | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
 mod blocks;

@@ -8,14 +8,14 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Violation;
 use super::blocks::check_block;
-use crate::engine::Mm;
 use crate::folio::Folios;
+use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
 use crate::sync::Ordering;
 use crate::table::{FOREIGN, plain};
 
-/// What a space is made of.
+/// The parts of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceReport {
     /// Areas.
@@ -45,9 +45,9 @@ pub struct SpaceReport {
 pub struct Leaf {
     /// The pages it maps.
     pub pages: PageSpan,
-    /// The first of as many frames.
+    /// The first of its frames.
     pub frame: Pfn,
-    /// What it grants and remembers.
+    /// Its rights and records.
     pub attrs: Attrs,
     /// The level it is at.
     pub level: Level,
@@ -55,12 +55,12 @@ pub struct Leaf {
     pub folded: bool,
 }
 
-/// Verifies one space: the area tree, with neighbours merged that can be; who each table is and
-/// how many entries it counts; and that each leaf lies in one area, grants no more than it, and
-/// maps frames of one live folio.
+/// Verifies one space: the area tree, with all possible merges made; the identity of each table and
+/// its count of entries; and that each leaf lies in one area, grants no more than it, and maps
+/// frames of one live folio.
 ///
-/// A table cannot be linked twice: it is on record with its root, its level and the first page it
-/// translates, and no two entries of a space ask for the same.
+/// A table cannot be linked twice: its slot records its root, its level and its first page, and no
+/// two entries of a space expect the same.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -68,7 +68,7 @@ pub fn space<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     space: &Space<A>,
 ) -> Result<SpaceReport, Violation> {
-    let view = mm.view(space);
+    let view = mm.base().view(space);
     let tree = {
         let writer = space.areas.writer(view.hw, view.meta);
         let stats = writer.check_merged().map_err(Violation::Tree)?;
@@ -86,17 +86,17 @@ pub fn space<A: Arch, H: Hardware>(
     Ok(report)
 }
 
-/// Tells every leaf of a space, ascending.
+/// Calls `hear` with every leaf of a space, ascending.
 ///
 /// # Errors
-/// A [`Violation`] of the tables themselves; leaves before it have been told.
+/// A [`Violation`] of the tables themselves; `hear` has seen the leaves before it.
 pub fn leaves<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     space: &Space<A>,
     mut hear: impl FnMut(&Leaf),
 ) -> Result<(), Violation> {
     let mut report = SpaceReport::default();
-    walk(&mm.view(space), &mut report, &mut |_, leaf| {
+    walk(&mm.base().view(space), &mut report, &mut |_, leaf| {
         hear(leaf);
         Ok(())
     })
@@ -112,7 +112,7 @@ fn walk<A: Arch, H: Hardware>(
     walk_table(view, report, hear, view.space.root(), A::ROOT, Vpn::new(0))
 }
 
-/// Goes through one table and all below it. Calls itself once a level.
+/// Walks one table and all below it. Calls itself once a level.
 fn walk_table<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     report: &mut SpaceReport,
@@ -125,7 +125,7 @@ fn walk_table<A: Arch, H: Hardware>(
     report.tables += 1;
     let (mut found, mut blocks) = (0, 0);
     let block = A::order(level);
-    // What lies beyond the programs' half is the embedder's, and not counted.
+    // Entries beyond the programs' half are the embedder's, and not counted.
     let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
     let end = A::entries(level).min(user as usize);
     let mut next = 0;
@@ -167,8 +167,8 @@ fn walk_table<A: Arch, H: Hardware>(
     Ok(())
 }
 
-/// How many entries at the start of `part` are empty, in whole contiguous blocks, so that there is
-/// nothing to check in them; 0 in the middle of a block.
+/// How many entries at the start of `part` are empty, in whole contiguous blocks, and so need no
+/// check; 0 in the middle of a block.
 fn empty<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     table: Pfn,
@@ -182,8 +182,8 @@ fn empty<A: Arch, H: Hardware>(
     }
 }
 
-/// Whether `frame` is on record as the table that it is used as, and how many entries and how many
-/// contiguous blocks it counts.
+/// Checks that `frame` is recorded as the table that it is used as; returns its counts of entries
+/// and of contiguous blocks.
 fn counts<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     frame: Pfn,
@@ -251,7 +251,7 @@ fn check_leaf<A: Arch, H: Hardware>(
     }
 }
 
-/// The rights that `prot` comes to where the ISA ties some together.
+/// The rights that `prot` becomes where the ISA ties some together.
 fn granted<A: Arch>(prot: Prot, leaf: &Leaf) -> Prot {
     match A::decode(A::leaf(leaf.frame, leaf.level, Attrs::user(prot)), leaf.level) {
         Entry::Leaf { attrs, .. } => attrs.prot(),

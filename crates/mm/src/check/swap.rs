@@ -1,4 +1,4 @@
-//! Swap devices: every slot is referred to as often as it counts, and in memory where it says so.
+//! Swap devices: every slot counts its entries, and is cached where its file has a folio.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -6,27 +6,27 @@ use quire_units::{PageSpan, Vpn};
 
 use super::Violation;
 use crate::cache::FilePages;
-use crate::engine::Mm;
+use crate::mm::Mm;
 use crate::space::Space;
 use crate::swap::{SlotFault, SwapEntry};
 use crate::table::{Marks, Sight};
 
-/// Verifies all swap devices against the entries of `spaces`, which are all there are: each slot
-/// counts as many entries as there are (I10), an entry that says that it is exclusive is the only
-/// one, a slot is cached just where its file has a folio, and none is lost.
+/// Verifies all swap devices against the entries of `spaces`, which must be all spaces: each slot
+/// counts its entries (I10), an exclusive entry is the only one, a slot is cached exactly where its
+/// file has a folio, and none is lost.
 pub(super) fn check_swap<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
     for space in spaces {
         each_entry(mm, space, |entry, pages| {
-            if let Some(device) = mm.device(entry.device) {
+            if let Some(device) = mm.base().device(entry.device) {
                 device.slots.tally(FilePages::new(entry.slot, entry.slot + pages), entry.exclusive);
             }
         });
     }
-    for (id, ..) in mm.swap_devices() {
-        let Ok(device) = mm.device_of(id) else { continue };
+    for (id, ..) in mm.paging().devices() {
+        let Ok(device) = mm.base().device_of(id) else { continue };
         let all = FilePages::new(0, device.index.file.pages());
         let mut left = all;
         while let Some((_, at)) = device.index.next(left) {
@@ -45,7 +45,7 @@ fn each_entry<A: Arch, H: Hardware>(
     mut each: impl FnMut(SwapEntry, u64),
 ) {
     let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-    for seen in mm.view(space).tables().pieces(all) {
+    for seen in mm.base().view(space).tables().pieces(all) {
         if let Sight::Marker(Marks { first, .. }) = seen.what
             && let Some(entry) = SwapEntry::of(first)
         {

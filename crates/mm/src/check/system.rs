@@ -7,14 +7,14 @@ use quire_units::{FrameSpan, Order, Pfn};
 use super::exclusive::check_exclusive;
 use super::swap::check_swap;
 use super::{Violation, file, leaves, space};
-use crate::engine::Mm;
 use crate::folio::{Folio, Folios, Known};
+use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
 
-/// Where all frames are: each in exactly one of the first eight.
+/// The use of all frames: each is in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames that are free in the zones.
@@ -29,26 +29,26 @@ pub struct Totals {
     pub node: u64,
     /// Frames of files' index nodes.
     pub index: u64,
-    /// Frames that keep account of the slots of swap devices.
+    /// Frames that hold the words of swap devices' slots.
     pub swap: u64,
-    /// All others: taken by somebody outside, never added, or lost.
+    /// All others: taken by the embedder, never added, or lost.
     pub held: u64,
     /// Folios.
     pub folios: u64,
     /// Those that are in the index of a file.
     pub of_files: u64,
-    /// Folios that somebody refers to, besides mapping them.
+    /// Folios with references or pins besides their mappings.
     pub pinned: u64,
     /// Pages that are mapped to folios, over all spaces.
     pub mapped: u64,
 }
 
-/// Verifies each of `spaces`, which are all there are, and then everything against everything: the
-/// tables and nodes on record are those that the spaces have, each folio is mapped as often as it
-/// counts (I12), and no frame is two things at once. Whether one is lost the caller knows: it is
-/// [`held`](Totals::held) by nobody then.
+/// Verifies each of `spaces`, which must be all spaces, and then everything against everything: the
+/// recorded tables and nodes are those of the spaces, each folio counts its mappings (I12), and no
+/// frame has two uses. The caller must know whether one is lost: it counts as
+/// [`held`](Totals::held).
 ///
-/// Nobody else may use the memory manager meanwhile; not even reading is safe from a false alarm.
+/// No other CPU may use the memory manager meanwhile; even reads can cause a false alarm.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -56,7 +56,7 @@ pub fn system<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<Totals, Violation> {
-    let free = mm.phys().check().map_err(Violation::Phys)?;
+    let free = mm.allocator().check().map_err(Violation::Phys)?;
     let mut found = Totals::default();
     for one in spaces {
         let report = space(mm, one)?;
@@ -65,11 +65,11 @@ pub fn system<A: Arch, H: Hardware>(
         found.mapped += report.pages - report.foreign;
     }
     let mut files = (0, 0);
-    for id in mm.file_ids() {
+    for id in mm.files().ids() {
         let report = file(mm, id)?;
         files = (files.0 + report.nodes, files.1 + report.folios);
     }
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let totals = records(meta)?;
     let recorded = (totals.index, totals.of_files);
     if recorded != files {
@@ -91,7 +91,7 @@ pub fn system<A: Arch, H: Hardware>(
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
-/// Goes through all slots, and counts what they record.
+/// Walks all slots, and counts their records.
 fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     let mut totals = Totals::default();
     let all = meta.span();
@@ -101,7 +101,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
         let mut pages = 1;
         match state.kind() {
             Kind::None => {}
-            // The allocator's walker has looked at these.
+            // The allocator's walker has checked these.
             Kind::Free => pages = 1 << state.order(),
             Kind::Table => totals.table += 1,
             Kind::Node => totals.node += 1,
@@ -142,11 +142,12 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
     Ok(())
 }
 
-/// That no cached frame is a folio's. Those on record as anything the allocator's walker finds.
+/// Checks that no cached frame belongs to a folio. The allocator's walker finds those with another
+/// record.
 fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     let mut bad = None;
-    let walked = phys::each_cached(mm.phys(), |_, frame| {
+    let walked = phys::each_cached(mm.allocator(), |_, frame| {
         bad = bad.or(folios.of(frame).map(|_| frame));
         Ok(())
     });
@@ -154,13 +155,13 @@ fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation
     bad.map_or(Ok(()), |frame| Err(Violation::Cached(frame)))
 }
 
-/// I12, without memory to add up in: takes away from each folio's count what the tables have of
-/// it, looks what is left, and puts it back.
+/// I12, without memory for sums: subtracts the mappings of the tables from each folio's count,
+/// checks that zero is left, and adds them again.
 fn check_mapped<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.phys().meta();
+    let meta = mm.allocator().meta();
     let folios = Folios::new(meta);
     each_mapping(mm, spaces, |head, pages| {
         meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
@@ -183,13 +184,13 @@ fn check_mapped<A: Arch, H: Hardware>(
     })
 }
 
-/// Calls `each` with the head of the folio that a leaf maps, and how many pages of it.
+/// Calls `each` with the head of the folio that a leaf maps, and the number of its pages.
 fn each_mapping<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
     mut each: impl FnMut(Pfn, u64),
 ) -> Result<(), Violation> {
-    let folios = Folios::new(mm.phys().meta());
+    let folios = Folios::new(mm.allocator().meta());
     for space in spaces {
         leaves(mm, space, |leaf| {
             let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));

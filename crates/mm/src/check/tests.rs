@@ -8,8 +8,8 @@ use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 
 use super::{ExtentViolation, Violation, extents, space, system};
-use crate::engine::{Mm, Parts};
 use crate::folio::{Folio, Folios};
+use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Kind, Slot, State};
 use crate::space::{At, Request, Space};
 use crate::stats::Counters;
@@ -45,9 +45,9 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
     let window = PageSpan::new(START, START.add(2048));
     let own = mm.space(Asid(1), window).expect("there is memory");
     mm.map(&own, &Request::anon(1024).at(At::Fixed(START))).expect("there is room");
-    mm.policy.set_size(BLOCK, crate::fault::SizePolicy::Always).expect("a size");
+    mm.policy().set_size(BLOCK, crate::fault::SizePolicy::Always).expect("a size");
     mm.fault(&own, START, quire_units::Access::Write).expect("there is memory");
-    mm.policy.set_size(BLOCK, crate::fault::SizePolicy::Never).expect("a size");
+    mm.policy().set_size(BLOCK, crate::fault::SizePolicy::Never).expect("a size");
     mm.fault(&own, START.add(600), quire_units::Access::Write).expect("there is memory");
     let totals = system(&mm, &[&own]).expect("nothing is broken yet");
     assert_eq!((totals.held, totals.mapped, totals.folios), (0, 513, 2));
@@ -56,17 +56,18 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
 
 /// The entry that maps `page`, and the folio behind it.
 fn leaf_of(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn) -> (u64, Folio) {
-    let place = mm.view(own).tables().walk(page, Level::LAST);
+    let place = mm.base().view(own).tables().walk(page, Level::LAST);
     let quire_arch::Entry::Leaf { frame, .. } = X86_64::decode(place.word, place.level) else {
         panic!("{page} is not mapped");
     };
-    (place.word, Folios::new(mm.phys().meta()).of(frame).expect("a folio"))
+    (place.word, Folios::new(mm.allocator().meta()).of(frame).expect("a folio"))
 }
 
 /// Changes the word that maps `page` behind the library's back.
 fn forge(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn, word: u64) {
-    let place = mm.view(own).tables().walk(page, Level::LAST);
-    let lock = mm.phys().meta().lock(place.frame).and_then(|lock| lock.words()).expect("a table");
+    let place = mm.base().view(own).tables().walk(page, Level::LAST);
+    let lock =
+        mm.allocator().meta().lock(place.frame).and_then(|lock| lock.words()).expect("a table");
     mm.hardware().fill(lock.words(), X86_64::index(page, place.level), 1, word, 0);
 }
 
@@ -74,10 +75,10 @@ fn forge(mm: &MachineMm<'_, '_>, own: &Space<X86_64>, page: Vpn, word: u64) {
 fn i7_a_leaf_without_an_area_is_found() {
     with(|mm, own| {
         let span = PageSpan::new(START.add(600), START.add(601));
-        let view = mm.view(own);
+        let view = mm.base().view(own);
         let writer = own.areas.writer(view.hw, view.meta);
-        let _ = writer.stock(mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
-        let _ = writer.stock(mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
+        let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
+        let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
         writer.cut(span, |_| {}).expect("stocked");
         drop(writer);
         assert_eq!(space(mm, own), Err(Violation::Area { pages: span }));
@@ -87,11 +88,11 @@ fn i7_a_leaf_without_an_area_is_found() {
 #[test]
 fn i7_a_leaf_across_two_areas_is_found() {
     with(|mm, own| {
-        let view = mm.view(own);
+        let view = mm.base().view(own);
         let writer = own.areas.writer(view.hw, view.meta);
         let span = PageSpan::new(START.add(100), START.add(600));
         while writer.lacks(2) > 0 {
-            let _ = writer.stock(mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
+            let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
         }
         writer.update(span, |area| crate::space::Area { prot: Prot::RX, ..area }).expect("stocked");
         drop(writer);
@@ -122,10 +123,10 @@ fn i7_a_leaf_to_frames_of_no_folio_is_found() {
         let page = START.add(600);
         let pages = PageSpan::new(page, page.add(1));
         let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG;
-        let frame = mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory").start();
+        let frame = mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory").start();
         forge(mm, own, page, X86_64::leaf(frame, Level::LAST, attrs));
         assert_eq!(space(mm, own), Err(Violation::NotAFolio { pages, frame }));
-        let outside = mm.phys().meta().span().end();
+        let outside = mm.allocator().meta().span().end();
         forge(mm, own, page, X86_64::leaf(outside, Level::LAST, attrs));
         assert_eq!(space(mm, own), Err(Violation::NotAFolio { pages, frame: outside }));
     });
@@ -134,8 +135,8 @@ fn i7_a_leaf_to_frames_of_no_folio_is_found() {
 #[test]
 fn e2_a_table_that_counts_wrong_is_found() {
     with(|mm, own| {
-        let table = mm.view(own).tables().walk(START.add(600), Level::LAST).frame;
-        let slot = mm.phys().meta().at(table);
+        let table = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
+        let slot = mm.allocator().meta().at(table);
         slot.counts.store(2, Ordering::Relaxed);
         assert_eq!(space(mm, own), Err(Violation::Present { table, counted: 2, found: 1 }));
     });
@@ -144,8 +145,8 @@ fn e2_a_table_that_counts_wrong_is_found() {
 #[test]
 fn e2_a_table_that_is_another_is_found() {
     with(|mm, own| {
-        let frame = mm.view(own).tables().walk(START.add(600), Level::LAST).frame;
-        let slot = mm.phys().meta().at(frame);
+        let frame = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
+        let slot = mm.allocator().meta().at(frame);
         let (level, base) = (Level::LAST, START.add(512));
         let expected = Err(Violation::NotTheTable { frame, level, base });
         slot.owner.store(7, Ordering::Relaxed);
@@ -167,7 +168,7 @@ fn e2_a_table_that_is_another_is_found() {
 fn e2_a_word_that_means_nothing_is_found() {
     with(|mm, own| {
         forge(mm, own, START.add(600), 1 << 2);
-        let place = mm.view(own).tables().walk(START.add(600), Level::LAST);
+        let place = mm.base().view(own).tables().walk(START.add(600), Level::LAST);
         let expected = Violation::Malformed { table: place.frame, index: 88, word: 1 << 2 };
         assert_eq!(space(mm, own), Err(expected));
     });
@@ -178,7 +179,7 @@ fn i12_a_folio_that_counts_wrong_is_found_and_left_as_it_was() {
     with(|mm, own| {
         let (_, folio) = leaf_of(mm, own, START.add(3));
         assert_eq!(folio.order, BLOCK);
-        let counts = &mm.phys().meta().at(folio.head).counts;
+        let counts = &mm.allocator().meta().at(folio.head).counts;
         for counted in [511_u32, 513, 1] {
             counts.store((counted as u64) << 32, Ordering::Relaxed);
             let expected = Violation::Mapped { folio, counted, found: 512 };
@@ -195,21 +196,22 @@ fn i12_a_folio_that_counts_wrong_is_found_and_left_as_it_was() {
 #[test]
 fn e1_frames_lost_or_owned_twice_are_found() {
     with(|mm, own| {
-        let lost = mm.phys().alloc(CpuId::new(0), Order::new(3)).expect("memory");
+        let lost = mm.allocator().alloc(CpuId::new(0), Order::new(3)).expect("memory");
         assert_eq!(system(mm, &[own]).map(|totals| totals.held), Ok(8));
-        mm.phys().free(CpuId::new(0), lost);
+        mm.allocator().free(CpuId::new(0), lost);
         assert_eq!(system(mm, &[own]).map(|totals| totals.held), Ok(0));
 
         let (_, folio) = leaf_of(mm, own, START);
         let frame = folio.head.add(5);
-        let slot = mm.phys().meta().at(frame);
+        let slot = mm.allocator().meta().at(frame);
         slot.set_state(State::new(Kind::Node, 0));
         let inside = Violation::Inside { folio, frame, kind: Kind::Node };
         assert_eq!(system(mm, &[own]), Err(inside));
         slot.set_state(State::new(Kind::None, 0));
 
         // Given to the allocator though it is still a folio's.
-        mm.phys().free(CpuId::new(0), mm.phys().meta().mint(folio.span(), false).split_at(1).1);
+        mm.allocator()
+            .free(CpuId::new(0), mm.allocator().meta().mint(folio.span(), false).split_at(1).1);
         assert!(system(mm, &[own]).is_err());
     });
 }
@@ -218,12 +220,12 @@ fn e1_frames_lost_or_owned_twice_are_found() {
 fn e1_a_cached_frame_that_is_a_folios_is_found() {
     with(|mm, own| {
         let (_, folio) = leaf_of(mm, own, START);
-        let rest = mm.phys().meta().mint(folio.span(), false).split_at(1).1;
+        let rest = mm.allocator().meta().mint(folio.span(), false).split_at(1).1;
         let (one, _) = rest.split_at(1);
         let frame = one.start();
         // Something else is lost, so that the sum is right.
-        let _ = mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
-        mm.phys().free(CpuId::new(0), one);
+        let _ = mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+        mm.allocator().free(CpuId::new(0), one);
         assert_eq!(system(mm, &[own]), Err(Violation::Cached(frame)));
     });
 }
@@ -232,9 +234,9 @@ fn e1_a_cached_frame_that_is_a_folios_is_found() {
 fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
     with(|mm, own| {
         let found = system(mm, &[own]).expect("sound");
-        let run = mm.phys().alloc(CpuId::new(0), Order::ZERO).expect("memory");
+        let run = mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory");
         let frame = run.start();
-        let slot = mm.phys().meta().at(frame);
+        let slot = mm.allocator().meta().at(frame);
         slot.set_state(State::new(Kind::Table, 0));
         let tables = Violation::Tables { recorded: found.table + 1, found: found.table };
         assert_eq!(system(mm, &[own]), Err(tables));
@@ -244,8 +246,8 @@ fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
         slot.set_state(State::new(Kind::Stray, 0));
         assert_eq!(system(mm, &[own]), Err(Violation::Stray(frame)));
         slot.set_state(State::new(Kind::None, 0));
-        mm.phys().free(CpuId::new(0), run);
-        // A space that is not named: its tables and nodes are nobody's.
+        mm.allocator().free(CpuId::new(0), run);
+        // Without its space in the list, its tables and nodes have no owner.
         assert!(matches!(system(mm, &[]), Err(Violation::Tables { found: 0, .. })));
         assert_eq!(system(mm, &[own]), Ok(found));
     });
@@ -256,7 +258,7 @@ fn e2_runs_that_are_told_are_what_the_walker_sees() {
     with(|mm, own| {
         let mut told = Vec::new();
         let all = PageSpan::new(Vpn::new(0), Vpn::new(X86_64::USER_PAGES));
-        mm.view(own).tables().tell(all, |pages, _, what| {
+        mm.base().view(own).tables().tell(all, |pages, _, what| {
             if let What::Leaf { frame, .. } = what {
                 told.extend((0..pages.count()).map(|at| (pages.start.add(at), frame.add(at))));
             }

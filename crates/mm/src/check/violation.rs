@@ -1,4 +1,4 @@
-//! What a walker can find, with its evidence.
+//! The findings of the walkers, with their evidence.
 
 use core::fmt;
 
@@ -11,14 +11,14 @@ use crate::phys::{self, Kind};
 use crate::space::tree::TreeViolation;
 use crate::swap::SlotFault;
 
-/// A claim that does not hold.
+/// A rule that does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// The allocator's walker found this.
     Phys(phys::Violation),
     /// The area tree's walker found this.
     Tree(TreeViolation),
-    /// A frame that is used as a table is not on record as this space's table of this level that
+    /// A frame that is used as a table is not recorded as this space's table of this level that
     /// translates from this page on.
     NotTheTable {
         /// The frame.
@@ -28,7 +28,7 @@ pub enum Violation {
         /// The first page it translates there.
         base: Vpn,
     },
-    /// A table has another number of words that are not zero than its slot counts.
+    /// A table's number of nonzero words differs from the count in its slot.
     Present {
         /// The table.
         table: Pfn,
@@ -37,60 +37,60 @@ pub enum Violation {
         /// How many there are.
         found: u64,
     },
-    /// A frame that is used as a node of a file's index is not on record as the one that begins
-    /// with this page.
+    /// A frame that is used as a node of a file's index is not recorded as the one that begins with
+    /// this page.
     NotTheNode {
         /// The frame.
         frame: Pfn,
-        /// Which file's.
+        /// The file.
         id: FileId,
         /// The first page it is used for.
         page: u64,
     },
-    /// A folio in a file's index does not say that it is there, is not aligned, overlaps another,
-    /// or lies beyond the file's end.
+    /// A folio in a file's index does not name that place, is not aligned, overlaps another, or
+    /// lies beyond the file's end.
     NotThePage {
         /// The folio.
         folio: Folio,
-        /// Which file's index.
+        /// The file of the index.
         id: FileId,
-        /// The page at which it is.
+        /// The page of its place.
         page: u64,
     },
-    /// A slot of a swap device is not what the page tables and its file say.
+    /// A slot of a swap device contradicts the page tables or its file.
     Slot {
         /// The device's file.
         id: FileId,
-        /// Which slot.
+        /// The slot.
         slot: u64,
-        /// What is wrong with it.
+        /// The contradiction.
         fault: SlotFault,
     },
-    /// Below this place of a file's index a folio is dirty, and its word does not say so.
+    /// Below this place of a file's index a folio is dirty, but its word is not marked.
     Unmarked {
-        /// Which file's index.
+        /// The file of the index.
         id: FileId,
         /// The first page of the place.
         page: u64,
     },
-    /// A file has another number of pages in memory than it counts.
+    /// A file's number of pages in memory differs from its count.
     FilePages {
-        /// Which file.
+        /// The file.
         id: FileId,
         /// How many are counted.
         counted: u64,
         /// How many there are.
         found: u64,
     },
-    /// There are other numbers of index nodes, and of folios with an identity, on record than files
-    /// have.
+    /// The recorded numbers of index nodes, and of folios with an identity, differ from those of
+    /// the files.
     Files {
         /// Nodes and folios on record.
         recorded: (u64, u64),
         /// Those of files.
         found: (u64, u64),
     },
-    /// A table has another number of contiguous blocks than its slot counts.
+    /// A table's number of contiguous blocks differs from the count in its slot.
     Blocks {
         /// The table.
         table: Pfn,
@@ -107,25 +107,25 @@ pub enum Violation {
         /// The block's first entry.
         index: usize,
     },
-    /// The block that begins at this entry could be folded and is not (C1).
+    /// The block that begins at this entry could be folded but is not (C1).
     Plain {
         /// The table.
         table: Pfn,
         /// The block's first entry.
         index: usize,
     },
-    /// A leaf that others may map, too, can be written (I9).
+    /// A leaf of a shared page can be written (I9).
     WritableCow {
         /// The leaf's first page.
         page: Vpn,
     },
-    /// A page is mapped as exclusive, and once more (I11, I13).
+    /// A page is mapped as exclusive, and a second time (I11, I13).
     NotExclusive(Pfn),
-    /// A word that means nothing.
+    /// A word without a meaning.
     Malformed {
         /// The table.
         table: Pfn,
-        /// Which word.
+        /// The word's index.
         index: usize,
         /// The word.
         word: u64,
@@ -139,69 +139,69 @@ pub enum Violation {
     Rights {
         /// The leaf's first page.
         page: Vpn,
-        /// What the leaf grants.
+        /// The rights of the leaf.
         granted: Attrs,
-        /// What the area allows.
+        /// The rights of the area.
         prot: Prot,
     },
-    /// A leaf maps frames that are not all of one folio.
+    /// A leaf maps frames that do not all belong to one folio.
     NotAFolio {
         /// The leaf's pages.
         pages: PageSpan,
         /// Its first frame.
         frame: Pfn,
     },
-    /// A folio counts another number of mapped pages than the tables have (I12).
+    /// A folio's count of mapped pages differs from that of the tables (I12).
     Mapped {
         /// The folio.
         folio: Folio,
-        /// What it counts.
+        /// Its count.
         counted: u32,
-        /// What the tables have.
+        /// The mappings in the tables.
         found: u32,
     },
-    /// Nobody holds this folio, and yet it is one.
+    /// This folio has no references, pins or mappings.
     Unheld(Folio),
     /// A folio is not aligned to its size, or goes beyond RAM.
     Misplaced(Folio),
-    /// Something is on record in the midst of a folio.
+    /// A frame in the midst of a folio has a record of its own.
     Inside {
         /// The folio.
         folio: Folio,
-        /// The frame on record.
+        /// The recorded frame.
         frame: Pfn,
-        /// As what.
+        /// Its kind.
         kind: Kind,
     },
     /// A frame of a folio is in a CPU's cache of free frames.
     Cached(Pfn),
-    /// A frame is on record as waiting for a flush, though no change is under way.
+    /// A frame is recorded as waiting for a flush, though no change is under way.
     Stray(Pfn),
-    /// Another number of tables is on record than the spaces have.
+    /// The number of recorded tables differs from that of the spaces.
     Tables {
         /// On record.
         recorded: u64,
         /// Found in the spaces.
         found: u64,
     },
-    /// Another number of area-tree nodes is on record than the spaces have.
+    /// The number of recorded area-tree nodes differs from that of the spaces.
     Nodes {
         /// On record.
         recorded: u64,
         /// Found in the spaces.
         found: u64,
     },
-    /// More frames are on record as somebody's than have been taken.
+    /// More frames are recorded as in use than have been taken.
     TooMany {
         /// Frames that are neither free nor cached.
         taken: u64,
-        /// Frames on record as a folio's, a table or a node.
+        /// Frames recorded as a folio's, a table or a node.
         recorded: u64,
     },
 }
 
 impl Violation {
-    /// What was found in a file.
+    /// Prints the findings about files.
     fn fmt_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotTheNode { frame, id, page } => {
@@ -267,7 +267,7 @@ impl fmt::Display for Violation {
             Self::Mapped { folio, counted, found } => {
                 write!(f, "{folio:?} counts {counted} mapped pages, but {found} are")
             }
-            Self::Unheld(folio) => write!(f, "nobody holds {folio:?}"),
+            Self::Unheld(folio) => write!(f, "{folio:?} has no reference, pin or mapping"),
             Self::Misplaced(folio) => write!(f, "{folio:?} cannot be where it is"),
             Self::Inside { folio, frame, kind } => {
                 write!(f, "{frame} inside {folio:?} is on record as {kind:?}")
@@ -281,7 +281,7 @@ impl fmt::Display for Violation {
                 write!(f, "{recorded} nodes are on record, and {found} in use")
             }
             Self::TooMany { taken, recorded } => {
-                write!(f, "{taken} frames are taken, and {recorded} on record as somebody's")
+                write!(f, "{taken} frames are taken, and {recorded} recorded as in use")
             }
             _ => self.fmt_file(f),
         }

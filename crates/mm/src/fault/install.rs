@@ -9,7 +9,7 @@ use crate::folio::Folios;
 use crate::space::View;
 use crate::table::Locked;
 
-/// What was mapped.
+/// The pages that were mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Installed {
     /// The pages.
@@ -20,18 +20,18 @@ pub struct Installed {
     pub entries: u64,
 }
 
-/// The plan no longer holds; the frames come back. Plan again.
+/// The plan no longer holds; the frames are returned. Plan again.
 #[derive(Debug)]
 pub struct Stale(pub FrameRun);
 
 impl Plan {
-    /// Where a run that is cut into folios of `order` goes: its first folio lies around the page
-    /// that faulted.
+    /// The first page of a run that is cut into folios of `order`: its first folio lies around the
+    /// page that faulted.
     pub fn start(&self, order: Order) -> Vpn {
         PageSpan::block(self.page, order).start
     }
 
-    /// Whether the table of `level` that folios go into is known: no other need be made.
+    /// Whether the table of `level` for the folios is known, so that none must be made.
     #[inline]
     pub(crate) fn is_at(&self, level: Level) -> bool {
         self.place.level == level
@@ -40,7 +40,7 @@ impl Plan {
     /// Maps `run`, which is cleared, as folios of `order`, one of the plan's possible orders.
     ///
     /// # Errors
-    /// [`Stale`] when the areas have changed, or the place is not empty any more.
+    /// [`Stale`] when the areas have changed, or the place is no longer empty.
     pub fn install<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -51,7 +51,7 @@ impl Plan {
         let pages = PageSpan::new(start, start.add(run.count()));
         let level = A::leaf_level(order);
         let tables = view.tables();
-        // Mostly the table that was planned for; who it is, the lock tells.
+        // Mostly the planned table; the lock verifies which table it is.
         let place = if self.is_at(level) { self.place } else { tables.walk(start, level) };
         if place.level != level {
             return Err(Stale(run));
@@ -67,8 +67,8 @@ impl Plan {
         Ok(Installed { pages, order, entries: entries as u64 })
     }
 
-    /// Whether what was planned still holds, under the table's lock: the areas did not change, so
-    /// that whoever changes them from now on finds what is installed; and the place is empty.
+    /// Whether the plan still holds, under the table's lock: the areas have not changed, so a later
+    /// change of them finds the new entries; and the place is empty.
     fn holds<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

@@ -1,35 +1,38 @@
 //! The decision for one fault.
 //!
 //! **Owns** the answer to "what should be mapped here, and how large?". **Key types**: [`Plan`]
-//! (the decision, made without a lock), [`Policy`] (which sizes are wanted where), [`Choice`]
-//! (the sizes that are possible here).
+//! (the decision, made without a lock), [`Policy`] (the sizes that are wanted), [`Choice`] (the
+//! sizes that are possible here).
 //!
 //! ```text
-//!   plan ──► Place ──► (the engine takes frames and clears them) ──► install ──► Done
+//!   plan ──► Place ──► (`spaces` takes frames and clears them) ──► install ──► Done
 //!     │                                                                 │
 //!     │ Below: a lower table is missing                                 └─► Stale: plan again
-//!     ├ Touch: a leaf is there already; Refuse: the program may not
-//!     └ Unshare: others may map the page; keep its folio or copy from it
+//!     ├ Touch: a leaf is present; Refuse: the program may not
+//!     └ Unshare: the page may be shared; keep its folio or copy from it
 //! ```
 //!
 //! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
-//! table, how much around the page is empty. Frames are taken and cleared with no lock held.
-//! [`install`](Plan) then locks *one* table, asks it who it is, asks the area tree whether it is
-//! unchanged, looks whether the place is still empty, and writes one run.
+//! table, the empty entries around the page. Frames are taken and cleared with no lock held.
+//! [`install`](Plan) then locks *one* table, verifies that it is the planned table, that the area
+//! tree is unchanged, and that the place is still empty, and writes one run.
 //!
-//! **Never** allocates, sleeps, or does I/O. **Next room**: `engine`.
+//! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.
 
+mod block;
 mod install;
-pub mod plan;
-pub mod policy;
-pub mod size;
+pub(crate) mod plan;
+pub(crate) mod policy;
+mod size;
 mod unshare;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use install::{Installed, Stale};
-pub use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
+pub(crate) use block::BlockSource;
+pub(crate) use install::{Installed, Stale};
+pub(crate) use plan::{Decision, FilePage, MarkedPage, Plan, Refusal, decide};
 pub use policy::{Defrag, Enabled, Policy, SWAPPINESS_MOST, SizePolicy};
-pub use size::{Cause, Choice};
-pub use unshare::{Claim, Source, Unshare};
+pub use size::Cause;
+pub(crate) use size::Choice;
+pub(crate) use unshare::{Claim, Source, Unshare};

@@ -1,4 +1,4 @@
-//! Deciding what a fault needs, without a lock.
+//! Deciding the steps of a fault, without a lock.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
@@ -11,52 +11,51 @@ use crate::limits::{ORDER_MAX, POPULATE_ORDER};
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::Place;
 
-/// What to do about a fault.
+/// The decision about a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision {
-    /// Frames are needed: take them, clear them, install them.
+    /// Frames are needed: allocate them, clear them, install them.
     Fill(Plan),
-    /// A lower table is needed below this place first, if the areas are still the same.
+    /// A lower table is needed below this place first, if the areas are unchanged.
     Below(Place, Seq),
-    /// A leaf is there: note the access in it.
+    /// A leaf is present: record the access in it.
     Touch(Leaf),
-    /// A leaf is there that others may map, too, and is to be written.
+    /// A leaf is present that other spaces may map, too, and is to be written.
     Unshare(Unshare),
-    /// A marker is there: a swap entry, say.
+    /// A marker is present, such as a swap entry.
     Marked(MarkedPage),
-    /// A page of a file is needed, or may be written now that whoever keeps the file knows.
+    /// A page of a file is needed, or a write to one that must mark its folio dirty first.
     File(FilePage),
-    /// A stack may grow down to the page: the area that would.
+    /// A stack may grow down to the page: its area.
     Grow(Area),
-    /// The program may not.
+    /// The program may not access it.
     Refuse(Refusal),
 }
 
-/// Why a program may not have what it tried.
+/// The reason why an access is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No area holds the page (Linux: `SEGV_MAPERR`).
     NoArea,
     /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
     Denied(Prot),
-    /// It is a page of an object, and nobody has it: beyond the object's end (Linux: SIGBUS with
-    /// `BUS_ADRERR`).
+    /// It is a page of an object, beyond the object's end (Linux: SIGBUS with `BUS_ADRERR`).
     Missing,
 }
 
-/// Where frames are to be mapped, and in which sizes: all that is known without a lock.
+/// The place and the sizes of frames to be mapped: all that can be found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The page that faulted.
     pub page: Vpn,
     /// The sizes that are possible here.
     pub choice: Choice,
-    /// What the area was advised.
+    /// The area's advice.
     pub advice: Advice,
     /// Empty pages from the block's start on that are wanted at once: one block for a fault, more
     /// for populating. Never shorter than the largest block.
     pub wanted: PageSpan,
-    /// The table that they go into: out of date, perhaps, as all of a plan.
+    /// The table for their entries; it may be out of date, as all of a plan.
     pub(super) place: Place,
     pub(super) attrs: Attrs,
     pub(super) area: Area,
@@ -71,8 +70,8 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Notes `access` to `page` in the leaf, and gives it its area's rights. Whether the areas are
-    /// unchanged and there is a leaf; otherwise decide again.
+    /// Records `access` to `page` in the leaf, and gives it its area's rights. Returns whether the
+    /// areas are unchanged and there is a leaf; otherwise decide again.
     pub fn touch<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -85,7 +84,7 @@ impl Leaf {
     }
 }
 
-/// A page whose entry is a marker: what is known without a lock.
+/// A page whose entry is a marker, as found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkedPage {
     /// The page.
@@ -96,39 +95,39 @@ pub struct MarkedPage {
     pub(crate) seq: Seq,
 }
 
-/// A page of a file that is shown at a page of an area: what is known without a lock.
+/// A page of a file that an area maps, as found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePage {
     /// The page that faulted.
     pub page: Vpn,
-    /// Which file.
+    /// The file.
     pub file: u32,
-    /// Which page of it.
+    /// The page of the file.
     pub at: u64,
-    /// The size of the entry that is to map it, where there is no lower table yet; zero where one
-    /// maps it already.
+    /// The size of the entry that is to map it, where there is no lower table yet; zero where an
+    /// entry maps it already.
     pub place_order: Order,
-    /// Whether a leaf is there that needs asking before it is written.
+    /// Whether a leaf is present that must fault before it is written.
     pub is_there: bool,
     pub(crate) area: Area,
     pub(crate) seq: Seq,
 }
 
 impl FilePage {
-    /// The page of the file that `page` of the area shows.
+    /// The page of the file that `page` of the area maps.
     pub fn file_page(&self, page: Vpn) -> u64 {
         self.at.wrapping_add(page.get().wrapping_sub(self.page.get()))
     }
 
-    /// The page in `room`, a part of the area, that shows page `at` of the file, or the nearest;
-    /// the end of `room` is the nearest to those beyond it.
+    /// The page in `room`, a part of the area, that maps page `at` of the file, or the nearest;
+    /// pages beyond `room` give its end.
     pub fn page_of(&self, at: u64, room: PageSpan) -> Vpn {
         let ahead = at.saturating_sub(self.file_page(room.start));
         Vpn::new(room.start.get().saturating_add(ahead)).min(room.end)
     }
 }
 
-/// How much is wanted at once.
+/// The amount that is wanted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// The folio around the page.
@@ -189,8 +188,8 @@ pub fn decide<A: Arch, H: Hardware>(
         Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
     };
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-    // What may be written is mapped dirty at once: that saves the hardware a second visit. Who
-    // tracks writes wants to know the difference.
+    // A writable page is mapped dirty at once, which saves the hardware an update. With tracked
+    // writes the dirty bit must tell the truth.
     let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
     attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
@@ -205,8 +204,8 @@ fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq
     }
 }
 
-/// The largest order whose block around `page` is empty, as far as `candidates` make it worth
-/// looking. The entry at `place` is absent, and the lowest for the page.
+/// The largest order whose block around `page` is empty, searched only as far as `candidates` go.
+/// The entry at `place` is absent, and the lowest for the page.
 ///
 /// Blocks around a page are nested: each is the one below and its sibling, so that growing block
 /// by block loads each word once.
@@ -217,7 +216,7 @@ fn empty_order<A: Arch, H: Hardware>(
     candidates: u32,
 ) -> Order {
     let block = A::order(place.level);
-    // A block as large as the table would take the place of the entry that points at the table.
+    // A block as large as the table would replace the entry that points at the table.
     let table = block.get() + A::LEVELS[place.level.index()].index_bits;
     let most = (candidates.checked_ilog2().unwrap_or(0) as u8).min(table - 1);
     let mut empty = block;
@@ -233,8 +232,8 @@ fn empty_order<A: Arch, H: Hardware>(
     empty.min(ORDER_MAX)
 }
 
-/// How far the emptiness that begins with `block` goes within one table and up to `end`, in whole
-/// blocks, as far as it pays to take frames at once.
+/// The end of the empty entries that begin with `block`, within one table and up to `end`, in whole
+/// blocks, as far as it pays to allocate frames at once.
 fn wanted<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     block: PageSpan,

@@ -1,6 +1,5 @@
-//! Which folio sizes are wanted where, in the grammar of Linux's
-//! `/sys/kernel/mm/transparent_hugepage` (row E4; `Documentation/admin-guide/mm/transhuge.rst` is
-//! the reference for its behaviour).
+//! The policy of folio sizes, in the grammar of Linux's `/sys/kernel/mm/transparent_hugepage` (row
+//! E4; `Documentation/admin-guide/mm/transhuge.rst` is the reference for its behaviour).
 //!
 //! There is a top-level choice (`enabled`), and one for each size that may defer to it
 //! (`inherit`). Reading a choice prints all words with the active one in brackets; writing takes
@@ -15,7 +14,7 @@ use crate::limits::ORDERS;
 use crate::space::{Advice, OptOut};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// A word that is none of a choice's.
+/// A word that is not one of a choice's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownWord;
 
@@ -89,7 +88,7 @@ words! {
     SizePolicy {
         /// In every area.
         Always = "always",
-        /// As the top level says.
+        /// As the top-level choice says.
         Inherit = "inherit",
         /// In areas advised so.
         Madvise = "madvise",
@@ -103,13 +102,13 @@ words! {
     Defrag {
         /// As hard as for a page.
         Always = "always",
-        /// Take what is at hand; let the background make more.
+        /// Take a free block; the background makes more.
         Defer = "defer",
         /// As `always` in areas advised so, as `defer` elsewhere.
         DeferMadvise = "defer+madvise",
-        /// As `always` in areas advised so; elsewhere what is at hand.
+        /// As `always` in areas advised so; elsewhere only a free block.
         Madvise = "madvise",
-        /// Take what is at hand.
+        /// Take only a free block.
         Never = "never",
     }
 }
@@ -129,7 +128,7 @@ pub struct Policy {
     zeroes_most: AtomicU32,
 }
 
-/// The most that [`Policy::swappiness`] can be.
+/// The maximum of [`Policy::swappiness`].
 pub const SWAPPINESS_MOST: u32 = 200;
 
 /// The orders for which there is a choice: 1 up to the largest block. (Linux begins at 2, since
@@ -160,8 +159,8 @@ impl Policy {
         Order::new(self.copy_most.load(Ordering::Relaxed) as u8)
     }
 
-    /// Sets the largest folio that a write to a shared page may be copied into; of those below, the
-    /// ones that are wanted in the area are tried. A large copy saves the faults of the pages
+    /// Sets the largest folio that a write to a shared page may be copied into; of the smaller
+    /// sizes, those wanted in the area are tried. A large copy saves the faults of the pages
     /// around, and wastes time and memory if they are never written.
     pub fn set_copy_most(&self, order: Order) {
         self.copy_most.store(order.get().into(), Ordering::Relaxed);
@@ -173,13 +172,13 @@ impl Policy {
     }
 
     /// Sets the most pages that one step of paging out takes; at first a block. Zero is a page at a
-    /// time, to find out what runs are worth. Entries for more pages than that are still one step.
+    /// time, to measure the benefit of runs. Entries for more pages than that are still one step.
     pub fn set_evict_most(&self, order: Order) {
         self.evict_most.store(order.get().into(), Ordering::Relaxed);
     }
 
-    /// How many pages of a block may be zeroes before reclaiming divides it to give them back; of
-    /// a smaller folio as many in proportion. `None` where zeroes are not looked for.
+    /// How many pages of a block may be zeroes before reclaim splits it to free them; in proportion
+    /// for a smaller folio. `None` to not search for zeroes.
     pub fn zeroes_most(&self) -> Option<u32> {
         let most = self.zeroes_most.load(Ordering::Relaxed);
         (most != u32::MAX).then_some(most)
@@ -190,14 +189,14 @@ impl Policy {
         self.zeroes_most.store(most.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// How much of what is reclaimed is anonymous memory rather than pages of files, as long as
-    /// neither costs more than the other: so many parts of [`SWAPPINESS_MOST`].
+    /// The share of anonymous memory, beside pages of files, in reclaim, as long as both cost the
+    /// same: a number out of [`SWAPPINESS_MOST`].
     pub fn swappiness(&self) -> u32 {
         self.swappiness.load(Ordering::Relaxed)
     }
 
-    /// Sets that; at first 60, as on Linux. At 0 anonymous memory is only taken when files give
-    /// nothing, and at [`SWAPPINESS_MOST`] the other way round.
+    /// Sets that; at first 60, as on Linux. At 0 anonymous memory is only taken when files have no
+    /// pages to give, and at [`SWAPPINESS_MOST`] the other way round.
     ///
     /// # Errors
     /// The number, when it is larger than that. Nothing has changed then.
@@ -209,14 +208,14 @@ impl Policy {
         Ok(())
     }
 
-    /// How many frames large folios leave free.
+    /// How many frames an allocation of a large folio must leave free.
     pub fn spare(&self) -> u64 {
         self.spare.load(Ordering::Relaxed)
     }
 
     /// Sets how many frames large folios leave free; at first none. One folio can be larger than
-    /// all that is free below a watermark, and to make memory free takes some: tables for what a
-    /// swap device has, the requests of a disk, what compressed pages are put into.
+    /// all free memory below a watermark, and freeing memory needs frames itself: tables of a swap
+    /// device's index, a disk's requests, and room for compressed pages.
     pub fn set_spare(&self, frames: u64) {
         self.spare.store(frames, Ordering::Relaxed);
     }
@@ -304,8 +303,8 @@ impl Policy {
         always | if advised { madvise } else { 0 } | if inherits { inherit } else { 0 }
     }
 
-    /// Whether a large folio in an area advised so is worth what a page is worth: emptying other
-    /// CPUs' caches for it. Otherwise it is taken only if it is at hand.
+    /// Whether an area with this advice may allocate a large folio as hard as a page, by emptying
+    /// other CPUs' caches. Otherwise only a free block is taken.
     #[inline]
     pub fn tries_hard(&self, advice: Advice) -> bool {
         match self.defrag() {
@@ -320,7 +319,7 @@ impl Policy {
     /// sizes that are not named become `never`.
     ///
     /// # Errors
-    /// The part that is no such thing; nothing is changed then.
+    /// The part with the error; nothing is changed then.
     pub fn set_sizes<'t>(&self, text: &'t str, page_shift: u32) -> Result<(), &'t str> {
         let mut choices = [SizePolicy::Never; ORDERS];
         for part in text.split(';').filter(|part| !part.is_empty()) {
@@ -347,7 +346,7 @@ impl Policy {
 #[inline]
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
     let number = cell.load(Ordering::Relaxed) as usize;
-    // It was one of them that was put there.
+    // The number was stored from one of them.
     all.get(number).copied().unwrap_or(all[0])
 }
 

@@ -1,8 +1,8 @@
-//! Which folio sizes are possible at a page (row E4).
+//! The folio sizes that are possible at a page (row E4).
 //!
 //! A size is a candidate if the policy allows it. It is possible if the naturally aligned block of
-//! that size around the page lies in the area and is empty. What is a candidate and not possible
-//! is told with its cause, so that the counters can say *why* a program gets small folios.
+//! that size around the page lies in the area and is empty. Candidates that are impossible are
+//! returned with the cause, so that the counters can show *why* a program gets small folios.
 //!
 //! Sets of orders are bit masks: bit `n` is order `n`.
 
@@ -10,12 +10,12 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use crate::limits::ORDER_MAX;
 
-/// Why a fault got less than the largest size.
+/// The reason why a fault got less than the largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The block around the page reaches beyond the area.
     Geometry,
-    /// Something is mapped in the block already.
+    /// A page of the block is mapped already.
     Occupied,
     /// No free block of that order.
     Memory,
@@ -47,12 +47,12 @@ impl Cause {
 pub struct Choice {
     /// Possible orders; order 0 always is.
     pub orders: u32,
-    /// Candidates that the area is too small or too crooked for.
+    /// Candidates whose block around the page exceeds the area.
     pub geometry: u32,
     /// Candidates whose block is not empty.
     pub occupied: u32,
-    /// The largest order, up to the block of one table, that the area would have room for, where
-    /// the policy does not allow it.
+    /// The largest order, up to the block of one table, for which the area has room but which the
+    /// policy does not allow.
     pub policy: Option<Order>,
 }
 
@@ -98,9 +98,9 @@ pub fn fitting(area: PageSpan, page: Vpn) -> Order {
     Order::new(left.min(right).min(ORDER_MAX.get()))
 }
 
-/// What is possible at `page` of `area`: `candidates` are the orders that the policy allows,
-/// `empty` is the largest order whose block around the page is empty, and `block` is the order of
-/// a table's block (2 MiB with 4 KiB pages).
+/// The possible orders at `page` of `area`: `candidates` are the orders that the policy allows,
+/// `empty` is the largest order whose block around the page is empty, and `block` is the order of a
+/// table's block (2 MiB with 4 KiB pages).
 #[inline]
 pub fn choose(area: PageSpan, page: Vpn, candidates: u32, empty: Order, block: Order) -> Choice {
     let fits = fitting(area, page);

@@ -1,57 +1,57 @@
-//! A write to a page that others may map, too (copy-on-write): keep the folio or copy from it.
+//! A write to a shared page (copy-on-write): keep the folio or copy from it.
 //!
 //! ```text
-//!   a COW leaf is written ── is all of its folio mapped by this table alone, and held by nobody?
+//!   a COW leaf is written ── is its folio mapped by this table alone, without other references?
 //!                               │ yes                          │ no
 //!                               ▼                              ▼
-//!                        keep it: the whole run         hold the folio; copy the largest block
-//!                        gets its rights back           that is allowed; put it in its place
-//!                               │ the page before is its own already
+//!                        keep it: the whole run         take a reference; copy the largest block
+//!                        gets its rights back           that is allowed; map the copy
+//!                               │ the page before is exclusive already
 //!                               ▼
-//!                        the same for what follows: it is about to be asked for
+//!                        the same for the next leaves: a write to them is likely
 //! ```
 //!
-//! Whether a folio is anyone else's is one comparison: it counts its mapped pages, and those that
-//! this table has of it are counted here. If both agree, nobody else maps a page of it, and nobody
-//! can begin to: that takes the lock of a table that maps it, and this is the only one. A folio
-//! across two tables is not found out so, and is copied; that costs time, not correctness.
+//! One comparison decides whether another space has a folio: it counts its mapped pages, and this
+//! code counts those that this table maps. If both agree, no other space maps a page of it, and
+//! none can begin to: that takes the lock of a table that maps it, and this is the only one. A
+//! folio across two tables does not pass this test, and is copied; that costs time, not
+//! correctness.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::FilePage;
 use crate::folio::{Folio, Folios};
 use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
-use crate::table::{Locked, Place, Run, What};
+use crate::table::{Locked, Place, Regrant, Run, What};
 
-/// A leaf that others may map as well, and that is to become its space's own: what is known
-/// without a lock.
+/// A leaf that other spaces may map as well, and that should become exclusive, as found without a
+/// lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Unshare {
     /// The page that is written.
     pub page: Vpn,
-    /// Where a walk for it ended.
+    /// The place where a walk for it ended.
     pub(super) place: Place,
-    /// What it found there, if that is known.
+    /// The leaf found there, if known.
     pub(super) leaf: Option<(Pfn, Attrs)>,
     pub(super) area: Area,
     pub(super) seq: Seq,
 }
 
-/// What was found under the table's lock.
+/// The result under the table's lock.
 #[derive(Debug)]
 pub enum Claim {
-    /// The folio was nobody else's: these pages are exclusive now.
+    /// No other space had the folio: these pages are exclusive now.
     Kept(PageSpan),
-    /// There is something to copy. The folio is held until [`Source::release`].
+    /// The page must be copied. The folio has a reference until [`Source::release`].
     Copy(Source),
-    /// Nothing of it is as it was.
+    /// The leaf or the areas have changed.
     Stale,
 }
 
-/// What to copy from.
+/// The source of a copy.
 #[derive(Debug)]
 #[must_use = "the folio is held: release it"]
 pub struct Source {
@@ -65,13 +65,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// The frames behind `pages`, which are some of its pages.
+    /// The frames of `pages`, which are some of its pages.
     pub fn frames(&self, pages: PageSpan) -> FrameSpan {
         let ahead = pages.start.offset_from(self.pages.start);
         FrameSpan::new(self.frame.add(ahead), pages.count())
     }
 
-    /// Lets the folio go; its frames, if it was held by nobody else any more.
+    /// Releases the folio; returns its frames, if this was the last reference.
     #[must_use = "the last reference returns the frames"]
     pub fn release<A: Arch, H: Hardware>(self, view: &View<'_, A, H>) -> Option<FrameRun> {
         Folios::new(view.meta).put(self.folio)
@@ -79,44 +79,33 @@ impl Source {
 }
 
 impl Unshare {
-    /// To make `page` its space's own, whatever is there.
+    /// The request to make `page` exclusive, whatever is mapped there.
     pub fn of<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Option<Self> {
         let (area, seq) = view.areas().lookup(page);
         let place = view.tables().walk(page, Level::LAST);
         area.map(|area| Self { page, place, leaf: None, area, seq })
     }
 
-    /// What the area allows.
+    /// The area's rights.
     pub fn prot(&self) -> Prot {
         self.area.prot
     }
 
-    /// What the area was advised.
+    /// The area's advice.
     pub fn advice(&self) -> Advice {
         Advice::of(self.area.flags)
     }
 
-    /// The page of a file that is shown there, if that is a private area's and to be written as
-    /// any other: no debugger's, and not in one that tells pages that were written from others.
-    pub(crate) fn of_file(&self) -> Option<FilePage> {
-        let Backing::Object { id: file, page: at } = self.area.backing_of(self.page) else {
-            return None;
-        };
+    /// Whether the page maps a file and is written like any other page of a private area: not by a
+    /// debugger, and not in an area with tracked writes.
+    pub(crate) fn is_of_file(&self) -> bool {
         let (flags, prot) = (self.area.flags, self.area.prot);
         let told_apart = flags.intersects(AreaFlags::SHARED | AreaFlags::TRACKED);
-        (prot.contains(Prot::WRITE) && !told_apart).then_some(FilePage {
-            page: self.page,
-            file,
-            at,
-            place_order: Order::ZERO,
-            is_there: true,
-            area: self.area,
-            seq: self.seq,
-        })
+        self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
-    /// Keeps the folio if it is nobody else's; otherwise holds it, to be copied from: `most` at
-    /// once, so that no more than that is looked at.
+    /// Keeps the folio if no other space has it; otherwise takes a reference, for a copy of `most`
+    /// pages at once, so that no more are inspected.
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest_from(self.place, self.page);
@@ -132,7 +121,7 @@ impl Unshare {
             return Claim::Stale;
         }
         let Some(folio) = folios.of(frame) else { return Claim::Stale };
-        // A folio with more mapped pages than it has is surely not this table's alone.
+        // If more pages are mapped than the folio has, other tables map it, too.
         let reach = if folios.may_be_sole(folio) { folio.order } else { most };
         let (run, mapped) = around(&locked, leaf, frame, folio, reach);
         let pages = locked.pages(&run).intersect(self.area.span);
@@ -141,8 +130,8 @@ impl Unshare {
             let count = (pages.count() >> A::order(locked.level()).get()) as usize;
             let whole = (run.index, run.count) == (first, count);
             let run = if whole { run } else { locked.run(first, first + count) };
-            // They count as written: the one that was will be, and the hardware need not come back
-            // for the others.
+            // They count as written: the faulting page is about to be, and the others need no
+            // second update by the hardware.
             let mut noted = Attrs::YOUNG;
             noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
             locked.own(run, folio.order, self.area.prot, noted);
@@ -155,9 +144,9 @@ impl Unshare {
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
     }
 
-    /// Keeps what follows `run`, which was kept, as well, folio by folio, as far as it is nobody
-    /// else's; but only where what lies before `run` is the space's own already: who writes one
-    /// page after the other asks once for many of them. The entry where that ends.
+    /// Also keeps the folios behind `run`, which was kept, as far as no other space has them; but
+    /// only if the leaf before `run` is exclusive already: a program that writes one page after the
+    /// other then faults once for many. Returns the entry where that ends.
     fn keep_ahead<A: Arch, H: Hardware>(
         &self,
         locked: &Locked<'_, A, H>,
@@ -187,11 +176,11 @@ impl Unshare {
         at
     }
 
-    /// Puts `run`, a folio that holds a copy of what `source` has for `pages`, in its place. The
-    /// frames of what was there, if nobody else holds it.
+    /// Maps `run`, a folio with a copy of `source` at `pages`, in its place. Returns the frames of
+    /// the old folio, if this was the last reference.
     ///
     /// # Errors
-    /// The run, when the areas or the leaves are not as they were.
+    /// The run, when the areas or the leaves have changed.
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -199,8 +188,7 @@ impl Unshare {
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
-        let tables = view.tables();
-        let locked = tables.lock_lowest(pages.start, Level::LAST);
+        let locked = view.tables().lock_lowest(pages.start, Level::LAST);
         let count = (pages.count() >> source.leaf.get()) as usize;
         let index = locked.index(pages.start);
         let current = A::order(locked.level()) == source.leaf
@@ -209,13 +197,25 @@ impl Unshare {
         if !current {
             return Err(run);
         }
-        let order = Order::fitting(run.count()).unwrap_or_default();
-        let frame = run.start();
-        Folios::new(view.meta).adopt_mapped(run, order, tables.home(pages.start));
-        let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
-        locked.replace(index, count, frame, attrs, order);
+        self.put(view, &locked, pages, run);
         // The flush is over.
         Ok(Folios::new(view.meta).unmap(source.folio, pages.count() as u32))
+    }
+
+    /// Maps `run`, the copy, in place of the leaves of `pages`, as exclusive, and flushes.
+    pub(super) fn put<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        locked: &Locked<'_, A, H>,
+        pages: PageSpan,
+        run: FrameRun,
+    ) {
+        let order = Order::fitting(run.count()).unwrap_or_default();
+        let frame = run.start();
+        let count = (pages.count() >> A::order(locked.level()).get()) as usize;
+        Folios::new(view.meta).adopt_mapped(run, order, view.tables().home(pages.start));
+        let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
+        locked.replace(locked.index(pages.start), count, frame, attrs, order);
     }
 }
 
@@ -231,7 +231,7 @@ fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
 
 /// The run around the entry `leaf`, which maps `frame` of `folio`, as far as it maps the folio
 /// within the block of order `reach` around it; and how many pages of the folio this table maps
-/// there in step with it, in whatever state.
+/// there at matching places, in any state.
 #[inline]
 fn around<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,
@@ -272,17 +272,16 @@ fn around<A: Arch, H: Hardware>(
     (own, mapped)
 }
 
-/// Whether a leaf is its space's own, and may be written.
+/// Whether a leaf is exclusive and writable.
 fn is_own(attrs: Attrs) -> bool {
     attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW)
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and notes
-    /// `noted` in them.
+    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and sets the
+    /// flags `noted` in them.
     #[inline]
     fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
-        let own = |attrs: Attrs| attrs.difference(Attrs::COW).with_prot(prot) | noted;
-        self.grant(run, each, own);
+        self.grant(run, each, Regrant::rights(prot).without(Attrs::COW).with(noted));
     }
 }

@@ -20,16 +20,16 @@
 //!
 //! **Never** knows addresses or files. **Next room**: `table`.
 
-mod cached;
-pub mod clear;
-pub mod copy;
+pub(crate) mod cached;
+pub(crate) mod clear;
+pub(crate) mod copy;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod state;
+pub(crate) mod state;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use cached::Home;
-pub use cached::Known;
-pub use state::{Counts, Folio, Folios};
+pub(crate) use cached::{Home, Known};
+pub use state::Counts;
+pub(crate) use state::{Folio, Folios};

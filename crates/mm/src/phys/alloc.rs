@@ -3,8 +3,8 @@
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
+use super::Plan;
 use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
-use super::fail::{FailPlan, Plan};
 use super::meta::{Meta, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
@@ -198,15 +198,10 @@ impl<'m> Phys<'m> {
         sum
     }
 
-    /// Makes allocations fail though there is memory, for tests. Each call of a method that takes
-    /// frames counts as one allocation.
-    pub fn set_fail_plan(&self, plan: FailPlan) {
-        self.plan.set(plan);
-    }
-
-    /// The plan as it is now: with what is left to count.
-    pub fn fail_plan(&self) -> FailPlan {
-        self.plan.get()
+    /// Which allocations are to fail.
+    #[cfg(any(test, feature = "inject"))]
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     pub(super) fn caches(&self) -> &'m [CpuCache] {
@@ -374,6 +369,7 @@ impl<'m> Phys<'m> {
     }
 
     /// Gives `run` to its zone, past the caches.
+    #[cfg(any(test, feature = "inject"))]
     pub(super) fn give_back(&self, run: FrameRun) {
         self.give(core::iter::once((run.span(), run.is_zeroed())));
     }

@@ -1,5 +1,6 @@
 //! Allocations that fail on demand, so that tests reach every path that handles a failure.
 
+use super::Phys;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Which allocations fail though there is memory. Allocations are counted from 1, beginning when
@@ -12,6 +13,19 @@ pub enum FailPlan {
     Nth(u64),
     /// The n-th and all that follow.
     From(u64),
+}
+
+impl Phys<'_> {
+    /// Makes allocations fail though there is memory. Each call of a method that takes frames
+    /// counts as one allocation.
+    pub fn set_fail_plan(&self, plan: FailPlan) {
+        self.plan().set(plan);
+    }
+
+    /// The plan as it is now: with what is left to count.
+    pub fn fail_plan(&self) -> FailPlan {
+        self.plan().get()
+    }
 }
 
 /// Bit 63 tells `From` from `Nth`; below it, how many allocations are left up to the one that

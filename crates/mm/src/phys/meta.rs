@@ -10,7 +10,7 @@
 //! table    Table|level       present, blocks    root     -        first page it translates
 //! node     Node              -                  next spare -      -
 //! index    Index|level       used places        -        -       which file's, from which page
-//! cluster  Swap|order|list   used slots         list prev, next  which cluster of its device
+//! cluster  Swap|order|list   used slots         list prev, next  first slot of its device
 //! stray    Stray             frames in the run  next run -        -
 //! other    None              -                  -        -        -
 //! ```
@@ -49,7 +49,7 @@ pub enum Kind {
     Node = 5,
     /// A node of a file's index.
     Index = 6,
-    /// What is known of the slots of a swap device.
+    /// A node of the tree of a swap device's slots.
     Swap = 7,
 }
 

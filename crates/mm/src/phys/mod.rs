@@ -33,13 +33,18 @@
 //! across a call out of the room. All are spin locks: whoever allocates in an interrupt handler
 //! keeps interrupts off around every other call.
 
-mod alloc;
+pub(crate) mod alloc;
 mod buddy;
 mod check;
 mod cpu_cache;
-mod fail;
-mod fragment;
-mod meta;
+#[cfg(any(test, feature = "inject"))]
+pub(crate) mod fail;
+#[cfg(any(test, feature = "inject"))]
+pub(crate) mod fragment;
+mod frames;
+pub(crate) mod meta;
+#[cfg(not(any(test, feature = "inject")))]
+mod never;
 mod setup;
 mod zone;
 
@@ -48,12 +53,15 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use alloc::Phys;
+pub(crate) use alloc::Phys;
 pub(crate) use check::each_cached;
 pub use check::{Totals, Violation};
 pub use cpu_cache::CpuCache;
-pub use fail::FailPlan;
-pub use fragment::{Fragment, Fragmented, fragment};
-pub(crate) use meta::{FrameLock, WordsLock};
-pub use meta::{Kind, Meta, Slot, State};
+#[cfg(any(test, feature = "inject"))]
+use fail::Plan;
+pub use frames::Frames;
+pub(crate) use meta::{FrameLock, Meta, WordsLock};
+pub use meta::{Kind, Slot, State};
+#[cfg(not(any(test, feature = "inject")))]
+use never::Plan;
 pub use setup::{NotRam, Occupied, SetupError, Zones};

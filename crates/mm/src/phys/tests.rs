@@ -5,6 +5,9 @@ use std::vec::Vec;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
+use super::check::{Totals, Violation};
+use super::fail::FailPlan;
+use super::fragment::{Fragment, fragment};
 use super::zone::END;
 use super::*;
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};

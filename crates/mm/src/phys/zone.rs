@@ -197,6 +197,7 @@ pub(super) fn prev(slot: &Slot) -> u32 {
 }
 
 /// Names `index` as the block behind this one: for chains of frames that are not free.
+#[cfg(any(test, feature = "inject"))]
 pub(super) fn set_next(slot: &Slot, index: u32) {
     link(slot, NEXT, index);
 }

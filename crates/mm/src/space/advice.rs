@@ -1,11 +1,11 @@
-//! What was said about large folios: for an area, and for a process.
+//! Advice on large folios: of an area, and of a process.
 
 use super::AreaFlags;
 
-/// What an area was advised about large folios.
+/// The advice of an area on large folios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Advice {
-    /// Nothing.
+    /// No advice.
     #[default]
     None,
     /// They are wanted (`MADV_HUGEPAGE`).
@@ -15,7 +15,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// What `flags` say.
+    /// The advice in `flags`.
     #[inline]
     pub fn of(flags: AreaFlags) -> Self {
         if flags.contains(AreaFlags::NOHUGE) {
@@ -27,7 +27,7 @@ impl Advice {
         }
     }
 
-    /// `flags` with this advice in place of theirs.
+    /// `flags` with this advice in place of its own.
     pub fn put(self, flags: AreaFlags) -> AreaFlags {
         let others = flags - AreaFlags::HUGE - AreaFlags::NOHUGE;
         match self {
@@ -47,7 +47,7 @@ pub enum OptOut {
     No = 0,
     /// No large folios at all.
     All = 1,
-    /// None but in areas advised so (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    /// None except in areas advised so (`PR_THP_DISABLE_EXCEPT_ADVISED`).
     ExceptAdvised = 3,
 }
 

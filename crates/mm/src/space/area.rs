@@ -11,18 +11,18 @@
 //! word 3   page of the object at the first page of the area; 0 for anon
 //! ```
 //!
-//! Word 0 is the key of the tree, and no word names memory: whatever garbage a reader finds in a
-//! node that was reused under its hands, [`Area::unpack`] makes a harmless value or `None` of it.
+//! Word 0 is the key of the tree, and no word names memory: a reader may find any garbage in a node
+//! that is being reused, and [`Area::unpack`] makes a harmless value or `None` of it.
 
 use bitflags::bitflags;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
 bitflags! {
-    /// What an area is and was advised to be, besides its rights.
+    /// The kind of an area and its advice, besides its rights.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct AreaFlags: u32 {
-        /// Writes reach the object and everyone who maps it (`MAP_SHARED`); otherwise the area is
-        /// private and a write makes a copy.
+        /// Writes reach the object and every space that maps it (`MAP_SHARED`); otherwise the area
+        /// is private and a write makes a copy.
         const SHARED = 1 << 0;
         /// Large folios are wanted (`MADV_HUGEPAGE`).
         const HUGE = 1 << 1;
@@ -32,7 +32,7 @@ bitflags! {
         const GROWS_DOWN = 1 << 3;
         /// Its pages stay in memory (`mlock`).
         const LOCKED = 1 << 4;
-        /// With `LOCKED`: pages become resident when touched, not ahead (`MLOCK_ONFAULT`).
+        /// With `LOCKED`: pages become resident at their first access, not ahead (`MLOCK_ONFAULT`).
         const LOCK_ON_FAULT = 1 << 5;
         /// A child does not inherit it (`MADV_DONTFORK`).
         const DONTFORK = 1 << 6;
@@ -46,15 +46,15 @@ bitflags! {
         const DONTDUMP = 1 << 10;
         /// It is not counted against the commit limit (`MAP_NORESERVE`).
         const NORESERVE = 1 << 11;
-        /// Its leaves tell what was written since somebody asked last. Where it is not set, all
-        /// pages count as written.
+        /// The dirty bits of its leaves show the writes since the last query. Without this flag,
+        /// all pages count as written.
         const TRACKED = 1 << 12;
-        /// It stays where it is and what it is (`mseal`).
+        /// It keeps its place, rights and contents (`mseal`).
         const SEALED = 1 << 13;
         /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 14;
-        /// The order of the folios in which its file is best read, in five bits; 0: nothing was
-        /// said. See [`read_order`](Self::read_order).
+        /// The order of the folios in which its file is best read, in five bits; 0: no preference.
+        /// See [`read_order`](Self::read_order).
         const READ_ORDER = 31 << READ_ORDER_AT;
     }
 }
@@ -62,7 +62,7 @@ bitflags! {
 const READ_ORDER_AT: u32 = 15;
 
 impl AreaFlags {
-    /// What advice may change while the area stays what it is.
+    /// The flags that advice may change.
     pub const ADVICE: Self = Self::HUGE
         .union(Self::NOHUGE)
         .union(Self::DONTFORK)
@@ -71,7 +71,7 @@ impl AreaFlags {
         .union(Self::RANDOM)
         .union(Self::DONTDUMP);
 
-    /// The order of the folios in which its file is best read, if somebody said so.
+    /// The order of the folios in which its file is best read, if there is a preference.
     #[inline]
     pub const fn read_order(self) -> Option<Order> {
         match self.intersection(Self::READ_ORDER).bits() >> READ_ORDER_AT {
@@ -80,7 +80,7 @@ impl AreaFlags {
         }
     }
 
-    /// The same flags with another such order, or none; 0 says nothing.
+    /// The same flags with another such order, or none; 0 means none.
     #[must_use]
     pub fn with_read_order(self, order: Option<Order>) -> Self {
         let number = u32::from(order.unwrap_or_default().get()) << READ_ORDER_AT;
@@ -88,22 +88,22 @@ impl AreaFlags {
     }
 }
 
-/// What stands behind the pages of an area that nobody has written yet.
+/// The source of an area's pages that no program has written yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
     /// Zeroes.
     Anon,
     /// Pages of a file-like object.
     Object {
-        /// Which object.
+        /// The object.
         id: u32,
-        /// Which page of the object the first page of the area shows.
+        /// The page of the object at the first page of the area.
         page: u64,
     },
 }
 
 impl Backing {
-    /// What stands behind the page `count` pages further on.
+    /// The backing of the page `count` pages further on.
     #[inline]
     #[must_use]
     pub const fn advanced(self, count: u64) -> Self {
@@ -117,15 +117,15 @@ impl Backing {
 /// Consecutive pages with the same rights, advice and backing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Area {
-    /// Which pages; never empty in a tree.
+    /// The pages; never empty in a tree.
     pub span: PageSpan,
-    /// What a program may do to them now.
+    /// The rights that a program has now.
     pub prot: Prot,
-    /// What it may ever be allowed to: the bound of a later change of `prot`.
+    /// The rights that it may ever get: the bound of a later change of `prot`.
     pub most: Prot,
-    /// What the area is and was advised to be.
+    /// The kind of the area and its advice.
     pub flags: AreaFlags,
-    /// What stands behind the pages.
+    /// The source of its pages.
     pub backing: Backing,
 }
 
@@ -169,7 +169,7 @@ impl Area {
         [self.span.start.get(), self.span.end.get(), terms, page]
     }
 
-    /// The area that four words spell; `None` if no well-formed area does.
+    /// The area that four words encode; `None` if no well-formed area has them.
     #[inline]
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;
@@ -219,14 +219,14 @@ impl Area {
         (head, tail)
     }
 
-    /// Whether its pages are nobody else's, and zero until they are written.
+    /// Whether its pages are private, and zero until they are written.
     #[inline]
     pub fn is_private_anon(&self) -> bool {
         self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Whether nobody may make it lose what it holds: it is sealed and anonymous, and its content
-    /// could not be written back, either.
+    /// Whether its contents must not be discarded: it is sealed and anonymous, and its program
+    /// could not write the contents again.
     #[inline]
     pub fn keeps_content(&self) -> bool {
         let is_lost = self.is_private_anon() && !self.prot.contains(Prot::WRITE);
@@ -240,7 +240,7 @@ impl Area {
         self.split_at(span.end).0.split_at(span.start).1
     }
 
-    /// Its pages that show those of object `id` from number `first` up to but not including `end`;
+    /// Its pages that map those of object `id` from number `first` up to but not including `end`;
     /// an empty span if there are none.
     pub fn showing(&self, id: u32, first: u64, end: u64) -> PageSpan {
         let nothing = PageSpan::new(self.span.start, self.span.start);
@@ -250,7 +250,7 @@ impl Area {
         if own == id && first < end { PageSpan::new(at(first), at(end)) } else { nothing }
     }
 
-    /// What stands behind `page`, which lies in the area.
+    /// The backing of `page`, which lies in the area.
     #[inline]
     pub const fn backing_of(&self, page: Vpn) -> Backing {
         self.backing.advanced(page.get().wrapping_sub(self.span.start.get()))

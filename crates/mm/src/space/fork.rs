@@ -1,4 +1,4 @@
-//! What a child inherits: which areas, and how their pages.
+//! Inheritance: the areas of a child, and their pages.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -8,18 +8,18 @@ use super::section::{Need, Section};
 use super::{Area, AreaFlags, View};
 use crate::table::{ForkLack, Heritage, Inherit, Marks};
 
-/// What stopped a fork of an area's pages.
+/// The lack that stopped a fork of an area's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForkNeed {
-    /// What any change may need.
+    /// A lack that any change may have.
     Of(Need),
     /// A copy for these pages of the child, of the frames from this one on, with these attributes:
-    /// the parent's are pinned. Make it and go on behind them.
+    /// the parent's are pinned. Make it and continue behind them.
     Copy(PageSpan, Pfn, Attrs),
 }
 
 impl Area {
-    /// The area as a child gets it, unless it is not for children. Locks are not inherited, as on
+    /// The child's area; `None` if children do not inherit it. Locks are not inherited, as on
     /// Linux.
     pub fn inherited(&self) -> Option<Area> {
         let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
@@ -27,7 +27,8 @@ impl Area {
         inherits.then_some(Area { flags, ..*self })
     }
 
-    /// What becomes of its pages in a child that has the area; `None` where it gets none of them.
+    /// The inheritance of its pages in a child that has the area; `None` where it gets none of
+    /// them.
     pub fn inherits_pages(&self) -> Option<Inherit> {
         if self.flags.contains(AreaFlags::WIPEONFORK) {
             None
@@ -40,10 +41,10 @@ impl Area {
 }
 
 impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Gives `child`, which has such areas already and which no CPU uses, what is mapped here in
-    /// `span`, which shrinks from below by what is done. Faults wait, here and until the change
-    /// ends: what is written after it must not be seen by the child. `lend_marks` is told of each
-    /// run of markers, and says what both have of it.
+    /// Gives `child`, which has such areas already and which no CPU uses, the pages mapped here in
+    /// `span`, which shrinks from below as they are done. Faults wait, here and until the change
+    /// ends: the child must not see later writes. `lend_marks` gets each run of markers, and
+    /// returns the run that both spaces have then.
     ///
     /// # Errors
     /// [`ForkNeed`]: bring it and repeat.

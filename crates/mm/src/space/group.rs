@@ -1,8 +1,8 @@
-//! Which group a space is in.
+//! The group of a space.
 
 use core::num::NonZeroU32;
 
-/// The number of a group of spaces; see [`Mm::new_group`](crate::engine::Mm::new_group).
+/// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(NonZeroU32);
 

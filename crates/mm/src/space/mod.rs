@@ -1,28 +1,28 @@
-//! Address spaces: which pages a program may touch, how, and what stands behind them.
+//! Address spaces: the pages that a program may access, its rights, and their backing.
 //!
 //! **Owns** the areas of each space and every change of them. **Key types**: [`Space`], [`Area`],
-//! [`View`] (a space with what is needed to work on it), [`Section`] (the right to change it).
+//! [`View`] (a space with its context), [`Section`] (the right to change it).
 //!
-//! Faults read the areas without a lock and validate what they read by a sequence number; so
-//! faults in different areas, and in different parts of one, do not meet. Changes take turns.
+//! Faults read the areas without a lock and validate the reading by a sequence number; so faults in
+//! different areas, and in different parts of one, do not meet. Changes take turns.
 //!
-//! | concurrent pair | what resolves it |
+//! | concurrent pair | resolved by |
 //! |---|---|
 //! | fault – fault, other tables | nothing shared |
 //! | fault – fault, same table | the table's lock; the second finds the place taken |
-//! | fault – change of areas | the fault asks, with the table locked, whether the areas are unchanged; a change alters the areas *before* it locks the table |
+//! | fault – change of areas | the fault checks, with the table locked, that the areas are unchanged; a change alters the areas *before* it locks the table |
 //! | change – change | the tree's writer lock |
-//! | fault – what a change makes ready, or has not flushed | the change *holds* the pages: no reading of them is current |
+//! | fault – preparations or unflushed entries of a change | the change *holds* the pages: no reading of them is current |
 //!
 //! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
 
 mod advice;
-pub mod area;
+mod area;
 mod fork;
 mod group;
 mod place;
 mod section;
-pub mod tree;
+pub(crate) mod tree;
 mod view;
 
 #[cfg(test)]
@@ -30,10 +30,10 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing};
-pub use fork::ForkNeed;
+pub(crate) use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};
-pub use section::{Ended, Need, Section};
-pub use tree::Seq;
-pub(crate) use view::Ever;
-pub use view::{Space, View};
+pub(crate) use section::{Need, Section};
+pub(crate) use tree::Seq;
+pub use view::Space;
+pub(crate) use view::{Ever, View};

@@ -1,4 +1,4 @@
-//! Where a new area goes.
+//! The place of a new area.
 
 use core::fmt;
 
@@ -9,20 +9,20 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::tree::Placement;
 use super::{Area, AreaFlags, Backing, Space, View};
 
-/// What a program asks for.
+/// A program's request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// How many pages.
     pub pages: u64,
-    /// Where.
+    /// The place.
     pub at: At,
-    /// What it may do to them.
+    /// The rights.
     pub prot: Prot,
-    /// What it may ever be allowed to.
+    /// The rights that it may ever get.
     pub most: Prot,
-    /// What the area is, and was advised to be.
+    /// The kind of the area, and its advice.
     pub flags: AreaFlags,
-    /// What stands behind them.
+    /// The source of the pages.
     pub backing: Backing,
 }
 
@@ -55,28 +55,28 @@ impl Request {
     }
 }
 
-/// Where an area is to begin.
+/// The place where an area should begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Wherever there is room: as high as possible, aligned for the largest folio that is wanted
-    /// and fits.
+    /// Any place with room: as high as possible, aligned for the largest folio that is wanted and
+    /// fits.
     Anywhere,
     /// At this page if it is free, otherwise anywhere.
     Hint(Vpn),
-    /// At this page; what is there is unmapped (`MAP_FIXED`).
+    /// At this page; the pages there are unmapped first (`MAP_FIXED`).
     Fixed(Vpn),
-    /// At this page, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    /// At this page, if it is free (`MAP_FIXED_NOREPLACE`).
     FixedNoReplace(Vpn),
 }
 
-/// Why an area cannot be mapped. Nothing has changed.
+/// The reason why an area cannot be mapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// No pages, more than there are, or beyond what a program may map.
+    /// No pages, more pages than exist, or pages beyond those that a program may map.
     Invalid,
-    /// This area is there already.
+    /// This area exists already.
     Exists(Area),
-    /// There is no free stretch of so many pages.
+    /// No free stretch has this many pages.
     NoRoom(u64),
 }
 
@@ -93,9 +93,9 @@ impl fmt::Display for MapError {
 impl core::error::Error for MapError {}
 
 impl<A: Arch, H: Hardware> View<'_, A, H> {
-    /// Where `request` goes, for whoever holds the right to change the areas. `align` is the
-    /// order of the folio for which a place without an address is aligned, if it can be; pages of
-    /// an object lie in such a block as they do in the object.
+    /// The place of `request`, for a caller that has the right to change the areas. `align` is the
+    /// order of the folio to which a place without an address is aligned, if possible; pages of an
+    /// object have the same offset in such a block as in the object.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -126,7 +126,7 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
         }
         let window = self.space.window();
         let find = |align: Order| {
-            // Pages of an object lie as in the object: its folios are aligned there.
+            // Pages of an object keep their offset: its folios are aligned there.
             let skew = match request.backing {
                 Backing::Object { page, .. } => page & (align.pages() - 1),
                 Backing::Anon => 0,

@@ -7,8 +7,8 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! What a step lacks it *returns*; the engine brings it and repeats the step. A section that is
-//! dropped before the areas change has changed nothing that a program could see.
+//! A step *returns* what it lacks; `base` brings it and repeats the step. A section that is dropped
+//! before the areas change has changed nothing that a program could see.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
@@ -19,18 +19,18 @@ use super::{Area, View};
 use crate::folio::Folio;
 use crate::table::{Gather, Marks, Taking};
 
-/// What a step lacks.
+/// The lack of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// One frame, any content, for the area tree.
     Node,
     /// One zeroed frame, for a page table.
     Table,
-    /// The gather is full: settle it.
+    /// The gather is full: flush and free it.
     Settle,
 }
 
-/// The right to change a space's areas, and what the change has in hand.
+/// The right to change a space's areas, and the frames and removed entries of the change.
 pub struct Section<'a, A, H: Hardware> {
     pub(super) view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
@@ -38,8 +38,8 @@ pub struct Section<'a, A, H: Hardware> {
     pub(super) gather: Gather,
     pub(super) entries: u64,
     splits: u64,
-    /// Nothing is mapped here, and no table is empty here: a table that was locked when faults
-    /// waited already has said so, and faults that come later are refused.
+    /// No page is mapped here, and no table is empty here: a table showed that under its lock when
+    /// faults already waited, and later faults are refused.
     vacant: PageSpan,
 }
 
@@ -62,8 +62,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries
     }
 
-    /// Makes everything ready for a change of `span` that inserts `insertions` areas at most: from
-    /// now on it cannot fail, and faults wait.
+    /// Prepares a change of `span` that inserts `insertions` areas at most: from now on it cannot
+    /// fail, and faults wait.
     ///
     /// # Errors
     /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
@@ -72,13 +72,12 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             return Err(Need::Node);
         }
         self.writer.hold(span);
-        // Beyond the span faults go on.
+        // Beyond the span faults continue.
         self.vacant = self.isolate(span)?.intersect(span);
         Ok(())
     }
 
-    /// Makes everything ready to move the pages of `from` to `to`, whatever is there: the same for
-    /// both places.
+    /// Prepares a move of the pages of `from` to `to`, whatever is there: the same for both places.
     ///
     /// # Errors
     /// As for [`prepare`](Self::prepare).
@@ -97,8 +96,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
-    /// Splits every leaf that reaches across an end of `span`. Pages, of the span and beyond, that
-    /// one absent entry covers.
+    /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
+    /// beyond, that one absent entry covers.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
@@ -106,7 +105,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
-            // Where nothing is, nothing reaches across.
+            // No leaf reaches across where none is present.
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
@@ -121,26 +120,26 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(vacant)
     }
 
-    /// Makes the tables ready to move the leaves of `from` to `to`; faults wait from now on.
+    /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
-    pub fn pave(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
+    pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        match tables.pave(from, to, &mut self.table, &mut self.gather) {
+        match tables.prepare_move(from, to, &mut self.table, &mut self.gather) {
             Ok(()) => Ok(()),
             Err(_) => Err(Need::Table),
         }
     }
 
-    /// Moves the leaves of `from` to `to`, which was paved for them.
-    pub fn shift(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
+    /// Moves the leaves of `from` to `to`, whose tables are prepared.
+    pub fn move_entries(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
         let tables = self.view.tables();
-        self.entries += tables.shift(from, to, &mut self.gather);
+        self.entries += tables.move_entries(from, to, &mut self.gather);
         tables.prune(from, hole, &mut self.gather);
     }
 
-    /// Brings what [`Need`] asked for. What is not wanted comes back.
+    /// Brings the frame that a [`Need`] asked for. An unwanted one is returned.
     pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
         match need {
             Need::Node => self.writer.stock(run),
@@ -152,14 +151,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
     }
 
-    /// Makes faults in `pages` wait from now on: what is taken out where an area stays must be
-    /// flushed before anything else is mapped in its place, lest two CPUs see different memory
-    /// there.
+    /// Makes faults in `pages` wait from now on: pages that are removed while their area stays must
+    /// be flushed before others are mapped there, or two CPUs could see different memory.
     pub fn hold(&self, pages: PageSpan) {
         self.writer.hold(pages);
     }
 
-    /// Lets faults go on: the areas are as they shall be.
+    /// Lets faults continue: the areas have their new state.
     pub fn open(&self) {
         self.writer.release();
     }
@@ -173,7 +171,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         tables.ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
     }
 
-    /// Puts guards into `span`, from which all was taken, and which is ready for them.
+    /// Puts guards into `span`, which is empty and has the tables for them.
     pub fn guard(&mut self, span: PageSpan) {
         let tables = self.view.tables();
         let (mut left, mut marks) = (span, Marks::guards(span.start));
@@ -181,18 +179,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
     }
 
-    /// Takes the guards of `span`, which is prepared, away.
+    /// Removes the guards of `span`, which is prepared.
     pub fn unguard(&mut self, span: PageSpan) {
         self.entries += self.view.tables().unguard(span);
     }
 
-    /// Takes every page of `span` out of the tables, as far as `what` says, and tables that became
-    /// empty as well if they translate nothing outside `hole`, which is asked for only where there
-    /// are any.
+    /// Removes the entries of `span` that `what` selects from the tables, and tables that became
+    /// empty as well if they translate nothing outside `hole`, which is called only if there are
+    /// any.
     ///
     /// # Errors
-    /// [`Need::Settle`]: settle the gather and repeat with the rest, which `span` is by then.
-    /// [`Need::Table`] only where the span was not prepared.
+    /// [`Need::Settle`]: flush and free the gather, and repeat with the rest, which `span` is by
+    /// then. [`Need::Table`] only where the span was not prepared.
     pub fn take(
         &mut self,
         span: &mut PageSpan,
@@ -221,8 +219,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().protect(area.span, area.prot, &mut self.gather);
     }
 
-    /// Takes the flags `noted` from the leaves of `span`, which is prepared, for each piece of a
-    /// folio for which `forgets` says so. Markers become what `remark` makes of them.
+    /// Clears the flags `noted` in the leaves of `span`, which is prepared, for each piece of a
+    /// folio for which `forgets` is true. `remark` changes markers.
     pub fn forget(
         &mut self,
         span: PageSpan,
@@ -234,35 +232,35 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
     }
 
-    /// Takes the right to write from the leaves of `span` that map one of `frames`, until it is
-    /// asked for again.
+    /// Write-protects the leaves of `span` that map one of `frames`, until a fault grants the write
+    /// again.
     pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
     }
 
-    /// Makes the leaves of `span` ones that others may map, too, but for what is pinned.
+    /// Makes the leaves of `span` COW, except for pinned pages.
     pub fn lend(&mut self, span: PageSpan) {
         self.entries += self.view.tables().lend(span, &mut self.gather);
     }
 
-    /// What was taken out, to be settled.
+    /// The removed entries, to be flushed and freed.
     pub fn gathered(&mut self) -> &mut Gather {
         &mut self.gather
     }
 
-    /// Ends the change, whose gather is settled: a spare frame, leaves split. The next change may
-    /// begin when this value is dropped.
+    /// Ends the change, whose gather is flushed; returns a spare frame and the number of split
+    /// leaves. The next change may begin when this value is dropped.
     pub fn end(&mut self) -> Ended {
         self.writer.release();
-        debug_assert!(self.gather.is_empty(), "what was taken out is settled before the end");
+        debug_assert!(self.gather.is_empty(), "the gather is flushed before the end");
         Ended { table: self.table.take(), splits: self.splits }
     }
 }
 
-/// What a [`Section`] leaves behind.
+/// The remains of a [`Section`].
 #[must_use]
 pub struct Ended {
-    /// A table that was brought and not needed.
+    /// A table that was brought but not used.
     pub table: Option<FrameRun>,
     /// Leaves split.
     pub splits: u64,

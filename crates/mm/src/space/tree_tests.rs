@@ -1,5 +1,5 @@
-//! Areas and their tree from inside: damage, garbage, races. What the tree answers is compared
-//! with a naive model in `quire-sim`.
+//! Areas and their tree from inside: damage, garbage, races. `quire-sim` compares the tree's
+//! answers with a naive model.
 
 use std::vec::Vec;
 

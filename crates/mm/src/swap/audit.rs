@@ -6,7 +6,6 @@ use quire_hw::Hardware;
 use super::Slots;
 use super::slots::{CACHED, COUNT};
 use crate::cache::FilePages;
-use crate::sync::Ordering;
 
 /// What is wrong with a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +55,8 @@ impl<A: Arch, H: Hardware> Slots<'_, A, H> {
     fn note(&self, slots: FilePages, change: impl Fn(u64) -> u64) {
         self.each(slots, |lock, first, count| {
             for at in first..first + count {
-                let word = self.hw.load(lock.frame(), at);
-                self.hw.fill(lock.words(), at, 1, change(word), 0);
+                let word = self.tree.hw.load(lock.frame(), at);
+                self.tree.write(lock, at, 1, change(word));
             }
         });
     }
@@ -68,17 +67,17 @@ impl<A: Arch, H: Hardware> Slots<'_, A, H> {
         let slots = self.swap.slots();
         let (mut wrong, mut used) = (None, 0);
         self.each(FilePages::new(0, slots), |lock, first, count| {
-            let base = lock.slot().owner.load(Ordering::Relaxed) << Self::BITS;
+            let base = self.tree.first(lock);
             let mut here = 0;
             for at in first..first + count {
-                let word = self.hw.load(lock.frame(), at);
+                let word = self.tree.hw.load(lock.frame(), at);
                 wrong = wrong.or(fault(word).map(|fault| (base + at as u64, fault)));
                 let plain = word & (CACHED | COUNT);
                 here += u64::from(plain != 0);
-                self.hw.fill(lock.words(), at, 1, plain, 0);
+                self.tree.write(lock, at, 1, plain);
             }
             used += here;
-            let counted = self.used(lock) - (Self::WORDS - count as u64);
+            let counted = self.tree.used(lock) - (Self::WORDS - count as u64);
             if counted != here {
                 let fault = SlotFault::Used { counted, found: here };
                 wrong = wrong.or(Some((base, fault)));

@@ -142,12 +142,11 @@ impl Lists {
 }
 
 /// A swap device. The embedder lends an array of them; which are in use it says by
-/// [`Mm::swap_on`](crate::engine::Mm::swap_on).
+/// [`Mm::swap_on`](crate::mm::Mm::swap_on).
 pub struct Swap {
     /// The file whose pages are the slots.
     file: AtomicU32,
-    /// The frame of the directory: each word names a frame of words, each of which names a
-    /// cluster.
+    /// The root of the tree of clusters.
     pub(super) root: AtomicU64,
     /// How many slots there are.
     slots: AtomicU64,
@@ -217,7 +216,7 @@ impl Swap {
         self.closing.store(closing.into(), Ordering::SeqCst);
     }
 
-    /// Takes it into use with the directory at `root`, all of whose clusters are free and listed.
+    /// Takes it into use once its clusters are there, free and listed.
     pub(crate) fn open(&self, file: FileId, slots: u64) {
         self.slots.store(slots, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);

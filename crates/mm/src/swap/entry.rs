@@ -30,7 +30,7 @@ pub struct SwapEntry {
     /// entry, taken over from AnonExclusive).
     pub exclusive: bool,
     /// Whether the page was written, or may have been, since somebody asked last
-    /// ([`Mm::track`](crate::engine::Mm::track); Linux: the soft-dirty bit of a swap entry).
+    /// ([`Mm::track`](crate::mm::Mm::track); Linux: the soft-dirty bit of a swap entry).
     pub written: bool,
 }
 

@@ -16,10 +16,9 @@ use super::{CLUSTER_LANES, Slots, Swap};
 use crate::cache::{FileId, FilePages};
 use crate::phys::{Meta, Slot};
 
-/// The directory, then clusters.
+/// The frame of the highest node: the only cluster, or else the directory, with clusters behind it.
 const ROOT: Pfn = Pfn::new(1);
-const FIRST_CLUSTER: u64 = 3;
-const FRAMES: u64 = 5;
+const FRAMES: u64 = 4;
 /// Words of a frame that may change: the slots of a cluster that its lanes take.
 const WORDS: u64 = 4;
 /// What other slots of a cluster are for ever: not free.
@@ -28,18 +27,21 @@ const TAKEN: u64 = CACHED | COUNT;
 type Taken = Option<(u64, Order)>;
 
 /// The first words of each frame; what follows them in a cluster is never free.
-struct Board(Vec<AtomicU64>);
+struct Board {
+    words: Vec<AtomicU64>,
+    first_cluster: u64,
+}
 
 impl Board {
     fn word(&self, frame: Pfn, index: usize) -> Option<&AtomicU64> {
         let index = Some(index).filter(|index| *index < WORDS as usize)?;
-        self.0.get(frame.get() as usize * WORDS as usize + index)
+        self.words.get(frame.get() as usize * WORDS as usize + index)
     }
 }
 
 impl Hardware for Board {
     fn load(&self, frame: Pfn, index: usize) -> u64 {
-        let rest = if frame.get() < FIRST_CLUSTER { 0 } else { TAKEN };
+        let rest = if frame.get() < self.first_cluster { 0 } else { TAKEN };
         self.word(frame, index).map_or(rest, |word| word.load(Ordering::Acquire))
     }
 
@@ -84,7 +86,8 @@ type Device = Slots<'static, X86_64, Board>;
 /// the model's threads ask for what lives for ever.
 fn leaked(clusters: u64) -> Device {
     let words = (0..FRAMES * WORDS).map(|_| AtomicU64::new(0)).collect();
-    let board: &'static Board = Box::leak(Box::new(Board(words)));
+    let first_cluster = ROOT.get() + u64::from(clusters > 1);
+    let board: &'static Board = Box::leak(Box::new(Board { words, first_cluster }));
     let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
     let meta = Meta::new(Pfn::new(0), slots.leak());
     let swap: &'static Swap = Box::leak(Box::new(Swap::new()));
@@ -96,7 +99,7 @@ fn leaked(clusters: u64) -> Device {
     };
     assert!(device.found(clusters << Device::BITS, frame), "there are frames enough");
     for cluster in 0..clusters {
-        let counts = &meta.at(Pfn::new(FIRST_CLUSTER + cluster)).counts;
+        let counts = &meta.at(Pfn::new(first_cluster + cluster)).counts;
         counts.store(Device::WORDS - WORDS, Ordering::Relaxed);
     }
     swap.open(FileId(0), clusters << Device::BITS);
@@ -138,7 +141,7 @@ fn settle(device: Device, clusters: u64, held: &[Taken]) {
         let used = here.iter().sum::<usize>() as u64;
         all += used;
         device.each(FilePages::new(first, first + 1), |lock, _, _| {
-            assert_eq!(device.used(lock), Device::WORDS - WORDS + used);
+            assert_eq!(device.tree.used(lock), Device::WORDS - WORDS + used);
         });
     }
     assert_eq!(device.swap.used(), all);

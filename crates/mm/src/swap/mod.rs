@@ -19,7 +19,7 @@
 //! ```
 //!
 //! **Never** knows folios or areas, and of page tables only that an entry is a marker.
-//! **Next room**: `engine`.
+//! **Next room**: `base`.
 
 mod audit;
 mod device;
@@ -30,5 +30,6 @@ mod slots;
 
 pub use audit::SlotFault;
 pub use device::{CLUSTER_LANES, Swap};
+pub(crate) use entry::SLOTS_MAX;
 pub use entry::{SWAPS_MAX, SwapEntry};
 pub(crate) use slots::Slots;

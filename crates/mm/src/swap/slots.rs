@@ -9,16 +9,15 @@
 //! be about to leave it, or about to be read. Words are changed with the cluster's frame locked, by
 //! runs: what was equal before is equal after, and is one `fill`.
 
-use core::marker::PhantomData;
-
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
+use super::Swap;
 use super::device::{CLUSTER_LANES, Lists, NONE, Place};
-use super::{Swap, entry};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
+use crate::radix::Tree;
 use crate::sync::{AtomicU32, Ordering};
 
 pub(super) const CACHED: u64 = 1 << 63;
@@ -26,10 +25,8 @@ pub(super) const COUNT: u64 = (1 << 32) - 1;
 
 /// The slots of one device: a view that is cheap to make and to copy.
 pub(crate) struct Slots<'a, A, H> {
-    pub(super) hw: &'a H,
-    meta: Meta<'a>,
+    pub(super) tree: Tree<'a, A, H>,
     pub(crate) swap: &'a Swap,
-    arch: PhantomData<A>,
 }
 
 impl<A, H> Clone for Slots<'_, A, H> {
@@ -41,84 +38,38 @@ impl<A, H> Clone for Slots<'_, A, H> {
 impl<A, H> Copy for Slots<'_, A, H> {}
 
 impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
-    pub(super) const BITS: u32 = A::PAGE_SHIFT - 3;
+    pub(super) const BITS: u32 = Tree::<A, H>::BITS;
     pub(super) const WORDS: u64 = 1 << Self::BITS;
     /// The largest run: a cluster.
     pub(crate) const RUN_MAX: Order = Order::new(Self::BITS as u8);
 
     pub(crate) fn new(hw: &'a H, meta: Meta<'a>, swap: &'a Swap) -> Self {
-        Self { hw, meta, swap, arch: PhantomData }
+        Self { tree: Tree::new(hw, meta, &swap.root, Kind::Swap, 0), swap }
     }
 
-    /// The most slots that a device may have: what its directory has room for.
-    pub(crate) fn most() -> u64 {
-        entry::SLOTS_MAX.min(1 << (3 * Self::BITS))
-    }
-
-    /// Makes the directory and all clusters of `slots` slots, of frames that `frame` gives: zeroed
-    /// ones. `false` when it gives none: [`fell`](Self::fell) what there is.
-    pub(crate) fn found(&self, slots: u64, mut frame: impl FnMut() -> Option<FrameRun>) -> bool {
-        let clusters = slots.div_ceil(Self::WORDS);
-        let Some(root) = frame() else { return false };
-        let root = self.meta.adopt(root, Kind::Swap, 0);
-        self.swap.root.store(root.get(), Ordering::Relaxed);
-        for number in 0..clusters {
-            let (upper, lower) = (number >> Self::BITS, number & (Self::WORDS - 1));
-            if lower == 0 {
-                let Some(run) = frame() else { return false };
-                let middle = self.meta.adopt(run, Kind::Swap, 0);
-                self.set(root, upper as usize, middle.get());
-            }
-            let Some(run) = frame() else { return false };
-            self.meta.at(run.start()).owner.store(number, Ordering::Relaxed);
-            let cluster = self.meta.adopt(run, Kind::Swap, 0);
-            let middle = Pfn::new(self.hw.load(root, upper as usize));
-            self.set(middle, lower as usize, cluster.get());
+    /// Makes the tree of all clusters of `slots` slots, of frames that `frame` gives: zeroed ones.
+    /// `false` when it gives none: [`fell`](Self::fell) what there is.
+    pub(crate) fn found(&self, slots: u64, frame: impl FnMut() -> Option<FrameRun>) -> bool {
+        if self.tree.plant(slots, frame).is_none() {
+            return false;
         }
-        // Beyond the device's end nothing is ever free.
-        let beyond = FilePages::new(slots, clusters << Self::BITS);
+        // Beyond the device's end no slot is ever free.
+        let beyond = FilePages::new(slots, slots.next_multiple_of(Self::WORDS));
         self.each(beyond, |lock, first, count| {
-            self.hw.fill(lock.words(), first, count, COUNT, 0);
-            self.add_used(lock, count as i64);
+            self.tree.write(lock, first, count, COUNT);
+            self.tree.add_used(lock, count as i64);
         });
         let mut lists = self.swap.lists.lock();
-        for number in (0..clusters).rev() {
-            lists.put(self.meta, self.cluster(number << Self::BITS), Place::Free, 0);
+        let clusters = (0..slots.div_ceil(Self::WORDS)).rev();
+        for frame in clusters.filter_map(|number| self.tree.lowest(number << Self::BITS)) {
+            lists.put(self.tree.meta, frame, Place::Free, 0);
         }
         true
     }
 
-    /// Takes the directory and all clusters apart; each frame goes to `free`.
+    /// Takes all clusters apart; each frame goes to `free`.
     pub(crate) fn fell(&self, mut free: impl FnMut(FrameRun)) {
-        let root = Pfn::new(self.swap.root.load(Ordering::Relaxed));
-        if root.get() == 0 {
-            return;
-        }
-        let named = |frame: Pfn, at: u64| match self.hw.load(frame, at as usize) {
-            0 => None,
-            pfn => Some(Pfn::new(pfn)),
-        };
-        for middle in (0..Self::WORDS).map_while(|at| named(root, at)) {
-            for cluster in (0..Self::WORDS).map_while(|at| named(middle, at)) {
-                free(self.meta.disown(cluster));
-            }
-            free(self.meta.disown(middle));
-        }
-        free(self.meta.disown(root));
-    }
-
-    fn set(&self, frame: Pfn, at: usize, word: u64) {
-        if let Some(lock) = self.meta.lock(frame).and_then(|lock| lock.words()) {
-            self.hw.fill(lock.words(), at, 1, word, 0);
-        }
-    }
-
-    /// The frame of the cluster of `slot`.
-    fn cluster(&self, slot: u64) -> Pfn {
-        let cluster = slot >> Self::BITS;
-        let root = Pfn::new(self.swap.root.load(Ordering::Relaxed));
-        let middle = Pfn::new(self.hw.load(root, (cluster >> Self::BITS) as usize));
-        Pfn::new(self.hw.load(middle, (cluster & (Self::WORDS - 1)) as usize))
+        self.tree.fell(&mut free);
     }
 
     /// Takes an aligned run of 2^`order` slots, cached and without entries, for the CPU number
@@ -131,7 +82,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         loop {
             let current = lane.load(Ordering::Relaxed);
             if current != NONE
-                && let Some(slot) = self.take_from(self.meta.frame(current), order)
+                && let Some(slot) = self.take_from(self.tree.meta.frame(current), order)
             {
                 return Some(slot);
             }
@@ -150,12 +101,13 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
         let is_current = |at: u32, lists: &Lists| {
-            at != NONE && lists.place(self.meta, self.meta.frame(at)).0 == Place::Current
+            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == Place::Current
         };
         if is_current(lane.load(Ordering::Relaxed), &lists) {
             return true;
         }
-        let taken = lists.take(self.meta, order.get()).map(|frame| self.meta.index(frame));
+        let taken =
+            lists.take(self.tree.meta, order.get()).map(|frame| self.tree.meta.index(frame));
         let next = taken.or_else(|| {
             // When there is no other any more, lanes share.
             let mut lanes = self.swap.lanes.iter().flatten().map(|at| at.load(Ordering::Relaxed));
@@ -168,21 +120,21 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// Takes a run out of the cluster at `frame`, if it is current and has one; the cluster is in
     /// its list afterwards if it has none.
     fn take_from(&self, frame: Pfn, order: Order) -> Option<u64> {
-        let lock = self.meta.lock(frame)?.words()?;
-        if self.swap.lists.lock().place(self.meta, frame).0 != Place::Current {
+        let lock = self.tree.meta.lock(frame)?.words()?;
+        if self.swap.lists.lock().place(self.tree.meta, frame).0 != Place::Current {
             return None;
         }
         if let Some(at) = self.find(&lock, order) {
             let count = order.pages() as usize;
             lock.slot().links[0].store((at + count) as u32, Ordering::Relaxed);
-            self.hw.fill(lock.words(), at, count, CACHED, 0);
-            self.add_used(&lock, count as i64);
+            self.tree.write(&lock, at, count, CACHED);
+            self.tree.add_used(&lock, count as i64);
             self.swap.used.fetch_add(count as u64, Ordering::Relaxed);
-            return Some((self.number(frame) << Self::BITS) + at as u64);
+            return Some(self.tree.first(&lock) + at as u64);
         }
-        let full = self.used(&lock) == Self::WORDS;
+        let full = self.tree.used(&lock) == Self::WORDS;
         let place = if full { Place::Unlisted } else { Place::Frag };
-        self.swap.lists.lock().put(self.meta, frame, place, order.get());
+        self.swap.lists.lock().put(self.tree.meta, frame, place, order.get());
         None
     }
 
@@ -193,26 +145,11 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let last = lock.slot().links[0].load(Ordering::Relaxed) as usize;
         let last = last.next_multiple_of(count).min(Self::WORDS as usize);
         let is_free = |&at: &usize| {
-            self.hw.load(frame, at) == 0 && self.hw.count_run(frame, at, count, 0, 0) == count
+            self.tree.hw.load(frame, at) == 0
+                && self.tree.hw.count_run(frame, at, count, 0, 0) == count
         };
         let mut behind = (last..Self::WORDS as usize).step_by(count);
         behind.find(is_free).or_else(|| (0..last).step_by(count).find(is_free))
-    }
-
-    /// The number of the cluster at `frame`.
-    fn number(&self, frame: Pfn) -> u64 {
-        self.meta.at(frame).owner.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn used(&self, lock: &WordsLock<'_>) -> u64 {
-        lock.slot().counts.load(Ordering::Relaxed)
-    }
-
-    fn add_used(&self, lock: &WordsLock<'_>, more: i64) {
-        let counts = &lock.slot().counts;
-        let now = counts.load(Ordering::Relaxed).wrapping_add_signed(more);
-        debug_assert!(now <= Self::WORDS);
-        counts.store(now, Ordering::Relaxed);
     }
 
     /// Calls `act` with the locked cluster of each part of `slots`, the first word, and how many.
@@ -220,7 +157,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let mut at = slots.start;
         while at < slots.end {
             let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots.end);
-            let lock = self.meta.lock(self.cluster(at)).and_then(|lock| lock.words());
+            let lock = self.tree.lowest(at).and_then(|frame| self.tree.meta.lock(frame)?.words());
             debug_assert!(lock.is_some(), "the clusters of a device in use are its own");
             if let Some(lock) = lock {
                 act(&lock, (at & (Self::WORDS - 1)) as usize, (end - at) as usize);
@@ -234,10 +171,10 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         self.each(slots, |lock, first, count| {
             let (mut at, end, mut freed) = (first, first + count, 0);
             while at < end {
-                let was = self.hw.load(lock.frame(), at);
-                let run = self.hw.count_run(lock.frame(), at, end - at, was, 0);
+                let was = self.tree.hw.load(lock.frame(), at);
+                let run = self.tree.hw.count_run(lock.frame(), at, end - at, was, 0);
                 let now = change(was);
-                self.hw.fill(lock.words(), at, run, now, 0);
+                self.tree.write(lock, at, run, now);
                 if now == 0 && was != 0 {
                     freed += run;
                 }
@@ -251,17 +188,17 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// Notes that so many slots of a locked cluster have become free.
     fn freed(&self, lock: &WordsLock<'_>, count: usize) {
-        self.add_used(lock, -(count as i64));
+        self.tree.add_used(lock, -(count as i64));
         self.swap.used.fetch_sub(count as u64, Ordering::Relaxed);
         let mut lists = self.swap.lists.lock();
-        let (place, order) = lists.place(self.meta, lock.frame());
+        let (place, order) = lists.place(self.tree.meta, lock.frame());
         let now = match place {
             Place::Current => return,
-            _ if self.used(lock) == 0 => Place::Free,
+            _ if self.tree.used(lock) == 0 => Place::Free,
             Place::Partial => return,
             Place::Unlisted | Place::Frag | Place::Free => Place::Partial,
         };
-        lists.put(self.meta, lock.frame(), now, order);
+        lists.put(self.tree.meta, lock.frame(), now, order);
     }
 
     /// Counts one more entry for each of `slots`, which are in use.
@@ -291,10 +228,10 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     pub(crate) fn claim(&self, slots: FilePages) -> bool {
         let mut claimed = false;
         self.each(slots, |lock, first, count| {
-            let loads = |at| self.hw.load(lock.frame(), at);
+            let loads = |at| self.tree.hw.load(lock.frame(), at);
             claimed = (first..first + count).all(|at| loads(at) & CACHED == 0 && loads(at) != 0);
             for at in (first..first + count).filter(|_| claimed) {
-                self.hw.fill(lock.words(), at, 1, loads(at) | CACHED, 0);
+                self.tree.write(lock, at, 1, loads(at) | CACHED);
             }
         });
         claimed
@@ -311,10 +248,12 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let (mut at, slots) = (slots.start, slots.end.min(self.swap.slots()));
         while at < slots {
             let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots);
-            let (cluster, word) = (self.cluster(at), |slot| (slot & (Self::WORDS - 1)) as usize);
-            if let Some(first) = (at..end).find(|&slot| self.hw.load(cluster, word(slot)) == 0) {
+            let (cluster, word) =
+                (self.tree.lowest(at)?, |slot| (slot & (Self::WORDS - 1)) as usize);
+            if let Some(first) = (at..end).find(|&slot| self.tree.hw.load(cluster, word(slot)) == 0)
+            {
                 let most = (end - first) as usize;
-                let count = self.hw.count_run(cluster, word(first), most, 0, 0);
+                let count = self.tree.hw.count_run(cluster, word(first), most, 0, 0);
                 // It may have been taken since.
                 return Some(FilePages::new(first, first + count.max(1) as u64));
             }
@@ -327,7 +266,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     pub(crate) fn is_unreferred(&self, slots: FilePages) -> bool {
         let mut none = true;
         self.each(slots, |lock, first, count| {
-            let run = self.hw.count_run(lock.frame(), first, count, CACHED, 0);
+            let run = self.tree.hw.count_run(lock.frame(), first, count, CACHED, 0);
             none &= run == count;
         });
         none
@@ -335,7 +274,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// How many entries refer to `slot`, and whether it is cached.
     pub(crate) fn counted(&self, slot: u64) -> (u32, bool) {
-        let word = self.hw.load(self.cluster(slot), (slot & (Self::WORDS - 1)) as usize);
+        let word = self.tree.walk(slot, 0).map_or(0, |place| place.word);
         ((word & COUNT) as u32, word & CACHED != 0)
     }
 }

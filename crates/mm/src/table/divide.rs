@@ -5,11 +5,11 @@
 //!   around page 5:         | 0..16 |  ──►  | 0..4 | 4 | 5 | 6..8 | 8..16 |
 //! ```
 //!
-//! A folio counts its mapped pages together. How many belong to each part, only the tables know;
-//! so a folio is divided under the lock of the one table that maps all of it that is mapped. If its
-//! count says that these are all holds on it, nobody else can come to have one meanwhile: that
-//! takes the same lock. What is not mapped is free from then on. No entry changes, but for
-//! contiguous blocks that are larger than the parts, and that come apart first.
+//! A folio counts its mapped pages together, and only the tables know how many belong to each
+//! part. So a folio is divided only where one table maps all of it that is mapped, and under the
+//! lock of that table. If the folio's count says that there are no other holds, none can come
+//! meanwhile: a new mapping takes the same lock. Parts that are not mapped become free. No entry
+//! changes; contiguous blocks that are larger than the parts are unfolded first.
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
@@ -28,21 +28,21 @@ pub enum Division {
     Around(Vpn, Order),
 }
 
-/// What became of a folio that was to be divided.
+/// The outcome of a division.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Divided {
-    /// So many parts are mapped, and so many pages of others were not, and are free.
+    /// The folio is divided.
     Parts {
-        /// Folios.
+        /// How many parts are mapped.
         parts: u64,
-        /// Pages.
+        /// How many pages, of other parts, were not mapped and are free.
         freed: u64,
     },
-    /// It is as small already.
+    /// The folio is as small already.
     Small,
-    /// One leaf maps more of it than a part: split that first.
+    /// One leaf maps more of the folio than a part: split that first.
     Leaf,
-    /// Others have it as well, or hold it.
+    /// Other spaces map the folio, or it is held.
     Shared,
     /// No folio is mapped at the page.
     Nothing,
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let order = self.last_part(how, folio.order, end, around);
             end -= order.pages();
             let part = Folio { head: folio.head.add(end), order };
-            // A part may lie outside of what the table maps.
+            // A part may lie outside of the table's reach.
             let start = Vpn::new(home.get().wrapping_add(end)).max(pages.start);
             let upto = Vpn::new(home.get().wrapping_add(end + order.pages())).min(pages.end);
             let here = PageSpan::new(start, upto.max(start));

@@ -5,92 +5,93 @@
 //!      one question, one fill, one note in the gather, for all of them
 //! ```
 //!
-//! What may refuse is asked first, under the table's lock, and with nothing changed: whoever pins a
-//! page, forks it or moves it needs that lock, too. So there is nothing to restore.
+//! All checks precede all changes, under the table's lock. A pin, a fork or a move needs that lock,
+//! too, so that nothing ever has to be restored.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Pfn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
-use super::walk::Step;
-use super::{Gather, Locked, Marks, Run, Tables, What};
+use super::visit::{Found, Step};
+use super::{Gather, Locked, Marks, Tables, What};
 use crate::folio::Folio;
 
-/// What an eviction came to.
+/// A folio that is to leave memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Eviction {
+    /// The folio.
+    pub(crate) folio: Folio,
+    /// How large a part of it leaves in one step.
+    pub(crate) most: Order,
+    /// The space tracks writes: the dirty bits are read when the pages cannot be written any
+    /// more, contiguous block by contiguous block.
+    pub(crate) tracks: bool,
+}
+
+/// The outcome of an eviction.
+#[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Evicted {
     /// Pages whose leaves are markers now.
     pub(crate) pages: u64,
     /// Entries that were written.
     pub(crate) entries: u64,
-    /// Some of them were written since they were mapped, or could have been.
+    /// A page was written since it was mapped, or could have been.
     pub(crate) dirty: bool,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Replaces the leaves of `span` that map `folio` by markers. `ask` says with which: for a run
-    /// of pages in one state, given their frames and attributes, the payload of the first, the
-    /// others ascending; or that they are to stay. It is asked of `most` pages at once. What is to
-    /// be flushed goes into `gather`, and so do the mappings; no more is taken when it is full.
-    ///
-    /// Where somebody `tracks` what is written, that is asked for when nobody can write any more,
-    /// and no farther than one contiguous block goes.
+    /// Replaces the leaves of `span` that map the folio by markers. For a run of pages in one
+    /// state, given their frames and attributes, `ask` returns the payload of the first marker, and
+    /// the others ascend from it; or `None` for pages that stay. `gather` takes the mappings and
+    /// the flush; the walk ends when it is full.
     pub(crate) fn evict(
         &self,
         span: PageSpan,
-        (folio, most, tracks): (Folio, Order, bool),
+        leaving: Eviction,
         gather: &mut Gather,
         mut ask: impl FnMut(PageSpan, FrameSpan, Attrs) -> Option<u64>,
     ) -> Evicted {
+        let Eviction { folio, most, tracks } = leaving;
         let mut done = Evicted::default();
-        self.each(span, |locked, part| -> Step<()> {
-            let block = A::fold_order(locked.level()).unwrap_or_default();
+        self.each(span, |table, part| -> Step<()> {
+            let unit = A::order(table.level());
+            let block = A::fold_order(table.level()).unwrap_or_default();
             let most = if tracks { most.min(block) } else { most };
-            let mut at = part.start;
-            while at < part.end {
-                let step = at.add(most.pages().max(A::order(locked.level()).pages()));
-                let step = if tracks { step.align_down(most.pages()) } else { step };
-                let (run, end) = locked.run_in(at, part.end.min(step));
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Leaf { .. } if gather.is_full() => return Step::Stop(()),
-                    What::Leaf { frame, attrs, .. } => {
-                        let pages = locked.pages(&run).intersect(span);
-                        let whole =
-                            run.pages_of(locked, folio, frame).filter(|p| pages.covers(p.0));
-                        if let Some((pages, frames)) = whole {
-                            let now = if tracks { locked.hushed(pages, attrs) } else { attrs };
-                            if let Some(first) = ask(pages, frames, now) {
-                                locked.evict(pages, first);
-                                gather.mapping(self.meta, folio, frames);
-                                gather.flush(pages, A::order(locked.level()));
-                                done.pages += pages.count();
-                                done.entries += pages.count() >> A::order(locked.level()).get();
-                                done.dirty |= attrs.intersects(Attrs::DIRTY | Attrs::WRITE);
-                            } else if tracks {
-                                locked.protect(pages, attrs.prot());
-                            }
-                        }
-                    }
-                    What::Absent | What::Marker(_) => {}
+            let limit = |at: Vpn| {
+                let end = at.add(most.pages().max(unit.pages()));
+                if tracks { end.align_down(most.pages()) } else { end }
+            };
+            table.runs_within(part, limit, |found| {
+                let What::Leaf { frame, attrs, .. } = found.run.what else { return Step::Next };
+                if gather.is_full() {
+                    return Step::Stop(());
                 }
-                at = end;
-            }
-            Step::To(at)
+                let here = found.all_pages().intersect(span);
+                let whole = found.pages_of(folio, frame).filter(|of| here.covers(of.0));
+                let Some((pages, frames)) = whole else { return Step::Next };
+                let now = if tracks { table.hushed(pages, attrs) } else { attrs };
+                if let Some(first) = ask(pages, frames, now) {
+                    table.evict(pages, first);
+                    gather.mapping(self.meta, folio, frames);
+                    gather.flush(pages, unit);
+                    done.pages += pages.count();
+                    done.entries += pages.count() >> unit.get();
+                    done.dirty |= attrs.intersects(Attrs::DIRTY | Attrs::WRITE);
+                } else if tracks {
+                    table.protect(pages, attrs.prot());
+                }
+                Step::Next
+            })
         });
         done
     }
 }
 
-impl Run {
-    /// The pages of a run of leaves from `frame` on that map `folio`, and their frames.
-    fn pages_of<A: Arch, H: Hardware>(
-        &self,
-        locked: &Locked<'_, A, H>,
-        folio: Folio,
-        frame: Pfn,
-    ) -> Option<(PageSpan, FrameSpan)> {
-        let pages = locked.pages(self);
+impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
+    /// The pages of this run of leaves, from `frame` on, that map `folio`, and their frames.
+    fn pages_of(&self, folio: Folio, frame: Pfn) -> Option<(PageSpan, FrameSpan)> {
+        let pages = self.all_pages();
         let frames = FrameSpan::new(frame, pages.count());
         let start = frame.max(folio.head);
         let end = frames.end().min(folio.span().end());
@@ -105,8 +106,8 @@ impl Run {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. What the
-    /// hardware notes in them until the flush is lost.
+    /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. Bits
+    /// that the hardware sets in them until the flush are lost.
     fn evict(&self, pages: PageSpan, first: u64) {
         let block = A::order(self.level());
         let (index, count) = (self.index(pages.start), (pages.count() >> block.get()) as usize);
@@ -130,11 +131,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let payload = marks.first + ((at as u64) << block.get());
             self.fill(index + at, 1, A::marker(payload), 0);
         }
-    }
-
-    /// Writes `marks` over the `count` markers from `index` on.
-    pub(super) fn remark(&self, index: usize, count: usize, marks: Marks) {
-        self.overwrite(index, count, marks);
     }
 
     /// Maps `count` entries from `index` on, which are markers, to the frames from `frame` on, of

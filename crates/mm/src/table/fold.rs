@@ -2,7 +2,7 @@
 //!
 //! arm64 and riscv64 let an aligned block of leaves say that it maps an aligned block of frames
 //! with equal rights (arm64: the contiguous bit; riscv64: Svnapot). The CPU then keeps one TLB
-//! entry for all of it. Here this is called *folding*, and nobody outside of this room sees it:
+//! entry for all of it. Here this is called *folding* (Linux: contpte), and no other room sees it:
 //! words are read in their plain form, and written by operations that keep blocks whole.
 //!
 //! ```text
@@ -12,35 +12,38 @@
 //!   folded:    | A+0 c| A+1 c| A+2 c| ...  |A+15 c|     one translation
 //! ```
 //!
-//! Three rules, and all else follows from them:
+//! Three rules:
 //!
 //! 1. **All or nothing.** A block is folded only if all its entries map consecutive frames of one
-//!    folio with equal rights (I4). So whoever changes a part of a block unfolds it first
-//!    ([`part`](Locked::part)), and only that one: a change of many entries meets at most two
-//!    blocks that it covers in part, at its head and at its tail.
-//! 2. **Whole blocks change in place.** What covers a block changes it without unfolding: every
-//!    word gets the new rights, and stays folded. Until the flush a CPU may see either right, as
-//!    with any entry.
-//! 3. **Fold as soon as possible.** Where nothing was, whole blocks are written folded at once.
-//!    Whatever else makes a block foldable ends with [`refold_ends`](Locked::refold_ends): the last
-//!    missing entry, in whatever order they come, or rights that have become equal again.
+//!    folio with equal rights (I4). A change of a part of a block unfolds the block first
+//!    ([`part`](Locked::part)): a change of many entries cuts at most two blocks, at its head and
+//!    at its tail.
+//! 2. **Whole blocks change in place.** A change of all entries of a block does not unfold it:
+//!    every word gets the new rights, and stays folded. Until the flush a CPU may see the old
+//!    rights or the new ones, as with any entry.
+//! 3. **Fold as soon as possible.** In empty entries, whole blocks are written folded at once. All
+//!    other changes that can make a block foldable, by its last missing entry or by rights that
+//!    have become equal again, end with [`refold_ends`](Locked::refold_ends).
 //!
-//! *Noted* flags. The hardware may note an access to any page of a block in the word of any of its
-//! entries (Arm ARM D8.7.1; the Svnapot chapter of the RISC-V manual allows the same). So what is
-//! noted anywhere in a block holds for all of it, and taking it apart tells every entry (I5).
+//! *Noted* flags: the accessed and dirty bits. The hardware may set them in the word of any entry
+//! of a block for an access to any of its pages (Arm ARM D8.7.1; the Svnapot chapter of the RISC-V
+//! manual allows the same). So a bit that is set anywhere in a block holds for all of it, and
+//! unfolding sets it in every entry (I5).
 //!
-//! Changing the form of a live block goes through zero with a flush, where the CPU demands that
-//! (arm64 without FEAT_BBM level 2). Faults that meet the hole find, under this table's lock, that
-//! it is none.
+//! Where the CPU demands it (arm64 without FEAT_BBM level 2), the words of a live block are zero,
+//! with a flush, between its two forms. A fault that meets the hole takes this table's lock, and
+//! finds the block complete.
 
 use quire_arch::{Arch, Attrs, Entry, Level, Transition};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn};
+use quire_units::{Order, PageSpan, Pfn};
 
 use super::map::FOREIGN;
+use super::regrant::Regrant;
 use super::run::NOTED;
 use super::{Locked, Run};
 use crate::folio::Folios;
+use crate::limits::ORDER_MAX;
 use crate::stats::Event;
 
 /// The word of entry `index` as it would be outside of a contiguous block.
@@ -85,7 +88,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         run.uniform &= !self.part(run.index, run.count);
     }
 
-    /// Unfolds the blocks that reach across an end of these entries; whether there were any.
+    /// Unfolds the blocks that reach across an end of these entries. Returns whether there were
+    /// any.
     #[inline]
     pub(super) fn part(&self, index: usize, count: usize) -> bool {
         if self.folded() == 0 {
@@ -100,7 +104,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.folded() < before
     }
 
-    /// Takes the block that entry `index` is in apart, if it is folded.
+    /// Unfolds the block that entry `index` is in, if it is folded.
     pub(super) fn unfold_at(&self, index: usize) {
         if A::is_folded(self.raw(index), self.level()) {
             self.regroup(self.block_at(index), false);
@@ -109,9 +113,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Folds the blocks at the ends of these entries, where they cover a block in part and that has
-    /// become foldable. Blocks that they cover whole, and that were in one state, are folded if
-    /// they can be: nothing ever leaves a block plain that may be folded (C1).
+    /// Folds the blocks that these entries cover in part, at their two ends, if these have become
+    /// foldable. The blocks that they cover whole need no look if they were in one state: no change
+    /// leaves a block plain that may be folded (C1).
     #[inline]
     pub(super) fn refold_ends(&self, index: usize, count: usize) {
         if self.width() == 1 {
@@ -128,7 +132,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Folds every block that these entries have a part in, where that has become possible.
+    /// Folds every block that these entries have a part in, if it has become foldable.
     pub(super) fn refold(&self, index: usize, count: usize) {
         if self.width() > 1 {
             let blocks = (self.block_at(index)..index + count).step_by(self.width());
@@ -151,7 +155,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             return false;
         }
         let Entry::Leaf { frame, attrs } = self.meaning(raw) else { return false };
-        // What is cheap to find out and mostly wrong comes first.
+        // This check is cheap and mostly fails, so it comes first.
         if !self.may_fold(frame, attrs) {
             return false;
         }
@@ -182,15 +186,16 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if demand == Transition::BreakBeforeMake {
             let noted = self.break_block(first);
             self.tables.broken(pages, A::order(level));
-            let folded = self.spell(first, width, frame, attrs | noted, fold);
+            let each = if fold { ORDER_MAX } else { Order::ZERO };
+            let folded = self.spell(first, width, frame, attrs | noted, each);
             debug_assert_eq!(folded, fold as usize);
         } else {
-            self.convert(first, fold, |attrs| attrs);
+            self.convert(first, fold, Regrant::NONE);
             self.tables.flush(pages, A::order(level));
         }
     }
 
-    /// Zeroes the words of a block; what the hardware had noted in them.
+    /// Zeroes the words of a block. Returns the bits that the hardware had set in any of them.
     fn break_block(&self, first: usize) -> Attrs {
         let entries = first..first + self.width();
         entries
@@ -198,31 +203,27 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// Gives each leaf of the block that begins at entry `first` other attributes, and another
-    /// form, without a moment at which one is missing. What was noted in any of them is noted in
-    /// all afterwards.
-    pub(super) fn convert(&self, first: usize, fold: bool, change: impl Fn(Attrs) -> Attrs) {
+    /// form, without a moment at which one is missing. Accessed and dirty bits that were set in any
+    /// of them are set in all afterwards.
+    pub(super) fn convert(&self, first: usize, fold: bool, change: Regrant) {
         let mut noted = self.gathered(first);
         loop {
             let known = noted;
             for index in first..first + self.width() {
-                let old = self.exchange_leaf(index, Some(fold), |attrs| change(attrs | known));
+                let old = self.exchange_leaf(index, Some(fold), change.given(known));
                 noted |= old.intersection(NOTED);
             }
-            // The hardware may have noted more in a word whose turn had not come yet.
+            // The hardware may have set more bits in a word whose turn had not come yet.
             if noted == known {
                 return;
             }
         }
     }
 
-    /// Gives one leaf other attributes, and another form if one is given, and loses nothing that
-    /// the hardware notes meanwhile. The attributes that it had.
-    pub(super) fn exchange_leaf(
-        &self,
-        index: usize,
-        form: Option<bool>,
-        change: impl Fn(Attrs) -> Attrs,
-    ) -> Attrs {
+    /// Gives one leaf other attributes, and another form if one is given, and loses no bit that the
+    /// hardware sets meanwhile. Returns the attributes that it had.
+    #[inline(always)]
+    pub(super) fn exchange_leaf(&self, index: usize, form: Option<bool>, change: Regrant) -> Attrs {
         let level = self.level();
         let mut raw = self.raw(index);
         loop {
@@ -231,7 +232,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             else {
                 return Attrs::empty();
             };
-            let new = word::<A>(frame, level, change(attrs), form.unwrap_or(was));
+            let new = word::<A>(frame, level, change.of(attrs), form.unwrap_or(was));
             if new == raw {
                 return attrs;
             }

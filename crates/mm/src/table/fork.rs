@@ -1,82 +1,78 @@
 //! Fork: a child gets what its parent has mapped, run by run.
 //!
 //! ```text
-//!   parent's table            child's table, which nobody uses yet
+//!   parent's table            child's table, not in use yet    
 //!   | A+0 c w |               |         |      1. count: the folio gains as many mapped pages
 //!   | A+1 c w |    ──►        |         |      2. parent: not writable, COW; in place, still folded
 //!   |  ...    |               |   ...   |      3. child: the parent's words as they are now
 //! ```
 //!
 //! Each step is one for a whole run: one addition, one fill, one fill. A contiguous block has one
-//! state, so a run holds it whole or not at all; the words are written as they are, folded, and
-//! there is no step that could unfold one. (Only where the fork ends, since what follows is not
-//! inherited alike, is a block cut: one part of it is then COW and the other not.)
+//! state, so a run holds it whole or not at all; its words are copied as they are, folded, and no
+//! step unfolds them. (A block is cut only at an end of the fork, where the next area is not
+//! inherited alike: one part of it is COW then and the other is not.)
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
+use super::regrant::{Owed, Regrant};
 use super::run::Stretch;
 use super::{Gather, Locked, Marks, Run, Tables, What, plain};
 use crate::folio::Folios;
 
-/// What becomes of the pages that a fork finds.
+/// How a child gets the pages of its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inherit {
     /// Each side sees its own writes only: both map the same frames until one writes.
     Private,
-    /// Both see all writes.
+    /// Both sides see all writes.
     Shared,
 }
 
-/// What stopped a fork. What was done before it stays done.
+/// What a fork lacks. All before it stays done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForkLack {
     /// One zeroed frame, to become a table of the child.
     Table,
-    /// A copy of these frames for these pages of the child, with these attributes: somebody has
-    /// the folio pinned, and goes on reading and writing the parent's frames.
+    /// A copy of these frames for these pages of the child, with these attributes: the
+    /// folio is pinned, and a device goes on reading and writing the parent's frames.
     Copy(PageSpan, Pfn, Attrs),
 }
 
-/// What a fork works with besides the two trees.
+/// The things that a fork works with besides the two trees.
 pub struct Heritage<'a> {
-    /// What becomes of the pages.
+    /// How the child gets the pages.
     pub how: Inherit,
     /// A frame for a table of the child.
     pub spare: &'a mut Option<FrameRun>,
-    /// What must be flushed of the parent.
+    /// The flush of the parent.
     pub gather: &'a mut Gather,
     /// How many entries the child got.
     pub done: &'a mut u64,
-    /// Told of each run of markers, and for how many pages it is: what both sides have of it
-    /// afterwards.
+    /// Called with each run of markers, and how many pages it stands for; returns the markers that
+    /// both sides have afterwards.
     pub lend_marks: &'a dyn Fn(Marks, u64) -> Marks,
 }
 
 /// How far the leaves of a run can be shared.
 struct Shared {
-    /// So many entries.
+    /// How many entries.
     entries: usize,
     /// Some of the folios are large enough for contiguous blocks.
     folds: bool,
 }
 
-/// What is left of a leaf's attributes when others may have its page.
-fn lent(attrs: Attrs) -> Attrs {
-    attrs.difference(Attrs::WRITE) | Attrs::COW
-}
-
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Gives `child`, which no CPU uses, what is mapped here in `span`, none of it mapped there.
-    /// What must be flushed here goes into `with.gather`.
+    /// `with.gather` takes the flush of this tree.
     ///
-    /// `span` shrinks from below by what is done, so that the call can be repeated with what was
-    /// lacking: a table in `with.spare`, or the copy made and `span` moved on beyond it.
+    /// `span` shrinks from below by the pages that are done. After an error, repeat the call with
+    /// a table in `with.spare`, or with the copy made and `span` moved on beyond it.
     ///
     /// # Errors
-    /// [`ForkLack`]. `with.done` tells the entries also then.
+    /// [`ForkLack`]. `with.done` counts the entries also then.
     pub fn fork(
         &self,
         child: &Self,
@@ -103,8 +99,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Gives `heir`, the child's table for the same pages, what is mapped here in `part`; all
-    /// before the returned page is done.
+    /// Gives `heir`, the child's table for the same pages, what is mapped here in `part`. Returns
+    /// the page before which all is done.
     fn fork_part(
         &self,
         heir: &Self,
@@ -126,7 +122,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     let pages = (run.count as u64) << A::order(self.level()).get();
                     let lent = (with.lend_marks)(marks, pages);
                     if lent != marks {
-                        self.remark(run.index, run.count, lent);
+                        self.overwrite(run.index, run.count, lent);
                     }
                     heir.mark(run.index, run.count, lent);
                     *with.done += run.count as u64;
@@ -149,9 +145,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (self.page(at).min(part.end), Ok(()))
     }
 
-    /// The run that begins at entry `index`, or its first stretch: whose words are simpler to
-    /// change. Where that ends within a contiguous block, the block is not to be cut, and it is the
-    /// run.
+    /// The first stretch of the run that begins at entry `index`, since its words are simpler to
+    /// change; but the whole run if the stretch would cut a contiguous block.
     #[inline(always)]
     fn run_to_fork(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
@@ -175,7 +170,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(piece.count)), frame, attrs)
     }
 
-    /// Shares a run; how many of its entries, up to a folio that cannot be.
+    /// Shares a run, up to a folio that cannot be shared. Returns how many of its entries.
     #[inline(always)]
     fn fork_run(
         &self,
@@ -202,7 +197,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         if exclusive {
             self.part_run(&mut run);
-            if self.regrant(&run, entries, gather.flushes_space(), lent) {
+            let owed = if gather.flushes_space() { Owed::Flush } else { Owed::Nothing };
+            if self.regrant(&run, entries, owed, Regrant::LENT) == Owed::Flush {
                 gather.flush_space();
             }
             if folds {
@@ -213,8 +209,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         entries
     }
 
-    /// The first `count` entries of a run as one stretch, if they are one that the hardware cannot
-    /// change, and no contiguous block has a part in it, or could.
+    /// The first `count` entries of a run as one stretch, if the hardware cannot change it, and no
+    /// contiguous block has only a part in it, or could.
     #[inline]
     fn plain_stretch(&self, run: &Run, count: usize, folds: bool) -> Option<Stretch> {
         let folded = A::is_folded(run.raw, self.level());
@@ -223,13 +219,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         simple.then_some(Stretch { index: run.index, count, raw: run.raw, folded })
     }
 
-    /// Takes the right to write, and makes the leaves COW; their first word then.
+    /// Takes the right to write, and makes the leaves COW. Returns their first word.
     #[inline(always)]
     fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
-        let plain = self.spelled(frame, lent(attrs));
+        let plain = self.spelled(frame, Regrant::LENT.of(attrs));
         let raw = if s.folded { A::fold(plain, self.level()) } else { plain };
         self.fill_stretch(&Stretch { raw, ..*s });
-        if !gather.flushes_space() && self.must_flush(s.raw, raw) {
+        if !gather.flushes_space() && self.owed(s.raw, raw) == Owed::Flush {
             gather.flush_space();
         }
         raw
@@ -243,9 +239,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.add(s.count as i64, blocks as i64);
     }
 
-    /// Counts one more mapping for each of `count` entries' frames from `frame` on. A folio that
-    /// is pinned is not shared if it is the parent's own: whoever pinned it reads and writes the
-    /// parent's memory, and that must stay what the parent sees.
+    /// Counts one more mapping for each of `count` entries' frames from `frame` on. A pinned folio
+    /// is not shared if it is the parent's own: a device reads and writes the parent's memory, and
+    /// the parent must go on seeing that.
     #[inline]
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
         let block = A::order(self.level());
@@ -264,7 +260,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         for s in other.stretches(&run, count) {
             let whole = (s.index | s.count) & (width - 1) == 0;
             if s.folded && !whole {
-                // The child's block will be foldable with its last part.
+                // The child's block becomes foldable with its last part.
                 if let Some((frame, attrs)) = other.leaf_at(s.index) {
                     self.put_any(s.index, s.count, frame, attrs);
                 }

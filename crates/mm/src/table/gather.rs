@@ -1,4 +1,4 @@
-//! What was taken out of a tree and may not be freed before the flush.
+//! Frames that were taken out of a tree, in custody until the flush.
 
 use arrayvec::ArrayVec;
 use quire_hw::{Flush, Hardware};
@@ -9,7 +9,7 @@ use crate::folio::{Folio, Folios};
 use crate::phys::{Kind, Meta, Phys, State};
 use crate::sync::Ordering;
 
-/// Whose translations to flush.
+/// The space whose translations are to be flushed.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The space's tag.
@@ -20,12 +20,12 @@ pub struct Target<'a> {
     pub cpus: &'a CpuSet,
 }
 
-/// How many blocks a flush names; one that names no pages counts as one.
+/// How many blocks a flush names. A flush of all pages counts as one.
 pub(super) fn invalidations(flush: &Flush<'_>) -> u64 {
     flush.pages.map_or(1, |pages| pages.count().div_ceil(flush.stride.pages()))
 }
 
-/// How many runs of frames that others hold, too, a gather takes before it must be settled.
+/// How many runs of shared frames a gather takes before it must be settled.
 const SHARED_MAX: usize = 32;
 
 /// How many runs of markers a gather takes before it must be settled.
@@ -37,26 +37,26 @@ const ZEROED: u32 = 1;
 /// The end of the chain.
 const NONE: u32 = u32::MAX;
 
-/// What a change took out of a tree: frames in custody, and the translations to flush before they
-/// are let go. Settle it; dropping it leaks the frames (which is safe, and a bug).
+/// The frames that a change took out of a tree, in custody, and the translations to flush before
+/// they are freed. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
-/// Frames that nobody else holds are chained through their own slots, as runs, so that there is no
-/// bound on how much one gather takes, and one flush does for all of it. Only frames that others
-/// hold as well need a record here, one for a run, however many folios it is: their counts may not
-/// be dropped before the flush, since the other holder could then free the frames first.
+/// Frames without another holder are chained through their own slots, as runs, so that one gather
+/// takes any number of them, and one flush does for all. Only shared frames need a record here, one
+/// for a run of any number of folios: their counts may not be dropped before the flush, since the
+/// other holder could then free the frames first.
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
     pages: Option<PageSpan>,
     stride: Order,
     tables: bool,
-    /// The pages are too many to name.
+    /// All pages of the space are to be flushed.
     space: bool,
     first: u32,
     last: u32,
     /// Index of a run's first frame, and how many frames were mapped here, once each.
     shared: ArrayVec<(u32, u32), SHARED_MAX>,
-    /// First payload and length, in pages, of the runs of ascending markers that were taken out.
+    /// Swap entries that were taken out: the first payload of a run, and how many pages.
     marks: ArrayVec<(u64, u64), MARKS_MAX>,
     /// No CPU has translations of the space any more.
     unused: bool,
@@ -80,7 +80,7 @@ impl Gather {
     }
 
     /// Nothing taken yet, for a space that no CPU uses and whose translations have been flushed:
-    /// what is taken may be let go at once, and needs no other flush.
+    /// frames are freed without another flush.
     pub(crate) fn unused() -> Self {
         let mut gather = Self::new();
         gather.unused = true;
@@ -97,14 +97,14 @@ impl Gather {
             && self.marks.is_empty()
     }
 
-    /// Whether it must be settled before it takes a mapping of a folio that others hold.
+    /// Whether it must be settled before it takes a mapping of a shared folio.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.shared.is_full()
     }
 
-    /// Notes that markers were taken out: `pages` of them, the payloads ascending from `first` on.
-    /// `false` when it must be settled before.
+    /// Takes markers for `pages` pages, their payloads ascending from `first` on; `false` when it
+    /// must be settled before.
     pub(super) fn mark(&mut self, first: u64, pages: u64) -> bool {
         match self.marks.last_mut() {
             Some((start, count)) if *start + *count == first => {
@@ -115,14 +115,14 @@ impl Gather {
         }
     }
 
-    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. Only what
-    /// swap entries refer to is counted.
+    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. It keeps
+    /// swap entries only: other markers refer to nothing.
     pub(super) fn take_run(&mut self, marks: Marks, pages: u64) -> bool {
         marks.kind() != Some(MarkKind::Swap) || self.mark(marks.first, pages)
     }
 
-    /// The runs of markers that were taken out, each its first payload and how many pages; they are
-    /// the caller's business from now on.
+    /// The runs of swap entries that were taken out, each its first payload and how many pages. The
+    /// caller gives their slots back.
     pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
         core::mem::take(&mut self.marks).into_iter()
     }
@@ -186,8 +186,8 @@ impl Gather {
         self.dead(meta, FrameSpan::new(frame, 1), zeroed);
     }
 
-    /// Chains frames that nobody else holds, as part of the last run where they follow it and are
-    /// alike zeroed.
+    /// Chains frames without another holder. They become part of the last run if they follow it
+    /// and are zeroed like it.
     ///
     /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
     /// the next run.
@@ -215,8 +215,8 @@ impl Gather {
         self.last = index;
     }
 
-    /// Flushes, then frees what was in custody; nothing is taken any more then. Holds no lock and
-    /// is called with none held.
+    /// Flushes, then frees the frames in custody; the gather is empty then. The caller holds no
+    /// lock.
     pub fn settle<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
         let mut settled = Settled::default();
         if !self.unused && (self.pages.is_some() || self.tables || self.space) {
@@ -264,7 +264,7 @@ impl Gather {
     }
 }
 
-/// Ends one mapping of each of `frames`, folio by folio. How many became free.
+/// Ends one mapping of each of `frames`, folio by folio. Returns how many became free.
 fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
     let folios = Folios::new(phys.meta());
     let mut freed = 0;
@@ -285,7 +285,7 @@ impl Default for Gather {
     }
 }
 
-/// What settling a gather came to.
+/// The outcome of settling a gather.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Settled {
     /// Flushes asked of the hardware: 0 or 1.

@@ -12,17 +12,17 @@ use super::{Place, Tables, fold};
 use crate::phys::WordsLock;
 use crate::sync::Ordering;
 
-/// A page table whose lock is held. What it is cannot change meanwhile, and only the hardware
-/// changes words in it besides the holder (accessed and dirty flags of present leaves).
+/// A page table whose lock is held. It stays the table of these pages of this tree, and besides the
+/// holder only the hardware changes words in it (accessed and dirty bits of present leaves).
 #[must_use]
 pub struct Locked<'a, A, H> {
     pub(super) tables: Tables<'a, A, H>,
     lock: WordsLock<'a>,
     level: Level,
     base: Vpn,
-    /// The leaf that was read last.
+    /// The leaf that was decoded last.
     read: Cell<Sample>,
-    /// The leaf that was spelled last.
+    /// The leaf that was encoded last.
     spelled: Cell<Sample>,
 }
 
@@ -39,12 +39,6 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     ) -> Self {
         let none = || Cell::new(Sample::NONE);
         Self { tables, lock, level, base, read: none(), spelled: none() }
-    }
-
-    /// The table's frame.
-    #[inline]
-    pub fn frame(&self) -> Pfn {
-        self.lock.frame()
     }
 
     /// The table's level.
@@ -94,7 +88,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.load(self.lock.frame(), index)
     }
 
-    /// What `word`, as it would be outside of a contiguous block, means in this table.
+    /// The meaning of `word`, as it would be outside of a contiguous block, in this table.
     #[inline(always)]
     pub(super) fn meaning(&self, word: u64) -> Entry {
         match self.read.get().read::<A>(word) {
@@ -113,8 +107,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         entry
     }
 
-    /// Recalls what the leaf at `place` was found to map. Mostly it still does, and is not taken
-    /// apart once more.
+    /// Recalls what the leaf at `place` was found to map. Mostly it still does, and is not decoded
+    /// again.
     #[inline]
     pub(crate) fn recall(&self, place: Place, frame: Pfn, attrs: Attrs) {
         if place.level == self.level {
@@ -168,7 +162,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.lock.slot().counts.load(Ordering::Relaxed)
     }
 
-    /// Notes that it has so many more, or fewer, words that are not zero, and contiguous blocks.
+    /// Adds to its counts of words that are not zero, and of contiguous blocks.
     #[inline]
     pub(super) fn add(&self, present: i64, folded: i64) {
         let counts = self.counts().wrapping_add_signed(present + (folded << PRESENT_BITS));
@@ -177,8 +171,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.lock.slot().counts.store(counts, Ordering::Relaxed);
     }
 
-    /// Writes `count` words: `first`, `first + step`, … The caller keeps the counts, and sees to
-    /// it that the hardware cannot change what was there.
+    /// Writes `count` words: `first`, `first + step`, … The caller keeps the counts, and makes sure
+    /// that the hardware cannot change the words meanwhile.
     #[inline]
     pub(super) fn fill(&self, index: usize, count: usize, first: u64, step: u64) {
         self.tables.hw.fill(self.lock.words(), index, count, first, step);
@@ -194,7 +188,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.compare_exchange(self.lock.words(), index, current, new)
     }
 
-    /// Writes one word where nothing was.
+    /// Writes one word over zero.
     #[inline]
     pub(super) fn make(&self, index: usize, word: u64) {
         debug_assert_eq!(self.raw(index), 0);
@@ -203,18 +197,18 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     }
 
     /// Zeroes `count` words, none of which was zero; a contiguous block is among them whole or not
-    /// at all. What the hardware noted in them meanwhile is lost with them.
+    /// at all. Bits that the hardware sets in them meanwhile are lost with them.
     #[inline]
     pub(super) fn clear(&self, index: usize, count: usize) {
-        // With all that is there, all that is folded goes.
+        // With all words go all blocks.
         let all = count as u64 == self.present();
         let folded = if all { self.folded() as usize } else { self.folded_in(index, count) };
         self.fill(index, count, 0, 0);
         self.add(-(count as i64), -(folded as i64));
     }
 
-    /// Zeroes word `index`; what it was last, with all that the hardware noted. The caller keeps
-    /// the counts.
+    /// Zeroes word `index`. Returns the last word, with all bits that the hardware set. The caller
+    /// keeps the counts.
     pub(super) fn swap_out(&self, index: usize) -> u64 {
         let mut word = self.raw(index);
         while let Err(now) = self.exchange(index, word, 0) {
@@ -223,7 +217,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         word
     }
 
-    /// Makes this table the one for the pages from `base` on: it moves with all it maps.
+    /// Makes this table the one for the pages from `base` on: it moves with everything it maps.
     pub(super) fn rebase(&self, base: Vpn) {
         self.lock.slot().owner.store(base.get(), Ordering::Relaxed);
     }

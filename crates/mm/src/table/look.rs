@@ -1,34 +1,34 @@
-//! Looking at what is mapped, piece by piece, with nothing held in between: for whoever tells a
-//! program about its pages, or copies them.
+//! Looking at what is mapped, piece by piece, with nothing held in between: to report pages to a
+//! program, or to copy them.
 
 use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
-use super::walk::Step;
-use super::{Locked, Marks, Run, Tables, What, plain};
+use super::visit::Step;
+use super::{Found, Locked, Marks, Tables, What, plain};
 use crate::folio::{Folio, Folios};
 
-/// Consecutive entries of one table that say the same, and have noted the same.
+/// Consecutive entries of one table in one state, with the same accessed and dirty bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// The pages; of a leaf that reaches beyond what was looked at, those within.
+    /// The pages; of a leaf that reaches beyond the span, those within.
     pub pages: PageSpan,
     /// The size of each entry, never of a contiguous block.
     pub leaf: Order,
-    /// What they say.
+    /// Their state.
     pub what: Sight,
 }
 
-/// What entries say.
+/// The state of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sight {
     /// They map consecutive frames.
     Leaf {
         /// The first page's frame.
         frame: Pfn,
-        /// Rights, young, dirty, and whether others may have the pages as well
+        /// Rights, accessed and dirty bits, and whether other spaces may map the pages
         /// ([`COW`](Attrs::COW)).
         attrs: Attrs,
         /// Whether they are in contiguous blocks.
@@ -45,75 +45,50 @@ impl Seen {
     }
 }
 
-/// What a block of pages is made of.
+/// The make-up of a block of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survey {
     /// Nothing is mapped.
     Empty,
     /// It is one folio, or part of one, mapped by entries as large as can be.
     Whole,
-    /// Something in it is no folio, or not to be mapped over.
+    /// A page of it maps no folio, or has a marker.
     Foreign,
     /// A folio of it is pinned.
     Pinned,
-    /// Parts of folios, and perhaps nothing in places.
+    /// Parts of folios, and perhaps holes.
     Parts,
 }
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
-    /// The first thing in `span` that is not absent. The table is locked while it is looked at, and
-    /// not afterwards.
+    /// The first entries in `span` that are not absent. The table is not locked afterwards.
     pub fn look(&self, span: PageSpan) -> Option<Seen> {
-        let found = self.each(span, |locked, part| {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Absent => at = end,
-                    What::Leaf { .. } | What::Marker(_) => {
-                        return Step::Stop(locked.seen(&run, PageSpan::new(at, end)));
-                    }
-                }
-            }
-            Step::To(at)
-        });
-        found.flatten()
+        self.runs(span, |found| Step::Stop(found.seen())).flatten()
     }
 
-    /// The first page of `span` that maps a folio for which `hold` says that it is held now; its
-    /// frame, and that folio.
+    /// The first page of `span` whose folio `hold` takes a hold of; its frame, and that folio.
     pub(crate) fn first_folio(
         &self,
         span: PageSpan,
         mut hold: impl FnMut(Folio) -> bool,
     ) -> Option<(Vpn, Pfn, Folio)> {
         let folios = Folios::new(self.meta);
-        self.each(span, |locked, part| {
-            let mut at = part.start;
-            while at < part.end {
-                // One entry tells the folio. The run behind it is other folios' as well, and would
-                // be counted anew for each of them.
-                let (run, _) = locked.run_in(at, at.add(1));
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
-                        let frame = frame.add(at.offset_from(locked.page(run.index)));
-                        match folios.of(frame) {
-                            Some(folio) if hold(folio) => return Step::Stop((at, frame, folio)),
-                            Some(folio) => {
-                                let rest = folio.span().end().offset_from(frame);
-                                at = at.add(rest).min(part.end);
-                            }
-                            None => at = at.add(1),
+        self.each(span, |table, part| {
+            // One page is enough to find the folio: the run behind it is mostly other folios'.
+            let one = |at: Vpn| at.add(1);
+            table.runs_within(part, one, |found| match found.run.what {
+                What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) => {
+                    let (at, frame) = (found.pages.start, found.frame_within(frame));
+                    match folios.of(frame) {
+                        Some(folio) if hold(folio) => Step::Stop((at, frame, folio)),
+                        Some(folio) => {
+                            Step::To(at.add(folio.span().end().offset_from(frame)).min(part.end))
                         }
-                    }
-                    What::Leaf { .. } | What::Absent | What::Marker(_) => {
-                        at = locked.run_in(at, part.end).1;
+                        None => Step::Next,
                     }
                 }
-            }
-            Step::To(at)
+                _ => Step::To(table.run_in(found.pages.start, part.end).1),
+            })
         })
     }
 
@@ -127,8 +102,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         })
     }
 
-    /// What `block`, aligned and of `order`, is made of. The caller keeps changes and faults out of
-    /// it, but for what the hardware notes, and for pins.
+    /// The make-up of `block`, aligned and of `order`. The caller keeps changes and faults out of
+    /// it; the hardware may set bits, and pins may come and go.
     pub fn survey(&self, block: PageSpan, order: Order) -> Survey {
         let folios = Folios::new(self.meta);
         let level = A::leaf_level(order);
@@ -194,30 +169,31 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 }
 
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// The first entries of `run` that have noted the same, as far as they lie in `pages`.
-    fn seen(&self, run: &Run, pages: PageSpan) -> Option<Seen> {
-        let leaf = A::order(self.level());
+impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
+    /// The first entries of the run that have noted the same.
+    fn seen(&self) -> Option<Seen> {
+        let (table, run, pages, leaf) = (self.table, &self.run, self.pages, self.leaf_order());
         let What::Leaf { frame, .. } = run.what else {
             let What::Marker(marks) = run.what else { return None };
             return Some(Seen { pages, leaf, what: Sight::Marker(marks) });
         };
-        let stretch = self.stretches(run, run.count).next()?;
-        let (mut count, mut attrs) = (stretch.count, self.leaf_attrs(stretch.raw, run.index));
-        let (width, inside) = (self.width(), run.index - self.block_at(run.index));
+        let stretch = table.stretches(run, run.count).next()?;
+        let (mut count, mut attrs) = (stretch.count, table.leaf_attrs(stretch.raw, run.index));
+        let (width, inside) = (table.width(), run.index - table.block_at(run.index));
         if stretch.folded && inside == 0 && count >= width {
             count -= count % width;
         } else if stretch.folded {
             // The words of a block speak for each other.
             count = run.count.min(width - inside);
-            attrs |= self.gathered(self.block_at(run.index));
+            attrs |= table.gathered(table.block_at(run.index));
         }
-        let end = self.page(run.index + count).min(pages.end);
-        let frame = frame.add(pages.start.offset_from(self.page(run.index)));
-        let what = Sight::Leaf { frame, attrs, folded: stretch.folded };
+        let end = table.page(run.index + count).min(pages.end);
+        let what = Sight::Leaf { frame: self.frame_within(frame), attrs, folded: stretch.folded };
         Some(Seen { pages: PageSpan::new(pages.start, end), leaf, what })
     }
+}
 
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The attributes of a leaf whose word at entry `index` is `raw`.
     fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
         match A::decode(plain::<A>(raw, self.level(), index), self.level()) {

@@ -1,6 +1,5 @@
-//! Every interleaving of two CPUs on one table: `RUSTFLAGS="--cfg loom" cargo test -p quire-mm
-//! --lib
-//! --release loom_`.
+//! Every interleaving of two CPUs on one table:
+//! `RUSTFLAGS="--cfg loom" cargo test -p quire-mm --lib --release loom_`.
 
 use std::boxed::Box;
 use std::ops::Range;
@@ -18,10 +17,10 @@ use crate::phys::{Kind, Meta, Slot};
 use crate::space::tree::AreaTree;
 use crate::space::{Area, AreaFlags, Backing};
 
-/// Tables of one tree, one for each level from the root on, and the root of another tree.
 /// Every page.
 const ALL: PageSpan = PageSpan { start: Vpn::new(0), end: Vpn::new(u64::MAX) };
 const HOME: Home = Home::new(0, Vpn::new(0));
+/// The tables of one tree, one for each level from the root on.
 const CHAIN: [Pfn; 4] = [Pfn::new(0), Pfn::new(1), Pfn::new(2), Pfn::new(3)];
 const OTHER_ROOT: Pfn = Pfn::new(4);
 const FRAMES: usize = 5;
@@ -108,7 +107,7 @@ fn chain(hw: &'static Board, meta: Meta<'static>) -> Tables<'static, X86_64, Boa
 }
 
 #[test]
-fn loom_e2_who_locks_a_table_finds_that_it_is_another_by_now() {
+fn loom_e2_a_lock_finds_that_its_table_is_another_by_now() {
     loom::model(|| {
         let (hw, meta) = leaked();
         let tables = chain(hw, meta);
@@ -144,7 +143,7 @@ fn loom_e2_who_locks_a_table_finds_that_it_is_another_by_now() {
 }
 
 #[test]
-fn loom_e2_two_who_link_the_same_table_agree_on_one() {
+fn loom_e2_two_links_of_the_same_table_agree_on_one() {
     loom::model(|| {
         let (hw, meta) = leaked();
         let tables = Tables::<X86_64, _>::found(hw, meta, frame(meta, CHAIN[0]));
@@ -197,13 +196,13 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
 }
 
 #[test]
-fn loom_c4_who_keeps_a_shared_folio_sees_that_the_other_has_done_with_it() {
+fn loom_c4_a_space_keeps_a_shared_folio_only_after_the_other_is_done_with_it() {
     loom::model(|| {
         let (_, meta) = leaked();
         let folio = Folio { head: Pfn::new(2), order: Order::ZERO };
         let folios = Folios::new(meta);
         folios.adopt_mapped(meta.mint(folio.span(), false), folio.order, HOME);
-        assert!(folios.share(folio, 1, true), "nobody has it pinned");
+        assert!(folios.share(folio, 1, true), "it is not pinned");
         let copied: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
         // A write to a page of it by one of two spaces: whether it keeps it, whether it frees it.
@@ -257,7 +256,7 @@ fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
         let page = Vpn::new(1);
         if let (Some(_), seq) = areas.reader(hw, meta).next_at_or_after(page) {
             let place = tables.walk(page, Level::LAST);
-            let locked = tables.lock(place.frame, place.level, page).expect("nobody prunes");
+            let locked = tables.lock(place.frame, place.level, page).expect("no CPU prunes");
             if areas.is_current(seq, ALL) {
                 locked.put(1, 1, Pfn::new(9), Attrs::user(Prot::RW) | FOREIGN, Order::ZERO);
             }

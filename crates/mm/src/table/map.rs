@@ -1,21 +1,21 @@
-//! Putting tables and leaves where nothing was.
+//! Putting tables, leaves and markers into empty entries.
 
-use quire_arch::{Arch, Attrs, Entry, Level};
+use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
-use super::walk::Step;
+use super::visit::Step;
 use super::{Locked, MarkKind, Marks, Place, Tables, What};
 
 /// Marks a leaf whose frames are not folios.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
 
-/// What stopped a change of the tables. What was done before it stays done.
+/// What a change of the tables lacks. All before it stays done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
     /// One zeroed frame, to become a table.
     Table,
-    /// An empty place: something is mapped at this page already.
+    /// Room: this page has an entry already.
     Room(Vpn),
 }
 
@@ -28,8 +28,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.link_if(place, page, run, || true)
     }
 
-    /// The same, if `still` says so with the upper table locked. A table that is made where no area
-    /// is any more could stand in the place of one that is not flushed yet.
+    /// The same, if `still` returns true with the upper table locked. A table that is linked where
+    /// no area is any more could stand in the place of one that is not flushed yet.
     ///
     /// # Errors
     /// The run, as for [`link`](Self::link), or when `still` says no.
@@ -52,15 +52,16 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 
     /// Maps the pages of `span` to as many frames from `frame` on, in leaves as large as both
-    /// numbers' alignment allows. The frames are foreign: not folios and not counted. Device
-    /// memory, a guest's RAM, or whatever else the embedder owns by itself.
+    /// numbers' alignment allows. The frames are foreign: not folios and not counted. They are
+    /// device memory, a guest's RAM, or other memory that the embedder owns.
     ///
-    /// `span` shrinks from below by what has been mapped, so that the call can be repeated with
+    /// `span` shrinks from below by the pages that are mapped. After an error, repeat the call with
     /// the missing table in `spare`.
     ///
     /// # Errors
     /// [`Lack::Table`] when a lower table is needed and `spare` is empty; [`Lack::Room`] when a
     /// page of the span is mapped already.
+    #[cfg(any(test, feature = "inject"))]
     pub fn map(
         &self,
         span: &mut PageSpan,
@@ -72,14 +73,14 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             let level = self.fitting(*span, *frame);
             let place = self.walk(span.start, Level::LAST);
             if place.level.is_above(level) {
-                if matches!(A::decode(place.word, place.level), Entry::Leaf { .. }) {
+                if matches!(A::decode(place.word, place.level), quire_arch::Entry::Leaf { .. }) {
                     return Err(Lack::Room(span.start));
                 }
                 let run = spare.take().ok_or(Lack::Table)?;
                 *spare = self.link(place, span.start, run).err();
                 continue;
             }
-            // Where a lower table is already, though it may be empty, its smaller leaves do.
+            // A lower table, though it may be empty, takes smaller leaves.
             let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
             let count = locked.extend(*span, *frame, attrs | FOREIGN)?;
             *span = PageSpan::new(span.start.add(count), span.end);
@@ -95,10 +96,9 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         A::leaf_level(Order::new(aligned.min(longest.get())))
     }
 
-    /// Puts markers into all entries in `span`, none of which may be in use: absent for the
-    /// hardware, and not to be mapped over. Ascending ones into entries as large as alignment
-    /// allows, where there is no lower table; others into those of the last level. `span` shrinks
-    /// as for [`map`](Self::map), and `marks` goes on with it.
+    /// Puts markers into all entries in `span`, none of which may be in use. Ascending markers go
+    /// into entries as large as alignment allows, where there is no lower table; others into those
+    /// of the last level. `span` shrinks as for [`map`](Self::map), and `marks` goes on with it.
     ///
     /// # Errors
     /// As for [`map`](Self::map).
@@ -138,8 +138,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         span: PageSpan,
         spare: &mut Option<FrameRun>,
     ) -> Result<(), Lack> {
-        // Between the ends there are whole blocks, ever larger ones and then ever smaller ones;
-        // each lies in a table that an end has part in.
+        // Between the ends there are whole blocks, first ever larger ones and then ever smaller
+        // ones. Each of their tables also translates a page at an end.
         let last = Vpn::new(span.end.get() - 1);
         for (edge, page) in [(span.start, span.start), (span.end, last)] {
             let aligned = Order::new(edge.get().trailing_zeros().min(63) as u8);
@@ -151,58 +151,43 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         Ok(())
     }
 
-    /// Takes the guards of `span` away. None of them may reach across an end of it. How many
-    /// entries that were.
+    /// Takes the guards of `span` away. None of them may reach across an end of it. Returns how
+    /// many entries they had.
     pub(crate) fn unguard(&self, span: PageSpan) -> u64 {
         let mut entries = 0;
-        self.each(span, |locked, part| -> Step<()> {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Marker(marks) if marks.kind() == Some(MarkKind::Guard) => {
-                        debug_assert_eq!(locked.pages(&run), PageSpan::new(at, end));
-                        locked.clear(run.index, run.count);
-                        entries += run.count as u64;
-                    }
-                    What::Absent | What::Leaf { .. } | What::Marker(_) => {}
-                }
-                at = end;
+        self.runs(span, |found| -> Step<()> {
+            if let What::Marker(marks) = found.run.what
+                && marks.kind() == Some(MarkKind::Guard)
+            {
+                debug_assert!(!found.is_cut(), "the caller has split what reaches beyond the span");
+                found.table.clear(found.run.index, found.run.count);
+                entries += found.run.count as u64;
             }
-            Step::To(at)
+            Step::Next
         });
         entries
     }
 
-    /// Everything mapped in `span`, run by run, each with its pages: what a table says under its
-    /// lock, one table after the other. Absent stretches are not told; of a leaf that reaches
-    /// across an end of the span, what lies within is.
+    /// Calls `hear` with each run of leaves or markers in `span`, and its pages, under the lock of
+    /// its table. Of a leaf that reaches across an end of the span, it hears the part within.
     pub fn tell(&self, span: PageSpan, mut hear: impl FnMut(PageSpan, Level, What)) {
-        self.each(span, |locked, part| -> Step<()> {
-            let mut at = part.start;
-            while at < part.end {
-                let (run, end) = locked.run_in(at, part.end);
-                match run.what {
-                    What::Table(_) => return Step::To(at),
-                    What::Absent => {}
-                    What::Leaf { frame, attrs, settled } => {
-                        let frame = frame.add(at.offset_from(locked.page(run.index)));
-                        let what = What::Leaf { frame, attrs, settled };
-                        hear(PageSpan::new(at, end), locked.level(), what);
-                    }
-                    what => hear(PageSpan::new(at, end), locked.level(), what),
+        self.runs(span, |found| -> Step<()> {
+            let what = match found.run.what {
+                What::Leaf { frame, attrs, settled } => {
+                    What::Leaf { frame: found.frame_within(frame), attrs, settled }
                 }
-                at = end;
-            }
-            Step::To(at)
+                what => what,
+            };
+            hear(found.pages, found.table.level(), what);
+            Step::Next
         });
     }
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Maps as much of `span` to the frames from `frame` on as this table takes, in leaves of its
-    /// level. How many pages that are.
+    /// level. Returns how many pages.
+    #[cfg(any(test, feature = "inject"))]
     fn extend(&self, span: PageSpan, frame: Pfn, attrs: Attrs) -> Result<u64, Lack> {
         let index = self.index(span.start);
         let block = A::order(self.level());
@@ -210,7 +195,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let run = self.run(index, index + within as usize);
         match run.what {
             What::Absent => {}
-            // A lower table has been put here since the walk: the caller walks again.
+            // A lower table was linked here since the walk: the caller walks again.
             What::Table(_) => return Ok(0),
             What::Leaf { .. } | What::Marker(_) => return Err(Lack::Room(self.page(index))),
         }
@@ -218,25 +203,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Ok((run.count as u64) << block.get())
     }
 
-    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
-    /// belong to folios of order `each`.
-    #[inline]
-    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
-        let folds = A::fold_order(self.level()).is_some_and(|block| each >= block);
-        self.put_piece(index, count, frame, attrs, folds);
-    }
-
     /// Puts `marks` into `count` entries from `index` on, which are zero.
     pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
         self.overwrite(index, count, marks);
         self.add(count as i64, 0);
-    }
-
-    /// The run at `page`, and the page after it or `end`, whichever comes first.
-    #[inline]
-    pub fn run_in(&self, page: Vpn, end: Vpn) -> (super::Run, Vpn) {
-        let entries = self.entries(PageSpan::new(page, end));
-        let run = self.run(entries.start, entries.end);
-        (run, self.page(run.index + run.count).min(end))
     }
 }

@@ -1,12 +1,12 @@
-//! What a marker says: an entry that is absent for the hardware, and not to be mapped over.
+//! Markers: entries that are absent for the hardware, and not to be mapped over.
 //!
 //! ```text
 //!   55    52 51                                  0
 //!   | kind  | of the kind                         |
 //! ```
 //!
-//! Of a marker that stands for a block, page `n` of the block has the payload `n` higher. So what
-//! a kind counts by pages is lowest.
+//! Page `n` of a block with one marker has the marker's payload plus `n`. So the lowest bits are
+//! those that a kind counts by pages.
 
 use quire_units::Vpn;
 
@@ -17,12 +17,11 @@ const KIND_AT: u32 = 52;
 /// The kinds of markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkKind {
-    /// The page is on a swap device ([`SwapEntry`](crate::swap::SwapEntry)).
+    /// The page is on a swap device (`SwapEntry` of the room `swap`).
     Swap = 1,
-    /// The page may not be touched, until it is said otherwise: a guard. What it counts means
-    /// nothing, but that guards side by side are one run.
+    /// The page may not be touched: a guard. Its payload only makes neighbouring guards one run.
     Guard = 2,
-    /// The page was in memory that failed, and is lost.
+    /// The page was in memory that failed, and its content is lost.
     Poison = 3,
 }
 
@@ -38,13 +37,13 @@ impl MarkKind {
         }
     }
 
-    /// The payload of this kind that says `rest`, which is below 2^52.
+    /// The payload of this kind with `rest`, which is below 2^52.
     #[inline]
     pub(crate) const fn payload(self, rest: u64) -> u64 {
         (self as u64) << KIND_AT | rest
     }
 
-    /// What a payload says besides its kind.
+    /// A payload without its kind.
     #[inline]
     pub(crate) const fn rest(payload: u64) -> u64 {
         payload & ((1 << KIND_AT) - 1)
@@ -57,7 +56,7 @@ impl Marks {
         Self { first: MarkKind::Guard.payload(page.get()), ascending: true }
     }
 
-    /// What they are.
+    /// Their kind.
     pub const fn kind(self) -> Option<MarkKind> {
         MarkKind::of(self.first)
     }

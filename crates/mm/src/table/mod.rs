@@ -29,26 +29,26 @@
 //! **Next room**: `space`.
 
 mod change;
-mod detach;
 mod divide;
 mod evict;
 mod fold;
 mod fork;
-mod gather;
-mod harvest;
-mod lock;
+pub(crate) mod gather;
+pub(crate) mod lock;
 mod look;
-mod map;
+pub(crate) mod map;
 mod mark;
-mod run;
+mod noted;
+mod regrant;
+mod relocate;
+pub(crate) mod run;
 mod sample;
-mod shift;
 mod split;
 mod take;
-mod walk;
+mod visit;
+pub(crate) mod walk;
 mod weigh;
 mod write;
-mod written;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -57,16 +57,20 @@ mod tests;
 
 pub(crate) use change::unwritten;
 pub use divide::{Divided, Division};
+pub(crate) use evict::Eviction;
 pub(crate) use fold::plain;
 pub(crate) use fork::Heritage;
-pub use fork::{ForkLack, Inherit};
-pub use gather::{Gather, Target};
-pub use lock::Locked;
-pub use look::{Seen, Sight, Survey};
-pub(crate) use map::FOREIGN;
-pub use map::Lack;
+pub(crate) use fork::{ForkLack, Inherit};
+pub(crate) use gather::{Gather, Target};
+pub(crate) use lock::Locked;
+pub(crate) use look::Survey;
+pub use look::{Seen, Sight};
+pub(crate) use map::{FOREIGN, Lack};
 pub use mark::MarkKind;
-pub use run::{Marks, Run, What};
-pub use take::{Taking, Took};
-pub use walk::{Place, Tables};
-pub(crate) use written::Discard;
+pub(crate) use noted::Discard;
+pub(crate) use regrant::Regrant;
+pub use run::Marks;
+pub(crate) use run::{Run, What};
+pub(crate) use take::Taking;
+pub(crate) use visit::Found;
+pub(crate) use walk::{Place, Tables};

@@ -17,8 +17,8 @@ pub struct Run {
     pub what: What,
     /// Its first word, as it is.
     pub(super) raw: u64,
-    /// Whether that tells all others: none of them differs in whether it is folded, or in what the
-    /// hardware notes, unless the block that it is in is known to have all of that.
+    /// The first word determines the rest: all are folded or none, and their accessed and dirty
+    /// bits are equal. (In a block that has both bits set, the other words are not read.)
     pub(super) uniform: bool,
 }
 
@@ -38,9 +38,9 @@ pub enum What {
     Leaf {
         /// The first frame.
         frame: Pfn,
-        /// Their rights; young and dirty if any of them is, or its contiguous block.
+        /// Their rights; the accessed and dirty bits if any of them, or of its block, has them.
         attrs: Attrs,
-        /// Whether the hardware cannot change the words: they are young already, and dirty or not
+        /// The hardware cannot change the words: they are accessed already, and dirty or not
         /// writable.
         settled: bool,
     },
@@ -53,20 +53,20 @@ pub enum What {
 /// The payloads of a run of markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
-    /// The first one's.
+    /// The payload of the first.
     pub first: u64,
-    /// Whether each one's is the one before it and 1; otherwise all are equal.
+    /// Each payload is one higher than the one before; otherwise all are equal.
     pub ascending: bool,
 }
 
 impl Marks {
-    /// What to add to a marker's word for the next one's.
+    /// The difference of the words of two neighbouring markers.
     pub(super) fn step<A: Arch>(self) -> u64 {
         if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
     }
 }
 
-/// What the word of payload `first + 1` has more than that of `first`, if there is such a payload.
+/// The difference of the words of payloads `first + 1` and `first`, if there are both.
 fn ascent<A: Arch>(first: u64) -> Option<u64> {
     (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
 }
@@ -74,10 +74,10 @@ fn ascent<A: Arch>(first: u64) -> Option<u64> {
 /// Payloads are below this.
 const PAYLOADS: u64 = 1 << 56;
 
-/// What the hardware notes by itself, and a run therefore need not have in common.
+/// The bits that the hardware sets by itself, and that may therefore differ within a run.
 pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
 
-/// Whether the hardware has nothing more to note in a leaf.
+/// Whether the hardware has no more bit to set in a leaf.
 #[inline]
 pub(super) fn is_settled(attrs: Attrs) -> bool {
     !attrs.intersects(Attrs::RIGHTS)
@@ -85,9 +85,9 @@ pub(super) fn is_settled(attrs: Attrs) -> bool {
             && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
 }
 
-/// Consecutive leaves, all of them folded or none, whose first word tells the others. A run
-/// consists of such stretches, and mostly of one. In a block whose words differ in what the
-/// hardware noted, a stretch may begin or end.
+/// Consecutive leaves, all of them folded or none, whose first word determines the rest. A run
+/// consists of such stretches, and mostly of one. A stretch may begin or end within a block whose
+/// words differ in their accessed and dirty bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) index: usize,
@@ -113,7 +113,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
             Entry::Table(frame) => (1, What::Table(frame)),
             Entry::Marker(payload) => self.marks(index, end, raw, payload),
-            // Nothing this library writes; the examiner of a hosted machine reports it.
+            // This library writes no such word; the examiner of a hosted machine reports it.
             Entry::Malformed => (1, What::Marker(Marks { first: 0, ascending: false })),
         };
         Run { index, count, what, raw, uniform }
@@ -133,7 +133,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let pages = A::order(level).pages();
         let fixed = attrs.difference(NOTED);
         let mut settled = is_settled(attrs);
-        // From here on the words differ in what the hardware notes, or in whether they are folded,
+        // The words beyond differ in their accessed and dirty bits, or in whether they are folded,
         // if the run goes on at all.
         while index + count < end {
             let at = index + count;
@@ -176,7 +176,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         } else {
             let step = A::step(level);
             let (at, next) = (index + 1, raw.wrapping_add(step));
-            // A look costs less than a count that comes to nothing.
+            // Loading a word costs less than counting a run of none.
             let goes_on = at < end && self.raw(at) == next;
             1 + if goes_on { self.count_run(at, end, next, step) } else { 0 }
         };
@@ -194,7 +194,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     pub fn entry(&self, index: usize) -> Run {
         let raw = self.raw(index);
-        // What is noted anywhere in a contiguous block is noted of each entry: a run tells it.
+        // A bit that is set anywhere in a contiguous block holds for each entry: `run` collects it.
         if !A::is_folded(raw, self.level())
             && let Entry::Leaf { frame, attrs } = self.meaning(raw)
         {
@@ -213,8 +213,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// The same where `raw` notes all that the hardware can, or ever could. A block has one state,
-    /// so one word tells all but what is noted in the others: these are not read.
+    /// The same where `raw` has the accessed and the dirty bit. A block has one state, so the other
+    /// words could differ in these bits alone, and they are not read.
     fn told_blocks(&self, index: usize, end: usize, raw: u64) -> usize {
         let (level, width) = (self.level(), self.width());
         let stride = A::step(level).wrapping_mul(width as u64);
@@ -227,7 +227,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         next.min(end) - index
     }
 
-    /// The same where all words of a block are equal, but for what is noted.
+    /// The same where all words of a block are equal, but for accessed and dirty bits.
     fn like_blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
         let (level, width) = (self.level(), self.width());
         let mut at = index;
@@ -263,8 +263,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         })
     }
 
-    /// What the hardware noted in entries that lie outside of `start..end`, in contiguous blocks
-    /// that reach in: it may note an access to one page of a block in the word of any.
+    /// The accessed and dirty bits of entries outside of `start..end`, in contiguous blocks that
+    /// reach in: the hardware may set them in any word of a block.
     fn noted_around(&self, start: usize, end: usize) -> Attrs {
         let mut noted = Attrs::empty();
         for (edge, inside) in [(start, start), (end, end.wrapping_sub(1))] {
@@ -275,13 +275,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         noted
     }
 
-    /// What is noted in any of the words of the block that begins at entry `first`.
+    /// The accessed and dirty bits of all words of the block that begins at entry `first`.
     pub(super) fn gathered(&self, first: usize) -> Attrs {
         let entries = first..first + self.width();
         entries.fold(Attrs::empty(), |all, index| all | self.noted_in(self.raw(index), index))
     }
 
-    /// What is noted in `raw`, a word of entry `index`.
+    /// The accessed and dirty bits of `raw`, a word of entry `index`.
     pub(super) fn noted_in(&self, raw: u64, index: usize) -> Attrs {
         match A::decode(fold::plain::<A>(raw, self.level(), index), self.level()) {
             Entry::Leaf { attrs, .. } => attrs.intersection(NOTED),

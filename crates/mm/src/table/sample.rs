@@ -1,30 +1,30 @@
 //! One leaf's word, from which others are read and made.
 //!
 //! Neighbouring leaves mostly differ in their frames alone. By the laws of the formats the word of
-//! a leaf is that of frame 0 with the same attributes, plus so many steps:
+//! a leaf is that of frame 0 with the same attributes, plus a multiple of the frame:
 //!
 //! ```text
 //!   word  =  base (attributes)  +  frame × step of the last level
 //! ```
 //!
-//! So what one word was found to say tells what the next one says, and a word is taken apart flag
-//! by flag only where the attributes change.
+//! So one decoded word gives the meaning of the next one, and a word is decoded flag by flag only
+//! where the attributes change.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_units::Pfn;
 
-/// What the plain words of all leaves of one level with the same attributes have in common.
+/// The common part of the plain words of all leaves of one level with the same attributes.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
     attrs: Attrs,
     /// The word that frame 0 would have.
     base: u64,
-    /// The bits that only other attributes change.
+    /// The bits that are equal in all of them.
     fixed: u64,
 }
 
 impl Sample {
-    /// Of no leaf: only zero is like it.
+    /// A sample of no leaf: only zero is like it.
     pub(super) const NONE: Self = Self { attrs: Attrs::empty(), base: 0, fixed: u64::MAX };
 
     /// Of `word`, the plain word of a leaf at `level` that maps `frame` with `attrs`.
@@ -35,7 +35,7 @@ impl Sample {
         Self { attrs, base, fixed: !(frames & A::step(level).wrapping_neg()) }
     }
 
-    /// What the leaf of `word`, which is not zero, maps, if it is like this one.
+    /// The frame and attributes of the leaf of `word`, which is not zero, if it is like this one.
     #[inline(always)]
     pub(super) fn read<A: Arch>(&self, word: u64) -> Option<(Pfn, Attrs)> {
         let beyond = word.wrapping_sub(self.base);

@@ -8,11 +8,11 @@ use super::{Gather, Lack, Locked, Marks, Tables};
 use crate::limits::ORDER_MAX;
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
-    /// Makes sure that no leaf reaches across the boundary before `page`, splitting what does.
-    /// Changes nothing that a program could see, so that a later failure needs no undoing. What
-    /// must be flushed goes into `gather`, but for the flush inside a break-before-make, which
-    /// happens here. How many leaves were split, and the block around `page` that an absent entry
-    /// covers, if its table has others: nothing is mapped there as long as faults wait.
+    /// Splits the leaf that reaches across the boundary before `page`, if one does. Changes nothing
+    /// that a program could see, so that a later failure needs no undoing. `gather` takes the
+    /// flush, but for that inside a break-before-make, which happens here. Returns how many leaves
+    /// were split, and the block around `page` that an absent entry covers, if its table has
+    /// others: nothing is mapped there as long as faults wait.
     ///
     /// # Errors
     /// [`Lack::Table`] when a split needs a table and `spare` is empty. Repeat with one.
@@ -46,7 +46,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Ok((splits, vacant))
     }
 
-    /// Replaces the leaf that maps `page` by a table of `lower` leaves that say the same.
+    /// Replaces the leaf that maps `page` by a table of `lower` leaves that map the same.
     fn split(
         &self,
         locked: &Locked<'_, A, H>,
@@ -65,8 +65,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let demand = A::transition(old, new, locked.level(), self.is_relaxed());
         let breaks = demand == Transition::BreakBeforeMake;
         loop {
-            // The hardware may note an access in the old leaf until it is gone; what is written
-            // into the new table is what the old leaf said last.
+            // The hardware may set bits in the old leaf until it is gone; the new table gets the
+            // last word of the old leaf.
             self.fill_split(table, old, page, locked);
             match locked.exchange(index, old, if breaks { 0 } else { new }) {
                 Ok(()) => break,
@@ -81,8 +81,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         Ok(())
     }
 
-    /// Fills `table`, which nobody else knows yet, with what the leaf `old` of the level above
-    /// says. Such a leaf maps one folio, so that all blocks of the table may be folded.
+    /// Fills `table`, which no entry leads to yet, with what the leaf `old` of the level above
+    /// maps. Such a leaf maps one folio, so that all blocks of the table may be folded.
     fn fill_split(&self, table: Pfn, old: u64, page: Vpn, upper: &Locked<'_, A, H>) {
         let old = A::decode(old, upper.level());
         let Some(lower) = upper.level().child() else { return };
@@ -93,7 +93,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
         match old {
             Entry::Leaf { frame, attrs } => locked.put(0, count, frame, attrs, ORDER_MAX),
-            // One for a block is the first of as many as it has pages.
+            // A marker of a block becomes one for each page, ascending from its payload.
             Entry::Marker(first) => locked.mark(0, count, Marks { first, ascending: true }),
             Entry::Absent | Entry::Table(_) | Entry::Malformed => {}
         }

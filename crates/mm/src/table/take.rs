@@ -5,31 +5,31 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
-use super::walk::Step;
-use super::{Gather, Locked, MarkKind, Tables, What};
-use crate::folio::Folios;
+use super::visit::{Found, Step};
+use super::{Gather, Locked, MarkKind, Marks, Tables, What};
+use crate::folio::{Folio, Folios};
 
 /// How far a [`take`](Tables::take) came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Took {
-    /// All before this page is taken. Short of the span's end, the gather is full: settle it and
-    /// go on from here with another.
+    /// All before this page is taken. If it is not the span's end, settle the gather and go on from
+    /// here.
     pub upto: Vpn,
     /// Entries that were zeroed.
     pub entries: u64,
-    /// Whether it stopped since a leaf reaches across the end of the span, or across this page:
-    /// [`isolate`](Tables::isolate) first.
+    /// A leaf reaches across the end of the span, or across this page: [`isolate`](Tables::isolate)
+    /// first.
     pub straddles: bool,
-    /// Whether a table became empty, so that [`prune`](Tables::prune) finds something.
+    /// A table became empty, so that [`prune`](Tables::prune) finds it.
     pub emptied: bool,
 }
 
-/// What is taken.
+/// The entries that are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taking {
-    /// Everything: the pages are nobody's any more.
+    /// All of them: the area ends.
     All,
-    /// What is in the pages: guards stay where they are.
+    /// Leaves and swap entries: the area stays, and its guards do.
     Content,
 }
 
@@ -40,90 +40,50 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         self.take_some(span, Taking::All, gather)
     }
 
-    /// The same for what is to be taken.
+    /// The same for the entries that `what` names.
     pub fn take_some(&self, span: PageSpan, what: Taking, gather: &mut Gather) -> Took {
         let mut took = Took { upto: span.end, entries: 0, straddles: false, emptied: false };
-        let stopped = self.each(span, |locked, part| {
-            let step = self.take_part(locked, part, (what, gather), &mut took);
-            took.emptied |= locked.present() == 0;
+        let stopped = self.each(span, |table, part| {
+            // An empty table need not be looked at to its end.
+            let mut step = Step::Next;
+            if table.present() > 0 {
+                step = table.runs(part, |found| match found.take(what, gather, &mut took) {
+                    Step::Next if table.present() == 0 => Step::To(part.end),
+                    step => step,
+                });
+            }
+            took.emptied |= table.present() == 0;
             step
         });
         took.upto = stopped.unwrap_or(span.end);
         took
     }
 
-    fn take_part(
+    /// Takes the leaves of `span` that map folios which are `such` out of the tree, and into
+    /// `gather`. Leaves that reach beyond the span stay. Nothing is put in their place: their
+    /// content is in a file. Returns where it stopped if the gather is full: settle it and go on
+    /// from there.
+    pub(crate) fn detach(
         &self,
-        locked: &Locked<'_, A, H>,
-        part: PageSpan,
-        (what, gather): (Taking, &mut Gather),
-        took: &mut Took,
-    ) -> Step<Vpn> {
-        let mut at = part.start;
-        // What is left of an empty table need not be looked at.
-        while at < part.end && locked.present() > 0 {
-            let (run, end) = locked.run_in(at, part.end);
-            match run.what {
-                What::Absent => {}
-                What::Table(_) => return Step::To(at),
-                What::Marker(marks)
-                    if what == Taking::Content && marks.kind() == Some(MarkKind::Guard) => {}
-                What::Marker(marks) => {
-                    let pages = locked.pages(&run);
-                    if pages != PageSpan::new(at, end) {
-                        took.straddles = true;
-                        return Step::Stop(at);
-                    }
-                    if !gather.take_run(marks, pages.count()) {
-                        return Step::Stop(at);
-                    }
-                    locked.clear(run.index, run.count);
-                    took.entries += run.count as u64;
-                }
-                What::Leaf { frame, attrs, .. } => {
-                    let pages = locked.pages(&run);
-                    if pages != PageSpan::new(at, end) {
-                        took.straddles = true;
-                        return Step::Stop(at);
-                    }
-                    locked.part(run.index, run.count);
-                    let taken = if attrs.contains(FOREIGN) {
-                        locked.clear(run.index, run.count);
-                        pages.count()
-                    } else {
-                        self.take_folios(locked, pages, frame, gather)
-                    };
-                    gather.flush(PageSpan::new(at, at.add(taken)), A::order(locked.level()));
-                    took.entries += taken >> A::order(locked.level()).get();
-                    if taken < pages.count() {
-                        return Step::Stop(at.add(taken));
-                    }
-                }
-            }
-            at = end;
-        }
-        Step::To(part.end)
-    }
-
-    /// Takes a run of leaves, folio by folio; how many pages until the gather was full.
-    fn take_folios(
-        &self,
-        locked: &Locked<'_, A, H>,
-        pages: PageSpan,
-        frame: Pfn,
+        span: PageSpan,
         gather: &mut Gather,
-    ) -> u64 {
-        let frames = FrameSpan::new(frame, pages.count());
-        let taken = Folios::new(self.meta).each(frames, |folio, piece| {
-            let room = !gather.is_full();
-            if room {
-                gather.mapping(self.meta, folio, piece);
+        such: &impl Fn(Folio) -> bool,
+    ) -> Option<Vpn> {
+        self.runs(span, |found| {
+            let pages = found.all_pages();
+            match found.run.what {
+                What::Leaf { .. } if gather.is_full() => Step::Stop(found.pages.start),
+                What::Leaf { frame, attrs, .. }
+                    if !attrs.contains(FOREIGN) && span.covers(pages) =>
+                {
+                    let taken = found.table.take_folios(pages, frame, gather, such);
+                    // Frames that are no folio are passed.
+                    let done = taken == pages.count() || !gather.is_full();
+                    if done { Step::Next } else { Step::Stop(pages.start.add(taken)) }
+                }
+                _ => Step::Next,
             }
-            room
-        });
-        debug_assert!(taken == frames.count || gather.is_full(), "leaves map folios");
-        locked.clear(locked.index(pages.start), (taken >> A::order(locked.level()).get()) as usize);
-        taken
+        })
     }
 
     /// Takes out of the tree, and into `gather`, every empty table that translates a page of
@@ -147,7 +107,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
-    /// Unlinks the empty tables that the entries of `part` point at.
+    /// Unlinks the empty tables that the entries of `part` lead to.
     fn prune_part(
         &self,
         locked: &Locked<'_, A, H>,
@@ -167,7 +127,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 && child.present() == 0
             {
                 locked.clear(run.index, 1);
-                // Whatever page of its reach is named, the pointer to it is forgotten.
+                // A flush of any page of its reach drops the cached pointer to it.
                 gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
                 gather.table(self.meta, lock.frame(), true);
@@ -177,12 +137,87 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Ends the tree, which is empty: no CPU uses it any more. Its root goes into `gather`.
-    pub fn fell(self, gather: &mut Gather) {
+    pub fn free_root(self, gather: &mut Gather) {
         if let Some(locked) = self.lock(self.root(), A::ROOT, Vpn::new(0)) {
             debug_assert_eq!(locked.present(), 0);
             let lock = locked.into_stray();
             // The embedder's half of the root may hold words.
             gather.table(self.meta, lock.frame(), false);
         }
+    }
+}
+
+impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
+    /// Takes the run, unless it stays, an end of the span cuts it, or the gather is full.
+    #[inline(always)]
+    fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
+        let (table, run, pages) = (self.table, &self.run, self.pages);
+        let guards = |marks: Marks| marks.kind() == Some(MarkKind::Guard);
+        if matches!(run.what, What::Marker(marks) if what == Taking::Content && guards(marks)) {
+            return Step::Next;
+        }
+        if self.is_cut() {
+            took.straddles = true;
+            return Step::Stop(pages.start);
+        }
+        let taken = match run.what {
+            What::Leaf { attrs, .. } if attrs.contains(FOREIGN) => {
+                table.clear_leaves(pages, gather);
+                pages.count()
+            }
+            What::Leaf { frame, .. } => table.take_folios(pages, frame, gather, |_| true),
+            What::Marker(marks) if gather.take_run(marks, pages.count()) => {
+                table.clear(run.index, run.count);
+                pages.count()
+            }
+            _ => 0,
+        };
+        took.entries += taken >> self.leaf_order().get();
+        if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
+    }
+}
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Takes the folios of a run of leaves that are `such`, up to the one for which the gather has
+    /// no room. Returns how many pages are done.
+    #[inline(always)]
+    fn take_folios(
+        &self,
+        pages: PageSpan,
+        frame: Pfn,
+        gather: &mut Gather,
+        such: impl Fn(Folio) -> bool,
+    ) -> u64 {
+        let frames = FrameSpan::new(frame, pages.count());
+        let page_of = |frame_of: Pfn| pages.start.add(frame_of.offset_from(frame));
+        // The first page whose mapping is in the gather, and whose word is not zero yet.
+        let mut from = pages.start;
+        let looked = Folios::new(self.tables.meta).each(frames, |folio, piece| {
+            if !such(folio) {
+                self.clear_leaves(PageSpan::new(from, page_of(piece.start)), gather);
+                from = page_of(piece.end());
+                return true;
+            }
+            let room = !gather.is_full();
+            if room {
+                gather.mapping(self.tables.meta, folio, piece);
+            }
+            room
+        });
+        self.clear_leaves(PageSpan::new(from, page_of(frame.add(looked))), gather);
+        looked
+    }
+
+    /// Zeroes the leaves of `pages`, and notes their flush. No folio is among them in part.
+    #[inline]
+    fn clear_leaves(&self, pages: PageSpan, gather: &mut Gather) {
+        if pages.is_empty() {
+            return;
+        }
+        let order = A::order(self.level());
+        let (index, count) = (self.index(pages.start), (pages.count() >> order.get()) as usize);
+        self.part(index, count);
+        self.clear(index, count);
+        gather.flush(pages, order);
     }
 }

@@ -48,7 +48,7 @@ fn tree<'a, 'r>(machine: &'a Machine<'r>, phys: &'a Phys<'_>) -> Tree<'a, 'r> {
 fn deepen(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, page: Vpn) {
     while !tables.walk(page, Level::LAST).level.is_last() {
         let place = tables.walk(page, Level::LAST);
-        tables.link(place, page, frame(machine, phys)).expect("nobody else links");
+        tables.link(place, page, frame(machine, phys)).expect("no other CPU links");
     }
 }
 
@@ -79,11 +79,11 @@ fn settle(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>, mut gath
 }
 
 /// Takes what is left, tables and all.
-fn fell(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>) {
+fn free_tree(machine: &Machine<'_>, phys: &Phys<'_>, tables: Tree<'_, '_>) {
     let mut gather = Gather::new();
     assert_eq!(tables.take(ALL, &mut gather).upto, ALL.end);
     tables.prune(ALL, ALL, &mut gather);
-    tables.fell(&mut gather);
+    tables.free_root(&mut gather);
     settle(machine, phys, tables, gather);
 }
 
@@ -110,8 +110,8 @@ fn i6_a_folio_of_two_trees_is_free_when_both_have_flushed() {
         );
         assert_eq!(settle(machine, phys, other, second), 0);
         assert_eq!(settle(machine, phys, one, first), 16);
-        fell(machine, phys, one);
-        fell(machine, phys, other);
+        free_tree(machine, phys, one);
+        free_tree(machine, phys, other);
     });
 }
 
@@ -128,12 +128,12 @@ fn i6_a_folio_unmapped_in_parts_is_free_with_the_last() {
             tables.take(span, &mut gather);
             assert_eq!(settle(machine, phys, tables, gather), freed, "{span:?}");
         }
-        fell(machine, phys, tables);
+        free_tree(machine, phys, tables);
     });
 }
 
-/// Maps 100 folios of one page that others hold as well, their frames ascending or descending,
-/// takes them out again, and tells how many gathers that took.
+/// Maps 128 folios of one page that have another holder, their frames ascending or descending, and
+/// takes them out again. Returns how many gathers that took.
 fn gathers_of_shared(descending: bool) -> usize {
     let mut rounds = 0;
     with(|machine, phys| {
@@ -163,14 +163,14 @@ fn gathers_of_shared(descending: bool) -> usize {
             let run = Folios::new(phys.meta()).put(one).expect("the last hold");
             phys.free(CPU, run);
         }
-        fell(machine, phys, tables);
+        free_tree(machine, phys, tables);
     });
     rounds
 }
 
 #[test]
 fn i6_a_full_gather_stops_and_the_next_goes_on() {
-    assert!(gathers_of_shared(true) > 1, "so many shared runs fill a gather");
+    assert!(gathers_of_shared(true) > 1, "many shared runs fill a gather");
 }
 
 #[test]
@@ -217,10 +217,10 @@ fn c3_markers_are_forked_and_moved_by_runs() {
         assert!(gather.is_empty(), "no CPU can hold a translation of a marker");
 
         let from = PageSpan::new(Vpn::new(0), Vpn::new(1024));
-        while tables.pave(from, Vpn::new(5000), &mut spare, &mut gather).is_err() {
+        while tables.prepare_move(from, Vpn::new(5000), &mut spare, &mut gather).is_err() {
             spare = Some(frame(machine, phys));
         }
-        tables.shift(from, Vpn::new(5000), &mut gather);
+        tables.move_entries(from, Vpn::new(5000), &mut gather);
         settle(machine, phys, tables, gather);
         let moved = [(5010, 110, 7, true), (5120, 180, 117, true), (5300, 332, 7, false)];
         let moved =
@@ -229,13 +229,13 @@ fn c3_markers_are_forked_and_moved_by_runs() {
         if let Some(run) = spare {
             phys.free(CPU, run);
         }
-        fell(machine, phys, tables);
-        fell(machine, phys, child);
+        free_tree(machine, phys, tables);
+        free_tree(machine, phys, child);
     });
 }
 
 #[test]
-fn e2_who_maps_finds_room_only_where_there_is() {
+fn e2_a_map_finds_room_only_where_there_is() {
     with(|machine, phys| {
         let tables = tree(machine, phys);
         deepen(machine, phys, tables, Vpn::new(0));
@@ -254,7 +254,7 @@ fn e2_who_maps_finds_room_only_where_there_is() {
         });
         let span = PageSpan::new(Vpn::new(7), Vpn::new(9));
         assert_eq!(told, [(span, Level::LAST, (1 << 20) + 7)]);
-        fell(machine, phys, tables);
+        free_tree(machine, phys, tables);
     });
 }
 
@@ -279,7 +279,7 @@ fn a_table_that_left_its_tree_is_known_to_be_zero_and_is_zero() {
             assert!(!zeroed || (0..512).all(|at| machine.load(frame, at) == 0), "{frame}");
             phys.free(CPU, run);
         }
-        fell(machine, phys, tables);
+        free_tree(machine, phys, tables);
     });
 }
 
@@ -297,6 +297,6 @@ fn looking_for_empty_tables_skips_what_is_absent_and_misses_none() {
         tables.prune(ALL, ALL, &mut gather);
         settle(machine, phys, tables, gather);
         assert_eq!(phys.free_frames(), before, "all tables but the root are free");
-        fell(machine, phys, tables);
+        free_tree(machine, phys, tables);
     });
 }

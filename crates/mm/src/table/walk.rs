@@ -13,14 +13,14 @@ use crate::phys::{Kind, Meta, WordsLock};
 use crate::stats::{Counters, Event};
 use crate::sync::{Ordering, fence};
 
-/// The CPUs that use a tree which nobody was told of.
-static NOBODY: CpuSet = CpuSet::new();
+/// The CPUs that use a tree which is being made.
+static NO_CPU: CpuSet = CpuSet::new();
 
 /// One tree of page tables: a view that is cheap to make and to copy.
 pub struct Tables<'a, A, H> {
     pub(super) hw: &'a H,
     pub(super) meta: Meta<'a>,
-    /// Who may hold its translations, for the flush in the middle of a break-before-make.
+    /// The CPUs that may hold its translations, for the flush inside a break-before-make.
     pub(super) target: Target<'a>,
     counters: &'a [Counters],
     arch: PhantomData<A>,
@@ -46,8 +46,8 @@ pub struct Place {
 }
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
-    /// The tree under the root of `target`, which [`found`](Self::found) has made. What is done to
-    /// it is counted in the CPU's own of `counters`, if it has one.
+    /// The tree under the root of `target`, which [`found`](Self::found) has made. Events are
+    /// counted in the CPU's own of `counters`, if it has one.
     #[inline]
     pub fn new(hw: &'a H, meta: Meta<'a>, counters: &'a [Counters], target: Target<'a>) -> Self {
         Self { hw, meta, target, counters, arch: PhantomData }
@@ -56,7 +56,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Makes the one frame of `run` the root of a new tree, which no CPU uses. Its words are zero,
     /// but for those beyond the user half of the address space, which belong to the embedder.
     pub fn found(hw: &'a H, meta: Meta<'a>, run: FrameRun) -> Self {
-        let target = Target { asid: Asid::default(), root: run.start(), cpus: &NOBODY };
+        let target = Target { asid: Asid::default(), root: run.start(), cpus: &NO_CPU };
         let tables = Self::new(hw, meta, &[], target);
         tables.adopt(run, A::ROOT, Vpn::new(0));
         tables
@@ -68,7 +68,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.target.root
     }
 
-    /// How a folio's slot names `page` of this tree.
+    /// The name of `page` of this tree in a folio's slot.
     #[inline]
     pub(crate) fn home(&self, page: Vpn) -> Home {
         Home::new(self.meta.index(self.root()), page)
@@ -88,20 +88,19 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.hw.profile().transitions == Transitions::BbmLevel2
     }
 
-    /// The flush in the middle of a break-before-make: `pages` are zero now, and no CPU may know
-    /// them otherwise when they are made anew.
+    /// The flush inside a break-before-make: the entries of `pages` are zero now, and no CPU may
+    /// hold their old translations when they are made anew.
     pub(super) fn broken(&self, pages: PageSpan, stride: Order) {
         self.count(Event::Break, 1);
         self.flush(pages, stride);
     }
 
-    /// Drops the translations of `pages`, mapped by entries of `stride`, at once, if any CPU may
-    /// have them: the tree of a child that is being made has no users. For what cannot wait for a
-    /// gather, since it happens while a table is locked.
+    /// Flushes the translations of `pages`, mapped by entries of `stride`, at once, while a table
+    /// is locked. A tree without users, such as that of a child that is being made, needs no flush.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
         let Target { asid, root, cpus } = self.target;
-        // The change first, then the question who uses the tree: a CPU that begins to do so after
-        // the answer sees the change.
+        // The change first, then the CPUs that use the tree: a CPU that begins to use it later sees
+        // the change.
         fence(Ordering::SeqCst);
         if cpus.is_empty() {
             return;
@@ -113,8 +112,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.count(Event::Invalidations, invalidations(&flush));
     }
 
-    /// Drops all translations of the tree, which no CPU will use again; a gather for what is taken
-    /// out of it from now on.
+    /// Flushes all translations of the tree, which no CPU will use again. Returns a gather for
+    /// taking it down.
     pub(crate) fn retire(&self) -> Gather {
         let Target { asid, root, cpus } = self.target;
         if !cpus.is_empty() {
@@ -168,8 +167,9 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         }
     }
 
-    /// The first page beyond what a walk for `page` found at `place`, no lower table: the leaf, or
-    /// all absent entries up to one that is not, or to the table's end. A hint, as the place is.
+    /// The first page beyond what a walk for `page` found at `place`, which is no lower table: the
+    /// leaf, or the absent entries up to one that is not, or to the table's end. A hint, as the
+    /// place is.
     pub(super) fn beyond(&self, place: Place, page: Vpn) -> Vpn {
         let Place { frame, level, word } = place;
         let index = A::index(page, level);
@@ -230,33 +230,4 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let deeper = level != least && matches!(A::decode(word(), level), Entry::Table(_));
         (!deeper).then_some(lock)
     }
-
-    /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that
-    /// part. `act` answers how far it came: a table's own entries that point at lower tables are
-    /// not its business, and it stops there; the lower table comes next. Ascending; ends where
-    /// `act` breaks off.
-    pub fn each<R>(
-        &self,
-        span: PageSpan,
-        mut act: impl FnMut(&Locked<'a, A, H>, PageSpan) -> Step<R>,
-    ) -> Option<R> {
-        let mut at = span.start;
-        while at < span.end {
-            let locked = self.lock_lowest(at, Level::LAST);
-            let part = PageSpan::new(at, span.end).intersect(locked.reach());
-            match act(&locked, part) {
-                Step::To(page) => at = page,
-                Step::Stop(result) => return Some(result),
-            }
-        }
-        None
-    }
-}
-
-/// What a visit to a table came to.
-pub enum Step<R> {
-    /// All before this page is done.
-    To(Vpn),
-    /// Break off.
-    Stop(R),
 }

@@ -1,11 +1,11 @@
-//! What programs do, through the CPU and its TLB.
+//! Loads, stores and fetches of programs, through the CPU and its TLB.
 
 use std::collections::BTreeSet;
 
-use quire::engine::{Error, Resolved};
 use quire::fault::Cause;
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Area;
+use quire::{Error, Resolved};
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_machine::{Trap, TrapKind};
 use quire_units::{Access, PageSpan, Pfn, Prot, VirtAddr, Vpn};
@@ -31,7 +31,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
                 let model = &self.lives[at].model;
                 let here = model.resident.get(&page.get());
                 let granted = model.areas.page(page).map_or(Prot::empty(), |a| granted::<A>(&a));
-                // What others may have is only looked at here, so that it stays theirs as well.
+                // A shared page is only read here, so that it stays shared.
                 let unshares = |here: &&Resident| here.cow && access == Access::Write;
                 match here.filter(|here| granted.allows(access) && !unshares(here)) {
                     Some(here) => self.access(at, page, access, here.word.get())?,
@@ -95,7 +95,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     /// Resolves one fault; whether the access was refused.
     fn fault(&mut self, at: usize, page: Vpn, access: Access) -> Result<bool, String> {
         let short = self.memory_fallbacks();
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let here = self.lives[at].model.resident.get(&page.get());
         let outlook = here.filter(|here| here.cow).map(|_| self.outlook(at, page));
         let live = &mut self.lives[at];
@@ -104,12 +104,14 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             self.mm.fault(&live.space, page, access)
         };
         let opt_out = live.model.opt_out;
-        let wants = |advice| self.mm.policy.candidates(advice, opt_out);
+        let wants = |advice| self.mm.policy().candidates(advice, opt_out);
         let mut after = live.model.clone();
         let expected = after.fault(page, access, A::block_order(), wants);
         let grown = areas_of(self.mm, &live.space) == after.areas.areas();
         match (real, expected) {
-            (Ok(Resolved::Again), _) => Err("nobody else is there to disturb a fault".into()),
+            (Ok(Resolved::Again), _) => {
+                Err("a fault was disturbed, though no other thread runs".into())
+            }
             (Err(Error::NoMemory(_)), Ok(Fault::Mapped { .. } | Fault::Unshared)) => {
                 if grown {
                     live.model = after;

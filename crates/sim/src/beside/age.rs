@@ -1,4 +1,4 @@
-//! What is told about pages, and forgetting that they were touched.
+//! Clearing accessed bits, and the library's own report of mapped pages.
 
 use quire::check::{self, Leaf};
 use quire::table::{Seen, Sight};
@@ -12,7 +12,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     pub(super) fn age(&mut self, at: usize, span: PageSpan) -> Result<(), String> {
         {
             let _op = self.cpu.operation("clear_young");
-            self.mm.clear_young(&self.lives[at].space, span);
+            self.mm.spaces().clear_young(&self.lives[at].space, span);
         }
         let mut old = None;
         let told = check::leaves(self.mm, &self.lives[at].space, |leaf| {
@@ -30,11 +30,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         self.settle(at, New::None)
     }
 
-    /// What [`Mm::runs`](quire::engine::Mm::runs) tells, page by page.
+    /// The report of [`Mm::runs`](quire::Mm::runs), page by page.
     pub(super) fn told(&self, at: usize) -> Pages {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         let mut pages = Pages::new();
-        self.mm.runs(&self.lives[at].space, all, &mut |seen: &Seen| {
+        self.mm.spaces().runs(&self.lives[at].space, all, &mut |seen: &Seen| {
             if let Sight::Leaf { frame, attrs, .. } = seen.what {
                 for page in 0..seen.pages.count() {
                     let found = Found { frame: frame.add(page), attrs };
@@ -46,7 +46,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 }
 
-/// The pages whose leaves speak for each other.
+/// The pages that share the accessed and dirty bits of this leaf.
 fn extent<A: Arch>(leaf: &Leaf) -> PageSpan {
     match A::fold_order(leaf.level).filter(|_| leaf.folded) {
         Some(order) => PageSpan::block(leaf.pages.start, order),

@@ -1,8 +1,8 @@
 //! The calls.
 
-use quire::engine::{Error, Move};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, At, Backing, Request, Space};
+use quire::{Error, Move};
 use quire_arch::Arch;
 use quire_machine::{Cpu, Machine};
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
@@ -30,7 +30,7 @@ pub struct Beside<'a, 'm, 'r, A: Arch> {
     pub(super) lives: Vec<Live<A>>,
     pub(super) pins: Vec<Pin>,
     pub(super) marks: Marks,
-    /// What the next word written is.
+    /// The next word to write.
     pub(super) next: u64,
     /// How many spaces there were at first.
     spaces: usize,
@@ -75,7 +75,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     /// Does one step on both sides, and compares everything.
     ///
     /// # Errors
-    /// What the two disagree on, or what a walker or the examiner found.
+    /// The difference between the two, or a finding of a walker or the examiner.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
         if matches!(step.op, Op::Fork(_)) {
             self.make_room();
@@ -83,10 +83,10 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let at = step.space % self.lives.len();
         self.enter(at);
         if step.fails > 0 {
-            self.mm.phys().set_fail_plan(FailPlan::Nth(step.fails));
+            self.mm.bare_phys().set_fail_plan(FailPlan::Nth(step.fails));
         }
         let done = self.apply(at, &step.op);
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         done?;
         self.agree(at.min(self.lives.len() - 1))
     }
@@ -117,7 +117,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn apply(&mut self, at: usize, op: &Op) -> Result<(), String> {
         let stretch = op.stretch();
-        // Before as well, so that the TLB holds what the call is to make it forget.
+        // Before as well, so that the TLB holds the entries that the call must flush.
         stretch.map_or(Ok(()), |stretch| self.probe(at, stretch))?;
         self.call(at, op)?;
         stretch.map_or(Ok(()), |stretch| self.probe(at, stretch))
@@ -143,11 +143,11 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
                 self.change(at, "advise", call, |model| model.advise(span, advice))
             }
             Op::Flags(_, set, clear) => {
-                let call = |s: &Self| s.mm.set_flags(&s.lives[at].space, span, set, clear);
+                let call = |s: &Self| s.mm.spaces().set_flags(&s.lives[at].space, span, set, clear);
                 self.change(at, "set_flags", call, |model| model.set_flags(span, set, clear))
             }
             Op::Unlock(_) => {
-                let call = |s: &Self| s.mm.unlock(&s.lives[at].space, span);
+                let call = |s: &Self| s.mm.spaces().munlock(&s.lives[at].space, span);
                 self.change(at, "unlock", call, |model| model.lock(span, false))
             }
             Op::Discard(_) => self.discard(at, span),
@@ -189,7 +189,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     fn remap(&mut self, at: usize, old: PageSpan, pages: u64, how: Move) -> Result<(), String> {
         let live = &mut self.lives[at];
         let opt_out = live.model.opt_out;
-        let wants = |flags| self.mm.policy.candidates(Advice::of(flags), opt_out);
+        let wants = |flags| self.mm.policy().candidates(Advice::of(flags), opt_out);
         let mut after = live.model.clone();
         let (expected, stages) = after.remap(old, pages, how, wants);
         let real = {
@@ -222,7 +222,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn map(&mut self, at: usize, request: &Request) -> Result<(), String> {
         let live = &mut self.lives[at];
-        let candidates = self.mm.policy.candidates(Advice::of(request.flags), live.model.opt_out);
+        let candidates = self.mm.policy().candidates(Advice::of(request.flags), live.model.opt_out);
         let expected = live.model.place(request, candidates);
         let real = {
             let _op = self.cpu.operation("map");
@@ -265,7 +265,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         };
         let mut done = span;
         if let Err(Error::NoMemory(_)) = real {
-            // What lies before the leaf that could not be split is gone.
+            // The pages before the leaf that could not be split are gone.
             let left = self.resident(at)?;
             let first = |page: &u64| span.contains(Vpn::new(*page));
             done.end = left.keys().copied().find(first).map_or(span.end, Vpn::new);
@@ -284,7 +284,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
         let live = &mut self.lives[at];
         let real = {
             let _op = self.cpu.operation("lock");
-            self.mm.lock(&live.space, span)
+            self.mm.mlock(&live.space, span)
         };
         let mut locked = live.model.clone();
         let expected = locked.lock(span, true).and_then(|()| locked.populated(span));
@@ -346,7 +346,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
 
     fn renew(&mut self, at: usize) -> Result<(), String> {
         self.cpu.leave();
-        self.mm.phys().set_fail_plan(FailPlan::Never);
+        self.mm.bare_phys().set_fail_plan(FailPlan::Never);
         self.end(at);
         if self.lives.len() < self.spaces {
             let live = self.found().map_err(|error| error.to_string())?;
@@ -357,7 +357,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     }
 
     fn set_policy(&mut self, at: usize, op: &Op) {
-        let policy = &self.mm.policy;
+        let policy = &self.mm.policy();
         match *op {
             Op::Size(order, choice) => {
                 let order = Order::new(1 + order % (A::block_order().get() + 1));

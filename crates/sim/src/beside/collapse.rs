@@ -1,18 +1,18 @@
-//! Collapse: what each block must come to, and what it became.
+//! Collapse: the due result for each block, beside the real one.
 
 use std::collections::BTreeMap;
 
 use quire::check;
-use quire::engine::{Collapsed, Error, Hindrance};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{Advice, AreaFlags, Backing, OptOut};
+use quire::{Collapsed, Error, Hindrance};
 use quire_arch::Arch;
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::Beside;
 use super::compare::{New, Pages, ensure};
 
-/// What a block must come to, if there is memory.
+/// The due result for a block, if there is memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outlook {
     Made,
@@ -28,11 +28,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         order: Order,
     ) -> Result<(), String> {
         let blocks = self.outlooks(at, span, order)?;
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let roomy = self.mm.phys().free_by_order()[order.index()..].iter().sum::<u64>();
         let real = {
             let _op = self.cpu.operation("collapse");
-            self.mm.collapse(&self.lives[at].space, span, order)
+            self.mm.reclaim().collapse(&self.lives[at].space, span, order)
         };
         if span.is_empty() || span.end.get() > A::USER_PAGES {
             ensure(real == Err(Error::Invalid), "a refusal", (span, real))?;
@@ -66,7 +66,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         ensure(pages.len() == here, "no other new pages", (pages.len(), here))
     }
 
-    /// The aligned blocks of `span`, each with what it must come to.
+    /// The aligned blocks of `span`, each with its due result.
     fn outlooks(
         &self,
         at: usize,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use quire::check;
-use quire::folio::{Folio, Folios};
+use quire::inject::{Folio, Folios};
 use quire::space::{Area, AreaFlags, Space};
 use quire_arch::{Arch, Attrs};
 use quire_units::{PageSpan, Pfn, PhysAddr, Prot, Vpn};
@@ -15,7 +15,7 @@ use super::judge::Sharing;
 use crate::fork::Resident;
 use crate::system::HostedMm;
 
-/// What new pages are allowed to be there after a call.
+/// The new pages that a call may have mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum New {
     /// None.
@@ -28,7 +28,7 @@ pub(super) enum New {
     Some,
 }
 
-/// What a page is mapped to, and what its leaf grants and remembers.
+/// The frame of a page, and the rights and flags of its leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) frame: Pfn,
@@ -49,8 +49,8 @@ impl Found {
 pub(super) type Pages = BTreeMap<u64, Found>;
 
 impl<A: Arch> Beside<'_, '_, '_, A> {
-    /// The pages that are resident. What the hardware notes in any entry of a contiguous block
-    /// counts for all of its pages.
+    /// The resident pages. The accessed and dirty bits in any entry of a contiguous block count for
+    /// all of its pages.
     pub(super) fn resident(&self, at: usize) -> Result<Pages, String> {
         let mut pages = Pages::new();
         let mut blocks: BTreeMap<u64, (PageSpan, Attrs)> = BTreeMap::new();
@@ -73,13 +73,13 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         told.map(|()| pages).map_err(|violation| violation.to_string())
     }
 
-    /// Compares which pages are resident, and takes new ones into the model: they must be zero,
-    /// and are marked.
+    /// Compares the resident pages with the model, and takes new ones into it: they must be zero,
+    /// and get a mark.
     pub(super) fn settle(&mut self, at: usize, new: New) -> Result<(), String> {
         self.settle_shared(at, new, Sharing::Kept)
     }
 
-    /// The same; and takes into the model what became of pages that others have as well.
+    /// The same; and takes into the model the fate of shared pages.
     pub(super) fn settle_shared(
         &mut self,
         at: usize,
@@ -137,7 +137,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
 
     /// The folio that a frame is part of.
     pub(super) fn folio(&self, frame: Pfn) -> Option<Folio> {
-        Folios::new(self.mm.phys().meta()).of(frame)
+        Folios::new(self.mm.bare_phys().meta()).of(frame)
     }
 
     /// Compares areas and memory, and calls in all walkers.
@@ -194,7 +194,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         self.machine.verdict().map_err(|violation| violation.to_string())
     }
 
-    /// I11 and I13: what several spaces have is either nobody's own or meant to be common.
+    /// I11 and I13: a frame that several spaces map is COW in all of them, or in a shared area.
     fn check_sharing(&self) -> Result<(), String> {
         let mut mapped = Vec::new();
         for (at, live) in self.lives.iter().enumerate() {
@@ -216,8 +216,8 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 }
 
-/// What is left in pages, so that it shows when one is cleared under a program's hands, or given to
-/// the next without being cleared, or mixed up with another: no two are equal.
+/// Marks that are left in pages; no two are equal. So it shows when a page is cleared while a
+/// program has it, is given to the next without being cleared, or is taken for another.
 #[derive(Default)]
 pub(super) struct Marks(u64);
 
@@ -230,7 +230,7 @@ impl Marks {
 
 pub(super) fn areas_of<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Vec<Area> {
     let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-    mm.areas(space, all).collect()
+    mm.spaces().areas(space, all).collect()
 }
 
 pub(super) fn ensure(holds: bool, what: &str, evidence: impl Debug) -> Result<(), String> {

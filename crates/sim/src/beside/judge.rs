@@ -1,6 +1,6 @@
-//! Judging what became of pages that several spaces have.
+//! Judging the fate of pages that several spaces share.
 
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Advice;
 use quire_arch::{Arch, Level};
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
@@ -10,7 +10,7 @@ use super::compare::{Found, Pages, ensure};
 use crate::fork::Resident;
 use crate::space::NaiveSpace;
 
-/// What may become of pages whose frames other spaces may have.
+/// The changes that a call may make to shared pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sharing {
     /// Nothing.
@@ -23,10 +23,10 @@ pub(super) enum Sharing {
     Unshared(PageSpan, Option<Order>),
 }
 
-/// What must become of a page that others may have and that is written.
+/// The due result of a write to a shared page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// What can be claimed, if it can: no other space has anything of the folio.
+    /// The pages to claim, if no other space maps any of the folio.
     claim: Option<PageSpan>,
     /// The page before that is the space's own, and may be written: more may be claimed.
     follows: bool,
@@ -61,7 +61,7 @@ impl Outlook {
 }
 
 impl<A: Arch> Beside<'_, '_, '_, A> {
-    /// What must become of `page`, which is COW, when it is written.
+    /// The due result of a write to `page`, which is COW.
     pub(super) fn outlook(&self, at: usize, page: Vpn) -> Outlook {
         let model = &self.lives[at].model;
         let here = model.resident.get(&page.get());
@@ -79,11 +79,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
         let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
-        let wanted = self.mm.policy.candidates(advice, model.opt_out);
-        let most = (2u32 << self.mm.policy.copy_most().get()) - 1;
+        let wanted = self.mm.policy().candidates(advice, model.opt_out);
+        let most = (2u32 << self.mm.policy().copy_most().get()) - 1;
         let largest = NaiveSpace::block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
-        let plenty = roomy && self.mm.phys().fail_plan() == FailPlan::Never;
+        let plenty = roomy && self.mm.bare_phys().fail_plan() == FailPlan::Never;
         Outlook { claim, follows, simple, largest, plenty }
     }
 
@@ -93,8 +93,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         pages.filter(|here| folio.contains(here.frame)).count() as u64
     }
 
-    /// Whether what the real space made of pages that others may have is right. The model is as
-    /// before the call.
+    /// Judges the changes of shared pages. The model is as before the call.
     pub(super) fn judge(&self, at: usize, real: &Pages, sharing: Sharing) -> Result<(), String> {
         let model = &self.lives[at].model;
         let mut changes = Vec::new();
@@ -121,7 +120,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         }
     }
 
-    /// What a fork may leave behind that fails.
+    /// A fork that fails may leave pages write-protected, and change nothing else.
     fn judge_offer(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
         let pinned = self.pinned();
         let fine = changes.iter().all(|change| {
@@ -184,11 +183,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         ensure(steady && new, "a folio of its own", (folio, changes))?;
         let taken = self.frames();
         let fresh = changes.iter().all(|change| !taken.contains(&change.now.frame));
-        ensure(fresh, "memory that nobody has", changes)
+        ensure(fresh, "frames that no space has", changes)
     }
 }
 
-/// A page whose frame is another, or as much others' as it was not before.
+/// A page with another frame than before, or with another COW bit.
 #[derive(Debug)]
 struct Change<'a> {
     page: Vpn,

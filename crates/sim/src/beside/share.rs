@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use quire::engine::{Error, Pinned};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::Space;
+use quire::{Error, Pinned};
 use quire_arch::Arch;
 use quire_units::{Access, Asid, FrameSpan, PageSpan, Pfn, Vpn};
 
@@ -42,7 +42,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 
     pub(super) fn fork(&mut self, at: usize) -> Result<(), String> {
-        let (plan, asid) = (self.mm.phys().fail_plan(), self.free_asid());
+        let (plan, asid) = (self.mm.bare_phys().fail_plan(), self.free_asid());
         let before = self.mm.phys().free_frames();
         let real = {
             let _op = self.cpu.operation("fork");
@@ -99,14 +99,14 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         if self.pins.len() == PINS {
             return Ok(());
         }
-        let planned = self.mm.phys().fail_plan() != FailPlan::Never;
+        let planned = self.mm.bare_phys().fail_plan() != FailPlan::Never;
         let live = &mut self.lives[at];
         let real = {
             let _op = self.cpu.operation("pin");
             self.mm.pin(&live.space, page, access)
         };
         let opt_out = live.model.opt_out;
-        let wants = |advice| self.mm.policy.candidates(advice, opt_out);
+        let wants = |advice| self.mm.policy().candidates(advice, opt_out);
         let mut after = live.model.clone();
         let expected = after.fault(page, access, A::block_order(), wants);
         if areas_of(self.mm, &live.space) == after.areas.areas() {
@@ -141,8 +141,8 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         }
     }
 
-    /// A device writes: whoever pinned the memory sees it if the page is still there, and nobody
-    /// else does.
+    /// A device writes: the space that pinned the memory sees it if the page is still there, and no
+    /// other space does.
     pub(super) fn device(&mut self, which: usize) {
         self.next += 1;
         if !self.pins.is_empty() {

@@ -1,7 +1,7 @@
-//! Carrying out one step: files, the swap device, and others who take memory.
+//! Carrying out one step: files, the swap device, and other users of memory.
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
-use quire::engine::{Error, Held};
+use quire::{Error, Held};
 use quire_arch::Arch;
 use quire_script::{Fault, Source, Step, Verb, tail};
 use quire_units::{Order, Vpn};
@@ -31,26 +31,27 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Verb::SwapOff => self.swap_off(),
             Verb::Hoard => {
                 let most = if self.hoard.len() < 24 { first % 8 } else { return Ok(0) };
-                match self.mm.take_frames(Order::new(most as u8)) {
-                    Ok(run) => {
+                let order = Order::new(most as u8);
+                match self.mm.phys().alloc(order) {
+                    Some(run) => {
                         self.hoard.push(run);
                         Ok(1)
                     }
-                    Err(error) if self.may_fail(error) => Ok(0),
-                    Err(error) => Err(Wrong::unexpected(error)),
+                    None if self.may_fail(Error::NoMemory(order)) => Ok(0),
+                    None => Err(Wrong::unexpected(Error::NoMemory(order))),
                 }
             }
             _ => {
                 if !self.hoard.is_empty() {
                     let run = self.hoard.swap_remove(first as usize % self.hoard.len());
-                    self.mm.give_back(run);
+                    self.mm.phys().free(run);
                 }
                 Ok(1)
             }
         }
     }
 
-    /// Writes what is dirty of a file; then its disk must have all of it, if nothing interfered.
+    /// Writes the dirty pages of a file; then its disk must have all of it, if nothing interfered.
     pub(super) fn sync(&mut self, file: usize) -> Outcome {
         if STORES[file] != Store::ReadWrite {
             return Ok(0);
@@ -61,7 +62,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         loop {
             let next = {
                 let _operation = self.machine.operation("sync").cleans();
-                self.mm.next_write(id, &mut left, &self.all()[..])
+                self.mm.files().next_write(id, &mut left, &self.all()[..])
             };
             self.settle_races()?;
             match next {
@@ -83,7 +84,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn check_disk(&self, file: usize) -> Result<(), Wrong> {
         for (page, &stamp) in self.files[file].stamps.iter().enumerate() {
             let is = self.devices.page(self.ids[file].0, page as u64).0;
-            // What is lost is not written, whatever its memory holds now.
+            // A lost page is not written, whatever its memory holds now.
             let is_lost = self.files[file].is_lost(page as u32);
             if if is_lost { is == GARBAGE } else { is != stamp } {
                 let what = format!("page {page} on the disk is {is:#x}, should be {stamp:#x}");
@@ -96,25 +97,25 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn drop_clean(&mut self, file: usize, from: u64, count: u64) -> Outcome {
         let pages = FilePages::new(from, from + count);
         let _operation = self.machine.operation("drop");
-        self.mm.drop_clean(self.ids[file], pages).map_err(Wrong::unexpected)
+        self.mm.files().drop_clean(self.ids[file], pages).map_err(Wrong::unexpected)
     }
 
     fn truncate(&mut self, file: usize, pages: u32) -> Outcome {
         let id = self.ids[file];
-        // A disk is not told to shorten what it is just writing.
+        // No file is shortened while its pages are being written.
         self.complete(u64::MAX);
         let before = self.files[file].stamps.len() as u64;
         for tries in 0.. {
             let got = {
-                // What cannot be divided is mapped anew, and clean: its index knows of it already.
+                // Folios that cannot be divided are mapped anew and clean; the index has the flag.
                 let _operation = self.machine.operation("truncate").cleans();
-                self.mm.truncate(id, u64::from(pages), &self.all()[..])
+                self.mm.files().truncate(id, u64::from(pages), &self.all()[..])
             };
             self.settle_races()?;
             match got {
                 Ok(()) => break,
                 Err(error) if !self.may_fail(error) => return Err(Wrong::unexpected(error)),
-                // It is shorter, but may still be seen: that is to be repeated.
+                // It is shorter, but its pages may still be mapped: the call must be repeated.
                 Err(_) if tries == 0 => self.relieve()?,
                 Err(_) => self.end_largest(),
             }
@@ -128,7 +129,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(1)
     }
 
-    /// What processes had of their own of the pages from `end` on is gone.
+    /// Private copies of the pages from `end` on are gone.
     fn forget_beyond(&mut self, file: usize, end: u32) {
         for process in 0..self.naive.len() {
             for at in 0..self.naive[process].pages.len() {
@@ -157,12 +158,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut reader = Readahead::default();
         let wanted = FilePages::new(page, page + 4);
         for _ in 0..40 {
-            let got = self.mm.page(self.ids[file], wanted, &mut reader, Pattern::Normal);
+            let got = self.mm.files().read(self.ids[file], wanted, &mut reader, Pattern::Normal);
             self.settle_races()?;
             match got {
                 Ok((held, ahead)) => {
                     if let Some(reads) = ahead {
-                        // Nobody waits for what is read ahead.
+                        // Readahead: no one call depends on it.
                         let _ = self.carry(reads)?;
                     }
                     return Ok(Ok(held));
@@ -203,7 +204,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 ));
             }
         }
-        self.mm.release(held);
+        self.mm.files().release(held);
         wrong.map_or(Ok(frames.count), |what| Err(Wrong::new(Kind::Content, what)))
     }
 
@@ -218,8 +219,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let stamp = self.stamp();
         let frame = held.frames().start;
         poke(self.machine.ram(), A::PAGE_SHIFT, frame, (stamp, tail(stamp)));
-        let noted = self.mm.mark_dirty(self.ids[file], u64::from(page));
-        self.mm.release(held);
+        let noted = self.mm.files().mark_dirty(self.ids[file], u64::from(page));
+        self.mm.files().release(held);
         self.files[file].store(page, stamp);
         noted.map(|()| 1).map_err(Wrong::unexpected)
     }
@@ -228,7 +229,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if self.swap.is_some() {
             return Ok(0);
         }
-        let got = self.mm.swap_on(u64::from(slots.max(1)));
+        let got = self.mm.paging().swap_on(u64::from(slots.max(1)));
         match self.judge("swap_on", Ok(()), got)? {
             Some(id) => {
                 self.devices.clear(id.0);
@@ -243,7 +244,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     /// Brings everything back, and takes the device out of use.
     fn swap_off(&mut self) -> Outcome {
         let Some(id) = self.swap else { return Ok(0) };
-        self.mm.swap_closing(id, true).map_err(Wrong::unexpected)?;
+        self.mm.paging().swap_closing(id, true).map_err(Wrong::unexpected)?;
         let mut excused = false;
         for process in 0..self.spaces.len() {
             excused |= !self.swap_in_all(process, id)?;
@@ -252,13 +253,13 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if !excused {
             self.complete(u64::MAX);
         }
-        match self.mm.swap_off(id) {
+        match self.mm.paging().swap_off(id) {
             Ok(()) => {
                 self.swap = None;
                 Ok(1)
             }
             Err(Error::Busy(_)) if excused || self.devices.has_pending() => {
-                self.mm.swap_closing(id, false).map_err(Wrong::unexpected)?;
+                self.mm.paging().swap_closing(id, false).map_err(Wrong::unexpected)?;
                 Ok(2)
             }
             Err(error) => Err(Wrong::unexpected(error)),
@@ -270,10 +271,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let mut from = Vpn::new(0);
         let (mut all, mut tries) = (true, 0);
         while let Some(space) = &self.spaces[process]
-            && let Some(page) = self.mm.next_swapped(space, id, from)
+            && let Some(page) = self.mm.paging().next_swapped(space, id, from)
         {
             tries += 1;
-            let got = self.call(process, "swap in", |mm, space| mm.swap_in_page(space, page))?;
+            let got =
+                self.call(process, "swap in", |mm, space| mm.paging().swap_in_page(space, page))?;
             let done = match got {
                 Ok(()) => Ok(()),
                 Err(Error::Unread(reads)) => self.carry(reads)?,
@@ -291,7 +293,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 }
                 Err(error) => return Err(Wrong::unexpected(error)),
             }
-            if self.mm.next_swapped(self.space(process)?, id, from) != Some(page) {
+            if self.mm.paging().next_swapped(self.space(process)?, id, from) != Some(page) {
                 tries = 0;
             }
         }

@@ -1,14 +1,13 @@
-//! Carrying out one step: groups of processes, and what each may have.
+//! Carrying out one step: groups of processes, and their limits.
 //!
-//! The model of a group knows its limit and what it is a part of. How much it has is counted once
-//! more from all leaves, folio by folio. That it has no more than its limit cannot be said at all
-//! times: it may have been lowered, or somebody may have joined. What can be said: from one count
-//! to the next, faults map no more pages than that left.
+//! The model of a group knows its limit and its parent, and counts its usage once more from all
+//! leaves, folio by folio. A group may exceed its limit after the limit was lowered or a process
+//! joined. But from one count to the next, faults map no more pages than the count left.
 
 use std::collections::BTreeMap;
 
+use quire::Error;
 use quire::check;
-use quire::engine::Error;
 use quire::space::{GroupId, Space};
 use quire_arch::Arch;
 use quire_script::{Step, Verb};
@@ -45,20 +44,20 @@ impl<A: Arch> World<'_, '_, '_, A> {
             (Verb::EndGroup, Some(id)) => self.end_group(at, id),
             (Verb::Limit, Some(id)) => {
                 let limit = if count >= 1600 { u64::MAX } else { u64::from(count).max(LEAST) };
-                let done = self.mm.set_limit(id, limit);
+                let done = self.mm.groups().set_limit(id, limit);
                 self.judge("set_limit", Ok(()), done)?;
                 self.groups[at].limit = limit;
                 Ok(limit)
             }
             (Verb::Lend, Some(id)) => {
-                self.mm.lend(id, count.into());
+                self.mm.groups().lend(id, count.into());
                 self.groups[at].bound = None;
                 Ok(1)
             }
             (Verb::GroupOut, Some(id)) => {
                 let out = {
                     let _operation = self.reclaiming("page out");
-                    self.mm.page_out_group(id, count.into(), &self.all()[..])
+                    self.mm.reclaim().page_out_group(id, count.into(), &self.all()[..])
                 };
                 self.settle_races()?;
                 self.write_swap()?;
@@ -72,7 +71,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if self.groups.len() >= MOST {
             return Ok(0);
         }
-        let got = self.mm.new_group(parent);
+        let got = self.mm.groups().create(parent);
         let made = self.judge("new_group", Ok(()), got)?;
         self.groups.extend(made.map(|id| Group { id, parent, limit: u64::MAX, bound: None }));
         Ok(1)
@@ -83,17 +82,17 @@ impl<A: Arch> World<'_, '_, '_, A> {
         if has_parts || self.naive.iter().any(|process| process.group == Some(id)) {
             return Ok(0);
         }
-        let got = self.mm.end_group(id);
+        let got = self.mm.groups().end(id);
         self.judge("end_group", Ok(()), got)?;
         self.groups.remove(at);
-        match self.mm.limit(id) {
+        match self.mm.groups().limit(id) {
             Err(Error::NoGroup) => Ok(1),
             other => Err(Wrong::new(Kind::Answer, format!("a group that ended has {other:?}"))),
         }
     }
 
     fn join(&mut self, process: usize, id: Option<GroupId>) -> Outcome {
-        let got = self.call(process, "join", |mm, space| mm.join(space, id))?;
+        let got = self.call(process, "join", |mm, space| mm.groups().join(space, id))?;
         self.judge("join", Ok(()), got)?;
         self.naive[process].group = id;
         self.unbind(process);
@@ -143,14 +142,16 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let limit = self.groups[at].limit;
         let got = {
             let _operation = self.reclaiming("relieve");
-            self.mm.relieve(id, &self.all()[..])
+            self.mm.reclaim().relieve(id, &self.all()[..])
         };
         self.settle_races()?;
         let is_right = match got {
             Ok(done) => {
                 done.room > 0 && done.usage.checked_add(done.room).is_none_or(|all| all <= limit)
             }
-            Err(Error::OverLimit(of)) => of == id && self.mm.usage(id, &self.all()[..]) >= limit,
+            Err(Error::OverLimit(of)) => {
+                of == id && self.mm.reclaim().usage(id, &self.all()[..]) >= limit
+            }
             Err(_) => false,
         };
         if !is_right {
@@ -182,7 +183,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.doomed = None;
         for group in &mut self.groups {
             (group.limit, group.bound) = (u64::MAX, None);
-            self.mm.set_limit(group.id, u64::MAX).map_err(Wrong::unexpected)?;
+            self.mm.groups().set_limit(group.id, u64::MAX).map_err(Wrong::unexpected)?;
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.members(id).map(|space| self.mm.resident(space)).sum()
     }
 
-    /// What each group has is what it should be, and nobody has mapped more than he might.
+    /// Each group has its due usage, and no group has mapped more than it might.
     pub(super) fn check_groups(&self) -> Result<(), Wrong> {
         if self.groups.is_empty() {
             return Ok(());
@@ -212,7 +213,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             // One folio that is in memory already is mapped whole.
             let folio = own.keys().map(pages).max().unwrap_or(0);
             let should: f64 = own.iter().map(share).sum();
-            let is = self.mm.usage(group.id, &self.all()[..]);
+            let is = self.mm.reclaim().usage(group.id, &self.all()[..]);
             let mapped = self.mapped_by(group.id);
             if (is as f64 - should).abs() > 1.0
                 || group.bound.is_some_and(|most| mapped > most + folio)

@@ -1,11 +1,11 @@
 //! Carrying out one step: memory that fails, and is mended.
 
-use quire::cache::{FileId, Store, file_of, page_of};
+use quire::cache::{FileId, Store};
 use quire::check;
-use quire::engine::{FrameUse, Loss};
-use quire::folio::{Folio, Folios, Known};
+use quire::inject::{Folio, Folios, Known, file_of, page_of};
 use quire::swap::SwapEntry;
 use quire::table::Sight;
+use quire::{FrameUse, Loss};
 use quire_arch::Arch;
 use quire_script::Lost;
 use quire_units::{Pfn, Vpn};
@@ -15,17 +15,17 @@ use super::device::poke;
 use super::violation::{Kind, Wrong};
 use super::world::{STORES, World};
 
-/// What memory that has failed holds.
+/// The content of memory that has failed.
 pub(super) const GARBAGE: u64 = 0xbad << 32;
 
 /// A page of a process.
 type Place = (usize, usize);
 
-/// Who has a frame.
+/// The users of a frame.
 struct Had {
     /// Those that map it.
     mapped: Vec<Place>,
-    /// Whose folio's it is: a file's, by its place, and the pages of it.
+    /// The file of its folio, by its place, and the folio's pages there.
     file: Option<(usize, u64, u64)>,
     /// Those that have a page of its folio on the swap device, which has the folio, too.
     beside: Vec<Place>,
@@ -46,7 +46,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             poke(self.machine.ram(), A::PAGE_SHIFT, frame, (GARBAGE, 0));
         }
         match (had.file, loss) {
-            // What nobody maps is no loss, even where the swap device has it.
+            // A page that no process maps is no loss, even where the swap device has it.
             (None, Loss::Elsewhere) if had.mapped.is_empty() => Ok(1),
             (None, Loss::Content) if !had.mapped.is_empty() => {
                 self.bad.push(frame);
@@ -117,7 +117,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
 
     fn frame_of(&self, process: usize, at: usize) -> Result<Option<Pfn>, Wrong> {
         let mut found = None;
-        self.mm.runs(self.space(process)?, self.span(at, 1), &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, self.span(at, 1), &mut |seen| {
             if let Sight::Leaf { frame, .. } = seen.what {
                 found = Some(frame);
             }
@@ -158,14 +158,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let info = self.mm.frame_info(frame)?;
         let FrameUse::Folio(_) = info.used else { return None };
         let folio = Folio { head: info.head, order: info.order };
-        let (known, owner) = Folios::new(self.mm.phys().meta()).known(folio);
+        let (known, owner) = Folios::new(self.mm.bare_phys().meta()).known(folio);
         let file = known.contains(Known::CACHED);
         Some((folio, file.then(|| file_of(owner)), page_of(owner)))
     }
 
     fn on_swap(&self, process: usize, mut see: impl FnMut(usize, u64)) -> Result<(), Wrong> {
         let all = self.span(0, self.setup.window as usize);
-        self.mm.runs(self.space(process)?, all, &mut |seen| {
+        self.mm.spaces().runs(self.space(process)?, all, &mut |seen| {
             let Sight::Marker(marks) = seen.what else { return };
             let Some(entry) = SwapEntry::of(marks.first) else { return };
             for ahead in 0..seen.pages.count() {

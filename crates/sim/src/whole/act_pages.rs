@@ -1,7 +1,7 @@
 //! Carrying out one step: accesses, and the calls that are about what is in memory.
 
 use quire::cache::FilePages;
-use quire::engine::{Error, Whose};
+use quire::{Error, Whose};
 use quire_arch::Arch;
 use quire_script::{Fault, Step, Verb, Why, tail};
 use quire_units::{Access, Asid, Order, VirtAddr};
@@ -63,7 +63,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(outcome)
     }
 
-    /// A store of what nobody has stored yet.
+    /// A store of a word that is new.
     fn write(&mut self, process: usize, at: usize) -> Outcome {
         let stamp = self.stamp();
         self.store(process, at, stamp)
@@ -94,26 +94,29 @@ impl<A: Arch> World<'_, '_, '_, A> {
             Verb::Collapse => {
                 let most = A::block_order().get().min(9);
                 let order = Order::new((step.args[2] as u8).clamp(1, most));
-                let got =
-                    self.call(process, "collapse", |mm, space| mm.collapse(space, span, order))?;
+                let got = self.call(process, "collapse", |mm, space| {
+                    mm.reclaim().collapse(space, span, order)
+                })?;
                 let done = self.judge("collapse", Ok(()), got)?;
                 Ok(done.map_or(0, |done| 1 + done.made))
             }
             Verb::Age => {
-                let got = self.call(process, "age", |mm, space| Ok(mm.clear_young(space, span)))?;
+                let got = self
+                    .call(process, "age", |mm, space| Ok(mm.spaces().clear_young(space, span)))?;
                 got.map_err(Wrong::unexpected)
             }
             Verb::PageOut => self.page_out(process, span, step.args[2] % 2 == 1),
             Verb::DropZeroes => {
-                let drop =
-                    |mm: &super::world::WorldMm<'_, '_, A>, space: &_| mm.drop_zeroes(space, span);
+                let drop = |mm: &crate::system::HostedMm<'_, '_, A>, space: &_| {
+                    mm.reclaim().drop_zeroes(space, span)
+                };
                 let got = self.cleaning_call(process, "drop zeroes", drop)?;
                 Ok(self.judge("drop_zeroes", Ok(()), got)?.unwrap_or_default())
             }
             _ => {
                 let out = {
                     let _operation = self.reclaiming("reclaim");
-                    self.mm.reclaim(u64::from(step.args[0]), &self.all()[..])
+                    self.mm.reclaim().reclaim(u64::from(step.args[0]), &self.all()[..])
                 };
                 self.settle_races()?;
                 self.write_swap()?;
@@ -137,7 +140,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Err(error) => return self.failed_so("populate", process, error),
             }
         }
-        // Files whose pages are reclaimed while others are read may take for ever.
+        // It may take for ever where pages of files are reclaimed while others are read.
         Ok(0)
     }
 
@@ -145,7 +148,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let whose = if all { Whose::All } else { Whose::Own };
         let got = {
             let _operation = self.machine.operation("page out");
-            self.mm.page_out(self.space(process)?, span, whose, &self.all()[..])
+            self.mm.paging().page_out(self.space(process)?, span, whose, &self.all()[..])
         };
         self.settle_races()?;
         let done = self.judge("page_out", Ok(()), got)?;
@@ -166,7 +169,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// A device gets a page that is nobody else's: shared pages of files are none.
+    /// A device gets a page of this process alone: not a shared page of a file.
     fn pin(&mut self, process: usize, at: usize) -> Outcome {
         let here = self.naive[process].pages[at];
         if self.pins.len() >= 8 || !(here.is_anon() || here.is_private_file()) {
@@ -196,7 +199,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// What was pinned is the process's own from now on.
+    /// A page that was pinned is the process's own from now on.
     fn own_pinned(&mut self, process: usize, at: usize, word: u64) -> Outcome {
         if !self.naive[process].settle(&self.files, at, word) {
             let should = self.naive[process].content(&self.files, at);
@@ -254,16 +257,16 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Writes what the swap device has not got yet. What it does not take stays in memory.
+    /// Writes dirty pages to the swap device. Those that it does not take stay in memory.
     pub(super) fn write_swap(&mut self) -> Outcome {
         let Some(id) = self.swap else { return Ok(0) };
-        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let mut left = FilePages::new(0, end);
         let mut written = 0;
         loop {
             let next = {
                 let _operation = self.machine.operation("write").cleans();
-                self.mm.next_write(id, &mut left, &self.all()[..])
+                self.mm.files().next_write(id, &mut left, &self.all()[..])
             };
             self.settle_races()?;
             match next {
@@ -306,7 +309,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.complete(u64::MAX);
         {
             let _operation = self.reclaiming("reclaim");
-            self.mm.reclaim(96, &self.all()[..]);
+            self.mm.reclaim().reclaim(96, &self.all()[..]);
         }
         self.write_swap()?;
         for file in 0..self.ids.len() {
@@ -316,7 +319,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         while self.mm.phys().free_frames() < few
             && let Some(run) = self.hoard.pop()
         {
-            self.mm.give_back(run);
+            self.mm.phys().free(run);
         }
         // A race is over; other faults may have struck without having been told.
         self.faulty = if faulty == Fault::Race { Fault::None } else { faulty };

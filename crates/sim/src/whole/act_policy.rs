@@ -1,11 +1,9 @@
-//! Carrying out one step: what folios are wanted, what is reclaimed, and the scan for folios to be
-//! made in the background.
+//! Carrying out one step: policies, and the background scan.
 
-use quire::engine::{ScanLimits, Scanned};
-use quire::fault::{Defrag, Enabled, SizePolicy};
-use quire::space::OptOut;
+use quire::fault::{Defrag, Enabled};
+use quire::{ScanLimits, Scanned};
 use quire_arch::Arch;
-use quire_script::{Step, Verb};
+use quire_script::{Step, Verb, opt_out, size_policy};
 use quire_units::Order;
 
 use super::act::Outcome;
@@ -19,16 +17,10 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn set_policy(&mut self, step: &Step, process: usize) -> Outcome {
         let order = Order::new((step.args[0] % 18) as u8);
         let choice = step.args[0] as usize;
-        let policy = &self.mm.policy;
+        let policy = &self.mm.policy();
         match step.verb {
             Verb::Size => {
-                let all = [
-                    SizePolicy::Never,
-                    SizePolicy::Always,
-                    SizePolicy::Madvise,
-                    SizePolicy::Inherit,
-                ];
-                let choice = all[step.args[1] as usize % all.len()];
+                let choice = size_policy(step.args[1]);
                 return Ok(u64::from(policy.set_size(order, choice).is_ok()));
             }
             Verb::CopyMost => policy.set_copy_most(order),
@@ -51,15 +43,12 @@ impl<A: Arch> World<'_, '_, '_, A> {
                     }
                 };
             }
-            _ => {
-                let all = [OptOut::No, OptOut::All, OptOut::ExceptAdvised];
-                self.space(process)?.set_opt_out(all[choice % 3]);
-            }
+            _ => self.space(process)?.set_opt_out(opt_out(step.args[0])),
         }
         Ok(1)
     }
 
-    /// Goes on with the scan. What it must read is read, and what it adds has a bound.
+    /// Goes on with the scan, reads what it asks for, and checks the bound of the pages it added.
     pub(super) fn scan(&mut self, step: &Step) -> Outcome {
         let [pages, none, swapped, shared, hard, _] = step.args.map(u64::from);
         let block = A::block_order().pages();
@@ -75,7 +64,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let mut cursor = self.cursor;
             let done = {
                 let _operation = self.machine.operation("scan");
-                self.mm.scan(&mut cursor, pages, &limits, &self.all()[..])
+                self.mm.reclaim().scan(&mut cursor, pages, &limits, &self.all()[..])
             };
             self.cursor = cursor;
             self.settle_races()?;
@@ -93,7 +82,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     fn there(&self) -> (u64, u64) {
         let each = self.spaces.iter().flatten();
         each.fold((0, 0), |(there, swapped), space| {
-            (there + self.mm.resident(space), swapped + self.mm.swapped(space))
+            (there + self.mm.resident(space), swapped + self.mm.paging().swapped(space))
         })
     }
 

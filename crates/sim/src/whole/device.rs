@@ -2,12 +2,12 @@
 //! and say so.
 
 use quire::cache::Read;
-use quire::engine::{ReadFailed, Write, WriteFailed};
+use quire::{ReadFailed, Write, WriteFailed};
 use quire_hw::DirectMap;
 use quire_script::{Fault, tail};
 use quire_units::{Pfn, PhysAddr};
 
-/// What tells a page from another: its first and its last word.
+/// The first and the last word of a page, which tell it from others.
 pub(super) type Words = (u64, u64);
 
 /// A word that was stored without its tail: by a race, which has time for one word only.
@@ -37,10 +37,10 @@ pub(super) struct Devices {
     /// The words of each page, by the file's number.
     pages: Vec<Vec<Words>>,
     pending: Vec<Pending>,
-    /// What goes wrong in this step, and at which transfer.
+    /// The fault of this step, and the transfer that it strikes.
     fault: Fault,
     left: u32,
-    /// Silently gives wrong data at one transfer in so many: for tests that must see it.
+    /// Silently gives wrong data at one transfer in this many: for tests that must see it.
     pub(super) lies: u64,
     transfers: u64,
 }
@@ -63,7 +63,7 @@ impl Devices {
         }
     }
 
-    /// What goes wrong from now on.
+    /// Arms a fault.
     pub(super) fn plan(&mut self, fault: Fault, nth: u32) {
         (self.fault, self.left) = (fault, nth);
     }
@@ -156,12 +156,12 @@ impl Devices {
 }
 
 impl Done {
-    /// What the library is told of a read.
+    /// The report of a read to the library.
     pub(super) fn read(&self) -> Result<(), ReadFailed> {
         if self.failed { Err(ReadFailed) } else { Ok(()) }
     }
 
-    /// What it is told of a write.
+    /// The report of a write to the library.
     pub(super) fn write(&self) -> Result<(), WriteFailed> {
         if self.failed { Err(WriteFailed) } else { Ok(()) }
     }

@@ -1,8 +1,8 @@
 //! Which answers are right: the words that accesses find, the errors that calls may end with, and
 //! the walkers.
 
+use quire::Error;
 use quire::check;
-use quire::engine::Error;
 use quire::space::{AreaFlags, Backing};
 use quire_arch::Arch;
 use quire_script::{Fault, Page, Source, Why};
@@ -10,7 +10,7 @@ use quire_units::{Access, Order, Vpn};
 
 use super::device::{agree, peek};
 use super::violation::{Kind, Wrong};
-use super::world::{World, WorldMm};
+use super::world::World;
 
 /// An error as a number, for the trace.
 pub(super) fn code(error: Error) -> u64 {
@@ -56,7 +56,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Whether `error` may end faulting in a span: what it says of a page is true of that page.
+    /// Whether `error` may end faulting in a span: its evidence must be true of the page it names.
     pub(super) fn is_true(&mut self, process: usize, error: Error) -> bool {
         let (page, expected) = match error {
             Error::NoArea(page) => (page, Why::NoArea),
@@ -117,8 +117,8 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(got.unwrap_or_else(code))
     }
 
-    /// Judges the answer of a call: the one that is expected, or one that faults explain. What the
-    /// call came to, as a number for the trace; `None` if it failed.
+    /// Judges the answer of a call: it must be the expected one, or one that faults explain.
+    /// Returns the value of the call; `None` if it failed.
     pub(super) fn judge<R>(
         &mut self,
         what: &str,
@@ -137,7 +137,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// All walkers, all areas, and what is in memory of every page.
+    /// All walkers, all areas, and the content of every page in memory.
     pub(super) fn check(&mut self) -> Result<(), Wrong> {
         let examined = |violation| Wrong::new(Kind::Examiner, format!("{violation}"));
         self.machine.audit().map_err(examined)?;
@@ -166,7 +166,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             let what = format!("process {process}, page {at}: {is:?}, should be {should:?}");
             Err(Wrong::new(Kind::Areas, what))
         };
-        for area in self.mm.areas(space, window) {
+        for area in self.mm.spaces().areas(space, window) {
             let area = area.clipped(window);
             let Some(start) = self.at(area.span.start) else { continue };
             let count = area.span.count() as usize;
@@ -198,11 +198,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// What is mapped holds what it should, whatever its rights are now.
+    /// Each mapped page has its due content, whatever its rights are now.
     fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
         let Some(space) = &self.spaces[process] else { return Ok(()) };
         let mut mapped = Vec::new();
-        let base = self.base();
+        let base = self.window().base.get();
         check::leaves(self.mm, space, |leaf| {
             mapped.push((leaf.pages.start.get(), leaf.frame, leaf.pages.count()));
         })
@@ -225,20 +225,20 @@ impl<A: Arch> World<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Every page that was written since its writes are tracked is said to be.
+    /// The library reports every page that was written while its writes are tracked.
     fn check_written(&self, process: usize) -> Result<(), Wrong> {
         let pages = &self.naive[process].pages;
         let must = |page: &Page| {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after its writeback.
             page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file()
         };
         let Some(space) = self.spaces[process].as_ref().filter(|_| pages.iter().any(must)) else {
             return Ok(());
         };
         let mut told = vec![false; pages.len()];
-        for area in self.mm.areas(space, self.span(0, pages.len())) {
-            self.mm.runs(space, area.span, &mut |seen| {
-                if WorldMm::<A>::is_written(&area, seen) {
+        for area in self.mm.spaces().areas(space, self.span(0, pages.len())) {
+            self.mm.spaces().runs(space, area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
                     all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
@@ -268,15 +268,15 @@ impl<A: Arch> World<'_, '_, '_, A> {
         self.check()?;
         (0..self.spaces.len()).for_each(|process| self.end(process));
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
-        self.hoard.drain(..).for_each(|run| self.mm.give_back(run));
+        self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
         if let Some(id) = self.swap.take() {
-            self.mm.swap_off(id).map_err(Wrong::unexpected)?;
+            self.mm.paging().swap_off(id).map_err(Wrong::unexpected)?;
         }
         for &id in &self.ids {
-            self.mm.close_file(id).map_err(Wrong::unexpected)?;
+            self.mm.files().close(id).map_err(Wrong::unexpected)?;
         }
         while let Some(frame) = self.bad.pop() {
-            // Of one that another one's folio has taken along, nothing is left to be said.
+            // The folio of another bad frame may have taken this one along: any answer will do.
             self.mm.memory_mended(frame);
         }
         check::system::<A, _>(self.mm, &[])

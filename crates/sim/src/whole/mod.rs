@@ -9,7 +9,7 @@
 //!                                          │  │  │
 //!             Naive: what each page is ◄───┘  │  └──► Machine: MMU, TLBs, examiner
 //!                                             ▼
-//!                          Mm ─► Boundary: allocations, copies, stores, flushes, disks fail,
+//!                          Mm ─► Machine:  allocations, copies, stores, flushes, disks fail,
 //!                                          are slow, or are seen half done by another CPU
 //! ```
 //!
@@ -24,7 +24,7 @@
 //! [`every`](Setup::every) steps and at the end: all walkers of `quire::check`; each area, page by
 //! page; what is in memory of each page of each process; and that no frame is lost.
 //!
-//! What it does not see: real races within the library (the stress tests and the model checker run
+//! **Not seen** are real races within the library (the stress tests and the model checker run
 //! threads), weak memory, and words of a page other than its first and last.
 //!
 //! **Never** draws a random number that is not the script's. **Next room**: none.
@@ -33,11 +33,9 @@ mod setup;
 mod script;
 mod violation;
 mod device;
-mod boundary;
 mod world;
 mod judge;
 mod act;
-mod act_advice;
 mod act_pages;
 mod act_files;
 mod act_policy;

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use quire_arch::Arch;
 use quire_machine::{Config, Machine};
 
-use super::boundary::Boundary;
 use super::script::Script;
 use super::setup::{Job, Setup};
 use super::violation::{Kind, Violation, Wrong};
@@ -14,7 +13,7 @@ use super::world::World;
 use crate::system::{self, Stock, SystemError};
 use quire_script::Step;
 
-/// What a run without a violation came to.
+/// The result of a run without a violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Steps that were carried out.
@@ -53,8 +52,8 @@ impl std::error::Error for Failure {}
 pub struct Options<'o> {
     /// Where each step and its outcome is written, one line each.
     pub trace: Option<&'o mut dyn Write>,
-    /// Disks silently give wrong data at one transfer in so many; 0 for never. Nothing can survive
-    /// that: it is for tests that must see it.
+    /// Disks silently give wrong data at one transfer in this many; 0 for never. No library can
+    /// survive that: it is for tests that must see it.
     pub lies: u64,
 }
 
@@ -106,13 +105,12 @@ impl Job for Play<'_, '_> {
             let built = Machine::new(config, &mut ram).map_err(SystemError::Machine);
             let (machine, run) = built.map_err(Failure::System)?;
             let mut stock = Stock::new(run.count(), config.cpus);
-            let boundary = Boundary::new(&machine);
-            let mm = stock.manage::<A, _>(&boundary, run).map_err(Failure::System)?;
+            let mm = stock.manage::<A, _>(&machine, run).map_err(Failure::System)?;
             let free = mm.phys().free_frames();
             let found = |step: usize, wrong: Wrong| {
                 Failure::Violation(Violation { step, kind: wrong.kind, what: wrong.what })
             };
-            let world = World::new(self.setup, &machine, &boundary, &mm);
+            let world = World::new(self.setup, &machine, &mm);
             let mut world = world.map_err(|wrong| found(0, wrong))?;
             world.devices.lies = self.options.lies;
             for step in &mut *self.steps {
@@ -136,7 +134,7 @@ impl Job for Play<'_, '_> {
     }
 }
 
-/// What a panic said.
+/// A panic as a finding.
 fn panicked(step: usize, panic: &(dyn std::any::Any + Send)) -> Violation {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

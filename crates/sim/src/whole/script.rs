@@ -9,9 +9,9 @@ use quire_script::Step;
 /// A script that can be run, printed, kept, and run again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
-    /// In what world.
+    /// The world.
     pub setup: Setup,
-    /// What happens there.
+    /// The steps.
     pub steps: Vec<Step>,
 }
 

@@ -1,5 +1,5 @@
-//! In what world a script runs: the machine, its memory, how many processes, how large their
-//! windows, how often everything is checked.
+//! The world of a script: the machine, its memory, the number of processes, the size of their
+//! windows, and how often everything is checked.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ pub enum Format {
 
 /// Work that is the same for every format.
 pub(super) trait Job {
-    /// What it comes to.
+    /// Its result.
     type Out;
 
     /// Does it for `A`; `config` is the machine that has it.
@@ -99,7 +99,7 @@ impl FromStr for Format {
 /// Makes [`Setup`] of its numbers, with their names and bounds.
 macro_rules! setup {
     ($($(#[$doc:meta])* $field:ident in $least:literal ..= $most:literal;)*) => {
-        /// In what world a script runs.
+        /// The world of a script.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct Setup {
             /// The page-table format.
@@ -149,7 +149,7 @@ setup! {
     slots in 0..=65536;
     /// Orders of folios that are always wanted at first, as bits.
     sizes in 0..=0x3fffe;
-    /// All is checked after so many steps.
+    /// Everything is checked after this many steps.
     every in 1..=1000000;
     /// Hardware notes neither accesses nor stores; always 0 on x86-64.
     soft in 0..=1;

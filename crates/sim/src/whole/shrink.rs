@@ -10,12 +10,12 @@ use super::setup::Setup;
 use super::violation::{Kind, Violation};
 use quire_script::{ARGS, Fault, Step};
 
-/// A script that finds something, and what that is.
+/// A script, and its finding.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The script.
     pub script: Script,
-    /// What it finds.
+    /// The finding.
     pub violation: Violation,
 }
 
@@ -48,7 +48,7 @@ pub fn shrink(found: Found, tries: u64, lies: u64) -> Found {
     }
 }
 
-/// Runs a script; what it finds.
+/// Runs a script; returns its finding.
 fn violation(script: &Script, lies: u64) -> Option<Violation> {
     match run(script, Options { lies, ..Options::default() }) {
         Err(Failure::Violation(violation)) => Some(violation),
@@ -57,7 +57,7 @@ fn violation(script: &Script, lies: u64) -> Option<Violation> {
 }
 
 impl Shrinker {
-    /// Takes `script` if it finds the same kind of thing; whether it does.
+    /// Takes `script` if it finds the same kind of thing; returns whether it does.
     fn attempt(&mut self, mut script: Script) -> bool {
         if self.left == 0 || script == self.best.script {
             return false;
@@ -77,7 +77,7 @@ impl Shrinker {
         self.attempt(Script { setup: self.best.script.setup, steps })
     }
 
-    /// What the walkers find is found earlier when they look more often.
+    /// Runs the walkers more often, so that they find it earlier.
     fn check_each_step(&mut self) {
         let is_seen_late = !matches!(self.best.violation.kind, Kind::Answer | Kind::Race);
         for every in [64, 8, 1] {
@@ -97,7 +97,7 @@ impl Shrinker {
         let mut piece = self.best.script.steps.len().div_ceil(2);
         while piece > 0 && self.left > 0 {
             let mut at = 0;
-            // What comes first matters least: later steps have seen what it left.
+            // Early steps matter least: the finding depends on the state that later ones left.
             while at < self.best.script.steps.len() && self.left > 0 {
                 let steps = &self.best.script.steps;
                 let end = (at + piece).min(steps.len());

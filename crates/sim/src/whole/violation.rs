@@ -1,10 +1,10 @@
-//! What a run can find.
+//! The findings of a run.
 
 use std::fmt;
 
-use quire::engine::Error;
+use quire::Error;
 
-/// Who found it.
+/// The check that found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A call answered what it must not.
@@ -25,7 +25,7 @@ pub enum Kind {
     Panic,
 }
 
-/// What is wrong, without where.
+/// A finding, without its step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wrong {
     pub(super) kind: Kind,
@@ -42,12 +42,12 @@ impl Wrong {
     }
 }
 
-/// What a run found.
+/// A finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// In which step, counted from 0; as many as there are if it was at the end.
     pub step: usize,
-    /// Who found it.
+    /// The check that found it.
     pub kind: Kind,
     /// In words.
     pub what: String,

@@ -1,28 +1,25 @@
-//! The world in which a script runs: the machine, the memory manager, the processes, what each of
-//! their pages must be, and the disks.
+//! The world in which a script runs: the machine, the memory manager, the processes with their
+//! models, and the disks.
 
 use std::collections::BTreeSet;
 
 use quire::cache::{FileId, Reads, Store};
-use quire::engine::{Error, Mm, Pinned, ScanCursor};
-use quire::phys::FailPlan;
+use quire::inject::FailPlan;
 use quire::space::{GroupId, Space};
+use quire::{Error, Pinned, ScanCursor};
 use quire_arch::{Arch, Level};
 use quire_hw::FrameRun;
-use quire_machine::{Cpu, Machine, Operation};
-use quire_script::{Dice, Fault, File, Process, Step, Verb, tail};
+use quire_machine::{Cpu, Machine, Operation, Race, Raced};
+use quire_script::{Dice, Fault, File, Part, Process, Step, Verb, Window, tail};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_groups::Group;
-use super::boundary::{Boundary, Race, Raced};
 use super::device::{Devices, LOOSE, Transfer};
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
+use crate::system::HostedMm;
 
-/// A memory manager on the machine with races.
-pub(super) type WorldMm<'m, 'r, A> = Mm<'m, A, Boundary<'m, 'r>>;
-
-/// What the three files are.
+/// The kinds of the three files.
 pub(super) const STORES: [Store; 3] = [Store::ReadWrite, Store::ReadOnly, Store::Memory];
 
 /// How often an access is tried before it is said never to end.
@@ -31,7 +28,7 @@ const TRIES: usize = 80;
 /// A page that a device has.
 pub(super) struct Pin {
     pub(super) pinned: Pinned,
-    /// Whose page it is, while it is.
+    /// The process and the page that have it, as long as one has.
     pub(super) place: Option<(usize, usize)>,
 }
 
@@ -39,8 +36,7 @@ pub(super) struct Pin {
 pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) setup: Setup,
     pub(super) machine: &'m Machine<'r>,
-    pub(super) boundary: &'m Boundary<'m, 'r>,
-    pub(super) mm: &'w WorldMm<'m, 'r, A>,
+    pub(super) mm: &'w HostedMm<'m, 'r, A>,
     cpu: Option<Cpu<'m, 'r>>,
     /// Which process each CPU runs.
     pub(super) running: Vec<Option<usize>>,
@@ -54,20 +50,20 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     pub(super) hoard: Vec<FrameRun>,
     /// Frames that have failed.
     pub(super) bad: Vec<Pfn>,
-    /// Those that were mended as well: what was lost with them stays lost.
+    /// Those that were mended as well: content that was lost with them stays lost.
     pub(super) failed_ever: BTreeSet<Pfn>,
     pub(super) groups: Vec<Group>,
     /// A group that is over its limit, and has nothing that could be paged out.
     pub(super) doomed: Option<GroupId>,
     /// Where the scan goes on.
     pub(super) cursor: ScanCursor,
-    /// Pages of files whose read has failed; it is told once.
+    /// Pages of files that could not be read; the library reports each once.
     pub(super) failed: BTreeSet<(u32, u64)>,
     /// Something has failed on purpose in this step.
     pub(super) faulty: Fault,
     /// A copy has failed at some time.
     pub(super) poisons: bool,
-    /// Loads of other CPUs that found what was not there before the step.
+    /// Loads of other CPUs that found a word that was not there before the step.
     late: Vec<Raced>,
     /// A race has happened in this step.
     pub(super) raced: bool,
@@ -81,15 +77,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn new(
         setup: Setup,
         machine: &'m Machine<'r>,
-        boundary: &'m Boundary<'m, 'r>,
-        mm: &'w WorldMm<'m, 'r, A>,
+        mm: &'w HostedMm<'m, 'r, A>,
     ) -> Result<Self, Wrong> {
         let window = setup.window as usize;
         let processes = setup.processes as usize;
         let mut world = Self {
             setup,
             machine,
-            boundary,
             mm,
             cpu: Some(machine.cpu(0)),
             running: vec![None; setup.cpus as usize],
@@ -123,7 +117,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     fn open(&mut self) -> Result<(), Wrong> {
         for (at, store) in STORES.into_iter().enumerate() {
             let pages = u64::from(self.setup.pages);
-            let id = self.mm.open_file(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
+            let id = self.mm.files().open(store, pages, Order::ZERO).map_err(Wrong::unexpected)?;
             let mut file = File::new(vec![0; pages as usize]);
             if store != Store::Memory {
                 for (page, stamp) in file.stamps.iter_mut().enumerate() {
@@ -135,13 +129,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.ids.push(id);
         }
         if self.setup.slots > 0 {
-            self.swap = self.mm.swap_on(u64::from(self.setup.slots)).ok();
+            self.swap = self.mm.paging().swap_on(u64::from(self.setup.slots)).ok();
         }
         let sizes = self.setup.sizes;
         for order in (1..19).filter(|order| sizes >> order & 1 != 0).map(Order::new) {
             let always = quire::fault::SizePolicy::Always;
             // Not every format has every size.
-            let _ = self.mm.policy.set_size(order, always);
+            let _ = self.mm.policy().set_size(order, always);
         }
         Ok(())
     }
@@ -160,38 +154,35 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    /// The first page of all windows: a boundary of tables lies in the middle.
-    pub(super) fn base(&self) -> u64 {
-        let table = A::entries(Level::LAST) as u64;
-        4 * table - (u64::from(self.setup.window) / 2).min(table)
+    /// The window of all processes: a boundary of tables lies in the middle.
+    pub(super) fn window(&self) -> Window {
+        let (table, pages) = (A::entries(Level::LAST) as u64, self.setup.window);
+        Window { base: Vpn::new(4 * table - (u64::from(pages) / 2).min(table)), pages }
     }
 
     pub(super) fn vpn(&self, at: usize) -> Vpn {
-        Vpn::new(self.base() + at as u64)
+        self.window().vpn(at)
     }
 
     pub(super) fn span(&self, at: usize, count: usize) -> PageSpan {
-        PageSpan::new(self.vpn(at), self.vpn(at + count))
+        self.window().span((at, count))
     }
 
     /// The place of a page in a window, if it is in it.
     pub(super) fn at(&self, page: Vpn) -> Option<usize> {
-        let at = page.get().checked_sub(self.base())? as usize;
-        (at < self.setup.window as usize).then_some(at)
+        self.window().at(page)
     }
 
     /// A page of a window and as many as there are behind it, up to `count`.
-    pub(super) fn part(&self, page: u32, count: u32) -> (usize, usize) {
-        let window = self.setup.window;
-        let at = page % window;
-        (at as usize, count.clamp(1, window - at) as usize)
+    pub(super) fn part(&self, page: u32, count: u32) -> Part {
+        self.window().part(page, count)
     }
 
     pub(super) fn addr(&self, at: usize) -> VirtAddr {
         self.vpn(at).addr(A::PAGE_SHIFT)
     }
 
-    /// A word that nobody has written yet.
+    /// A word that is new.
     pub(super) fn stamp(&mut self) -> u64 {
         self.stamps += 1;
         self.stamps
@@ -199,7 +190,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
 
     /// How many pages a store may copy with the one it is for.
     pub(super) fn copied(&self) -> usize {
-        self.mm.policy.copy_most().pages() as usize
+        self.mm.policy().copy_most().pages() as usize
     }
 
     /// All processes that there are.
@@ -252,7 +243,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Pages of a process are not what devices have of them any more.
+    /// Devices that had pages of a process have other memory than it from now on.
     pub(super) fn forget_pins(&mut self, process: usize, at: usize, count: usize) {
         for pin in &mut self.pins {
             let within =
@@ -268,17 +259,17 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name), work)
     }
 
-    /// The same for what makes pages clean on purpose.
+    /// The same for calls that clear dirty bits on purpose.
     pub(super) fn cleaning_call<R>(
         &mut self,
         process: usize,
         name: &'static str,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         self.operate(process, self.machine.operation(name).cleans(), work)
     }
@@ -286,17 +277,17 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     /// Reclaiming, as one operation: it makes pages clean on purpose where it looks for zeroes.
     pub(super) fn reclaiming(&self, name: &'static str) -> Operation<'m, 'r> {
         let operation = self.machine.operation(name);
-        match self.mm.policy.zeroes_most() {
+        match self.mm.policy().zeroes_most() {
             Some(_) => operation.cleans(),
             None => operation,
         }
     }
 
-    fn operate<R>(
+    pub(super) fn operate<R>(
         &mut self,
         process: usize,
         operation: Operation<'m, 'r>,
-        work: impl FnOnce(&WorldMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
+        work: impl FnOnce(&HostedMm<'m, 'r, A>, &Space<A>) -> Result<R, Error>,
     ) -> Result<Result<R, Error>, Wrong> {
         let done = work(self.mm, self.space(process)?);
         drop(operation);
@@ -343,11 +334,11 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Err(Wrong::new(Kind::Answer, format!("{access:?} at {page} never ends")))
     }
 
-    /// Carries a plan to read out. What is slow is only begun: the answer is that it is busy.
+    /// Carries out a plan to read. A slow transfer is only begun: the answer is that it is busy.
     pub(super) fn carry(&mut self, mut reads: Reads) -> Result<Result<(), Error>, Wrong> {
         let mut slow = false;
         loop {
-            match self.mm.next_read(&mut reads) {
+            match self.mm.files().next_read(&mut reads) {
                 Ok(Some(read)) => slow |= !self.transfer(Transfer::Read(read)),
                 Ok(None) if slow => return Ok(Err(Error::Busy(reads.file()))),
                 Ok(None) => return Ok(Ok(())),
@@ -371,7 +362,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Transfer::Read(read) => read.file(),
             Transfer::Write(write) => write.file(),
         };
-        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let ram = self.machine.ram();
         let done = self.devices.carry(ram, A::PAGE_SHIFT, (transfer, fault), end);
         let (read, write) = (done.read(), done.write());
@@ -381,20 +372,20 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
                     let pages = one.pages();
                     self.failed.extend((pages.start..pages.end).map(|page| (id.0, page)));
                 }
-                self.mm.read_done(one, read);
+                self.mm.files().read_done(one, read);
             }
-            Transfer::Write(one) => self.mm.write_done(one, write),
+            Transfer::Write(one) => self.mm.files().write_done(one, write),
         }
     }
 
-    /// What disks have begun and should have done by step `now`.
+    /// Ends the transfers that are due by step `now`.
     pub(super) fn complete(&mut self, now: u64) {
         while let Some(transfer) = self.devices.due(now) {
             self.finish_transfer(transfer, Fault::None);
         }
     }
 
-    /// Waits for what is being read or written.
+    /// Waits for all transfers under way.
     pub(super) fn wait(&mut self, file: FileId) -> Result<(), Wrong> {
         if !self.devices.has_pending() {
             let what = format!("file {} is busy, but nothing is under way", file.0);
@@ -404,13 +395,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Sets what goes wrong during `step`.
+    /// Arms the fault of `step`.
     pub(super) fn arm(&mut self, step: &Step) {
         self.faulty = step.fault;
         self.raced = false;
         match step.fault {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Nth(u64::from(step.nth))),
             Fault::Copy => {
                 self.poisons = true;
                 self.machine.faults().fail_copy(u64::from(step.nth));
@@ -418,7 +409,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(step.fault, step.nth),
             Fault::Race => {
                 let races = self.races(step);
-                self.boundary.arm(races);
+                self.machine.races().arm(races);
             }
         }
     }
@@ -427,16 +418,16 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
     pub(super) fn disarm(&mut self) {
         match self.faulty {
             Fault::None => {}
-            Fault::Alloc => self.mm.phys().set_fail_plan(FailPlan::Never),
+            Fault::Alloc => self.mm.bare_phys().set_fail_plan(FailPlan::Never),
             Fault::Copy => self.machine.faults().fail_copy(0),
             Fault::Fail | Fault::Short | Fault::Slow => self.devices.plan(Fault::None, 0),
-            Fault::Race => self.boundary.arm(Vec::new()),
+            Fault::Race => self.machine.races().arm(Vec::new()),
         }
         self.faulty = Fault::None;
     }
 
-    /// What other CPUs do meanwhile. Stores are left out where it could not be told whether they
-    /// came before or after the step.
+    /// The accesses of other CPUs during the step. Stores are left out where the model could not
+    /// tell whether they came before or after the step.
     fn races(&mut self, step: &Step) -> Vec<Race> {
         let mut dice = Dice::new(u64::from(step.nth));
         let own = self.cpu().number().index();
@@ -459,13 +450,13 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         races
     }
 
-    /// Judges what other CPUs did: as if it had been before the step.
+    /// Judges the accesses of other CPUs as if they had been before the step.
     pub(super) fn settle_races(&mut self) -> Result<(), Wrong> {
-        if !self.boundary.is_armed() {
+        if !self.machine.races().is_armed() {
             return Ok(());
         }
         let copied = self.copied();
-        for (race, found) in self.boundary.done() {
+        for (race, found) in self.machine.races().done() {
             let Some(word) = found else { continue };
             self.raced = true;
             let (process, at) = (race.place.0, race.place.1 as usize);
@@ -482,7 +473,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Judges the rest of what other CPUs did: as if it had been after the step.
+    /// Judges the other accesses of other CPUs as if they had been after the step.
     pub(super) fn settle_late(&mut self) -> Result<(), Wrong> {
         let copied = self.copied();
         for (race, found) in std::mem::take(&mut self.late) {

@@ -1,6 +1,6 @@
 //! Areas that go, move and lose rights, while others fault in them.
 
-use quire::engine::Error;
+use quire::Error;
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
 use quire_units::{Order, PageSpan, Prot};

@@ -1,7 +1,7 @@
 //! Pages of a file, while they are written back, cut off, and dropped.
 
+use quire::Error;
 use quire::cache::{FileId, FilePages, Store};
-use quire::engine::Error;
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
@@ -116,7 +116,7 @@ fn cut<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
                     .expect("nothing is split");
             };
             length(1);
-            // Nobody sees a page that is beyond the end.
+            // No CPU sees a page beyond the end.
             let beyond = runner.try_read(&scene.space, start.add(3));
             assert!(matches!(beyond, Err(Error::Missing(_))), "{beyond:?}");
             length(PAGES);
@@ -129,7 +129,7 @@ fn b1_a_page_beyond_the_end_is_nobodys() {
     explore(|| with_file::<X86_64>(Config::x86_64(), cut));
 }
 
-/// What may come of collapsing the file's pages while others have a hold on them.
+/// Collapses pages of the file while other threads hold them.
 fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
     let scene = runner.scene;
     let all = PageSpan::new(start, start.add(PAGES));

@@ -56,7 +56,7 @@ fn look<A: Arch>(
 fn touches<A: Arch>(runner: &Runner<'_, '_, '_, A>) {
     let scene = runner.scene;
     runner.write(&scene.space, scene.page(0), 9);
-    assert_eq!(runner.read(&scene.space, scene.page(FOLIO)), 0, "nobody wrote that");
+    assert_eq!(runner.read(&scene.space, scene.page(FOLIO)), 0, "no CPU wrote that");
     assert_eq!(runner.read(&scene.space, scene.page(0)), 9, "a store was lost");
 }
 

@@ -1,6 +1,6 @@
 //! Folios that leave memory and come back, while others use them, share them or end.
 
-use quire::engine::Whose;
+use quire::Whose;
 use quire::fault::SizePolicy;
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;

@@ -7,9 +7,9 @@
 //! * [`forks`], [`leaving`], [`files`], [`areas`]: the models, by what meets what.
 //!
 //! Two schedulers choose the orders: one by chance at each step, and one (PCT) that lets a thread
-//! run until one of a few random steps, which finds what needs somebody to stop for long in a bad
-//! place. Both draw from a fixed seed. `QUIRE_SCHEDULES` says how many orders of each there are,
-//! and `SHUTTLE_RANDOM_SEED` is another seed.
+//! run until one of a few random steps, which finds faults that need a thread to stop for long in
+//! a bad place. Both draw from a fixed seed. `QUIRE_SCHEDULES` is the number of orders of each, and
+//! `SHUTTLE_RANDOM_SEED` another seed.
 #![cfg(shuttle)]
 
 mod areas;
@@ -28,7 +28,7 @@ const SCHEDULES: usize = 400;
 /// At how many places at most PCT changes its mind, and one.
 const DEPTH: usize = 4;
 
-/// Nothing takes so many steps but what waits for ever.
+/// Only a model that waits for ever takes more steps.
 const STEPS: usize = 200_000;
 
 /// A system is moved while it is built, and has many counters.

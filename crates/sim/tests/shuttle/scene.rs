@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
-use quire::engine::{Error, Mm, Spaces, Whose};
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
+use quire::{Error, Mm, Spaces, Whose};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -31,7 +31,8 @@ const SLOTS: u64 = 64;
 
 pub(crate) type Memory<'m, 'r, A> = Mm<'m, A, Turns<'m, 'r>>;
 
-/// All spaces that have not ended. Who looks at one keeps it, and ends it if it is the last to.
+/// All spaces that have not ended. A thread that looks at one holds a reference, and the last
+/// reference ends the space.
 pub(crate) struct Known<'t, 'm, 'r, A: Arch> {
     mm: &'t Memory<'m, 'r, A>,
     spaces: Mutex<Vec<Arc<Space<A>>>>,
@@ -44,7 +45,7 @@ impl<A: Arch> Known<'_, '_, '_, A> {
         space
     }
 
-    /// It is not found any more; what it has is free when nobody looks at it.
+    /// Takes the space off the list; it ends with the last reference to it.
     pub(crate) fn end(&self, space: Arc<Space<A>>) {
         self.list().retain(|other| !Arc::ptr_eq(other, &space));
         self.drop(space);
@@ -62,7 +63,7 @@ impl<A: Arch> Known<'_, '_, '_, A> {
     }
 }
 
-impl<A: Arch> Spaces<A> for Known<'_, '_, '_, A> {
+impl<A: Arch> AllSpaces<A> for Known<'_, '_, '_, A> {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
         let all = self.list().clone();
         for space in all {
@@ -72,7 +73,7 @@ impl<A: Arch> Spaces<A> for Known<'_, '_, '_, A> {
     }
 }
 
-/// What the threads of a model have in common.
+/// The state that the threads of a model share.
 pub(crate) struct Scene<'t, 'm, 'r, A: Arch> {
     pub(crate) mm: &'t Memory<'m, 'r, A>,
     pub(crate) disk: Disk,

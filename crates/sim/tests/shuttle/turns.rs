@@ -1,9 +1,9 @@
-//! The hosted machine, in front of whose every call another thread may have its turn.
+//! The hosted machine, with a turn for another thread before each call.
 //!
 //! The scheduler of the models plays all threads by turns on one host thread, and changes between
 //! them where it is asked: at the library's own locks and atomics, and here. The machine behind
-//! knows nothing of it. What takes it several steps is several calls: words of a table, pages of a
-//! copy, the CPUs that obey a flush.
+//! knows nothing of it. Work of several steps is several calls: words of a table, pages of a copy,
+//! the CPUs that obey a flush.
 
 use std::cell::Cell;
 use std::ops::Range;

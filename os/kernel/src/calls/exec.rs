@@ -17,7 +17,7 @@ use super::load::{self, Image, Ready, Wanted};
 use crate::memory::{self, user};
 use crate::task::{Answer, Stop, Thread, cgroup, tree};
 
-/// How deep scripts may name scripts as their interpreters.
+/// The deepest chain of scripts as interpreters.
 const SCRIPTS_MAX: usize = 4;
 /// Bytes of all arguments and environment, and how many strings there may be.
 const STRINGS_MAX: usize = 2 << 20;
@@ -66,8 +66,8 @@ fn path_of(thread: &Thread, fd: i32) -> Result<Vec<u8>> {
     Ok(path)
 }
 
-/// Whether the process has no other thread. If it has, they are told to end, and this one is woken
-/// when they have.
+/// Whether the process has no other thread. Else it asks the others to end, and the last of them
+/// wakes this one.
 fn is_alone(thread: &Thread) -> Result<bool> {
     let threads = thread.process().threads.lock();
     let others = || threads.iter().filter(|task| task.tid != thread.task.tid);
@@ -102,10 +102,10 @@ fn strings(address: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Runs a program in place of what the thread runs, from a path within `dir`.
+/// Runs a program in place of the thread's present one, from a path within `dir`.
 ///
 /// # Errors
-/// Why it cannot be run; the thread goes on as it was.
+/// The reason it cannot be run; the thread goes on as it was.
 fn run(thread: &mut Thread, dir: i32, mut wanted: Wanted) -> Result<()> {
     let named = wanted.path.clone();
     let (file, plan) = find(thread, dir, &mut wanted)?;
@@ -209,7 +209,7 @@ fn commit(thread: &mut Thread, ready: Ready, named: Vec<u8>) {
         super::guard::inherit(&old, &ready.memory);
     }
     *process.memory.lock() = Some(ready.memory.clone());
-    // It may have been put into another group since the memory was made.
+    // The process may have moved to another group since the memory was made.
     cgroup::settle(&process, &ready.memory);
     memory::switch(Some(&ready.memory));
     thread.context = ready.context;

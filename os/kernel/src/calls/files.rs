@@ -1,9 +1,9 @@
-//! Calls on descriptors: bytes to and from a program's memory, and what is known of an open file.
-//! Those on paths are in [`names`](super::names); all that they do is in [`quire_linux::files`].
+//! Calls on descriptors: bytes to and from a program's memory, and the state of an open file. Calls
+//! on paths are in [`names`](super::names); the work itself is in [`quire_linux::files`].
 //!
-//! A call that finds nothing to do yet is left, and made again from the start. Two know something
-//! from last time: a write to a pipe that took a part, and a read or write of a file when a part of
-//! the bytes was in memory. They keep how much in [`Resume::Moved`], and go on behind that.
+//! A call that must wait is left, and made again from the start. Two keep their progress: a write
+//! to a pipe that took a part, and a read or write of a file when a part of the bytes was in
+//! memory. Their count is in [`Resume::Moved`], and they go on behind it.
 
 use alloc::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::task::{Answer, Resume, Stop, Thread, send};
 /// Bytes of the largest structure that an `ioctl` moves.
 const IOCTL_BYTES: usize = 4096;
 
-/// What a call that may have to wait comes to.
+/// The answer of a call that may have to wait.
 pub(super) fn answer(outcome: Outcome<usize>) -> Answer {
     outcome.map_err(|halt| match halt {
         Halt::Blocked => Stop::Wait(None),
@@ -36,7 +36,7 @@ pub(super) fn moved(thread: &Thread) -> Option<usize> {
     }
 }
 
-/// Nobody reads the pipe: who writes is told so by a signal, too.
+/// Sends SIGPIPE where the pipe has no reader: the writer gets `EPIPE` and the signal.
 fn report_pipe<T>(thread: &Thread, outcome: &Outcome<T>) {
     if matches!(outcome, Err(Halt::Failed(Errno::EPIPE))) {
         // With too many signals pending, the errno alone must do.
@@ -75,12 +75,12 @@ fn reads_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
 }
 
 /// Whether a write to `fd` is to go on when a part was written: a pipe may wait for room, a file
-/// for what is to be written.
+/// for the source's bytes.
 fn takes_all(calls: &Calls<'_>, fd: u32) -> quire_linux::Result<bool> {
     Ok(calls.is_regular(fd)? || calls.must_go_on(fd)?)
 }
 
-/// What a call moves.
+/// The bytes that a call moves.
 struct Bytes {
     fd: u32,
     pieces: Pieces,
@@ -89,10 +89,10 @@ struct Bytes {
     all_of: fn(&Calls<'_>, u32) -> quire_linux::Result<bool>,
 }
 
-/// Moves bytes until all are moved. `step` is told how many were before.
+/// Moves bytes until all are moved. `step` gets the number of bytes before.
 ///
-/// Where a page of a disk is lacking, of the file or of the program's memory, the call is left, but
-/// for pipes and devices: these have it waited for, as they may have changed by then.
+/// The call is left where it lacks a page of a disk, of the file or of the program's memory. Pipes
+/// and devices wait for the page in place, as they may have changed when the call is made again.
 fn move_all(
     thread: &mut Thread,
     mut all: Bytes,
@@ -213,7 +213,7 @@ pub(super) fn close_range(thread: &mut Thread, [first, last, flags, ..]: [usize;
     if flags & UNSHARE != 0 && flags & !(UNSHARE | CLOEXEC) == 0 && first <= last {
         let process = thread.process();
         let own = Arc::new(process.files().duplicate()?);
-        // What it shared may end by this, and that is not to happen under the lock.
+        // The table that it shared may be dropped by this; that must not happen under the lock.
         let shared = core::mem::replace(&mut *process.files.lock(), own);
         drop(shared);
     }
@@ -238,7 +238,7 @@ pub(super) fn fcntl(thread: &mut Thread, [fd, command, argument, ..]: [usize; 6]
     let (fd, command) = (fd as u32, command as u32);
     if matches!(command, abi::F_GETLK | abi::F_OFD_GETLK) {
         with_calls(thread, |calls| calls.open_file(fd).map(drop))?;
-        // The kind of lock stands first in the structure: nobody has one.
+        // The kind of lock stands first in the structure: no process holds one.
         user::write(argument as u64, &(abi::F_UNLCK as u16))?;
         return Ok(0);
     }
@@ -351,7 +351,7 @@ pub(super) fn fchmod(thread: &mut Thread, [fd, mode, ..]: [usize; 6]) -> Answer 
 
 pub(super) fn fchown(thread: &mut Thread, [fd, uid, gid, ..]: [usize; 6]) -> Answer {
     with_calls(thread, |calls| {
-        // Else the number that stands for the working directory would be taken for it.
+        // Else the number that stands for the working directory would be accepted.
         calls.open_file(fd as u32)?;
         calls.fchownat(fd as i32, b"", uid as u32, gid as u32, abi::AT_EMPTY_PATH)
     })?;

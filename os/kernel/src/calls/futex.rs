@@ -64,7 +64,7 @@ fn wait(
     Err(Stop::Wait(hour))
 }
 
-/// When to give up, in nanoseconds since boot. `FUTEX_WAIT` names how long, others when.
+/// The deadline, in nanoseconds since boot. `FUTEX_WAIT` gives a duration, others a time.
 fn hour(operation: u32, timeout: usize) -> quire_linux::Result<Option<u64>> {
     if timeout == 0 {
         return Ok(None);

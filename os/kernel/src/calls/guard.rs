@@ -17,7 +17,7 @@ pub(super) fn get() -> Answer {
     Ok(Own::get().ok_or(Errno::EFAULT)?.guards().into())
 }
 
-/// What was once refused cannot be allowed again.
+/// A right that was once refused cannot be allowed again.
 pub(super) fn set(bits: usize) -> Answer {
     let known = u8::try_from(bits).ok().filter(|bits| bits & !(REFUSES | STAYS) == 0);
     let bits = known.filter(|bits| *bits != STAYS).ok_or(Errno::EINVAL)?;

@@ -1,4 +1,4 @@
-//! Handles of processes (`pidfd_open`), and what is done with them.
+//! Handles of processes (`pidfd_open`), and calls on them.
 
 use alloc::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn pidfd_open(thread: &mut Thread, [pid, flags, ..]: [usize; 6]) -> A
     Ok(with_calls(thread, |calls| calls.table.add(open, true, 0))? as usize)
 }
 
-/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`: whoever calls (Linux 6.14; newer than the
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`: the caller itself (Linux 6.14; newer than the
 /// constants at hand).
 const SELF: [i32; 2] = [-10000, -10001];
 
@@ -67,8 +67,8 @@ fn process_of(thread: &Thread, fd: usize) -> Result<Arc<Process>> {
     find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
 }
 
-/// The memory of a process that is ending is given back by the end itself, as soon as its threads
-/// have seen that: there is nothing to do but to say so.
+/// A process that is ending gives its memory back as soon as its threads have seen that: this call
+/// only returns success.
 pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6]) -> Answer {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
@@ -85,8 +85,7 @@ pub(super) fn process_mrelease(thread: &mut Thread, [fd, flags, ..]: [usize; 6])
     if is_doomed || is_killed { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
-/// What may be advised for another process, as opposed to oneself: nothing that changes what its
-/// memory holds.
+/// The advice that is allowed for another process: none that changes the content of its memory.
 fn is_gentle(advice: u32) -> bool {
     matches!(advice, abi::MADV_COLD | abi::MADV_PAGEOUT | abi::MADV_WILLNEED | abi::MADV_COLLAPSE)
 }
@@ -105,7 +104,7 @@ pub(super) fn process_madvise(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let process = process_of(thread, fd)?;
     let is_own = process.pid == thread.process().pid;
     let may = |advised: &Advised| match advised {
-        // Whoever wants its own pages at once has `madvise` for that.
+        // A process populates its own pages by `madvise`.
         Advised::Populate(_) => false,
         _ => is_own || is_gentle(advice as u32),
     };

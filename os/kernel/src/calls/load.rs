@@ -1,7 +1,7 @@
 //! The memory of a new program: its segments, those of its loader, its stack.
 //!
-//! Nothing here touches the program that runs now. All bytes are wanted before any memory is made,
-//! so that a call which lacks pages of the disk has done nothing yet.
+//! Nothing here touches the program that runs now. All bytes are read before any memory is made, so
+//! that a call that lacks pages of the disk has no effect.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,14 +23,14 @@ pub(super) fn space() -> Space {
     Space { page_bytes: PAGE, user: 0x1_0000..memory::trampoline() }
 }
 
-/// What is to be run, with what.
+/// The program to run, its arguments and environment.
 pub(super) struct Wanted {
     pub(super) path: Vec<u8>,
     pub(super) args: Vec<Vec<u8>>,
     pub(super) envs: Vec<Vec<u8>>,
 }
 
-/// A file, and what of it must be where.
+/// A file, and the plan for its segments.
 pub(super) struct Image {
     pub(super) file: Arc<Description>,
     pub(super) plan: Plan,
@@ -46,7 +46,7 @@ pub(super) struct Ready {
 /// Makes the memory of a program, and of the loader that runs first if it wants one.
 ///
 /// # Errors
-/// Why it cannot be made; nothing has changed then.
+/// The reason it cannot be made; nothing has changed then.
 pub(super) fn prepare(
     thread: &Thread,
     mut program: Image,
@@ -78,7 +78,7 @@ pub(super) fn prepare(
     Ok(Ready { memory, context: Box::new(Context::start(entry, sp)), program: known })
 }
 
-/// Sees to it that the bytes of all segments are in memory.
+/// Brings the bytes of all segments into memory.
 fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result<()> {
     let mut all = Ok(());
     for image in images {
@@ -94,7 +94,7 @@ fn want<'a>(who: &Caller<'_>, images: impl Iterator<Item = &'a Image>) -> Result
             };
             match wanted {
                 Ok(()) => {}
-                // The others are asked for, too, before it is waited for the first.
+                // All others are requested, too, before the wait for the first.
                 Err(Errno::BLOCKED) => all = Err(Errno::BLOCKED),
                 Err(errno) => return Err(errno),
             }
@@ -118,8 +118,8 @@ impl Image {
     }
 }
 
-/// Adds to the memory that this CPU is in what is in no file; where the stack begins, and what is
-/// known of the program. `base`: by how much its loader was moved.
+/// Adds the parts that are in no file to the memory that this CPU is in; returns where the stack
+/// begins, and the facts about the program. `base`: the distance that its loader was moved.
 fn fill(
     memory: &Memory,
     plan: &Plan,
@@ -258,9 +258,9 @@ fn trampoline(memory: &Memory) -> Result<()> {
     mm().protect(memory.space(), PageSpan::new(page, page.add(1)), Prot::RX).map_err(errno)
 }
 
-/// What a stack is when a program begins, in pages: it grows from there.
+/// The first size of a stack, in pages: it grows from there.
 const STACK_FIRST: u64 = 33;
-/// The most that is counted on for arguments.
+/// The most bytes that are reserved for arguments.
 const STACK_MOST: u64 = 1 << 30;
 
 /// Maps the stack: at the end of what a program may map, growing down when it is touched below.

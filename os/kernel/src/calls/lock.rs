@@ -15,7 +15,7 @@ pub(super) fn mlock(thread: &mut Thread, [address, bytes, ..]: [usize; 6]) -> An
     let memory = own()?;
     let span = lock_span(address, bytes)?;
     if !span.is_empty() {
-        swap::with_pages(thread, || mm().lock(memory.space(), span))?;
+        swap::with_pages(thread, || mm().mlock(memory.space(), span))?;
     }
     Ok(0)
 }
@@ -27,7 +27,7 @@ pub(super) fn mlock2(thread: &mut Thread, args: [usize; 6]) -> Answer {
         abi::MLOCK_ONFAULT => {
             let (memory, span) = (own()?, lock_span(address, bytes)?);
             if !span.is_empty() {
-                mm().lock_on_fault(memory.space(), span).map_err(errno)?;
+                mm().spaces().mlock_on_fault(memory.space(), span).map_err(errno)?;
             }
             Ok(0)
         }
@@ -39,7 +39,7 @@ pub(super) fn munlock(_: &mut Thread, [address, bytes, ..]: [usize; 6]) -> Answe
     let memory = own()?;
     let span = lock_span(address, bytes)?;
     if !span.is_empty() {
-        mm().unlock(memory.space(), span).map_err(errno)?;
+        mm().spaces().munlock(memory.space(), span).map_err(errno)?;
     }
     Ok(0)
 }
@@ -61,11 +61,11 @@ pub(super) fn mlockall(_: &mut Thread, [flags, ..]: [usize; 6]) -> Answer {
     if flags & abi::MCL_CURRENT as usize != 0 {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
         let on_fault = flags & abi::MCL_ONFAULT as usize != 0;
-        for area in mm().areas(memory.space(), all) {
-            // Memory that is short is told by the faults to come.
+        for area in mm().spaces().areas(memory.space(), all) {
+            // Later faults report a shortage of memory.
             let _ = match on_fault {
-                true => mm().lock_on_fault(memory.space(), area.span),
-                false => mm().lock(memory.space(), area.span),
+                true => mm().spaces().mlock_on_fault(memory.space(), area.span),
+                false => mm().mlock(memory.space(), area.span),
             };
         }
     }
@@ -76,13 +76,13 @@ pub(super) fn munlockall(_: &mut Thread, _: [usize; 6]) -> Answer {
     let memory = own()?;
     memory.set_locks_future(false);
     let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    for area in mm().areas(memory.space(), all) {
-        mm().unlock(memory.space(), area.span).map_err(errno)?;
+    for area in mm().spaces().areas(memory.space(), all) {
+        mm().spaces().munlock(memory.space(), area.span).map_err(errno)?;
     }
     Ok(0)
 }
 
-/// From now on these areas stay where they are and what they are.
+/// From now on these areas keep their place and their rights.
 pub(super) fn mseal(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> Answer {
     if flags != 0 || !is_aligned(address) {
         return Err(Errno::EINVAL.into());
@@ -91,7 +91,7 @@ pub(super) fn mseal(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> 
     end.and_then(|end| end.checked_next_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
     if !span.is_empty() {
-        mm().seal(own()?.space(), span).map_err(errno)?;
+        mm().spaces().seal(own()?.space(), span).map_err(errno)?;
     }
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! `mmap` of files: areas show them. The memory manager has their pages, and knows where they end;
 //! a space keeps what it shows (see `memory`).
 //!
-//! What is written through a shared area of a file in memory is the file's at once. Files of a disk
-//! can only be read: a shared area of one is never written.
+//! A write through a shared area of a file in memory is a write to the file. Files of a disk can
+//! only be read: a shared area of one is never written.
 
 use alloc::sync::Arc;
 

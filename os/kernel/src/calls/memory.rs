@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as abi;
-use quire::engine::{Error, Move};
 use quire::space::{Advice, Area, AreaFlags, At, Backing, OptOut, Request};
 use quire::table::Sight;
 use quire::units::{Access, PageSpan, Prot, Vpn};
+use quire::{Error, Move};
 use quire_linux::{Errno, Result};
 
 use super::{guard, map_file, shown, swap};
@@ -40,7 +40,7 @@ pub(super) fn is_aligned(address: usize) -> bool {
     (address as u64).is_multiple_of(PAGE)
 }
 
-/// What `PROT_` bits say.
+/// The rights that `PROT_` bits stand for.
 ///
 /// # Errors
 /// `EINVAL` for bits that do not exist.
@@ -76,15 +76,15 @@ pub(super) fn mmap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     }
     if flags & abi::MAP_POPULATE as usize != 0 {
         let own = !request.flags.contains(AreaFlags::SHARED);
-        // As on Linux, that it could not all be brought in is no error.
+        // As on Linux, a partial population is no error.
         let writes = own && request.prot.contains(Prot::WRITE);
         let _ = memory.populate(placed, if writes { Access::Write } else { Access::Read });
     }
     Ok((placed.start.get() * PAGE) as usize)
 }
 
-/// Maps memory that is zero. What is shared has an object behind it, so that children find in it
-/// what anybody brings in later.
+/// Maps memory that is zero. Shared memory has an object behind it, so that a child finds pages in
+/// it that any process brings in later.
 fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
     if !request.flags.contains(AreaFlags::SHARED) {
         return mm().map(memory.space(), request).map_err(errno);
@@ -95,7 +95,7 @@ fn map_anon(memory: &Memory, request: &Request) -> Result<PageSpan> {
 /// Flags that cannot go with `MAP_DROPPABLE`.
 const STAYS: u32 = abi::MAP_LOCKED | abi::MAP_GROWSDOWN;
 
-/// What an area is whose content may be lost at any time: no child has it, and no dump.
+/// The flags of an area whose content may be lost at any time: no child has it, and no dump.
 const DROPPABLE: AreaFlags = AreaFlags::DROPPABLE
     .union(AreaFlags::NORESERVE)
     .union(AreaFlags::WIPEONFORK)
@@ -119,7 +119,7 @@ impl MapRequest {
         let shared = match flags as u32 & abi::MAP_TYPE {
             abi::MAP_PRIVATE => false,
             abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => true,
-            // What has a file behind it, or is to stay in memory or to grow, cannot be dropped.
+            // Memory that has a file behind it, must stay in memory or grows cannot be dropped.
             abi::MAP_DROPPABLE if has(abi::MAP_ANONYMOUS) && !has(STAYS) => false,
             _ => return Err(Errno::EINVAL),
         };
@@ -170,7 +170,7 @@ fn check_limit(thread: &Thread, memory: &Memory, pages: u64) -> Result<()> {
         return Ok(());
     }
     let all = PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE));
-    let mapped: u64 = mm().areas(memory.space(), all).map(|area| area.span.count()).sum();
+    let mapped: u64 = mm().spaces().areas(memory.space(), all).map(|area| area.span.count()).sum();
     if mapped.saturating_add(pages) > limit / PAGE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
@@ -198,14 +198,14 @@ pub(super) fn mprotect(_: &mut Thread, [address, bytes, prot, ..]: [usize; 6]) -
     let memory = own()?;
     if prot & grows != 0 {
         // From the beginning of the area on, which must be a stack.
-        let first = mm().areas(memory.space(), span).next().ok_or(Errno::ENOMEM)?;
+        let first = mm().spaces().areas(memory.space(), span).next().ok_or(Errno::ENOMEM)?;
         let is_stack = first.flags.contains(AreaFlags::GROWS_DOWN);
         if !is_stack || prot & abi::PROT_GROWSUP as usize != 0 {
             return Err(Errno::EINVAL.into());
         }
         span = PageSpan::new(first.span.start, span.end);
     }
-    for area in mm().areas(memory.space(), span) {
+    for area in mm().spaces().areas(memory.space(), span) {
         guard::check(&memory, area.prot, prot_rights)?;
     }
     mm().protect(memory.space(), span, prot_rights).map_err(errno)?;
@@ -226,7 +226,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let old = span(old, old_bytes).ok_or(Errno::EINVAL)?;
     let pages = (new_bytes as u64).checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)? / PAGE;
     if old.is_empty() {
-        // Linux maps shared memory a second time here; so far nobody has asked for that.
+        // Linux maps shared memory a second time here; no program has needed that so far.
         return Err(Errno::EINVAL.into());
     }
     if pages > isa::USER_END / PAGE {
@@ -251,7 +251,7 @@ pub(super) fn mremap(thread: &mut Thread, args: [usize; 6]) -> Answer {
         Error::Invalid if flags & (fixed | keeps) == 0 => Errno::ENOMEM,
         other => errno(other),
     })?;
-    // Some of it may have been unmapped, or what was where it is now.
+    // Parts of it, or of its target, may have been unmapped.
     memory.sweep_shared();
     Ok((moved.start.get() * PAGE) as usize)
 }
@@ -286,7 +286,7 @@ pub(super) fn brk(thread: &mut Thread, [address, ..]: [usize; 6]) -> Answer {
 /// Does `action` for each area in `span`, with the part of it that lies there.
 ///
 /// # Errors
-/// `ENOMEM` when there are holes, after the rest was done; before that what `action` says.
+/// `ENOMEM` when there are holes, after the rest was done; before that the error of `action`.
 fn each_area(
     memory: &Memory,
     span: PageSpan,
@@ -294,7 +294,7 @@ fn each_area(
 ) -> Result<()> {
     let mut next = span.start;
     let mut holes = false;
-    for area in mm().areas(memory.space(), span) {
+    for area in mm().spaces().areas(memory.space(), span) {
         holes |= area.span.start > next;
         action(&area, area.span.intersect(span))?;
         next = area.span.end;
@@ -326,7 +326,7 @@ pub(super) fn madvise(thread: &mut Thread, [address, bytes, advice, ..]: [usize;
 const MADV_GUARD_INSTALL: u32 = 102;
 const MADV_GUARD_REMOVE: u32 = 103;
 
-/// What `madvise` may be asked for.
+/// The kinds of advice.
 #[derive(Clone, Copy)]
 pub(super) enum Advised {
     /// Advice that areas remember.
@@ -341,7 +341,7 @@ pub(super) enum Advised {
     Collapse,
     /// To be a hole in its file.
     Remove,
-    /// It will not be needed soon: forget that it was touched.
+    /// It will not be needed soon: clear its accessed bits.
     Cold,
     /// It will not be needed: to swap with it.
     PageOut,
@@ -382,24 +382,26 @@ impl Advised {
     }
 }
 
-/// Does what was advised.
+/// Carries the advice out.
 ///
 /// # Errors
-/// What `madvise` gives.
+/// The errors of `madvise`.
 pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Result<()> {
     let space = memory.space();
     let private =
         |area: &Area| area.backing == Backing::Anon && !area.flags.contains(AreaFlags::SHARED);
     each_area(memory, span, |area, part| match advised {
         Advised::Flags(_, clear) if !may_clear(area, clear) => Err(Errno::EINVAL),
-        Advised::Flags(set, clear) => mm().set_flags(space, part, set, clear).map_err(errno),
+        Advised::Flags(set, clear) => {
+            mm().spaces().set_flags(space, part, set, clear).map_err(errno)
+        }
         Advised::Huge(advice) => mm().advise(space, part, advice).map_err(errno),
         Advised::Discard if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
         Advised::Discard => mm().discard(space, part).map_err(errno),
         Advised::Free if !private(area) || area.flags.contains(AreaFlags::LOCKED) => {
             Err(Errno::EINVAL)
         }
-        Advised::Free => mm().free_lazily(space, part).map_err(errno),
+        Advised::Free => mm().spaces().free_lazily(space, part).map_err(errno),
         Advised::Guard(true) => {
             memory.set_has_guards();
             mm().guard(space, part).map_err(errno)
@@ -409,7 +411,7 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
             Err(Errno::EINVAL)
         }
         Advised::Cold => {
-            mm().clear_young(space, part);
+            mm().spaces().clear_young(space, part);
             Ok(())
         }
         Advised::PageOut => swap::page_out(memory, part),
@@ -418,14 +420,14 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
     })
 }
 
-/// Whether advice may take these flags from an area: what may be lost stays out of children and
+/// Whether advice may take these flags from an area: droppable memory stays out of children and
 /// dumps.
 fn may_clear(area: &Area, clear: AreaFlags) -> bool {
     let kept = AreaFlags::WIPEONFORK | AreaFlags::DONTDUMP;
     !area.flags.contains(AreaFlags::DROPPABLE) || !clear.intersects(kept)
 }
 
-/// Brings in what is lacking of `span`.
+/// Brings the missing pages of `span` in.
 fn populate(thread: &Thread, memory: &Memory, span: PageSpan, prot: Prot) -> Answer {
     let mut waits = false;
     let done = each_area(memory, span, |area, part| {
@@ -452,14 +454,14 @@ pub(super) fn mincore(_: &mut Thread, [address, bytes, out, ..]: [usize; 6]) -> 
     }
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
     let memory = own()?;
-    if mm().first_hole(memory.space(), span).is_some() {
+    if mm().spaces().first_hole(memory.space(), span).is_some() {
         return Err(Errno::ENOMEM.into());
     }
     let mut at = span.start;
     while at < span.end {
         let piece = PageSpan::new(at, at.add(256).min(span.end));
         let mut present = [0_u8; 256];
-        mm().runs(memory.space(), piece, &mut |seen| {
+        mm().spaces().runs(memory.space(), piece, &mut |seen| {
             if matches!(seen.what, Sight::Leaf { .. }) {
                 let from = seen.pages.start.offset_from(at) as usize;
                 present[from..from + seen.pages.count() as usize].fill(1);
@@ -479,7 +481,7 @@ pub(super) fn msync(_: &mut Thread, [address, bytes, flags, ..]: [usize; 6]) -> 
         return Err(Errno::EINVAL.into());
     }
     let span = span(address, bytes).ok_or(Errno::ENOMEM)?;
-    match mm().first_hole(own()?.space(), span) {
+    match mm().spaces().first_hole(own()?.space(), span) {
         Some(_) => Err(Errno::ENOMEM.into()),
         None => Ok(0),
     }

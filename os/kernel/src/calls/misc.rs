@@ -94,7 +94,7 @@ pub(super) fn setrlimit(thread: &mut Thread, [what, new, ..]: [usize; 6]) -> Ans
     prlimit64(thread, [0, what, new, 0, 0, 0])
 }
 
-/// A limit: what holds, and how far it may be raised.
+/// A limit: its soft and its hard value.
 ///
 /// # Errors
 /// `EINVAL` when there is none of that number.
@@ -113,7 +113,7 @@ fn limit(process: &Process, what: u32) -> Result<[u64; 2]> {
     })
 }
 
-/// Sets a limit; those that are not kept are accepted when they only ask for less.
+/// Sets a limit; limits that are not enforced are accepted when they only ask for less.
 fn set_limit(process: &Process, what: u32, value: u64) -> Result<()> {
     match what {
         abi::RLIMIT_STACK => {
@@ -159,7 +159,7 @@ pub(super) fn times(thread: &mut Thread, [out, ..]: [usize; 6]) -> Answer {
     Ok((isa::now() / NS_PER_TICK) as usize)
 }
 
-/// What `PR_SET_VMA` may be asked for that Linux does not know: its numbers are small.
+/// An operation of `PR_SET_VMA` that Linux does not have: Linux's numbers are small.
 const SET_VMA_READ_ORDER: usize = 0x5152_4f00;
 
 pub(super) fn prctl(thread: &mut Thread, args: [usize; 6]) -> Answer {
@@ -228,7 +228,7 @@ pub(super) fn getresid(_: &mut Thread, [real, effective, saved, ..]: [usize; 6])
     Ok(0)
 }
 
-/// A call that programs try first and do well without.
+/// A call that programs try first and can do without.
 pub(super) fn absent(_: &mut Thread, _: [usize; 6]) -> Answer {
     Err(Errno::ENOSYS.into())
 }

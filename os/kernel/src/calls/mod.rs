@@ -1,8 +1,8 @@
 //! Linux's system calls: decode, ask the rooms to the left, encode.
 //!
-//! **Owns** nothing. A call is a function of a thread and six registers that gives a number or says
-//! why it has none ([`Stop`]). **Never** waits: a call that must is left, and made again from the
-//! start. **Next room**: `run`.
+//! **Owns** nothing. A call is a function of a thread and six registers that returns a number, or
+//! the reason it has none ([`Stop`]). **Never** waits: a call that must is left, and made again
+//! from the start. **Next room**: `run`.
 
 mod exec;
 mod files;

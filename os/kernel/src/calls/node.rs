@@ -1,5 +1,5 @@
-//! Where memory is to come from (`mbind`). There is one node, so that all policies come to the
-//! same: what they are asked for is checked, and nothing is kept.
+//! Where memory is to come from (`mbind`). There is one node, so all policies are the same: their
+//! arguments are checked, and nothing is stored.
 
 use quire_linux::{Errno, Result};
 
@@ -26,7 +26,7 @@ pub(super) fn mbind(_: &mut Thread, args: [usize; 6]) -> Answer {
     }
     check(mode, named(nodes, most)?)?;
     let span = span(address, bytes).ok_or(Errno::EINVAL)?;
-    match mm().first_hole(own()?.space(), span) {
+    match mm().spaces().first_hole(own()?.space(), span) {
         Some(_) if !span.is_empty() => Err(Errno::EFAULT.into()),
         _ => Ok(0),
     }

@@ -1,7 +1,8 @@
 //! Another process's memory, read and written by its number: `process_vm_readv` and its like.
 //!
-//! Bytes go through the kernel: the other side is reached by pins (see `memory`), one's own as in
-//! any call. So nothing is undone: what was moved before an address turned out to be none is told.
+//! Bytes go through the kernel: pins (see `memory`) reach the other side, and the caller's own side
+//! is reached as in any call. A bad address undoes nothing: the call returns the bytes moved before
+//! it.
 
 use alloc::sync::Arc;
 
@@ -36,8 +37,8 @@ pub(super) fn process_vm_writev(_: &mut Thread, args: [usize; 6]) -> Answer {
     })
 }
 
-/// Goes over the pieces of both sides. `step` moves bytes for an address of the other one, as many
-/// as it can at once but no more than it is told, and says how many.
+/// Goes over the pieces of both sides. `step` moves bytes for an address of the other side, as many
+/// as it can at once but no more than the given number, and returns how many.
 fn both_sides(
     [pid, own, own_count, others, other_count, flags]: [usize; 6],
     step: impl Fn(&Memory, u64, usize, &mut Pieces) -> Result<usize>,

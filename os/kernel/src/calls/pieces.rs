@@ -29,7 +29,8 @@ pub(super) struct Pieces {
     next: usize,
     done: usize,
     left: usize,
-    /// Whom to wake who leaves the call when a page of these is on a disk; none: it is waited for.
+    /// The thread to wake when the call returns early because a page of these is on a disk; without
+    /// it, the call waits for the page.
     waiter: Option<Arc<dyn Wake>>,
 }
 
@@ -50,7 +51,7 @@ impl Pieces {
         Self { few, many: Vec::new(), next: 0, done: 0, left: bytes.min(MOST), waiter: None }
     }
 
-    /// What an array of `count` `iovec` says. It is read once.
+    /// Reads an array of `count` `iovec`, once.
     ///
     /// # Errors
     /// `EINVAL` when there are too many pieces or bytes, `EFAULT`, `ENOMEM`.
@@ -97,8 +98,8 @@ impl Pieces {
         self.left -= bytes;
     }
 
-    /// From now on a page that lies on a disk is not waited for: moving bytes fails with
-    /// [`Errno::BLOCKED`], and `who` is woken when it may have come.
+    /// From now on moving bytes does not wait for a page that lies on a disk: it fails with
+    /// [`Errno::BLOCKED`], and `who` is woken when the page may have come.
     pub(super) fn wait_as(&mut self, who: &Arc<dyn Wake>) {
         self.waiter.get_or_insert_with(|| who.clone());
     }
@@ -129,7 +130,7 @@ impl Pieces {
     }
 }
 
-/// Refuses what lies beyond all program memory, as Linux does before it moves anything.
+/// Refuses pieces beyond all program memory, as Linux does before it moves anything.
 fn check(&[address, bytes]: &Piece) -> Result<()> {
     let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
     if end as u64 <= isa::USER_END { Ok(()) } else { Err(Errno::EFAULT) }

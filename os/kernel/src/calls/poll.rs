@@ -1,8 +1,7 @@
 //! `poll`, `select` and their kin: to wait until something can be done with open files.
 //!
-//! Each pass leaves word with all of them before it looks: what changes in between wakes the
-//! thread, and so is not missed. The hour to give up is settled in the first pass, and kept in
-//! [`Resume::Until`].
+//! Each pass registers with all of them before it looks: a change in between wakes the thread, and
+//! so is not missed. The first pass decides on the deadline, and keeps it in [`Resume::Until`].
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,17 +31,18 @@ struct PollFd {
 /// Bytes of a set of signals.
 const SET_BYTES: usize = 8;
 
-/// Waits for a time: the first pass learns which, the later ones know.
+/// A deadline: the first pass reads it, the later ones have it.
 struct Wait {
     /// Nanoseconds since boot; `None`: for ever.
     hour: Option<u64>,
-    /// Whether it is over. Settled before the look: what comes later is for the next pass.
+    /// Whether it is over. Decided before the look: an event that comes later belongs to the next
+    /// pass.
     is_over: bool,
 }
 
 impl Wait {
-    /// Begins, or goes on. `timeout` tells how long in nanoseconds, `mask` which signals are
-    /// blocked meanwhile; both are asked in the first pass only.
+    /// Begins, or goes on. `timeout` gives the duration in nanoseconds, `mask` the signals that are
+    /// blocked meanwhile; both are called in the first pass only.
     fn begin(
         thread: &mut Thread,
         timeout: impl FnOnce() -> Result<Option<u64>>,
@@ -74,13 +74,13 @@ impl Wait {
     }
 }
 
-/// What is open as `fd`. `O_PATH` is not open enough.
+/// The file that is open as `fd`. `O_PATH` is not open enough.
 fn open(calls: &Calls<'_>, fd: u32) -> Option<Arc<Description>> {
     let file = calls.open_file(fd).ok()?;
     (file.flags() & abi::O_PATH == 0).then_some(file)
 }
 
-/// What can be done with `file` now. Leaves word first, if the thread may come to wait.
+/// The events of `file` now. Registers the waiter first, if the thread may come to wait.
 fn look(calls: &Calls<'_>, file: &Description, may_wait: bool) -> Result<PollEvents> {
     if may_wait {
         wait_on(file, calls.who.wake)?;
@@ -93,7 +93,7 @@ fn how_long(address: usize) -> Result<Option<u64>> {
     if address == 0 { Ok(None) } else { timespec(address as u64).map(Some) }
 }
 
-/// Writes what is left of the time. As on Linux, that this cannot be done is no error.
+/// Writes the remaining time. As on Linux, a failure to do so is no error.
 fn tell_left(wait: &Wait, address: usize) {
     if let (Some(ns), 1..) = (wait.left(), address) {
         let _ = put_timespec(address as u64, ns);
@@ -123,7 +123,7 @@ fn read_polled(thread: &Thread, address: usize, count: usize) -> Result<Vec<Poll
     Ok(polled)
 }
 
-/// Looks at all; how many have something to tell.
+/// Looks at all; how many have events.
 fn ask(calls: &Calls<'_>, polled: &mut [PollFd], may_wait: bool) -> Result<usize> {
     let mut ready = 0;
     for one in polled {
@@ -185,7 +185,7 @@ struct Sets {
     found: Vec<u64>,
 }
 
-/// What makes a descriptor belong to each set.
+/// The events that make a descriptor belong to each set.
 const MEMBERS: [PollEvents; 3] = [
     PollEvents::IN.union(PollEvents::RDNORM).union(PollEvents::HUP).union(PollEvents::ERR),
     PollEvents::OUT.union(PollEvents::WRNORM).union(PollEvents::ERR),
@@ -199,7 +199,7 @@ impl Sets {
     /// `EINVAL` for a negative count, `EFAULT`, `ENOMEM`.
     fn read(thread: &Thread, count: usize, places: [usize; 3]) -> Result<Self> {
         let count = u32::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
-        // Linux leaves out what cannot be open, too.
+        // Linux leaves out numbers that cannot be open, too.
         let count = count.min(thread.process().files().limit());
         let words = count.div_ceil(u64::BITS) as usize;
         let zeroes = || -> Result<Vec<u64>> {
@@ -221,7 +221,7 @@ impl Sets {
         self.asked.len() / 3
     }
 
-    /// Looks at all that is asked for; how many bits were found.
+    /// Looks at all requested descriptors; how many bits were found.
     fn ask(&mut self, calls: &Calls<'_>, may_wait: bool) -> Result<usize> {
         let mut ready = 0;
         for fd in 0..self.count {
@@ -242,7 +242,7 @@ impl Sets {
         Ok(ready)
     }
 
-    /// Tells the program what was found.
+    /// Writes the result to the program's sets.
     fn write(&self) -> Result<()> {
         for (place, bits) in self.places.iter().zip(self.found.chunks(self.words().max(1))) {
             if *place != 0 {
@@ -270,7 +270,7 @@ pub(super) fn select(thread: &mut Thread, args: [usize; 6]) -> Answer {
     let wait = Wait::begin(thread, || timeval(timeout), || Ok(None))?;
     let answer = select_once(thread, &wait, count, [read, write, urgent]);
     if let (Some(ns), 1..) = (wait.left(), timeout) {
-        // As on Linux, that this cannot be written is no error.
+        // As on Linux, a failure to write this is no error.
         let _ = user::write(timeout as u64, &[ns / 1_000_000_000, ns % 1_000_000_000 / 1000]);
     }
     answer

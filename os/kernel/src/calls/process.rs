@@ -1,4 +1,4 @@
-//! Processes and threads: making them, ending them, waiting for them, and what they are called.
+//! Processes and threads: making them, ending them, waiting for them, and their names and numbers.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ const KNOWN: u32 = abi::CLONE_VM
     | abi::CLONE_IO
     | 0xff;
 
-/// What `clone` was asked for.
+/// A request to `clone`.
 struct Wanted {
     flags: u32,
     stack: u64,
@@ -127,7 +127,7 @@ fn make_thread(thread: &mut Thread, wanted: &Wanted) -> Answer {
     let tid = new_id();
     let process = thread.process().clone();
     let copy = copy(thread, tid, process, wanted);
-    // Both write the same place of the same memory, where that is asked for twice.
+    // With both flags, both writes go to the same place of the same memory.
     for (flag, address) in
         [(abi::CLONE_PARENT_SETTID, wanted.parent_tid), (abi::CLONE_CHILD_SETTID, wanted.child_tid)]
     {
@@ -206,7 +206,7 @@ struct Sought {
     ended: bool,
     stopped: bool,
     continued: bool,
-    /// They stay to be waited for again.
+    /// They stay for another wait.
     keeps: bool,
     waits: bool,
 }
@@ -226,7 +226,7 @@ impl Sought {
         }
     }
 
-    /// What is to be told of a child, if anything is.
+    /// The status to report for a child, if there is one.
     fn news(&self, child: &Process) -> Option<Status> {
         let mut family = child.family.lock();
         if let Some(status) = family.ended {
@@ -244,13 +244,13 @@ impl Sought {
     }
 }
 
-/// Looks for such a child; its number, what became of it, and what it used.
+/// Looks for such a child; its number, its status, and its usage.
 fn seek(
     thread: &Thread,
     sought: &Sought,
 ) -> core::result::Result<Option<(u32, Status, Usage)>, Stop> {
     let process = thread.process();
-    // Word is left first, so that no change is missed after looking.
+    // The waiter is registered first, so that no change is missed after looking.
     if sought.waits {
         process.child_news.add(&thread.waker())?;
     }
@@ -358,7 +358,7 @@ pub(super) fn getppid(thread: &mut Thread, _: [usize; 6]) -> Answer {
     Ok(thread.process().parent_pid() as usize)
 }
 
-/// A process by number, where 0 is who asks.
+/// A process by number, where 0 is the caller.
 fn named(thread: &Thread, pid: usize) -> Result<Arc<Process>> {
     match pid {
         0 => Ok(thread.process().clone()),
@@ -443,8 +443,7 @@ pub(super) fn getcpu(_: &mut Thread, [cpu, node, ..]: [usize; 6]) -> Answer {
     Ok(0)
 }
 
-/// Threads run wherever there is a CPU; that a program would rather have it otherwise is noted by
-/// nobody.
+/// Accepts any mask and ignores it: threads run wherever there is a CPU.
 pub(super) fn sched_setaffinity(_: &mut Thread, [_, bytes, from, ..]: [usize; 6]) -> Answer {
     let mut mask = [0; 8];
     let count = bytes.min(8);

@@ -1,12 +1,12 @@
-//! What `madvise` and `prctl` do to the files that areas show: make large folios of their pages, or
-//! holes, and say in which sizes they are best read.
+//! `madvise` and `prctl` on the files that areas show: they make large folios of pages, or holes,
+//! and set the preferred read sizes.
 
 use quire::arch::Arch;
 use quire::cache::{FileId, FilePages};
-use quire::engine::{Collapsed, Error};
 use quire::space::{Area, AreaFlags, Backing, Space};
 use quire::table::{MarkKind, Marks, Sight};
 use quire::units::{Order, PageSpan, Prot};
+use quire::{Collapsed, Error};
 use quire_linux::{Errno, Result};
 
 use super::memory::{own, pages};
@@ -27,16 +27,16 @@ pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
         return Err(Errno::EACCES);
     }
     let pages = FilePages::new(page, page + part.count());
-    mm().punch(FileId(id), pages, &Everyone).map_err(|error| match error {
+    mm().files().punch(FileId(id), pages, &Everyone).map_err(|error| match error {
         Error::Invalid => Errno::EOPNOTSUPP,
         other => errno(other),
     })
 }
 
 /// Collapses each 2 MiB of `span`, and what it shows of files into the largest folios that fit,
-/// smaller ones as well. What is missing of them is read first.
+/// smaller ones as well. Missing pages are read first.
 pub(super) fn collapse(thread: &Thread, memory: &Memory, span: PageSpan) -> Answer {
-    if let Some(_hole) = mm().first_hole(memory.space(), span) {
+    if let Some(_hole) = mm().spaces().first_hole(memory.space(), span) {
         return Err(Errno::ENOMEM.into());
     }
     let collapsed = swap::with_pages(thread, || collapse_all(memory, span))?;
@@ -52,19 +52,19 @@ fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collaps
         return collapse_anon(space, span, block);
     }
     let mut done = Collapsed::default();
-    for area in mm().areas(space, span) {
+    for area in mm().spaces().areas(space, span) {
         let part = area.span.intersect(span);
         let more = match area.backing {
             Backing::Anon => collapse_anon(space, part, block),
-            Backing::Object { .. } => mm().collapse_file(space, part, &Everyone),
+            Backing::Object { .. } => mm().reclaim().collapse_file(space, part, &Everyone),
         };
         done = done.and(more?);
     }
     Ok(done)
 }
 
-/// Collapses anonymous memory, after what is on swap devices is back; a group that lacks room for
-/// what is filled with zeroes makes some.
+/// Collapses anonymous memory, after its pages on swap devices are back; a group without room for
+/// the zero-filled pages makes some.
 fn collapse_anon(
     space: &Space<isa::Format>,
     span: PageSpan,
@@ -76,13 +76,16 @@ fn collapse_anon(
         bring_back(space, PageSpan::new(at, end))?;
         at = end;
     }
-    match mm().collapse(space, span, block) {
-        Err(Error::OverLimit(group)) if relieve(group) => mm().collapse(space, span, block),
+    match mm().reclaim().collapse(space, span, block) {
+        Err(Error::OverLimit(group)) if relieve(group) => {
+            mm().reclaim().collapse(space, span, block)
+        }
         done => done,
     }
 }
 
-/// Brings back what is on swap devices of a block. What cannot come stays, and so does the block.
+/// Brings back the pages of a block that are on swap devices. A page that cannot come stays there,
+/// and the block stays as it is.
 ///
 /// # Errors
 /// [`Error::Unread`] and [`Error::Busy`] when it must be read first.
@@ -90,7 +93,7 @@ fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Resu
     let mut left = block;
     while !left.is_empty() {
         let mut first = None;
-        mm().runs(space, left, &mut |seen| {
+        mm().spaces().runs(space, left, &mut |seen| {
             let swapped = |marks: Marks| marks.kind() == Some(MarkKind::Swap);
             if matches!(seen.what, Sight::Marker(marks) if swapped(marks)) {
                 first.get_or_insert(seen.pages);
@@ -105,14 +108,14 @@ fn bring_back(space: &Space<isa::Format>, block: PageSpan) -> core::result::Resu
     Ok(())
 }
 
-/// `PR_SET_VMA` with an operation of our own: in pages of which size, as a power of two of base
-/// pages, what areas show of files is best read (0: as the system says). Beyond Linux.
+/// `PR_SET_VMA` with an operation of our own: the preferred folio size for reads of the files that
+/// areas show, as a power of two of base pages (0: the system's choice). Beyond Linux.
 pub(super) fn prefer(address: usize, bytes: usize, order: usize) -> Answer {
     let span = pages(address, bytes)?;
     let order = u8::try_from(order).map_err(|_| Errno::EINVAL)?;
     let order = (order > 0).then(|| Order::new(order));
     if !span.is_empty() {
-        mm().prefer(own()?.space(), span, order).map_err(errno)?;
+        mm().spaces().set_read_order(own()?.space(), span, order).map_err(errno)?;
     }
     Ok(0)
 }

@@ -16,7 +16,7 @@ use crate::isa;
 use crate::memory::{self, user};
 use crate::task::{Answer, Process, Resume, Stop, Thread, exit, find, find_task, send};
 
-/// What a thread may do next.
+/// The next step of a thread.
 pub(crate) enum Fate {
     /// Run.
     Runs,
@@ -63,10 +63,11 @@ fn terminate(thread: &Thread, signal: Signal, core: bool) -> Fate {
     Fate::Ends(status)
 }
 
-/// The next signal to be answered, and what is to be blocked again after its handler.
+/// The next signal to answer, and the mask to restore after its handler.
 fn take(thread: &mut Thread) -> Option<(Info, Set)> {
     let process = thread.process().clone();
-    // Asked first: who has the list of threads looks at their signals. No other thread makes one.
+    // This comes first: the lock of the list of threads is taken before their signals. No other
+    // thread starts one.
     let alone = process.threads.lock().len() == 1;
     let mut shared = process.signals.lock();
     let mut own = thread.task.signals.lock();
@@ -81,8 +82,8 @@ fn take(thread: &mut Thread) -> Option<(Info, Set)> {
     next.map(|info| (info, thread.saved_mask.unwrap_or(blocked)))
 }
 
-/// What the thread waited for it waits for no longer: the call ends with `EINTR`, or is made again
-/// after the handler where action and call allow that.
+/// The thread waits no longer: the call ends with `EINTR`, or is restarted after the handler where
+/// action and call allow that.
 fn end_call(thread: &mut Thread, action: &Action) {
     let Some(call) = thread.call.take() else { return };
     let resume = core::mem::take(&mut thread.resume);
@@ -138,7 +139,7 @@ pub(crate) fn force(thread: &Thread, info: Info) {
     }
 }
 
-/// Blocks `mask` for the length of a call that waits; what was blocked comes back afterwards.
+/// Blocks `mask` for the length of a call that waits; the old mask comes back afterwards.
 pub(super) fn lend_mask(thread: &mut Thread, mask: Set) {
     let mut own = thread.task.signals.lock();
     if thread.saved_mask.is_none() {
@@ -146,7 +147,7 @@ pub(super) fn lend_mask(thread: &mut Thread, mask: Set) {
     }
     own.blocked = mask.blockable();
     drop(own);
-    // One may be waiting that is blocked no more: then the call must not park.
+    // A pending signal may be unblocked now: then the call must not park.
     if thread.task.is_summoned() {
         thread.task.wake();
     }
@@ -161,7 +162,7 @@ fn restore_mask(thread: &mut Thread) {
     }
 }
 
-/// A set of a program's, whose size it tells.
+/// Reads a program's signal set of the size that it passes.
 fn read_set(address: usize, bytes: usize) -> Result<Set> {
     if bytes != 8 {
         return Err(Errno::EINVAL);
@@ -213,7 +214,7 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: [usize; 6]) -> Answer {
         }
         before
     };
-    // What another thread was asked to answer and this one blocked may be this one's now.
+    // A signal that this thread had blocked, and another was chosen for, may be this one's now.
     if old != 0 {
         user::write(old as u64, &before.0)?;
     }
@@ -327,7 +328,7 @@ pub(super) fn kill(thread: &mut Thread, [pid, number, ..]: [usize; 6]) -> Answer
     Ok(0)
 }
 
-/// What `kill` sends; nothing for signal 0, which only asks whether there is someone.
+/// The signal that `kill` sends; none for signal 0, which only asks whether the process exists.
 fn sent(thread: &Thread, number: usize) -> Result<Option<Info>> {
     match number {
         0 => Ok(None),
@@ -375,8 +376,8 @@ pub(super) fn rt_sigqueueinfo(thread: &mut Thread, args: [usize; 6]) -> Answer {
 }
 
 /// The signal for a fault that has no page.
-pub(crate) fn of_fault(address: u64, error: quire::engine::Error) -> Option<Info> {
-    use quire::engine::Error;
+pub(crate) fn of_fault(address: u64, error: quire::Error) -> Option<Info> {
+    use quire::Error;
     Some(match error {
         Error::Denied(..) | Error::Forbidden(..) => {
             Info::fault(Signal::SEGV, abi::SEGV_ACCERR as i32, address)

@@ -1,7 +1,7 @@
 //! `vmsplice`: bytes of memory into a pipe, or out of one.
 //!
-//! Linux lets the pipe refer to the pages. Here they are copied when the call is made, so what a
-//! reader finds is what was there then; that is within what the call promises.
+//! Linux lets the pipe refer to the pages. Here the call copies them, so a reader finds the bytes
+//! as they were then; the call's contract allows that.
 
 use linux_raw_sys::general as abi;
 use quire_linux::Errno;
@@ -13,7 +13,7 @@ use super::pieces::Pieces;
 use crate::task::tree::with_calls;
 use crate::task::{Answer, Stop, Thread, send};
 
-/// What may be asked for (linux/splice.h): move, do not wait, more comes, take the pages.
+/// The flags (linux/splice.h): move, do not wait, more comes, take the pages.
 const MOVE: u32 = 1;
 const NONBLOCK: u32 = 2;
 const MORE: u32 = 4;
@@ -38,7 +38,8 @@ pub(super) fn vmsplice(thread: &mut Thread, args: [usize; 6]) -> Answer {
     }
 }
 
-/// Puts into the pipe what has room there; other than `write`, it does not wait for more of it.
+/// Puts as many bytes into the pipe as have room there; unlike `write`, it does not wait for more
+/// room.
 fn put(thread: &Thread, fd: u32, mut from: Pieces) -> Answer {
     let done = with_calls(thread, |calls| calls.write(fd, &mut from));
     if matches!(done, Err(Halt::Failed(Errno::EPIPE))) {

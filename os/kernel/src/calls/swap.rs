@@ -1,8 +1,8 @@
-//! Swap devices, and memory that is sent there.
+//! Swap devices, and `MADV_PAGEOUT`.
 
 use linux_raw_sys::general as abi;
-use quire::engine::{Error, Whose};
 use quire::units::{PageSpan, Vpn};
+use quire::{Error, Whose};
 use quire_linux::files::{Body, Number, PATH_MAX};
 use quire_linux::{Errno, Result};
 
@@ -17,14 +17,14 @@ const PREFER: usize = 0x8000;
 const PRIORITY: usize = 0x7fff;
 const DISCARD: usize = 0x7_0000;
 
-/// How often a device that is out of use but for a moment is looked at again, and how long after.
+/// Retries of `swapoff` for a device with transfers in flight, and the pause before each.
 const TRIES: usize = 500;
 const PAUSE_NS: u64 = 2_000_000;
 
 /// The path at `address`, and the block device that it leads to.
 ///
 /// # Errors
-/// Those of paths; `EISDIR`; `EINVAL` for what is none: no file is swapped to.
+/// Those of paths; `EISDIR`; `EINVAL` for other files: only block devices can be swapped to.
 fn device_at(thread: &Thread, address: usize) -> Result<(alloc::vec::Vec<u8>, Number)> {
     let path = user::string(address as u64, PATH_MAX)?;
     let spot = with_calls(thread, |calls| calls.find(abi::AT_FDCWD, &path))?;
@@ -49,7 +49,7 @@ pub(super) fn swapon(thread: &mut Thread, [path, flags, ..]: [usize; 6]) -> Answ
 pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
     let (_, number) = device_at(thread, path)?;
     let device = swap::on_block(number).ok_or(Errno::EINVAL)?;
-    mm().swap_closing(device.id, true).map_err(errno)?;
+    mm().paging().swap_closing(device.id, true).map_err(errno)?;
     let emptied = empty(thread, &device);
     let done = match emptied {
         Ok(()) => with_calls(thread, |calls| device.off(calls.who)).map_err(Stop::from),
@@ -57,14 +57,14 @@ pub(super) fn swapoff(thread: &mut Thread, [path, ..]: [usize; 6]) -> Answer {
     };
     match done {
         Ok(()) => Ok(0),
-        // Somebody is at a page of it just now.
+        // Another CPU works on a page of it just now.
         Err(Stop::Fail(Errno::EBUSY)) if tries(thread) < TRIES => {
             thread.resume = Resume::Moved(tries(thread) + 1);
             Err(Stop::Wait(Some(isa::now() + PAUSE_NS)))
         }
         Err(stop @ Stop::Fail(_)) => {
-            // It is in use then, and nothing else keeps it from being so.
-            let _ = mm().swap_closing(device.id, false);
+            // The device is in use then, without another reason for the error.
+            let _ = mm().paging().swap_closing(device.id, false);
             Err(stop)
         }
         Err(stop) => Err(stop),
@@ -78,7 +78,7 @@ fn tries(thread: &Thread) -> usize {
     }
 }
 
-/// Brings back all that processes have on a device.
+/// Brings back all pages of processes on a device.
 fn empty(thread: &Thread, device: &swap::Device) -> core::result::Result<(), Stop> {
     let mut next = processes(1);
     while let Some(process) = next {
@@ -96,8 +96,8 @@ fn empty_space(
     memory: &Memory,
 ) -> core::result::Result<(), Stop> {
     let mut from = Vpn::new(0);
-    while let Some(page) = mm().next_swapped(memory.space(), device.id, from) {
-        match with_pages(thread, || mm().swap_in_page(memory.space(), page)) {
+    while let Some(page) = mm().paging().next_swapped(memory.space(), device.id, from) {
+        match with_pages(thread, || mm().paging().swap_in_page(memory.space(), page)) {
             // Unmapped in between.
             Ok(()) | Err(Stop::Fail(Errno::EFAULT)) => {}
             Err(stop) => {
@@ -105,20 +105,19 @@ fn empty_space(
                 return Err(stop);
             }
         }
-        // What was only made ready is found by the next look at all.
+        // Pages that were only prepared are found by the next pass.
         from = page;
-        if mm().next_swapped(memory.space(), device.id, page) == Some(page) {
+        if mm().paging().next_swapped(memory.space(), device.id, page) == Some(page) {
             from = page.add(1);
         }
     }
     Ok(())
 }
 
-/// Does `act`; where it lacks pages of a disk, these are asked for, and the call is to be made
-/// again.
+/// Calls `act`; where it lacks pages of a disk, requests them, and the call is made again.
 ///
 /// # Errors
-/// [`Stop::Read`] then; what `act` says.
+/// [`Stop::Read`] then; the errors of `act`.
 pub(super) fn with_pages<T>(
     thread: &Thread,
     mut act: impl FnMut() -> core::result::Result<T, Error>,
@@ -130,7 +129,7 @@ pub(super) fn with_pages<T>(
             other => return other.map_err(|error| errno(error).into()),
         }
     }
-    // Left word first, then tried again: so no answer is missed.
+    // Register first, then try again: so no answer is missed.
     with_calls(thread, |calls| disk::note(calls.who.wake))?;
     match act() {
         Err(Error::Busy(_)) => Err(Stop::Read),
@@ -144,13 +143,14 @@ pub(super) fn with_pages<T>(
     }
 }
 
-/// Begins to page out what nobody else has of `span`. Without a device nothing leaves, as on Linux.
+/// Begins to page out the pages of `span` that no other space maps. Without a device nothing
+/// leaves, as on Linux.
 ///
 /// # Errors
 /// `EINVAL` for pages that are not the program's.
 pub(super) fn page_out(memory: &Memory, span: PageSpan) -> Result<()> {
-    let nobody: &[&quire::space::Space<isa::Format>] = &[];
-    match mm().page_out(memory.space(), span, Whose::Own, nobody) {
+    let no_others: &[&quire::space::Space<isa::Format>] = &[];
+    match mm().paging().page_out(memory.space(), span, Whose::Own, no_others) {
         Ok(_) => Ok(()),
         Err(error) => Err(errno(error)),
     }
@@ -165,7 +165,7 @@ pub(super) fn written(thread: &mut Thread, result: usize) -> Answer {
     written_again(thread, result)
 }
 
-/// What such a call does when it is made again.
+/// The part of such a call that runs again when the call is restarted.
 ///
 /// # Errors
 /// As for [`written`].

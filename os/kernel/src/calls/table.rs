@@ -1,4 +1,4 @@
-//! Which number is which call.
+//! The table of system calls.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -224,7 +224,7 @@ pub(crate) fn make(thread: &mut Thread, call: &Call) -> Answer {
     dispatch(thread, call)
 }
 
-/// Says once of each number that there is no such call.
+/// Logs once for each number that there is no such call.
 fn unknown(call: &Call) -> Answer {
     static TOLD: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let bit = 1_u64 << (call.number % 64);

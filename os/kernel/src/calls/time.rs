@@ -29,7 +29,7 @@ pub(super) fn put_timespec(address: u64, ns: u64) -> Result<()> {
     user::write(address, &[ns / SECOND, ns % SECOND])
 }
 
-/// What a clock shows.
+/// The time of a clock.
 ///
 /// # Errors
 /// `EINVAL` when there is no such clock.
@@ -107,7 +107,8 @@ pub(super) fn clock_nanosleep(thread: &mut Thread, args: [usize; 6]) -> Answer {
     sleep(thread, hour, if absolute { 0 } else { left })
 }
 
-/// Sleeps until `hour`. What is left then is written at `left` each time, as a signal may be next.
+/// Sleeps until `hour`. The remaining time is written at `left` each time, as a signal may come
+/// next.
 fn sleep(thread: &mut Thread, hour: u64, left: usize) -> Answer {
     let now = isa::now();
     if now >= hour {

@@ -1,4 +1,5 @@
-//! A disk behind compressed memory: what nobody asks for goes there, and comes back when asked for.
+//! A disk behind compressed memory (writeback): cold pages go there, and come back when a fault
+//! needs them.
 //!
 //! ```text
 //!   write_now ──► more frames than it may have? ──► leave: a copy of the coldest unit ──► the disk
@@ -8,8 +9,8 @@
 //!   read ──► load: what is here ──► what is away: the disk ──► the page is there
 //! ```
 //!
-//! A page has the same place on both, so that nothing but a bit says where it is. A pool moves one
-//! unit at a time, from frames that are there for that: when memory is short, none is asked for.
+//! A page has the same place on both, so that one bit tells where it is. A pool moves one unit at a
+//! time, from frames reserved for that: this takes no memory when memory is short.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -93,8 +94,8 @@ impl Behind {
     /// `disk`, for a device of `length` bytes that may have `most` frames.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] when the disk is smaller, or cannot be written; [`Errno::EBUSY`] when
-    /// somebody has it; [`Errno::ENOMEM`].
+    /// [`Errno::EINVAL`] when the disk is smaller, or cannot be written; [`Errno::EBUSY`] when it
+    /// is in use; [`Errno::ENOMEM`].
     pub(super) fn new(disk: &'static Disk, length: u64, most: u64) -> Result<Self> {
         if disk.length() < length || disk.is_read_only() {
             return Err(Errno::EINVAL);
@@ -128,7 +129,7 @@ impl Behind {
         }
     }
 
-    /// Slots are not away, or nobody needs them any more.
+    /// Marks slots as no longer away: they came back, or are free.
     pub(super) fn bring(&self, slots: Range<u64>) {
         for slot in slots {
             if let Some(word) = self.away.get(slot as usize / 64) {
@@ -137,7 +138,7 @@ impl Behind {
         }
     }
 
-    /// Something could not go.
+    /// A unit could not go.
     fn fail(&self) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -157,14 +158,14 @@ impl Behind {
 }
 
 impl Device {
-    /// Has the pools of a device that hold more than they may move something to the disk.
+    /// Lets the pools of a device that hold more than they may move units to the disk.
     pub(super) fn make_room(self: &Arc<Self>, device: &dyn Instant) {
         if device.behind().is_some() {
             (0..device.pools()).for_each(|pool| self.move_one(device, pool));
         }
     }
 
-    /// Moves a unit, if the pool is not at one.
+    /// Moves a unit, if the pool is not moving one.
     fn move_one(self: &Arc<Self>, device: &dyn Instant, pool: usize) {
         let Some(behind) = device.behind() else { return };
         let Some(leaving) = device.leave(pool, &|pages| self.free_in(pages)) else { return };
@@ -190,7 +191,7 @@ impl Device {
         }
     }
 
-    /// Reads what of `read`, whose first page has the place `page`, is on the disk.
+    /// Reads the pages of `read` that are on the disk; its first page has the place `page`.
     pub(super) fn read_behind(
         self: &Arc<Self>,
         behind: &Behind,
@@ -200,7 +201,7 @@ impl Device {
     ) {
         let (mut left, mut done) = (Part::all(read), 0);
         while let Some(next) = away.next(done) {
-            // What is between is there already.
+            // The pages between are there already.
             let (_, rest) = left.split((next.start - done) * PAGE);
             let (part, rest) = rest.split((next.end - next.start) * PAGE);
             let (at, bytes) = ((page + next.start) * PAGE, part.bytes());
@@ -212,7 +213,7 @@ impl Device {
             }
             (left, done) = (rest, next.end);
         }
-        // If the disk was faster, this was what it waited for.
+        // If the disk was faster, only this was missing.
         self.finished(0, Target::Part(left), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write(2) ──► the pages are `Writing` ──► frames of its own ──► the disk ──► forgotten
-//!                  who needs one of them waits                        fsync waits for all
+//!                  readers of one of them wait                        fsync waits for all
 //! ```
 //!
 //! A write of a part of a page needs the rest of it, which is read before.
@@ -20,7 +20,7 @@ use spin::Once;
 use super::claim::Claim;
 use super::device::{self, Disk, Read, SECTOR, Target, disk};
 use super::pages::{Page, Pages};
-use crate::isa::{self, DISKS_MAX};
+use crate::isa::DISKS_MAX;
 use crate::memory::{self, PAGE, mm};
 
 /// The major number of disks: as on Linux with nothing but virtio's.
@@ -37,7 +37,7 @@ const WRITES: usize = 32;
 
 static PAGES: [Once<Arc<Pages>>; DISKS_MAX] = [const { Once::new() }; DISKS_MAX];
 
-/// What is kept of disk `number`, if there is one.
+/// The cached pages of disk `number`, if there is one.
 pub(crate) fn pages(number: usize) -> Option<&'static Arc<Pages>> {
     let disk = disk(number)?;
     Some(PAGES.get(number)?.call_once(|| Pages::new(disk)))
@@ -132,7 +132,7 @@ impl Pages {
         let filled = match self.begin(who, at, bytes, &mut frames) {
             Ok(()) => take(&mut frames, at % PAGE, bytes, source),
             Err(error) => {
-                mm().phys().free(isa::cpu(), frames);
+                mm().phys().free(frames);
                 return Err(error);
             }
         };
@@ -154,8 +154,8 @@ impl Pages {
         }
     }
 
-    /// Takes the pages of a write: from now on who needs one waits. What is to stay of them is in
-    /// the frames then.
+    /// Takes the pages of a write: from now on a reader of one waits. The frames hold the old bytes
+    /// that the write does not cover.
     fn begin(&self, who: &Caller<'_>, at: u64, bytes: usize, frames: &mut FrameRun) -> Result<()> {
         let mut known = self.known.lock();
         let span = at / PAGE..at / PAGE + frames.count();
@@ -194,7 +194,7 @@ impl Pages {
         known.writes -= 1;
         known.has_lost |= result.is_err();
         drop(known);
-        mm().phys().free(isa::cpu(), frames);
+        mm().phys().free(frames);
         self.waiters.wake();
     }
 
@@ -213,7 +213,7 @@ impl Pages {
         }
     }
 
-    /// Forgets all pages: what is on the disk will be, or was, changed by others.
+    /// Forgets all pages: another user will change the disk, or has.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync), and [`Errno::BLOCKED`] as long as some are being read.
@@ -231,14 +231,14 @@ impl Pages {
     }
 }
 
-/// Frames for at most so many bytes; fewer when memory is in pieces.
+/// Frames for at most `bytes` bytes; fewer when memory is in pieces.
 fn frames(bytes: u64) -> Result<FrameRun> {
     let count = bytes.min(PIECE).div_ceil(PAGE).max(1);
     let most = Order::fitting(count.next_power_of_two()).unwrap_or_default();
     for order in (0..=most.get()).rev().map(Order::new) {
-        if let Some(run) = mm().phys().alloc(isa::cpu(), order) {
+        if let Some(run) = mm().phys().alloc(order) {
             let (run, rest) = run.split_at(count.min(order.pages()));
-            mm().phys().free(isa::cpu(), rest);
+            mm().phys().free(rest);
             return Ok(run);
         }
     }

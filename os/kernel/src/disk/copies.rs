@@ -3,30 +3,31 @@
 //! ```text
 //!   copy_user ── fault ──► resolve ──► there: the instruction again
 //!                             │ on a disk
-//!            leaving ◄── yes ─┴─ is anyone ready to leave? ─ no ──► reads it, looks for answers
+//!            leaving ◄── yes ─┴─ may this copy fail early? ─ no ──► reads it, polls the disk
 //!               │
 //!               └──► want: leaves word, asks the disk; the call is left, and made again
 //! ```
 //!
 //! Calls that move many bytes are ready to leave. Others would have to undo what they did: they
-//! wait here, which is rare, since programs have nearly always touched what they hand to calls.
+//! wait here, which is rare, since programs have nearly always touched the memory that they pass to
+//! calls.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Error;
+use quire::Error;
 use quire::units::Access;
 use quire_linux::files::{Caller, Time};
 use quire_linux::{Errno, Result, Wake};
 
 use super::device::reap;
-use super::files::{as_nobody, note, start, start_ahead};
+use super::files::{note, start, start_ahead, without_wake};
 use crate::isa::{self, MAX_CPUS};
 use crate::memory;
 
-/// What a CPU does about a page that is on a disk: it waits, or its copy is ready to fail. Else the
-/// address that made it fail, and one of [`LOADS`] and its neighbours. Only its CPU uses it, and
-/// kernel code stays on its CPU; relaxed, as the fault is on the same.
+/// The state of a CPU whose copy needs a page that is on a disk: it waits, or its copy is ready to
+/// fail. Else the address that made it fail, and one of [`LOADS`] and its neighbours. Only its CPU
+/// uses it, and kernel code stays on its CPU; relaxed, as the fault is on the same.
 static COPIES: [[AtomicU64; 2]; MAX_CPUS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_CPUS];
 
 /// The state of a CPU.
@@ -53,13 +54,13 @@ pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>)
     (done, left.map(|access| (address.load(Ordering::Relaxed), access)))
 }
 
-/// Sees to it that a program's page is brought in from a disk; fine when it is there by now.
+/// Brings a program's page in from a disk; succeeds when it is there by now.
 ///
 /// # Errors
 /// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when it cannot be
 /// had; [`Errno::ENOMEM`].
 pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result<()> {
-    // Left word first, then looked again: so no answer is missed.
+    // Register first, then look again: so no answer is missed.
     note(wake)?;
     match memory::fault(address, access) {
         Ok(ahead) => {
@@ -90,8 +91,8 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
             Err(error @ (Error::Unread(_) | Error::Busy(_))) => error,
             Err(Error::OverLimit(group)) if memory::lend(group) => continue,
             Err(_) => {
-                // The copy is over, and does not leave at what it touches next: a copy that tries
-                // byte by byte once more would have the same page asked for again, without end.
+                // The copy is over, and does not leave at its next fault: a copy that tries byte by
+                // byte once more would request the same page again, without end.
                 own()[0].store(WAITS, Ordering::Relaxed);
                 return false;
             }
@@ -100,7 +101,7 @@ pub(crate) fn resolve(address: u64, access: Access) -> bool {
             return false;
         }
         if let Error::Unread(reads) = lacks
-            && !matches!(as_nobody(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
+            && !matches!(without_wake(|who| start(who, reads)), Ok(()) | Err(Errno::BLOCKED))
         {
             return false;
         }

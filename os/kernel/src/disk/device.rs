@@ -1,12 +1,12 @@
 //! Virtio disks: a bounded number of requests in flight, each for frames that it holds meanwhile.
 //!
-//! A read takes its frames along, so that nobody else can have them while the device writes them,
-//! and brings them back with its answer. A write takes frames along as well, or a hold on what they
-//! are. The driver's crate wants the same of its buffers by a contract; here the types see to it.
-//! What is beyond the bound waits here for its turn.
+//! A read takes its frames along, so that they stay out of use while the device writes them, and
+//! brings them back with its answer. A write takes frames along as well, or a reference that keeps
+//! them. The driver's crate demands the same of its buffers by a contract; here types guarantee it.
+//! Requests beyond the bound wait here for their turn.
 //!
-//! Memory may be short *because* nothing was written yet. So what a write to swap needs is there
-//! before: it is submitted without asking anybody for memory.
+//! Memory may be short *because* nothing was written yet. So all that a write to swap needs is
+//! allocated before: submitting it takes no memory.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,8 +16,8 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
+use quire::Held;
 use quire::cache;
-use quire::engine::{self, Held};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::units::{Order, Pfn};
 use quire_linux::files::Source;
@@ -37,10 +37,10 @@ pub(crate) const SECTOR: u64 = 512;
 /// The most requests that the driver has in flight.
 const REQUESTS: usize = 16;
 
-/// Whom an answer is for.
+/// The receiver of an answer.
 pub(crate) trait Reader: Send + Sync {
-    /// A request is over: what it was called when it was submitted, its frames, and whether they,
-    /// or the disk, have the bytes now. No lock of the disk is held.
+    /// A request is over: its name, its frames, and whether they, or the disk, have the bytes now.
+    /// No lock of the disk is held.
     fn finished(&self, name: u64, target: Target, result: Result<()>);
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Target {
     /// From frames of its own to the disk.
     Out(FrameRun),
     /// From frames of a file to the disk.
-    Kept(engine::Write),
+    Kept(quire::Write),
     /// From frames of a device of compressed memory to the disk behind it.
     Moved(FrameRun),
 }
@@ -64,7 +64,7 @@ impl Target {
         matches!(self, Self::Out(_) | Self::Kept(_) | Self::Moved(_))
     }
 
-    /// Whether it makes memory free, so that it may ask for none.
+    /// Whether it frees memory, so that it must not allocate any.
     fn frees(&self) -> bool {
         matches!(self, Self::Kept(_) | Self::Moved(_))
     }
@@ -124,8 +124,8 @@ impl Part {
         self.all.is_spoilt.store(true, Ordering::Relaxed);
     }
 
-    /// From the last part: the read, and whether all parts have their bytes. What lies beyond
-    /// `file_end`, in bytes of the file, is zero then.
+    /// From the last part: the read, and whether all parts have their bytes. Bytes of the file
+    /// beyond `file_end` are zero then.
     pub(crate) fn into_whole(self, file_end: u64) -> Option<(cache::Read, Result<()>)> {
         // Relaxed is enough within: the count of owners orders all before the last.
         let Folio { read, is_spoilt } = Arc::into_inner(self.all)?;
@@ -140,7 +140,7 @@ impl Part {
 
 /// A request to be submitted.
 pub(crate) struct Read {
-    /// What its reader calls it.
+    /// The reader's name for it.
     pub(crate) name: u64,
     /// The first byte on the disk, a multiple of [`SECTOR`].
     pub(crate) at: u64,
@@ -149,11 +149,11 @@ pub(crate) struct Read {
     pub(crate) bytes: u64,
     /// Where the bytes go, or come from.
     pub(crate) target: Target,
-    /// Who is told.
+    /// The reader that gets the answer.
     pub(crate) reader: Arc<dyn Reader>,
 }
 
-/// What the device writes and reads beside the frames; it must stay where it is.
+/// The fields that the device writes and reads beside the frames; they must not move.
 #[derive(Default)]
 struct Words {
     request: BlkReq,
@@ -232,7 +232,7 @@ impl Disk {
         self.is_read_only
     }
 
-    /// Who has it as a whole.
+    /// Its exclusive owner.
     pub(crate) fn claims(&self) -> &Claims {
         &self.claims
     }
@@ -268,13 +268,13 @@ impl Disk {
     /// Takes one answer.
     fn take(&self) -> Option<(Read, Result<()>)> {
         let mut queue = self.queue.lock();
-        // Telling the device which answer is to interrupt comes before the last look: what is
-        // answered in between is seen here, or interrupts.
+        // Interrupts are turned on before the last look: an answer in between is seen here, or
+        // interrupts.
         fence(Ordering::SeqCst);
         let Some(token) = queue.device.peek_used() else { return queue.give_up() };
         let slot = queue.flights.get_mut(usize::from(token));
         let Some(mut flight) = slot.and_then(Option::take) else {
-            panic!("the disk answers what it was not asked: {token}")
+            panic!("the disk answers without a request: {token}")
         };
         let result = queue.finish(token, &mut flight);
         let read = queue.land(flight);
@@ -283,7 +283,7 @@ impl Disk {
     }
 }
 
-/// Tells readers of all that the disks have answered.
+/// Passes all answers of the disks to their readers.
 pub(crate) fn reap() {
     for disk in DISKS.iter().filter_map(Once::get) {
         while let Some((read, result)) = disk.take() {
@@ -367,8 +367,8 @@ impl Queue {
     }
 }
 
-/// Where a request's bytes go, or come from. Whoever makes a reference of it argues why nobody else
-/// has one.
+/// Where a request's bytes go, or come from. Code that makes a reference of it argues why there is
+/// no other.
 fn bytes_of(read: &Read) -> *mut [u8] {
     let (frame, at) = match &read.target {
         Target::Own(frames) | Target::Out(frames) | Target::Moved(frames) => (frames.start(), 0),
@@ -388,7 +388,7 @@ fn clear_tail(read: &Read) {
     }
 }
 
-/// Copies bytes of frames that nobody writes meanwhile, as the borrow shows, from byte `at` on.
+/// Copies bytes of frames from byte `at` on. The borrow shows that nothing writes them meanwhile.
 ///
 /// # Panics
 /// When the frames have fewer.
@@ -399,7 +399,7 @@ pub(super) fn copy(frames: &FrameRun, at: u64, into: &mut [u8]) {
     unsafe { copy_from(frames.start(), at, into) };
 }
 
-/// The same of pages of a file that can only be read: nobody writes them at all.
+/// The same of pages of a file that can only be read: nothing ever writes them.
 ///
 /// # Panics
 /// When there are fewer.
@@ -407,12 +407,13 @@ pub(super) fn copy_held(held: &Held, at: u64, into: &mut [u8]) {
     let frames = held.frames();
     let room = frames.count * PAGE;
     assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
-    // SAFETY: what is held stays the file's, filled, and is written by nobody: areas that show it
-    // have no right to, and files of disks are opened by `files` alone. The bytes lie within.
+    // SAFETY: pages that are held stay the file's, filled, and unwritten: areas that show it have
+    // no right to, and files of disks are opened by `files` alone. The bytes lie within.
     unsafe { copy_from(frames.start, at, into) };
 }
 
-/// Fills bytes of frames that nobody else has, from byte `at` on, with what the source gives.
+/// Fills bytes of these frames, which have no other owner, from byte `at` on, with the source's
+/// bytes.
 ///
 /// # Errors
 /// The source's; some may have been filled.
@@ -434,7 +435,7 @@ pub(super) fn fill(
     source.take(into)
 }
 
-/// The bytes of frames that nobody writes meanwhile, as the borrow shows.
+/// The bytes of frames. The borrow shows that nothing writes them meanwhile.
 pub(super) fn bytes(frames: &FrameRun) -> &[u8] {
     let (start, room) = (mm().hardware().address(frames.start()), frames.count() * PAGE);
     // SAFETY: the direct map shows the frames, which are ours to read for as long as they are
@@ -442,7 +443,7 @@ pub(super) fn bytes(frames: &FrameRun) -> &[u8] {
     unsafe { core::slice::from_raw_parts(start, room as usize) }
 }
 
-/// The bytes of frames that nobody else has.
+/// The bytes of frames that have no other owner.
 pub(super) fn bytes_mut(frames: &mut FrameRun) -> &mut [u8] {
     let (start, room) = (mm().hardware().address(frames.start()), frames.count() * PAGE);
     // SAFETY: as in `bytes`, and they are ours alone, being borrowed so.
@@ -460,7 +461,7 @@ pub(super) fn bytes_of_read(read: &mut cache::Read) -> &mut [u8] {
 /// Copies from `at` bytes behind the beginning of `frame`.
 ///
 /// # Safety
-/// The bytes are in frames of RAM that nobody writes meanwhile.
+/// The bytes are in frames of RAM, and nothing writes them meanwhile.
 unsafe fn copy_from(frame: Pfn, at: u64, into: &mut [u8]) {
     let start = mm().hardware().address(frame);
     // SAFETY: the direct map shows all RAM; the rest is the caller's promise. `into` is other
@@ -480,16 +481,16 @@ impl Direct {
     }
 }
 
-// SAFETY: frames of the library belong to nobody else until they are given back, and these never
-// are; the direct map shows RAM and the disks' registers, page for page, and stays.
+// SAFETY: frames of the library have one owner until they are given back, and these never are; the
+// direct map shows RAM and the disks' registers, page for page, and stays.
 unsafe impl Hal for Direct {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         let order = Order::fitting((pages as u64).next_power_of_two());
-        let run = order.and_then(|order| mm().phys().alloc(isa::cpu(), order));
+        let run = order.and_then(|order| mm().phys().alloc(order));
         // Address 0 is the driver's word for failure.
         let Some(run) = run else { return (0, NonNull::dangling()) };
         mm().hardware().clear(&run, 0..run.count(), Reuse::Soon);
-        // They are the device's for ever: the run goes out of use here, and is given to nobody.
+        // They are the device's for ever: the run goes out of use here and is never freed.
         let frame = run.start();
         match NonNull::new(mm().hardware().address(frame)) {
             Some(address) => (frame.get() << PAGE_SHIFT, address),

@@ -1,5 +1,5 @@
 //! Files of the disk in the library's cache: their pages are kept by file, in folios as large as
-//! reading ahead makes them, and shown in areas without a copy.
+//! readahead makes them, and shown in areas without a copy.
 //!
 //! ```text
 //!   fault, read(2) ──► the library: Unread(what to read) ──► start: a folio, and its file's runs
@@ -7,15 +7,15 @@
 //!        └── woken ◄── read_done ◄── the last part came ◄──────┘
 //! ```
 //!
-//! What is in the library is found by its number. A file keeps its number until numbers run out, so
-//! that its pages stay when nobody has it open. A space that shows a file has it, too.
+//! The library finds files by their numbers. A file keeps its number until numbers run out, so that
+//! its pages stay when no descriptor has it open. A space that shows a file has it, too.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use quire::cache::{self, FileId, FilePages, Pattern, Readahead, Reads, Store};
-use quire::engine::{Error, ReadFailed};
 use quire::units::Order;
+use quire::{Error, ReadFailed};
 use quire_linux::ext4::File;
 use quire_linux::files::{Caller, Stored, Time};
 use quire_linux::{Errno, Result, Waiters, Wake};
@@ -24,10 +24,10 @@ use spin::mutex::SpinMutex;
 use super::device::{self, Part, Read, Reader, Target, reap};
 use crate::memory::{self, PAGE, errno, mm};
 
-/// Frames below which pages are given up for those that are read: 8 MiB.
+/// Below this number of free frames (8 MiB), a read first gives up other pages.
 const SPARE: u64 = 2048;
 
-/// Those who wait for pages of files.
+/// Threads that wait for pages of files.
 static WAITERS: Waiters = Waiters::new();
 
 static KNOWN: SpinMutex<Known> =
@@ -49,7 +49,7 @@ struct Cached {
     reader: SpinMutex<Readahead>,
 }
 
-/// What programs get of a file of the disk: through the library, as long as there are numbers.
+/// A file of the disk as programs see it: through the library, as long as there are numbers.
 pub(super) fn open(file: File) -> Arc<dyn Stored> {
     let inode = file.inode().number;
     let mut known = KNOWN.lock();
@@ -58,7 +58,7 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
         return cached.clone();
     }
     let pages = file.inode().length.div_ceil(PAGE);
-    let new = || mm().open_file(Store::ReadOnly, pages, Order::ZERO);
+    let new = || mm().files().open(Store::ReadOnly, pages, Order::ZERO);
     let id = match new() {
         Err(Error::NoFile) => {
             known.close_idle();
@@ -74,13 +74,13 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
 }
 
 impl Known {
-    /// Takes their numbers from files that nobody has.
+    /// Takes the numbers of files that no descriptor and no space has.
     fn close_idle(&mut self) {
         // A space that shows a file has it as well.
         let is_idle = |cached: &Arc<Cached>| Arc::strong_count(cached) == 1;
         let inodes = &mut self.inodes;
         self.files.retain(|_, cached| {
-            let idle = is_idle(cached) && mm().close_file(cached.id).is_ok();
+            let idle = is_idle(cached) && mm().files().close(cached.id).is_ok();
             if idle {
                 inodes.remove(&cached.file.inode().number);
             }
@@ -97,27 +97,27 @@ impl Known {
     }
 }
 
-/// Takes their numbers from files that nobody has.
+/// Takes the numbers of files that no descriptor and no space has.
 pub(super) fn close_idle() {
-    // Whoever is changing what is known here asks for a number himself.
+    // A caller that holds the lock needs a number itself, and looks for one.
     if let Some(mut known) = KNOWN.try_lock() {
         known.close_idle();
     }
 }
 
-/// Gives up pages of a file that nobody uses; whether there were any. Whoever is changing what is
-/// known here goes without.
+/// Gives up pages of a file that is not in use; whether there were any. Does nothing while another
+/// call holds the lock.
 pub(crate) fn shrink() -> bool {
     let all = FilePages::new(0, cache::FILE_PAGES_MAX);
     let Some(count) = KNOWN.try_lock().map(|known| known.files.len()) else { return false };
     (0..count).any(|_| {
         let id = KNOWN.try_lock().and_then(|mut known| known.next());
-        id.is_some_and(|id| mm().drop_clean(id, all).is_ok_and(|dropped| dropped > 0))
+        id.is_some_and(|id| mm().files().drop_clean(id, all).is_ok_and(|dropped| dropped > 0))
     })
 }
 
-/// Leaves word with pages of files: whoever looks for one after this will be woken when one has
-/// come.
+/// Registers a waiter for pages of files: a thread that looks for one after this is woken when one
+/// has come.
 ///
 /// # Errors
 /// [`Errno::ENOMEM`].
@@ -125,12 +125,12 @@ pub(crate) fn note(wake: &Arc<dyn Wake>) -> Result<()> {
     WAITERS.add(wake)
 }
 
-/// Wakes those who have left word.
+/// Wakes the waiters.
 pub(super) fn tell() {
     WAITERS.wake();
 }
 
-/// Begins to read what the library says.
+/// Begins the reads that the library asks for.
 ///
 /// # Errors
 /// [`Errno::BLOCKED`] when it is not known yet where the bytes lie; [`Errno::ENOMEM`],
@@ -148,31 +148,31 @@ pub(crate) fn start(who: &Caller<'_>, mut reads: Reads) -> Result<()> {
     loop {
         // Else a read that finds no memory for its request would seem to be one that failed.
         memory::admit()?;
-        match mm().next_read(&mut reads).map_err(errno)? {
+        match mm().files().next_read(&mut reads).map_err(errno)? {
             Some(read) => cached.fill(who, read),
             None => return Ok(()),
         }
     }
 }
 
-/// The same, where nobody waits: what is read ahead.
+/// The same for readahead, which no thread waits for.
 pub(crate) fn start_ahead(reads: Reads) {
-    // Nobody misses it; who needs it will ask for it.
-    let _ = as_nobody(|who| start(who, reads));
+    // A failure is harmless: a fault that needs the page reads it.
+    let _ = without_wake(|who| start(who, reads));
 }
 
-/// Acts as someone who is not woken.
-pub(super) fn as_nobody<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
-    struct Nobody;
-    impl Wake for Nobody {
+/// Calls `act` as a caller that is not woken.
+pub(super) fn without_wake<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
+    struct NoWake;
+    impl Wake for NoWake {
         fn wake(&self) {}
     }
-    let wake: Arc<dyn Wake> = Arc::new(Nobody);
+    let wake: Arc<dyn Wake> = Arc::new(NoWake);
     act(&Caller { pid: 0, tid: 0, now: Time::default(), wake: &wake })
 }
 
 impl Cached {
-    /// Sees to it that where these pages lie is in memory.
+    /// Brings the extents of these pages into memory.
     fn locate(&self, who: &Caller<'_>, pages: FilePages) -> Result<()> {
         let end = (pages.end * PAGE).min(self.file.inode().length);
         let mut at = pages.start * PAGE;
@@ -229,11 +229,11 @@ impl Cached {
             part.spoil();
         }
         let Some((read, result)) = part.into_whole(self.file.inode().length) else { return };
-        mm().read_done(read, result.map_err(|_| ReadFailed));
+        mm().files().read_done(read, result.map_err(|_| ReadFailed));
         WAITERS.wake();
     }
 
-    /// What it means to a call that the library has no page for it.
+    /// The error of a call for which the library has no page.
     fn lacks(&self, who: &Caller<'_>, error: Error) -> Errno {
         match error {
             Error::Unread(reads) => start(who, reads).err().unwrap_or(Errno::BLOCKED),
@@ -248,10 +248,10 @@ impl Cached {
         let end = offset + into.len() as u64;
         let wanted = FilePages::new(offset / PAGE, end.div_ceil(PAGE));
         let mut reader = *self.reader.lock();
-        let mut page = || mm().page(self.id, wanted, &mut reader, Pattern::Normal);
+        let mut page = || mm().files().read(self.id, wanted, &mut reader, Pattern::Normal);
         let found = match page() {
             Err(Error::Unread(_) | Error::Busy(_)) => {
-                // Left word first, then looked again: so no answer is missed.
+                // Register first, then look again: so no answer is missed.
                 note(who.wake)?;
                 page()
             }
@@ -262,7 +262,7 @@ impl Cached {
         let room = held.frames().count * PAGE - offset % PAGE;
         let count = room.min(into.len() as u64) as usize;
         device::copy_held(&held, offset % PAGE, &mut into[..count]);
-        mm().release(held);
+        mm().files().release(held);
         if let Some(reads) = ahead {
             start_ahead(reads);
         }
@@ -287,7 +287,7 @@ impl Stored for Cached {
         self.file.held_bytes()
     }
 
-    /// Reading ahead is the library's.
+    /// Readahead is the library's.
     fn want(&self, _: &Caller<'_>, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
@@ -306,10 +306,10 @@ impl Stored for Cached {
     }
 }
 
-/// Does something for a page that is lacking for this reason; whether it may be there soon.
+/// Begins to read a page that is missing for this reason; whether it may be there soon.
 pub(super) fn fetch(error: Error) -> bool {
     match error {
-        Error::Unread(reads) => match as_nobody(|who| start(who, reads)) {
+        Error::Unread(reads) => match without_wake(|who| start(who, reads)) {
             Ok(()) | Err(Errno::BLOCKED) => reap(),
             Err(_) => return false,
         },

@@ -1,9 +1,9 @@
 //! Devices in memory, which answer at once: `/dev/ram0` and `/dev/zram0`.
 //!
-//! Nobody waits for them, so they have no queue, no cache and no answers. The boot words
-//! `ram0=SIZE` and `zram0=SIZE` make them, or `zram0=SIZE,unit=SIZE`, where a size is bytes, or so
-//! many `K`, `M` or `G`. They take memory as they are written; with `,behind=DISK,most=SIZE` what
-//! is compressed takes so much at most, and what is cold goes to that disk, `vda` say.
+//! They answer at once, so they have no queue and no cache. The boot words `ram0=SIZE` and
+//! `zram0=SIZE` make them, or `zram0=SIZE,unit=SIZE`, where a size is in bytes, or in `K`, `M` or
+//! `G`. They take memory as they are written; with `,behind=DISK,most=SIZE` compressed memory takes
+//! at most that size, and cold units go to that disk, such as `vda`.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -25,11 +25,11 @@ use crate::memory::{PAGE, mm};
 
 /// A device that answers at once. Its pages are numbered from 0.
 pub(super) trait Instant: Block {
-    /// Who has it as a whole.
+    /// Its exclusive owner.
     fn claims(&self) -> &Claims;
 
-    /// Keeps what is in `frames` as the pages from `page` on. They may change meanwhile: what is
-    /// kept then is worth nothing, and harms nobody.
+    /// Stores the bytes of `frames` as the pages from `page` on. If they change meanwhile, the
+    /// stored bytes are undefined, which is harmless.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], [`Errno::EIO`]; of these pages none may be there then.
@@ -42,19 +42,19 @@ pub(super) trait Instant: Block {
     /// [`Errno::EIO`] when it does not have them any more.
     fn load(&self, page: u64, read: &mut cache::Read) -> Result<Away>;
 
-    /// What is behind it.
+    /// The disk behind it.
     fn behind(&self) -> Option<&Behind> {
         None
     }
 
-    /// Among how many pools its pages are divided.
+    /// The number of its pools.
     fn pools(&self) -> usize {
         0
     }
 
-    /// What should leave pool `number` for the disk behind it, if it holds more than it may and is
-    /// not at it already; [`left`](Self::left) is to be told how that ended. `next` as for
-    /// [`sweep`](Self::sweep).
+    /// The unit that should leave pool `number` for the disk behind it, if the pool holds more than
+    /// it may and none is leaving yet; the caller reports the outcome to [`left`](Self::left).
+    /// `next` as for [`sweep`](Self::sweep).
     fn leave(
         &self,
         number: usize,
@@ -64,26 +64,26 @@ pub(super) trait Instant: Block {
         None
     }
 
-    /// What left pool `number` last, from these frames, is on the disk, or is not.
+    /// The unit that left pool `number` last, from these frames, is on the disk, or is not.
     fn left(&self, number: usize, frames: FrameRun, is_there: bool) {
         let _ = (number, is_there);
-        mm().phys().free(isa::cpu(), frames);
+        mm().phys().free(frames);
     }
 
-    /// How many pages take memory that could be had back by [`sweep`](Self::sweep); none where
-    /// that does nothing.
+    /// Pages with memory that [`sweep`](Self::sweep) could free; none where that does nothing.
     fn held(&self) -> u64 {
         0
     }
 
-    /// Forgets all pages that nobody needs, but page 0: `next` gives the first run of them in some
+    /// Forgets all pages that are free, but page 0: `next` gives the first run of them in some
     /// pages.
     fn sweep(&self, next: &dyn Fn(Range<u64>) -> Option<Range<u64>>) {
         let _ = next;
     }
 }
 
-/// Bytes that are compressed as one, unless the boot word says otherwise: what suits folios best.
+/// Bytes that are compressed as one, unless the boot word says otherwise: the size that suits
+/// folios best.
 const UNIT: u64 = 64 << 10;
 
 /// The devices there are, by their names in `/dev`.
@@ -108,8 +108,8 @@ pub(super) fn init(line: &str) {
     }
 }
 
-/// How long it takes to copy a page, in nanoseconds, if there is memory to find out: for those who
-/// measure devices by the instructions that an emulator counts, which are not those of a CPU.
+/// How long it takes to copy a page, in nanoseconds, if there is memory to find out: for benches
+/// that measure devices by the instructions that an emulator counts, which are not those of a CPU.
 fn copy_ns() -> u64 {
     const SAMPLE: Order = Order::new(4);
     let (Ok(from), Ok(to)) = (frames(SAMPLE), frames(SAMPLE)) else { return 0 };
@@ -117,7 +117,7 @@ fn copy_ns() -> u64 {
     let start = isa::now();
     let copied = mm().hardware().copy(&to, 0, span);
     let took = isa::now() - start;
-    [from, to].into_iter().for_each(|run| mm().phys().free(isa::cpu(), run));
+    [from, to].into_iter().for_each(|run| mm().phys().free(run));
     copied.map_or(0, |()| took / SAMPLE.pages())
 }
 
@@ -146,7 +146,7 @@ fn make(name: &str, word: &str) -> Result<Arc<dyn Instant>> {
     Ok(Arc::new(Packed::new(length, unit, behind)?))
 }
 
-/// The bytes that a size means, in whole pages; `None` when it is none.
+/// Reads a size in bytes, in whole pages; `None` when it is none.
 fn bytes(size: &str) -> Option<u64> {
     let (digits, shift) = match size.as_bytes().last()? {
         b'K' | b'k' => (&size[..size.len() - 1], 10),
@@ -164,7 +164,7 @@ pub(super) fn nodes() -> impl Iterator<Item = (&'static str, Arc<dyn Block>)> {
     there.map(|(name, device)| (name, device.clone() as Arc<dyn Block>))
 }
 
-/// What is behind one of them, in numbers, if anything is.
+/// The counters of the disk behind one of them, if there is one.
 pub(crate) fn counts() -> Option<[(&'static str, u64); 4]> {
     let mut there = DEVICES.iter().filter_map(|(_, device)| device.get());
     there.find_map(|device| device.behind().map(Behind::counts))
@@ -176,10 +176,10 @@ pub(super) fn of_number(number: Number) -> Option<&'static Arc<dyn Instant>> {
     there.find(|device| device.number() == number)
 }
 
-/// Frames for a device, without asking anybody to give up his.
+/// Frames for a device, without reclaim.
 ///
 /// # Errors
 /// [`Errno::ENOMEM`].
 pub(super) fn frames(order: Order) -> Result<FrameRun> {
-    mm().phys().alloc(isa::cpu(), order).ok_or(Errno::ENOMEM)
+    mm().phys().alloc(order).ok_or(Errno::ENOMEM)
 }

@@ -1,11 +1,11 @@
-//! Disks: requests that nobody waits for, and what of them is kept in memory.
+//! Disks: asynchronous requests, and the cache of what they read.
 //!
-//! **Owns** the disks, what they were asked for, and the pages that came. **Key types**:
-//! [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (whom an answer is
-//! for), [`Pages`] (what is kept by its place: names and numbers, devices in `/dev`),
-//! [`swap::Device`]. What files hold is kept by the library, and read by `files`: one disk has
-//! files, which can only be read.
-//! **Never** knows what is on the disk, or waits. **Next room**: `task`.
+//! **Owns** the disks, their requests, and the pages that came. **Key types**:
+//! [`Disk`](device::Disk) (requests and answers), [`Reader`](device::Reader) (the receiver of an
+//! answer), [`Pages`] (the cache by place on the disk: names and numbers, devices in `/dev`),
+//! [`swap::Device`]. The library caches the content of files, and `files` reads it: one disk has
+//! files, which can only be read. **Never** knows what is on the disk, or waits. **Next room**:
+//! `task`.
 //!
 //! ```text
 //!   a call lacks a page ──► Pages, files ──submit──► Disk ──► the device     the call is left
@@ -20,7 +20,8 @@
 //! | `Pages` | which pages are there | the disk, frames |
 //! | the disk | its queue | the heap |
 //!
-//! They are to the right of all locks of descriptions. Answers are told with none of them held.
+//! They are to the right of all locks of descriptions. Readers get their answers with none of them
+//! held.
 
 mod behind;
 mod block;
@@ -74,10 +75,10 @@ fn mounted() -> Option<&'static Disk> {
     MOUNTED.get().copied()
 }
 
-/// What is on the disk of this name in `/dev`, whose files are to be in the tree; once.
+/// Claims the disk of this name in `/dev`, whose files are to be in the tree; once.
 ///
 /// # Errors
-/// [`Errno::ENODEV`] when there is none; [`Errno::EBUSY`] when someone has it.
+/// [`Errno::ENODEV`] when there is none; [`Errno::EBUSY`] when it has an owner.
 pub(crate) fn mount(name: &str) -> Result<Arc<Pages>> {
     let pages = block::number_of(name).and_then(block::pages).ok_or(Errno::ENODEV)?;
     pages.disk.claims().claim(Claim::Mounted)?;

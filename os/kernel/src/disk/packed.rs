@@ -1,16 +1,16 @@
 //! Compressed memory as a device: `/dev/zram0`.
 //!
 //! ```text
-//!   folio ── a unit of it ──► a copy that nobody changes ──► the pool of its cluster ──► frames
+//!   folio ── a unit of it ──► a copy that stays the same ──► the pool of its cluster ──► frames
 //! ```
 //!
 //! A folio is compressed by units, not by pages; the boot word's `unit=` says how large these are.
 //! Several pools, each with a lock and with memory to work in, serve CPUs side by side: a device's
 //! clusters go to them by turns. A part of a page is written with the rest of it.
 //!
-//! With a disk behind it (`behind=`), a pool that has more frames than it may (`most=`) gives up
-//! the unit that nobody asked for longest. Its pages are *away* then: they have the same places on
-//! the disk. What is stored or forgotten meanwhile does not go away any more.
+//! With a disk behind it (`behind=`), a pool that has more frames than it may (`most=`) writes its
+//! least recently used unit to the disk. Its pages are *away* then: they have the same places on
+//! the disk. A page that is stored or forgotten meanwhile stays here.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,10 +29,9 @@ use super::behind::{Away, Behind, Leaving};
 use super::claim::{Claim, Claims};
 use super::device;
 use super::instant::{Instant, frames};
-use crate::isa;
 use crate::memory::{self, PAGE, PAGE_SHIFT, mm};
 
-/// Where Linux has it, too, when nothing else has a number of its choice.
+/// Linux's first dynamic number, which zram has there, too.
 const NUMBER: Number = (253, 0);
 
 /// How many pools there are.
@@ -72,7 +71,7 @@ struct Cell {
 struct Frames {
     lent: Vec<Option<FrameRun>>,
     free: Vec<u32>,
-    /// For a store when there is no memory: then others can leave theirs.
+    /// Frames for a store when memory is short: paging out must go on then.
     spare: Vec<FrameRun>,
     spares: usize,
 }
@@ -105,7 +104,7 @@ impl Lender for Frames {
         if self.spare.len() < self.spares {
             self.spare.push(run);
         } else {
-            mm().phys().free(isa::cpu(), run);
+            mm().phys().free(run);
         }
     }
 
@@ -167,8 +166,8 @@ impl Packed {
         &self.pools[(slot / CLUSTER % POOLS) as usize]
     }
 
-    /// Page `page`; zeroes where it was not written. What is away nobody but the swap device can
-    /// have.
+    /// Page `page`; zeroes where it was not written. Only the swap device can read a page that is
+    /// away.
     fn page(&self, page: u64) -> Result<[u8; PAGE as usize]> {
         let mut whole = [0; PAGE as usize];
         self.each(page, 1, |cell, slot, _, _| match cell.pool.load(slot, 1, &mut whole) {
@@ -188,7 +187,7 @@ impl Packed {
         let pages = (run.count() - (FIRST + page) % run.count()).min(self.length / PAGE - page);
         let count = (pages * PAGE - before).min(source.left() as u64);
         let last = (before + count) / PAGE;
-        // What of the first and the last page is not written stays.
+        // The bytes of the first and the last page outside the write stay.
         let parts = [(before > 0, 0), (!(before + count).is_multiple_of(PAGE), last)];
         for (_, part) in parts.into_iter().filter(|(is_part, _)| *is_part) {
             let old = self.page(page + part)?;
@@ -228,7 +227,7 @@ impl Cell {
         Ok(Self { pool, still: frames(unit)?, out, leaving: None })
     }
 
-    /// Slots get something else, or nothing.
+    /// Slots get other content, or none.
     fn change(&mut self, slots: Range<u64>, behind: Option<&Behind>) {
         let overlaps =
             |leaving: &mut Range<u64>| leaving.start < slots.end && slots.start < leaving.end;
@@ -265,8 +264,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Takes a copy of the coldest unit that somebody needs, if there are more than `most` frames:
-    /// which slots, and the copy. What nobody needs is freed on the way: `next` tells it.
+    /// Takes a copy of the coldest unit in use, if there are more than `most` frames: its slots,
+    /// and the copy. Free slots, which `next` names, give up their memory on the way.
     fn leave(
         &mut self,
         most: u64,
@@ -446,7 +445,7 @@ impl Block for Packed {
         let mut run = frames(self.unit)?;
         let _one = self.writer.lock();
         let taken = self.take(offset, &mut run, source);
-        mm().phys().free(isa::cpu(), run);
+        mm().phys().free(run);
         taken
     }
 

@@ -5,15 +5,15 @@
 //!   absent ──────────► reading ───┬────────────────► there ── room is needed ──► absent
 //!             a run of pages      │ a run failed
 //!      ┌──────────────────────────┴─► alone ── want ──► trying ── failed ──► failed
-//!      └──────────────── the next who wants it is told EIO ◄──────────────────┘
+//!      └──────────────── the next reader of it gets EIO ◄─────────────────────┘
 //! ```
 //!
 //! A run that fails is read again page by page, and one at a time, as a device may make one request
-//! of neighbours: so one bad sector is the error of one page. To be told of an error ends it: who
-//! asks again has the disk asked again.
+//! of neighbours: so one bad sector is the error of one page. Reporting an error clears it: the
+//! next read asks the disk again.
 //!
-//! What is written ([`block`](super::block)) goes to the disk at once, and is in memory no more.
-//! Until it is there, who reads it waits.
+//! Writes ([`block`](super::block)) go to the disk at once, and leave the cache. Until they are
+//! there, a reader waits.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -28,20 +28,20 @@ use spin::mutex::SpinMutex;
 
 use super::device::{self, Disk, Read, Reader, SECTOR, Target};
 use super::files;
-use crate::isa;
 use crate::memory::{PAGE, mm};
 
 /// Pages that are read at once: 64 KiB.
 const RUN: Order = Order::new(4);
 const RUN_PAGES: u64 = RUN.pages();
 
-/// One part in so many of the frames that are free when the disk is opened may hold pages of it.
+/// One part in this number of the frames that are free when the disk is opened may hold pages of
+/// it.
 const SHARE: u64 = 4;
 
-/// Frames that pages of the disk leave to others, who cannot ask for theirs: 4 MiB.
+/// Frames that the cache leaves to code that cannot reclaim: 4 MiB.
 const SPARE: u64 = 1024;
 
-/// What is known of a page; what is not known is absent.
+/// The state of a page; a page without one is absent.
 pub(super) enum Page {
     Reading,
     There(FrameRun),
@@ -49,7 +49,7 @@ pub(super) enum Page {
     Alone,
     /// It is being read by itself.
     Trying,
-    /// It could not be read, and nobody was told yet.
+    /// It could not be read, and the error is not reported yet.
     Failed,
     /// It is being written.
     Writing,
@@ -62,7 +62,7 @@ pub(super) struct Known {
     held: u64,
     /// Writes that the disk has not answered.
     pub(super) writes: usize,
-    /// Some could not be written, and nobody was told yet.
+    /// Some could not be written, and the error is not reported yet.
     pub(super) has_lost: bool,
     /// Whether a page is being read by itself.
     tries: bool,
@@ -155,7 +155,7 @@ impl Pages {
         let target = Target::Own(frames);
         let read = Read { name: span.start, at, bytes: bytes - bytes % SECTOR, target, reader };
         if let Err(Read { target: Target::Own(frames), .. }) = self.disk.submit(read) {
-            mm().phys().free(isa::cpu(), frames);
+            mm().phys().free(frames);
             return Err(Errno::ENOMEM);
         }
         known.held += count;
@@ -163,24 +163,24 @@ impl Pages {
         Ok(())
     }
 
-    /// Frames for so many pages; others are given up for them if need be.
+    /// Frames for `count` pages; reclaims other pages for them if need be.
     fn frames(&self, known: &mut Known, count: u64) -> Result<FrameRun> {
         while known.held + count > self.most || !mm().phys().has_free(SPARE + count) {
             known.give_up()?;
         }
         let order = Order::fitting(count.next_power_of_two()).unwrap_or(RUN);
         loop {
-            if let Some(run) = mm().phys().alloc(isa::cpu(), order) {
+            if let Some(run) = mm().phys().alloc(order) {
                 let (run, rest) = run.split_at(count);
-                mm().phys().free(isa::cpu(), rest);
+                mm().phys().free(rest);
                 return Ok(run);
             }
             known.give_up()?;
         }
     }
 
-    /// What a call that lacks pages does: it leaves word. With `known` locked, so that no answer
-    /// comes in between.
+    /// Registers a call that lacks pages as a waiter. With `known` locked, so that no answer comes
+    /// in between.
     pub(super) fn block(&self, who: &Caller<'_>) -> Errno {
         self.waiters.add(who.wake).err().unwrap_or(Errno::BLOCKED)
     }
@@ -212,7 +212,7 @@ impl Known {
     /// Forgets a page, and frees its frame if it has one.
     pub(super) fn drop_page(&mut self, page: u64) {
         if let Some(Page::There(frame)) = self.pages.remove(&page) {
-            mm().phys().free(isa::cpu(), frame);
+            mm().phys().free(frame);
             self.held -= 1;
         }
     }
@@ -243,14 +243,14 @@ impl Reader for Pages {
                 rest = behind;
             }
             // None are left.
-            mm().phys().free(isa::cpu(), rest);
+            mm().phys().free(rest);
         } else {
             known.held -= count;
             for page in first..first + count {
                 let becomes = if tried { Page::Failed } else { Page::Alone };
                 known.pages.insert(page, becomes);
             }
-            mm().phys().free(isa::cpu(), frames);
+            mm().phys().free(frames);
         }
         drop(known);
         self.waiters.wake();
@@ -265,7 +265,7 @@ impl Blocks for Pages {
     fn want(&self, who: &Caller<'_>, at: u64, bytes: u64) -> Result<()> {
         let end = at.saturating_add(bytes).div_ceil(PAGE).min(self.end());
         let span = at / PAGE..end;
-        // What cannot all be there at once would be read for ever.
+        // Pages that cannot all be there at once would be read for ever.
         if end.saturating_sub(span.start) > self.most / 2 {
             return Err(Errno::ENOMEM);
         }

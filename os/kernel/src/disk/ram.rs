@@ -5,8 +5,8 @@
 //!                                             └── a program's ──► away
 //! ```
 //!
-//! What was never written is zero, and takes no memory. A program's copy may fault, and who faults
-//! may need the disk: so no lock is held meanwhile, and the chunk is *away* from its place.
+//! A chunk that was never written is zero, and takes no memory. A program's copy may fault, and the
+//! fault may need the disk: so no lock is held meanwhile, and the chunk is *away* from its place.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ use crate::memory::{self, PAGE, mm};
 /// As on Linux: the numbers of the first disk in memory.
 const NUMBER: Number = (1, 0);
 
-/// What memory is taken by: 64 KiB.
+/// The unit of allocation: 64 KiB.
 const CHUNK: Order = Order::new(4);
 const CHUNK_PAGES: u64 = CHUNK.pages();
 const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE;
@@ -78,8 +78,8 @@ impl Ram {
         Ok(())
     }
 
-    /// Takes a chunk from its place, or `None` where there are zeroes. Whoever has it brings it
-    /// back soon: he is in the midst of a copy.
+    /// Takes a chunk from its place, or `None` where there are zeroes. Its owner is in the middle
+    /// of a copy and brings it back soon.
     fn take(&self, number: u64) -> Result<Option<FrameRun>> {
         let chunk = self.chunks.get(number as usize).ok_or(Errno::EIO)?;
         loop {
@@ -205,7 +205,7 @@ impl Block for Ram {
         };
         let taken = device::fill(&mut run, at, count, source);
         if was_absent && !matches!(taken, Ok(1..)) {
-            mm().phys().free(crate::isa::cpu(), run);
+            mm().phys().free(run);
             self.put(number, None);
         } else {
             self.put(number, Some(run));

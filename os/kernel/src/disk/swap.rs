@@ -1,4 +1,5 @@
-//! Swap devices: block devices with a header of version 1, and what goes there and comes back.
+//! Swap devices: block devices with a header of version 1, and the pages that go there and come
+//! back.
 //!
 //! ```text
 //!   page 0 of the disk: the header        page n + 1: slot n, which is page n of a file
@@ -10,8 +11,8 @@
 //! ```
 //!
 //! Writing to a disk needs no memory, and goes on by itself once begun: each answer asks for the
-//! next write. A device in memory has answered when it was asked: to write to it is a loop, and who
-//! faults has its page without a wait.
+//! next write. A device in memory has answered when it was asked: to write to it is a loop, and a
+//! fault has its page without a wait.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,9 +20,9 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use quire::cache::{self, FileId, FilePages, Reads};
-use quire::engine::{Error, ReadFailed, WriteFailed};
 use quire::space::Space;
 use quire::units::Vpn;
+use quire::{Error, ReadFailed, WriteFailed};
 use quire_linux::ext4::Blocks;
 use quire_linux::files::{Caller, Number};
 use quire_linux::{Errno, Result};
@@ -55,7 +56,7 @@ enum Medium {
     Instant(&'static dyn Instant),
 }
 
-/// What is being written.
+/// The write in flight.
 struct Out {
     /// Where to look for more.
     left: FilePages,
@@ -71,17 +72,17 @@ static DEVICES: SpinMutex<Vec<Arc<Device>>> = SpinMutex::new(Vec::new());
 /// Whether there are any: to ask without the lock.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// One part in so many of a device's slots, or so many, may be free and still take memory.
+/// One part in this number of a device's slots, or this number, may be free and still take memory.
 const STALE: u64 = 128;
 
-/// Frames that reading ahead leaves free: 2 MiB.
+/// Frames that readahead leaves free: 2 MiB.
 const SPARE: u64 = 512;
 
 /// All pages of any file.
 const ALL: FilePages = FilePages::new(0, cache::FILE_PAGES_MAX);
 
-/// Slots are shown by no space: nobody is to be asked before they are written.
-const NOBODY: &[&Space<Format>] = &[];
+/// No space maps slots: no TLB is flushed before they are written.
+const NO_SPACES: &[&Space<Format>] = &[];
 
 /// Whether there is a swap device.
 #[inline]
@@ -154,13 +155,13 @@ impl Medium {
 /// Slots of all devices: how many there are, and how many are used.
 pub(crate) fn slots() -> (u64, u64) {
     let add = |sum: (u64, u64), (_, slots, used): (FileId, u64, u64)| (sum.0 + slots, sum.1 + used);
-    mm().swap_devices().fold((0, 0), add)
+    mm().paging().devices().fold((0, 0), add)
 }
 
 /// Takes a block device into use. `priority` is what was asked for.
 ///
 /// # Errors
-/// [`Errno::BLOCKED`] until its header was read; [`Errno::EBUSY`] when someone has the device,
+/// [`Errno::BLOCKED`] until its header was read; [`Errno::EBUSY`] when the device has an owner,
 /// [`Errno::EACCES`] when it cannot be written, [`Errno::EINVAL`] when it is none of ours or its
 /// header is none, [`Errno::EPERM`] when there are too many devices, [`Errno::ENOMEM`].
 pub(crate) fn on(
@@ -193,7 +194,7 @@ fn open(
 ) -> Result<()> {
     let mut all = DEVICES.lock();
     all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    let id = mm().swap_on(slots).map_err(|error| match error {
+    let id = mm().paging().swap_on(slots).map_err(|error| match error {
         Error::NoFile => Errno::EPERM,
         other => errno(other),
     })?;
@@ -234,7 +235,7 @@ impl Device {
         if !self.is_quiet() {
             return Err(Errno::BLOCKED);
         }
-        mm().swap_off(self.id).map_err(|error| match error {
+        mm().paging().swap_off(self.id).map_err(|error| match error {
             Error::Busy(_) => Errno::EBUSY,
             other => errno(other),
         })?;
@@ -270,7 +271,9 @@ impl Device {
         loop {
             // Else a read that finds no memory for its request would seem to be one that failed.
             memory::admit()?;
-            let Some(read) = mm().next_read(&mut reads).map_err(errno)? else { return Ok(()) };
+            let Some(read) = mm().files().next_read(&mut reads).map_err(errno)? else {
+                return Ok(());
+            };
             let at = Self::place(read.pages().start) * PAGE;
             let part = Part::all(read);
             let (bytes, reader) = (part.bytes(), self.clone());
@@ -298,7 +301,7 @@ impl Device {
     /// Gives the disk as much to write as it may have.
     fn write(self: &Arc<Self>, pages: &Pages, out: &mut Out) {
         while out.flying < WRITES && !out.left.is_empty() {
-            match mm().next_write(self.id, &mut out.left, NOBODY) {
+            match mm().files().next_write(self.id, &mut out.left, NO_SPACES) {
                 Ok(Some(write)) => {
                     let at = Self::place(write.pages().start) * PAGE;
                     let bytes = write.frames().count * PAGE;
@@ -307,8 +310,9 @@ impl Device {
                     let refused = pages.disk.submit(Read { name: 0, at, bytes, target, reader });
                     if let Err(Read { target: Target::Kept(write), .. }) = refused {
                         out.flying -= 1;
-                        mm().write_done(write, Err(WriteFailed));
-                        // With no answer to come, nobody would go on: it is for who begins next.
+                        mm().files().write_done(write, Err(WriteFailed));
+                        // With no answer to come, nothing would go on: the next write begins it
+                        // again.
                         if out.flying == 0 {
                             out.left = FilePages::default();
                         }
@@ -331,12 +335,12 @@ impl Reader for Device {
             Target::Part(part) => {
                 let part = if result.is_ok() { part } else { spoilt(part) };
                 if let Some((read, result)) = part.into_whole(u64::MAX) {
-                    mm().read_done(read, result.map_err(|_| ReadFailed));
+                    mm().files().read_done(read, result.map_err(|_| ReadFailed));
                     files::tell();
                 }
             }
             Target::Kept(write) => {
-                mm().write_done(write, result.map_err(|_| WriteFailed));
+                mm().files().write_done(write, result.map_err(|_| WriteFailed));
                 // It may have been taken out of use, if this was the last.
                 let own = devices().find(|device| device.id == self.id);
                 let Medium::Disk(pages, out) = &self.medium else { return };
@@ -366,8 +370,8 @@ impl Device {
         }
     }
 
-    /// Reads folios from a device that answers at once; whether all is there, and nothing of it has
-    /// to come from a disk behind it.
+    /// Reads folios from a device that answers at once; whether all pages are there, with none on a
+    /// disk behind it.
     fn read_now(self: &Arc<Self>, device: &dyn Instant, mut reads: Reads) -> Result<bool> {
         let mut is_there = true;
         loop {
@@ -375,14 +379,14 @@ impl Device {
                 // Else a read that finds no memory for its request would seem to have failed.
                 memory::admit()?;
             }
-            let Some(mut read) = mm().next_read(&mut reads).map_err(errno)? else { break };
+            let Some(mut read) = mm().files().next_read(&mut reads).map_err(errno)? else { break };
             let place = Self::place(read.pages().start);
             match (device.load(place, &mut read), device.behind()) {
                 (Ok(away), Some(behind)) if !away.is_empty() => {
                     is_there = false;
                     self.read_behind(behind, place, read, &away);
                 }
-                (done, _) => mm().read_done(read, done.map(drop).map_err(|_| ReadFailed)),
+                (done, _) => mm().files().read_done(read, done.map(drop).map_err(|_| ReadFailed)),
             }
         }
         // Others may have found it being read.
@@ -394,12 +398,11 @@ impl Device {
     /// Writes all there is to write to a device that answers at once, until it takes no more.
     fn write_now(self: &Arc<Self>, device: &dyn Instant) {
         let mut left = ALL;
-        // Where another CPU is writing something that left anew meanwhile, he who comes next does
-        // it.
-        while let Ok(Some(write)) = mm().next_write(self.id, &mut left, NOBODY) {
+        // Where another CPU is writing something that left again meanwhile, the next pass does it.
+        while let Ok(Some(write)) = mm().files().next_write(self.id, &mut left, NO_SPACES) {
             let done = device.store(Self::place(write.pages().start), write.frames());
             let is_good = done.is_ok();
-            mm().write_done(write, done.map_err(|_| WriteFailed));
+            mm().files().write_done(write, done.map_err(|_| WriteFailed));
             if !is_good {
                 break;
             }
@@ -408,25 +411,25 @@ impl Device {
         self.make_room(device);
     }
 
-    /// Has a device forget what is in free slots, if that is much.
+    /// Lets a device drop the content of free slots, if that is much.
     fn tidy(&self, device: &dyn Instant) {
         let held = device.held();
         if held == 0 {
             return;
         }
-        let found = mm().swap_devices().find(|(file, ..)| *file == self.id);
+        let found = mm().paging().devices().find(|(file, ..)| *file == self.id);
         let Some((_, slots, used)) = found else { return };
-        // A sweep looks at all slots: not before it is worth that.
+        // A sweep looks at all slots: it must be worth that.
         if held > used + (slots / STALE).max(STALE) {
             device.sweep(&|pages| self.free_in(pages));
         }
     }
 
-    /// The first run of pages of the device, among these, that nobody needs.
+    /// The first free run of pages of the device, among these.
     pub(super) fn free_in(&self, pages: Range<u64>) -> Option<Range<u64>> {
         let zero = Self::place(0);
         let slots = FilePages::new(pages.start - zero, pages.end - zero);
-        let free = mm().free_slots(self.id, slots)?;
+        let free = mm().paging().free_slots(self.id, slots)?;
         Some(Self::place(free.start)..Self::place(free.end))
     }
 }
@@ -436,8 +439,8 @@ fn spoilt(mut part: Part) -> Part {
     part
 }
 
-/// Reads what the library says where nobody has to wait for it; whether it was there, and the page
-/// is to be asked for again.
+/// Reads the library's request without a wait; whether the bytes were there, and the fault can try
+/// again.
 pub(crate) fn at_once(reads: Reads) -> bool {
     let device = devices().find(|device| device.id == reads.file());
     let Some(device) = device.filter(|_| is_on()) else { return false };
@@ -447,7 +450,7 @@ pub(crate) fn at_once(reads: Reads) -> bool {
     }
 }
 
-/// Begins to read what the library says, if it is on a swap device.
+/// Begins the reads that the library asks for, if they are of a swap device.
 pub(super) fn start(reads: Reads) -> Option<Result<()>> {
     if !is_on() {
         return None;
@@ -456,18 +459,18 @@ pub(super) fn start(reads: Reads) -> Option<Result<()>> {
     Some(device.read(reads))
 }
 
-/// How many pages are looked at beyond one that somebody waits for: as many as Linux reads.
+/// Readahead around a page that a fault waits for, in pages: as many as Linux reads.
 const AROUND: u64 = 8;
 
-/// Begins to read what is out of the pages behind `page`, which somebody waits for: they went out
-/// together, and will be wanted.
+/// Begins to read the swapped-out pages behind `page`, which a fault waits for: they went out
+/// together, and will be wanted together.
 pub(crate) fn start_around(memory: &Memory, page: Vpn) {
     for page in (1..AROUND).map(|ahead| page.add(ahead)) {
-        // Else it would be at the cost of what is in use.
+        // Else readahead would evict pages in use.
         if !mm().phys().has_free(SPARE) {
             return;
         }
-        if let Err(Error::Unread(reads)) = mm().swap_in_page(memory.space(), page)
+        if let Err(Error::Unread(reads)) = mm().paging().swap_in_page(memory.space(), page)
             && let Some(Err(_)) = start(reads)
         {
             return;
@@ -493,7 +496,7 @@ pub(crate) fn settle(who: &Caller<'_>) -> Result<()> {
     if is_quiet() {
         return Ok(());
     }
-    // Left word first, then looked: so no answer is missed.
+    // Register first, then look: so no answer is missed.
     files::note(who.wake)?;
     if is_quiet() { Ok(()) } else { Err(Errno::BLOCKED) }
 }

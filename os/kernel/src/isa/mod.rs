@@ -1,8 +1,8 @@
 //! The machine, once for each ISA: boot, traps, the registers of a program, interrupts, timer,
 //! translations, console. All assembler of the kernel is below here.
 //!
-//! **Owns** what the manuals prescribe. **Key types**: [`Context`] (a program's registers),
-//! [`Trap`] (why it stopped). **Never** knows what a process or a file is. **Next room**: `memory`.
+//! **Owns** all that the manuals prescribe. **Key types**: [`Context`] (a program's registers),
+//! [`Trap`] (the reason it stopped). **Never** knows processes or files. **Next room**: `memory`.
 //!
 //! One idea shapes all of it: *to run a program is a function call*. [`run`] leaves for user mode
 //! and returns when the program stops for any reason. So there is one kernel stack for each CPU,
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Interrupts are on nearly always, in the kernel, too: other CPUs wait for our acknowledgement of
-//! a flush. That is safe, as handlers touch nothing but atomics of this module.
+//! a flush. This is safe, as handlers touch nothing but atomics of this module.
 //!
 //! Each ISA's module has the same items; this list is the contract.
 //!
@@ -25,11 +25,11 @@
 //! | `Format` | the page-table format, an [`Arch`](quire::arch::Arch) |
 //! | `DIRECT` | the virtual address of physical address 0: all RAM is visible there, writable, never executable |
 //! | `RAM_START` | below this physical address nothing is RAM, and looking there may have effects |
-//! | `IMAGE` | what to add to a physical address within the kernel's image for the address it runs at; may be `DIRECT` |
-//! | `devices()` | physical addresses and lengths of what is to be mapped at `DIRECT` as devices; some may have no bytes |
+//! | `IMAGE` | the distance from a physical address within the kernel's image to the address it runs at; may be `DIRECT` |
+//! | `devices()` | physical addresses and lengths of the devices to map at `DIRECT`; some may have no bytes |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
-//! | `USER_END` | the end of what a program may map, in bytes: where its stack ends |
-//! | `MACHINE` | what `uname -m` says |
+//! | `USER_END` | the end of a program's address space, in bytes: where its stack ends |
+//! | `MACHINE` | the answer of `uname -m` |
 //! | `Context` | see below; aligned as its vector state needs |
 //! | `run(&mut Context) -> Trap` | runs the program; interrupts are on before and after. An interrupt that was served in the kernel since the last `run` or `idle` makes it return at once, so that none is missed between a last look and the way out. The context's vector state is *not* touched: it stays in the CPU, see `load_vectors` |
 //! | `Context::start(entry, stack)` | zeroed registers but for these two |
@@ -40,7 +40,7 @@
 //! | `Context::save_vectors()`, `load_vectors()` | between this CPU's vector registers and the context: called when threads switch, and `save` before a context is cloned |
 //! | `Context::deliver`, `handled` | start a signal's handler, go on after it |
 //! | `TRAMPOLINE` | code that calls `rt_sigreturn`, where programs name none |
-//! | `cpu() -> CpuId` | who runs this; stays so, since kernel code does not migrate |
+//! | `cpu() -> CpuId` | the CPU that runs this; it stays the same, since kernel code does not migrate |
 //! | `start_cpus(main: fn(CpuId) -> !)` | starts the others; each calls `main` on a stack of its own, set up as the boot CPU is; returns when all have begun |
 //! | `cpu_count()` | how many CPUs there are, at most [`MAX_CPUS`] |
 //! | `kernel_root(Pfn)` | from now on the kernel's half is under this root; the table that boot used is given up |
@@ -100,7 +100,7 @@ pub struct Call {
     pub args: [usize; 6],
 }
 
-/// Why a program stopped.
+/// The reason a program stopped.
 #[derive(Clone, Copy, Debug)]
 pub enum Trap {
     /// A system call.
@@ -109,12 +109,12 @@ pub enum Trap {
     Fault {
         /// Which address, as the program has it.
         address: u64,
-        /// What it tried.
+        /// The access that it tried.
         access: Access,
     },
-    /// An interrupt, which has been served: time to look whether someone else should run.
+    /// An interrupt, which has been served: another thread may have to run.
     Interrupt,
-    /// The program did what is answered by a signal.
+    /// The program caused a signal.
     Signal {
         /// Which signal (SIGILL, SIGFPE, SIGTRAP, SIGBUS, SIGSEGV), by Linux's numbers.
         number: u8,
@@ -125,7 +125,7 @@ pub enum Trap {
     },
 }
 
-/// What the loader told us.
+/// The loader's description of the machine.
 #[derive(Debug)]
 pub struct Boot {
     /// RAM: address and length in bytes of each piece, ascending, not overlapping; whole pages.
@@ -134,7 +134,7 @@ pub struct Boot {
     pub image: (u64, u64),
     /// The physical address and length of the initramfs; no bytes when there is none.
     pub initrd: (u64, u64),
-    /// What else must not be overwritten: address and length; no bytes when there is nothing.
+    /// Another piece that must not be overwritten: address and length; no bytes when there is none.
     pub keep: (u64, u64),
     /// The kernel's command line.
     pub command_line: &'static str,

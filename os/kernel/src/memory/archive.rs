@@ -14,18 +14,18 @@ fn frames_within((start, bytes): (u64, u64)) -> FrameSpan {
     FrameSpan::new(Pfn::new(first), end.saturating_sub(first))
 }
 
-/// Gives the library what is left of `all`, and puts aside the right to the frames of the
-/// initramfs: its address, and its length in bytes.
+/// Gives the library the rest of `all`, and keeps the right to the frames of the initramfs: its
+/// address, and its length in bytes.
 ///
 /// # Panics
-/// When what is left is no RAM.
+/// When the rest is no RAM.
 pub(super) fn give(mm: &System, mut all: FrameRun, early: &Early, initrd: (u64, u64)) {
     let kept = frames_within(initrd);
     let mut found = None;
     for (start, bytes) in early.left() {
         let piece = FrameSpan::new(Pfn::new(start >> PAGE_SHIFT), bytes >> PAGE_SHIFT);
         let before = piece.start.offset_from(all.start());
-        // What lies between is not ours to give now: but for `kept`, it stays taken for ever.
+        // The frames between are in use: but for `kept`, they stay so for ever.
         let (between, rest) = all.split_at(before);
         found = found.or_else(|| cut(between, kept));
         let (run, rest) = rest.split_at(piece.count);
@@ -58,7 +58,7 @@ fn cut(run: FrameRun, span: FrameSpan) -> Option<FrameRun> {
 struct Archive {
     /// Its address, and its length in bytes.
     place: (u64, u64),
-    /// Those of its frames that have nothing else.
+    /// Its frames without other content.
     frames: Option<FrameRun>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn with_archive<T>(unpack: impl FnOnce(&[u8]) -> T) -> T {
     let Some(Archive { place: (start, bytes @ 1..), frames }) = archive else {
         return unpack(&[]);
     };
-    // SAFETY: `early` keeps these bytes out of use, nobody writes them, and they are mapped. They
+    // SAFETY: `early` keeps these bytes out of use, nothing writes them, and they are mapped. They
     // are no longer referred to when their frames are given away below, which happens once.
     let all =
         unsafe { core::slice::from_raw_parts((isa::DIRECT + start) as *const u8, bytes as usize) };

@@ -14,8 +14,8 @@ use crate::isa;
 
 /// All RAM through the direct map, and this ISA's flushes.
 ///
-/// Words of tables are loaded and stored without the checks of [`DirectMap`] but one: whoever walks
-/// tables does little else.
+/// Words of tables are loaded and stored without the checks of [`DirectMap`] but one: a table walk
+/// does little else.
 pub(crate) struct Board {
     ram: DirectMap<'static>,
     /// How many frames there are from [`FIRST`] to the last of RAM.
@@ -28,10 +28,10 @@ pub(crate) struct Board {
 pub(super) fn take(span: FrameSpan) -> (Board, FrameRun) {
     let address = isa::DIRECT + (span.start.get() << PAGE_SHIFT);
     let bytes = (span.count * PAGE) as usize;
-    // SAFETY: the direct map shows all of the span, and stays. What of it the kernel's image, its
-    // early memory and the initramfs occupy is never given to the library (see `give`), so that
-    // only words that nobody else refers to are ever written; others are at most loaded, by
-    // walkers who validate, as atomic words.
+    // SAFETY: the direct map shows all of the span, and stays. The library never gets the parts
+    // with the kernel's image, its early memory and the initramfs (see `give`), so that it writes
+    // only words that nothing else refers to; table walkers load others at most, as atomic words,
+    // and validate them.
     let memory = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes) };
     let (ram, all) = DirectMap::new(memory, span.start, PAGE_SHIFT)
         .unwrap_or_else(|error| panic!("the direct map: {error}"));
@@ -76,7 +76,7 @@ impl Board {
     /// As for [`word`](Self::word).
     ///
     /// # Panics
-    /// When a frame has no so many words.
+    /// When a frame has fewer words.
     #[inline(always)]
     unsafe fn words(&self, frame: Pfn, index: usize, count: usize) -> &[AtomicU64] {
         assert!(index <= WORDS && count <= WORDS - index, "a frame has {WORDS} words");
@@ -101,7 +101,7 @@ impl Board {
     }
 }
 
-/// A call, since it is more than its caller has to do besides.
+/// Not inlined: it is larger than the rest of its caller.
 #[inline(never)]
 fn count(words: &[AtomicU64], first: u64, step: u64) -> usize {
     count_words(words, first, step)
@@ -120,14 +120,14 @@ impl Hardware for Board {
             // SAFETY: just looked at.
             unsafe { self.word(frame, index) }.load(Ordering::Acquire)
         } else {
-            // Nowhere is nothing: a walker was led astray, and will find out.
+            // Outside RAM there is nothing: a stray walker reads zero, and validates.
             0
         }
     }
 
     #[inline(always)]
     fn count_run(&self, frame: Pfn, index: usize, most: usize, first: u64, step: u64) -> usize {
-        // A walker may have been led astray, as in `load`.
+        // A walker may be stray, as in `load`.
         if !self.shows(frame) {
             return 0;
         }

@@ -1,10 +1,10 @@
-//! `check=frames`: the machine's own look at what programs are shown.
+//! `check=frames`: the kernel's own check of the memory that programs see.
 //!
 //! Built with the feature of that name and with this word on its command line, the kernel fills
-//! each frame with a canary as it becomes free, and looks for canaries in all that an entry of a
-//! page table comes to lead to, and in all bytes that it copies to a program. So what was neither
-//! cleared nor overwritten whole before it is shown ends the machine, whoever had it before; and so
-//! does what was written while it was free.
+//! each frame with a canary as it becomes free, and looks for canaries in each frame that a
+//! page-table entry comes to lead to, and in all bytes that it copies to a program. A frame that is
+//! shown without being cleared or overwritten whole ends the machine, whatever owner it had before;
+//! so does a frame that was written while it was free.
 //!
 //! ```text
 //!   freed ──► canaries ──► cleared, copied, read whole ──► a word of a table leads to it
@@ -12,12 +12,12 @@
 //!             └ a mapping that should be gone shows them: the program's own data are spoilt
 //! ```
 //!
-//! Without the feature nothing of it is there.
+//! Without the feature none of it is compiled.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use quire::FrameUse;
 use quire::arch::{Arch, Entry, Level};
-use quire::engine::FrameUse;
 use quire::units::{FrameSpan, Pfn};
 
 use super::{Board, MM};
@@ -26,13 +26,13 @@ use crate::isa::Format;
 /// The word on the command line.
 const WORD: &str = "check=frames";
 
-/// What lies in free frames. No table has such an entry on its way to memory: its lowest bit, which
-/// makes one present, is not set.
+/// The content of free frames. No table has such an entry on its way to memory: its lowest bit,
+/// which makes one present, is not set.
 const CANARY: u64 = 0xC4A1_B06D_5E1F_937A;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is looked.
+/// Whether the checks are on.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
     // Relaxed: it changes once, before there is a second CPU.
@@ -57,7 +57,7 @@ pub(super) fn lay(board: &Board, frames: FrameSpan) {
 }
 
 /// Fills frames that become free, but for those that are zero: the library may know that they are,
-/// and they tell nothing.
+/// and zeroes leak nothing.
 #[cold]
 pub(super) fn lay_again(board: &Board, frames: FrameSpan) {
     for frame in each(frames) {
@@ -68,11 +68,11 @@ pub(super) fn lay_again(board: &Board, frames: FrameSpan) {
     }
 }
 
-/// Looks at what is about to be cleared or copied over: a frame that begins with a canary was free
-/// until now, and nobody may have written it.
+/// Looks at frames that are about to be cleared or copied over: a frame that begins with a canary
+/// was free until now, and must not have been written.
 ///
 /// # Panics
-/// When somebody has.
+/// When it was written.
 #[cold]
 pub(super) fn look_at_free(board: &Board, frames: FrameSpan) {
     for frame in each(frames) {
@@ -86,8 +86,8 @@ pub(super) fn look_at_free(board: &Board, frames: FrameSpan) {
     }
 }
 
-/// Looks at all that words `first`, `first + step`, … lead to, which are written to `table` from
-/// word `index` on, if it is a page table: what other frames have lead nowhere.
+/// Looks at the frames that words `first`, `first + step`, … lead to, which are written to `table`
+/// from word `index` on, if it is a page table: words of other frames lead nowhere.
 ///
 /// # Panics
 /// When a canary is there.
@@ -135,8 +135,9 @@ fn is_canary(word: &AtomicU64) -> bool {
     word.load(Ordering::Relaxed) == CANARY
 }
 
-/// What an entry leads to. Which level it is for is not known here, and need not be: tables must be
-/// as free of canaries as pages are, and blocks are told from both by a bit of their own.
+/// Looks at the frame that an entry leads to. Which level it is for is not known here, and need not
+/// be: tables must be as free of canaries as pages are, and blocks are told from both by a bit of
+/// their own.
 fn target(word: u64) -> FrameSpan {
     for level in [Level::LAST, Level::new(1)] {
         match Format::decode(word, level) {

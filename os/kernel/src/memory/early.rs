@@ -5,17 +5,17 @@ use quire::units::{FrameSpan, Pfn};
 use super::{PAGE, PAGE_SHIFT};
 use crate::isa::{self, Boot};
 
-/// What the boot tables map.
+/// The end of the memory that the boot tables map.
 const REACH: u64 = 4 << 30;
 
-/// RAM that nobody uses, in ascending pieces of whole pages.
+/// Free RAM, in ascending pieces of whole pages.
 pub(super) struct Early {
     pieces: [(u64, u64); 16],
     span: FrameSpan,
 }
 
 impl Early {
-    /// All RAM but the kernel, the initramfs, and what else is to be kept.
+    /// All RAM but the kernel, the initramfs, and the piece to keep.
     pub(super) fn new(boot: &Boot) -> Self {
         let mut pieces = [(0, 0); 16];
         let ram = boot.ram.iter().copied().filter(|piece| piece.1 > 0);
@@ -31,12 +31,12 @@ impl Early {
         early
     }
 
-    /// From the first frame of RAM to the last, with what lies between.
+    /// From the first frame of RAM to the last, with holes.
     pub(super) fn span(&self) -> FrameSpan {
         self.span
     }
 
-    /// What has not been handed out, ascending.
+    /// The pieces that are still free, ascending.
     pub(super) fn left(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut pieces = self.pieces;
         pieces.sort_unstable();
@@ -62,7 +62,7 @@ impl Early {
     /// Takes `bytes`, rounded up to pages and aligned to `align`, out of the largest piece.
     ///
     /// # Panics
-    /// When there is no piece so large: the machine has too little RAM.
+    /// When no piece is large enough: the machine has too little RAM.
     pub(super) fn take(&mut self, bytes: u64, align: u64) -> u64 {
         let bytes = bytes.next_multiple_of(PAGE);
         let place = |piece: &(u64, u64)| {

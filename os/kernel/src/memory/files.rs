@@ -1,21 +1,21 @@
 //! Regular files in memory: each is a file of the library's that has no store. Its number is taken
-//! when it is first written or shown, and given back when nobody has the file any more.
+//! when it is first written or shown, and given back when the last owner of the file is gone.
 //!
 //! ```text
 //!   read, write ──► Data (its lock, its length) ──► MemoryFile ──► pages of the library
 //!   areas ─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Bytes are copied from and to pages that are held, while programs may write them: what a reader
-//! gets then is theirs to order.
+//! Bytes are copied from and to pages that are held, while programs may write them: programs order
+//! such reads and writes themselves.
 
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use quire::cache::{FILE_PAGES_MAX, FileId, FilePages, Pattern, Readahead, Store};
-use quire::engine::{Error, Held};
 use quire::units::Order;
+use quire::{Error, Held};
 use quire_linux::files::Pages;
 use quire_linux::{Errno, Result};
 use spin::Once;
@@ -37,10 +37,10 @@ pub(super) fn init(files: usize) {
     LIMIT.store(files - files / 8, Ordering::Relaxed);
 }
 
-/// Closes files that nobody has, so that their numbers are free.
+/// Closes files without an owner, so that their numbers are free.
 static CLOSE_IDLE: Once<fn()> = Once::new();
 
-/// Says how numbers of files can be had when there is none. The rooms to the right know.
+/// Sets the function that frees numbers of files; rooms to the right have it.
 pub(crate) fn set_close_idle(how: fn()) {
     CLOSE_IDLE.call_once(|| how);
 }
@@ -88,7 +88,7 @@ impl MemoryFile {
             USED.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::ENFILE);
         }
-        let new = || mm().open_file(Store::Memory, place.pages, Order::ZERO);
+        let new = || mm().files().open(Store::Memory, place.pages, Order::ZERO);
         let id = match (new(), CLOSE_IDLE.get()) {
             (Err(Error::NoFile), Some(close_idle)) => {
                 close_idle();
@@ -107,7 +107,7 @@ impl MemoryFile {
     /// Copies the first of `into`, which are together in a hole or in a folio; how many.
     fn read_some(id: Option<FileId>, at: u64, into: &mut [u8]) -> Result<usize> {
         let wanted = pages_of(&(at..at + into.len() as u64));
-        let there = id.map(|id| mm().next_cached(id, wanted).map_err(errno)).transpose()?;
+        let there = id.map(|id| mm().files().next_cached(id, wanted).map_err(errno)).transpose()?;
         let hole = match there.flatten() {
             Some(pages) => (pages.start * PAGE).saturating_sub(at).min(into.len() as u64) as usize,
             None => into.len(),
@@ -120,10 +120,10 @@ impl MemoryFile {
             Ok(held) => {
                 let count = held_bytes(&held, at, into.len() as u64);
                 copy_out(&held, at % PAGE, &mut into[..count]);
-                mm().release(held);
+                mm().files().release(held);
                 Ok(count)
             }
-            // Someone has made it shorter meanwhile: it lies behind the end.
+            // A truncation came meanwhile: the page lies behind the end.
             Err(Error::Invalid) => {
                 into.fill(0);
                 Ok(into.len())
@@ -137,7 +137,7 @@ impl MemoryFile {
         let mut at = bytes.start;
         while at < bytes.end {
             let left = pages_of(&(at..bytes.end));
-            let Some(pages) = mm().next_cached(id, left).map_err(errno)? else { break };
+            let Some(pages) = mm().files().next_cached(id, left).map_err(errno)? else { break };
             at = at.max(pages.start * PAGE);
             let held = match hold(id, pages_of(&(at..bytes.end))) {
                 Ok(held) => held,
@@ -146,7 +146,7 @@ impl MemoryFile {
             };
             let count = held_bytes(&held, at, bytes.end - at);
             copy_in(&held, at % PAGE, count, None);
-            mm().release(held);
+            mm().files().release(held);
             at += count as u64;
         }
         Ok(())
@@ -163,9 +163,9 @@ fn held_bytes(held: &Held, at: u64, most: u64) -> usize {
     (held.frames().count * PAGE - at % PAGE).min(most) as usize
 }
 
-/// Holds the first of `wanted`, and what follows it in its folio. It is made if it is not there.
+/// Holds the first of `wanted`, and the pages behind it in its folio. A missing page is made.
 fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
-    let page = || mm().page(id, wanted, &mut Readahead::default(), Pattern::Normal);
+    let page = || mm().files().read(id, wanted, &mut Readahead::default(), Pattern::Normal);
     let mut found = page();
     while matches!(found, Err(Error::NoMemory(_))) && shrink() {
         found = page();
@@ -173,7 +173,7 @@ fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
     found.map(|(held, _)| held)
 }
 
-/// What it means to a call that a page cannot be had.
+/// The error of a call whose page cannot be had.
 fn trouble(error: Error, short: Errno) -> Errno {
     match error {
         Error::NoMemory(_) => short,
@@ -200,8 +200,8 @@ fn copy_out(held: &Held, at: u64, into: &mut [u8]) {
     assert!(at + into.len() as u64 <= room, "{} bytes at {at} of {room}", into.len());
     let from = mm().hardware().address(held.frames().start);
     // SAFETY: what is held stays the file's, and the direct map shows it. Programs may write it at
-    // the same time: that is their own affair, and the bytes are only bytes to us. `into` is other
-    // memory, being borrowed.
+    // the same time: the kernel only copies the bytes and derives nothing from them. `into` is
+    // other memory, being borrowed.
     unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from.add(at as usize), into.len()) };
 }
 
@@ -242,7 +242,7 @@ impl Pages for MemoryFile {
         let wanted = pages_of(&(offset..offset + bytes.len() as u64));
         let held = hold(id, wanted).map_err(|error| trouble(error, Errno::ENOSPC))?;
         copy_in(&held, offset % PAGE, bytes.len(), Some(bytes));
-        mm().release(held);
+        mm().files().release(held);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Pages for MemoryFile {
         let Some(id) = id else { return Ok(()) };
         let showing = Showing { id: id.0, is_shown: self.is_shown() };
         loop {
-            match mm().truncate(id, pages, &showing) {
+            match mm().files().truncate(id, pages, &showing) {
                 Err(Error::NoMemory(_)) if shrink() => {}
                 other => return other.map_err(errno),
             }
@@ -274,7 +274,7 @@ impl Pages for MemoryFile {
         let whole = FilePages::new(bytes.start.div_ceil(PAGE), bytes.end / PAGE);
         let showing = Showing { id: id.0, is_shown: self.is_shown() };
         if !whole.is_empty() {
-            mm().punch(id, whole, &showing).map_err(errno)?;
+            mm().files().punch(id, whole, &showing).map_err(errno)?;
         }
         Self::zero(id, &bytes)
     }
@@ -282,22 +282,22 @@ impl Pages for MemoryFile {
     fn reserve(&self, bytes: Range<u64>) -> Result<()> {
         let id = self.open().map_err(|_| Errno::ENOSPC)?;
         let pages = pages_of(&bytes);
-        let there = mm().file(id).map_or(0, |file| file.cached());
+        let there = mm().files().get(id).map_or(0, |file| file.cached());
         if !has_room(pages.count().saturating_sub(there)) {
             return Err(Errno::ENOSPC);
         }
         for page in pages.start..pages.end {
             let one = FilePages::new(page, page + 1);
-            if mm().next_cached(id, one).map_err(errno)?.is_some() {
+            if mm().files().next_cached(id, one).map_err(errno)?.is_some() {
                 continue;
             }
             match hold(id, one) {
-                Ok(held) if has_room(0) => mm().release(held),
+                Ok(held) if has_room(0) => mm().files().release(held),
                 Ok(held) => {
-                    mm().release(held);
+                    mm().files().release(held);
                     return Err(Errno::ENOSPC);
                 }
-                // Someone has made it shorter meanwhile.
+                // A truncation came meanwhile.
                 Err(Error::Invalid) => break,
                 Err(error) => return Err(trouble(error, Errno::ENOSPC)),
             }
@@ -306,19 +306,19 @@ impl Pages for MemoryFile {
     }
 
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>> {
-        let found = mm().next_cached(self.id()?, pages_of(&bytes)).ok()??;
+        let found = mm().files().next_cached(self.id()?, pages_of(&bytes)).ok()??;
         Some(found.start * PAGE..found.end * PAGE)
     }
 
     fn held_bytes(&self) -> u64 {
-        let file = self.id().and_then(|id| mm().file(id));
+        let file = self.id().and_then(|id| mm().files().get(id));
         file.map_or(0, |file| file.cached() * PAGE)
     }
 
     fn object(&self) -> Result<u32> {
         let id = self.open()?;
         self.is_shown.store(true, Ordering::Relaxed);
-        // First this, then the areas: who makes the file shorter looks for areas afterwards.
+        // First this, then the areas: a truncation looks for areas afterwards.
         fence(Ordering::SeqCst);
         Ok(id.0)
     }
@@ -345,8 +345,8 @@ impl Drop for MemoryFile {
             USED.fetch_sub(1, Ordering::Relaxed);
         }
         // Neither a name nor a descriptor nor an area has it any more.
-        let closed = mm().close_file(id);
-        debug_assert!(closed.is_ok(), "nobody else closes it");
+        let closed = mm().files().close(id);
+        debug_assert!(closed.is_ok(), "only this call closes it");
     }
 }
 

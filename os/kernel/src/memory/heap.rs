@@ -1,9 +1,8 @@
 //! The kernel's heap: talc over frames that the library gives.
 //!
-//! Rust's collections end the machine when an allocation fails, so none may fail that was not asked
-//! to: what a program can make large is reserved by fallible calls, and all else is small and comes
-//! out of a reserve. A system call that allocates begins with [`admit`], which refuses while the
-//! reserve is not whole.
+//! Rust's collections end the machine when an allocation fails. So sizes that a program controls
+//! are reserved by fallible calls, and all other allocations are small and come out of a reserve. A
+//! system call that allocates begins with [`admit`], which refuses while the reserve is not whole.
 
 use core::alloc::Layout;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +18,9 @@ use super::early::Early;
 use super::{MM, PAGE, PAGE_SHIFT};
 use crate::isa;
 
-/// What the heap begins with.
+/// The first bytes of the heap.
 const FIRST_BYTES: u64 = 1 << 20;
-/// What it grows by: 256 KiB at least.
+/// The least growth: 256 KiB.
 const GROWTH: Order = Order::new(6);
 /// Frames that must be free beside the heap for a call to be admitted: 512 KiB.
 const RESERVE_FRAMES: u64 = 128;
@@ -43,7 +42,7 @@ unsafe impl Source for Frames {
         // Alignment and the allocator's own words fit in as much again.
         let pages = (2 * layout.size().max(layout.align()) as u64).div_ceil(PAGE);
         let order = Order::fitting(pages.next_power_of_two()).ok_or(())?.max(GROWTH);
-        let run = mm.phys().alloc(isa::cpu(), order).ok_or(())?;
+        let run = mm.phys().alloc(order).ok_or(())?;
         let start = (isa::DIRECT + (run.start().get() << PAGE_SHIFT)) as *mut u8;
         let bytes = order.bytes(PAGE_SHIFT);
         TAKEN.fetch_add(bytes, Ordering::Relaxed);
@@ -52,7 +51,7 @@ unsafe impl Source for Frames {
     }
 }
 
-/// Gives the heap what it needs before there is a library.
+/// Gives the heap its first memory, before there is a library.
 pub(super) fn init(early: &mut Early) {
     let start = early.take(FIRST_BYTES, PAGE);
     // SAFETY: taken out of the free pieces for good, and mapped.
@@ -76,29 +75,29 @@ pub(crate) fn admit() -> quire_linux::Result<()> {
     Ok(())
 }
 
-/// Whether the reserve is whole. Nothing is given up for it: who asks may hold locks.
+/// Whether the reserve is whole. It reclaims nothing: the caller may hold locks.
 pub(crate) fn has_reserve() -> bool {
     super::mm().phys().has_free(RESERVE_FRAMES)
 }
 
-/// Gives up memory that can be had again; whether there was any.
+/// Reclaims memory; whether there was any.
 static SHRINK: Once<fn() -> bool> = Once::new();
 
-/// Says how memory can be had when there is none. The rooms to the right know.
+/// Sets the function that reclaims memory; rooms to the right have it.
 pub(crate) fn set_shrink(how: fn() -> bool) {
     SHRINK.call_once(|| how);
 }
 
-/// Sees to it that programs find memory; whether they may take some.
+/// Keeps some memory free for programs; whether they may take some.
 static EASE: Once<fn() -> bool> = Once::new();
 
-/// Says how it is seen to that programs find memory. The rooms to the right know.
+/// Sets the function that keeps memory free for programs; rooms to the right have it.
 pub(crate) fn set_ease(how: fn() -> bool) {
     EASE.call_once(|| how);
 }
 
-/// Asked before a program takes memory: whether it may. The last frames are not for programs, as
-/// it takes some to make others free.
+/// Whether a program may take memory now. The last frames are not for programs, as it takes some to
+/// make others free.
 #[inline]
 pub(super) fn ease() -> bool {
     EASE.get().is_none_or(|how| how())

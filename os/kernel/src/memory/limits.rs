@@ -1,24 +1,25 @@
-//! What is done when a group of spaces has all that it may have. The rooms to the right know.
+//! Reclaim within a control group at its limit. Rooms to the right do it.
 
 use quire::space::GroupId;
 use spin::Once;
 
-/// How a group gets room.
+/// The functions that make room in a group.
 pub(crate) struct Limits {
-    /// Lets what the group has not used for longest leave; whether it has room now.
+    /// Pages out the group's least recently used memory; whether it has room now.
     pub(crate) relieve: fn(GroupId) -> bool,
-    /// The same for who cannot wait until one of the group has ended: whether it may go on.
+    /// The same for a caller that cannot wait until a process of the group has ended: whether it
+    /// may go on.
     pub(crate) lend: fn(GroupId) -> bool,
 }
 
 static LIMITS: Once<Limits> = Once::new();
 
-/// Says how a group gets room.
+/// Sets the functions that make room in a group.
 pub(crate) fn set_limits(limits: Limits) {
     LIMITS.call_once(|| limits);
 }
 
-/// Lets what a group has not used for longest leave; whether it has room now.
+/// Pages out a group's least recently used memory; whether it has room now.
 pub(crate) fn relieve(group: GroupId) -> bool {
     LIMITS.get().is_some_and(|limits| (limits.relieve)(group))
 }

@@ -1,8 +1,8 @@
 //! The kernel's own page tables: all RAM at `DIRECT`, the image with the rights of its sections.
 //!
-//! Written once, from the same [`Arch`] that programs' tables are written from. What lies between
-//! pieces of RAM shows one block of zeroes: whoever walks tables without a lock may be led to any
-//! frame number, and must find nothing there, least of all a device.
+//! They are written once, through the same [`Arch`] as programs' tables. Addresses between pieces
+//! of RAM show one block of zeroes: a lockless table walk may be led to any frame number, and must
+//! find nothing there, least of all a device.
 
 use quire::arch::{Arch, Attrs, Entry, Level};
 use quire::units::Pfn;

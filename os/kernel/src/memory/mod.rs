@@ -1,8 +1,8 @@
-//! RAM under Quire's management, and what the kernel itself needs of it.
+//! RAM under Quire's management, and the kernel's own share of it.
 //!
 //! **Owns** the one [`Mm`], the kernel's own page tables and heap, and each program's address
-//! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees
-//! it). **Never** knows who a space belongs to. **Next room**: `disk`.
+//! space. **Key types**: [`Memory`] (an address space), [`Board`] (the hardware, as Quire sees it).
+//! **Never** knows the owner of a space. **Next room**: `disk`.
 //!
 //! ```text
 //!   physical memory
@@ -24,10 +24,10 @@ mod tags;
 pub(crate) mod user;
 
 use quire::cache::File;
-use quire::engine::{Mm, Parts};
 use quire::phys::{CpuCache, Slot};
 use quire::stats::Counters;
 use quire::swap::{SWAPS_MAX, Swap};
+use quire::{Mm, Parts};
 use spin::Once;
 
 pub(crate) use archive::with_archive;
@@ -53,7 +53,7 @@ pub(crate) const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub(crate) const PAGE: u64 = 1 << PAGE_SHIFT;
 
-/// How many files may have pages in memory at once: one for so many frames, within bounds.
+/// Frames for each file that may have pages in memory at once; the number of files has bounds.
 const FRAMES_A_FILE: u64 = 8;
 const FILES_LEAST: u64 = 8192;
 const FILES_MOST: u64 = 65_536;

@@ -1,5 +1,5 @@
-//! What address spaces show of files, so that the files stay as long as somebody may touch them;
-//! and all address spaces, for whoever makes a file shorter.
+//! The files that address spaces show, so that the files stay as long as a space may touch them;
+//! and all address spaces, for truncation.
 //!
 //! Shared anonymous memory is a file in memory that has no name. Like any other it lives as long as
 //! a space may show it: the one it was made in, and those that were forked from that.
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Spaces;
+use quire::AllSpaces;
 use quire::space::{Area, AreaFlags, Backing, Request, Space};
 use quire::units::{PageSpan, Prot};
 use quire_linux::files::Pages;
@@ -22,7 +22,7 @@ use super::space::ALL;
 use super::{Memory, errno, mm};
 use crate::isa::Format;
 
-/// Whoever has this has the file: an open description, or what the kernel made for itself.
+/// A reference to the file: an open description, or an object of the kernel's own.
 pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// One file that a space may show.
@@ -30,22 +30,22 @@ pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 struct Shown {
     id: u32,
     keeper: Keeper,
-    /// An area shows it, when somebody looked last.
+    /// An area showed it at the last look.
     is_seen: bool,
 }
 
-/// What a space may show. It is dropped after the space.
+/// The files that a space may show. It is dropped after the space.
 ///
-/// Locked while areas come to show a file, and while they are copied for a child: so whoever shows
-/// one has it.
+/// Locked while areas come to show a file, and while they are copied for a child: so each space
+/// that shows a file refers to it.
 #[derive(Default)]
 pub(super) struct Objects {
     all: SpinMutex<Vec<Shown>>,
 }
 
 impl Objects {
-    /// A copy for a child, and the lock under which the child is to be made: until it is known, who
-    /// looks for all that show a file waits for it.
+    /// A copy for a child, and the lock under which the child is to be made: until the child is
+    /// listed, a search for all spaces that show a file waits for it.
     pub(super) fn inherit(&self) -> (impl Drop + use<'_>, Result<Self>) {
         let own: SpinMutexGuard<'_, Vec<Shown>> = self.all.lock();
         let mut all = Vec::new();
@@ -74,7 +74,7 @@ impl Memory {
     /// Maps `request`, which shows the file `id`, and keeps it.
     ///
     /// # Errors
-    /// What mapping gives.
+    /// The errors of mapping.
     pub(crate) fn show(&self, id: u32, keeper: Keeper, request: &Request) -> Result<PageSpan> {
         let mut all = self.shared.all.lock();
         all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -91,10 +91,10 @@ impl Memory {
         Ok(placed)
     }
 
-    /// Maps memory that those may share who are forked from here.
+    /// Maps memory that is shared with children.
     ///
     /// # Errors
-    /// What mapping gives; `ENOMEM` also when there are too many such memories.
+    /// The errors of mapping; `ENOMEM` also when there are too many such memories.
     pub(crate) fn map_shared(&self, request: &Request) -> Result<PageSpan> {
         let file = MemoryFile::shared(request.pages);
         let id = file.object().map_err(|_| Errno::ENOMEM)?;
@@ -102,19 +102,19 @@ impl Memory {
         self.show(id, file, &Request { backing, ..*request })
     }
 
-    /// Whether areas in `span` show files. Who takes such areas away calls
+    /// Whether areas in `span` show files. A caller that removes such areas calls
     /// [`sweep_shared`](Self::sweep_shared) then.
     pub(crate) fn shows_files(&self, span: PageSpan) -> bool {
         let has_none = self.shared.all.lock().is_empty();
-        !has_none && mm().areas(self.space(), span).any(|area| file_of(&area).is_some())
+        !has_none && mm().spaces().areas(self.space(), span).any(|area| file_of(&area).is_some())
     }
 
-    /// Lets go of what no area shows any more.
+    /// Drops files that no area shows any more.
     pub(crate) fn sweep_shared(&self) {
         {
             let mut all = self.shared.all.lock();
             all.iter_mut().for_each(|shown| shown.is_seen = false);
-            for id in mm().areas(self.space(), ALL).filter_map(|area| file_of(&area)) {
+            for id in mm().spaces().areas(self.space(), ALL).filter_map(|area| file_of(&area)) {
                 all.iter_mut().filter(|shown| shown.id == id).for_each(|it| it.is_seen = true);
             }
         }
@@ -128,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// Who keeps the file `id` for this space.
+    /// The reference to the file `id` for this space.
     pub(crate) fn keeper(&self, id: u32) -> Option<Keeper> {
         let all = self.shared.all.lock();
         all.iter().find(|shown| shown.id == id).map(|shown| shown.keeper.clone())
@@ -141,7 +141,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A number for a new space: higher than those of all others.
 pub(super) fn new_number() -> u64 {
-    // Relaxed: it only has to differ. That a child's is higher than its parent's needs no order.
+    // Relaxed: it only has to differ. A child's number is higher than its parent's without any
+    // order.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -175,7 +176,7 @@ pub(crate) fn spaces() -> Vec<Arc<Memory>> {
 /// All spaces, each once, and a child that is being made after its parent.
 pub(crate) struct Everyone;
 
-impl Spaces<Format> for Everyone {
+impl AllSpaces<Format> for Everyone {
     fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
         let mut next = 0;
         while let Some((number, memory)) = next_space(next) {
@@ -197,15 +198,14 @@ impl Showing {
         let mut next = 0;
         while let Some((number, memory)) = next_space(next).filter(|_| self.is_shown) {
             next = number + 1;
-            // Who is being forked has this locked: the child is known when it is not, and has a
-            // higher number.
+            // A fork holds this lock: once it is free the child is listed, with a higher number.
             if memory.shared.has(self.id) {
                 see(&memory);
             }
         }
     }
 
-    /// Whether an area can be written through which all see what is written, or may be one day.
+    /// Whether a shared area can be written, or may become writable.
     pub(super) fn is_writable(&self) -> bool {
         self.any(|area| area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE))
     }
@@ -220,13 +220,13 @@ impl Showing {
         let is_it = |area: &Area| file_of(area) == Some(self.id) && such(area);
         let mut found = false;
         self.each(&mut |memory| {
-            found |= mm().areas(memory.space(), ALL).any(|area| is_it(&area));
+            found |= mm().spaces().areas(memory.space(), ALL).any(|area| is_it(&area));
         });
         found
     }
 }
 
-impl Spaces<Format> for Showing {
+impl AllSpaces<Format> for Showing {
     fn visit(&self, see: &mut dyn FnMut(&Space<Format>)) {
         self.each(&mut |memory| see(memory.space()));
     }

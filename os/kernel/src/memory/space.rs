@@ -1,4 +1,4 @@
-//! Programs' address spaces, and which one each CPU is in.
+//! Programs' address spaces, and the one that each CPU is in.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire::arch::Arch;
 use quire::cache::Reads;
-use quire::engine::{Error, Pinned, Populated, Resolved};
 use quire::hw::{FrameRun, Hardware, Reuse};
 use quire::space::{AreaFlags, Space};
 use quire::units::{Access, Asid, Order, PageSpan, Vpn};
+use quire::{Error, Pinned, Populated, Resolved};
 use quire_linux::Errno;
 use spin::Once;
 use spin::mutex::SpinMutex;
@@ -32,8 +32,8 @@ pub(super) const ALL: PageSpan =
 /// The stack's room at the upper end, 16 GiB: the largest stack a program may ask for, and a gap.
 const STACK_ROOM: u64 = 16 << 30;
 
-/// How often a fault is tried again after others have given up memory, which somebody else had
-/// each time: then there is none.
+/// How often a fault is tried again after reclaim, when another CPU took the memory each time: then
+/// there is none.
 const TRIES: usize = 16;
 
 /// How many pages are brought in at a time where a group has no room for all.
@@ -59,15 +59,15 @@ pub(crate) struct Memory {
     space: ManuallyDrop<Space<Format>>,
     /// The program's heap.
     pub(crate) heap: SpinMutex<Break>,
-    /// What is mapped from now on is locked (`MCL_FUTURE`).
+    /// New mappings are locked (`MCL_FUTURE`).
     locks_future: AtomicBool,
-    /// What it may not do any more, as bits of `PR_SET_MDWE`.
+    /// Its restrictions, as bits of `PR_SET_MDWE`.
     guards: AtomicU8,
     /// It may have guards.
     has_guards: AtomicBool,
     /// It has registered for expedited barriers.
     pub(crate) has_barriers: AtomicBool,
-    /// What it may show of files.
+    /// The files that it may show.
     pub(super) shared: Objects,
     /// Its number among all spaces.
     number: u64,
@@ -132,22 +132,22 @@ impl Memory {
         }
     }
 
-    /// Whether what is mapped from now on is locked.
+    /// Whether new mappings are locked.
     pub(crate) fn locks_future(&self) -> bool {
         self.locks_future.load(Ordering::Relaxed)
     }
 
-    /// Says whether what is mapped from now on is locked.
+    /// Sets whether new mappings are locked.
     pub(crate) fn set_locks_future(&self, locks: bool) {
         self.locks_future.store(locks, Ordering::Relaxed);
     }
 
-    /// What it may not do any more, as bits of `PR_SET_MDWE`.
+    /// Its restrictions, as bits of `PR_SET_MDWE`.
     pub(crate) fn guards(&self) -> u8 {
         self.guards.load(Ordering::Relaxed)
     }
 
-    /// Says what it may not do any more.
+    /// Adds restrictions.
     pub(crate) fn set_guards(&self, guards: u8) {
         self.guards.store(guards, Ordering::Relaxed);
     }
@@ -157,7 +157,7 @@ impl Memory {
         self.has_guards.load(Ordering::Relaxed)
     }
 
-    /// Says that it may have guards, from now on, and its children as well.
+    /// Notes that it may have guards, from now on, and its children as well.
     pub(crate) fn set_has_guards(&self) {
         self.has_guards.store(true, Ordering::Relaxed);
     }
@@ -174,30 +174,31 @@ impl Memory {
     }
 }
 
-/// How memory of a space is reached from outside.
+/// The access to memory of another space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// As the program reads.
     Read,
     /// As the program writes.
     Write,
-    /// Written even where the program may not, as debuggers do: it gets a copy of its own.
+    /// A write that the program's own rights do not allow, as debuggers do: the program gets a
+    /// private copy.
     Change,
 }
 
 impl Memory {
-    /// Whether other spaces may see what is written at `address`.
+    /// Whether other spaces may see writes at `address`.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         let page = Vpn::new(address / PAGE);
-        let mut areas = mm().areas(&self.space, PageSpan::new(page, page.add(1)));
+        let mut areas = mm().spaces().areas(&self.space, PageSpan::new(page, page.add(1)));
         areas.next().is_some_and(|area| area.flags.contains(AreaFlags::SHARED))
     }
 
-    /// Brings in what is lacking of `span`, and makes it ready for `access`. Where its group has no
-    /// room, that is made bit by bit: what was brought in first may leave again for it.
+    /// Brings in the missing pages of `span`, and makes it ready for `access`. Where its group has
+    /// no room, pages come in pieces: the first may leave again for the next.
     ///
     /// # Errors
-    /// See [`Mm::populate`](quire::engine::Mm::populate).
+    /// See [`Mm::populate`](quire::Mm::populate).
     pub(crate) fn populate(&self, span: PageSpan, access: Access) -> Result<(), Error> {
         match self.bring(span, access) {
             Err(Error::OverLimit(_)) => {}
@@ -231,8 +232,7 @@ impl Memory {
         }
     }
 
-    /// Pins a page, which is brought in for that, from a disk if need be: that is waited for, as
-    /// for copies.
+    /// Pins a page. Brings it in first, from a disk if need be, and waits for that, as copies do.
     fn pin(&self, page: Vpn, how: Reach) -> Result<Pinned, Error> {
         loop {
             let pinned = match how {
@@ -278,9 +278,9 @@ impl Memory {
             let Ok(pinned) = self.pin(Vpn::new(at / PAGE), how) else { break };
             let memory = mm().hardware().address(pinned.frame());
             let own = bytes[done..].as_mut_ptr();
-            // SAFETY: the page is pinned: its frame is not given to anyone else meanwhile; that
-            // the program writes it at the same time is its own affair, and the bytes are only
-            // bytes to us. The piece ends within the page and within `bytes`.
+            // SAFETY: the page is pinned: its frame is not freed meanwhile; the program may write
+            // it at the same time, and the bytes are only bytes to us. The piece ends within the
+            // page and within `bytes`.
             unsafe {
                 let there = memory.add((at % PAGE) as usize);
                 match how {
@@ -298,7 +298,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let asid = self.space.asid();
-        // SAFETY: taken once, here; nobody uses the value after this.
+        // SAFETY: taken once, here; nothing uses the value after this.
         let space = unsafe { ManuallyDrop::take(&mut self.space) };
         mm().destroy(space);
         shared::forget(self.number);
@@ -306,10 +306,10 @@ impl Drop for Memory {
     }
 }
 
-/// Does something for a page of a disk that is lacking; whether it may be there later.
+/// Begins to read a page of a disk that is missing; whether it may be there later.
 static FETCH: Once<fn(Error) -> bool> = Once::new();
 
-/// Says how a page of a disk can be had. The rooms to the right know.
+/// Sets the function that reads pages of a disk; rooms to the right have it.
 pub(crate) fn set_fetch(how: fn(Error) -> bool) {
     FETCH.call_once(|| how);
 }
@@ -317,7 +317,7 @@ pub(crate) fn set_fetch(how: fn(Error) -> bool) {
 /// A root table: zeroes, and the kernel's entries where its half is under the same root.
 fn root() -> Result<FrameRun, Errno> {
     let board = mm().hardware();
-    let run = mm().phys().alloc(isa::cpu(), Order::ZERO).ok_or(Errno::ENOMEM)?;
+    let run = mm().phys().alloc(Order::ZERO).ok_or(Errno::ENOMEM)?;
     board.clear(&run, 0..1, Reuse::Soon);
     let words = board.address(run.start()).cast::<u64>();
     for (at, word) in isa::root_template() {
@@ -327,12 +327,12 @@ fn root() -> Result<FrameRun, Errno> {
     Ok(run.dirtied())
 }
 
-/// The kernel's number for what the library says.
+/// The errno for an error of the library.
 pub(crate) fn errno(error: Error) -> Errno {
     Errno::of_number(error.errno().0 as u16)
 }
 
-/// Which space a CPU is in. Only that CPU touches its own.
+/// The space a CPU is in. Only that CPU touches its own.
 struct Here(UnsafeCell<Option<Arc<Memory>>>);
 
 // SAFETY: each CPU touches its own element only, and never in an interrupt handler.
@@ -340,11 +340,11 @@ unsafe impl Sync for Here {}
 
 static HERE: [Here; MAX_CPUS] = [const { Here(UnsafeCell::new(None)) }; MAX_CPUS];
 
-/// Puts this CPU into `memory`, or into none. What it leaves may end by that.
+/// Puts this CPU into `memory`, or into none. The space that it leaves may be dropped by that.
 pub(crate) fn switch(memory: Option<&Arc<Memory>>) {
     let cpu = isa::cpu();
-    // SAFETY: this CPU's own element, and no reference to it is alive: `current` clones, and who
-    // has an `Own` does not come here.
+    // SAFETY: this CPU's own element, and no reference to it is alive: `current` clones, and the
+    // owner of an `Own` does not come here.
     let here = unsafe { &mut *HERE[cpu.index()].0.get() };
     if here.as_ref().map(Arc::as_ptr) == memory.map(Arc::as_ptr) {
         return;
@@ -370,7 +370,7 @@ pub(crate) fn current() -> Option<Arc<Memory>> {
 
 /// The space this CPU is in, for the length of a call that stays in it: nothing is counted.
 ///
-/// Whoever has one neither switches, as only `exec` and the end of a thread do, nor keeps it.
+/// Its owner neither switches, as only `exec` and the end of a thread do, nor keeps it.
 pub(crate) struct Own(NonNull<Memory>);
 
 impl Own {
@@ -396,11 +396,11 @@ impl Deref for Own {
     }
 }
 
-/// Resolves a fault of this CPU at `address` in the space it is in; what of a file is worth reading
-/// next.
+/// Resolves a fault of this CPU at `address` in the space it is in; returns the readahead that is
+/// worth its time next.
 ///
 /// # Errors
-/// Why there is no page: see [`Mm::fault`](quire::engine::Mm::fault).
+/// The reason there is no page: see [`Mm::fault`](quire::Mm::fault).
 pub(crate) fn fault(address: u64, access: Access) -> Result<Option<Reads>, Error> {
     // SAFETY: as in `current`; the space stays this CPU's own for the length of the call.
     let here = unsafe { &*HERE[isa::cpu().index()].0.get() };

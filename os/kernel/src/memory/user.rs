@@ -1,8 +1,8 @@
 //! Program memory, seen from the kernel.
 //!
-//! Every address that a program names is an allegation. It is copied from or to by one instruction
-//! that may fault; a fault brings the page in, as the program's own access would, or ends the copy
-//! with `EFAULT`. No reference to program memory ever exists.
+//! No address that a program names is trusted. It is copied from or to by one instruction that may
+//! fault; a fault brings the page in, as the program's own access would, or ends the copy with
+//! `EFAULT`. No reference to program memory ever exists.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ fn is_below(address: u64, bytes: usize) -> bool {
 /// Copies `to.len()` bytes of program memory.
 ///
 /// # Errors
-/// `EFAULT`; how much was copied is not told.
+/// `EFAULT`, without the number of bytes that were copied.
 pub(crate) fn read_bytes(address: u64, to: &mut [u8]) -> Result<()> {
     if !is_below(address, to.len()) {
         return Err(Errno::EFAULT);

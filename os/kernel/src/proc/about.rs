@@ -1,8 +1,8 @@
-//! What a process or thread is, does and may do.
+//! Status of a process or thread: identity, state, memory, limits.
 
 use core::sync::atomic::Ordering;
 
-use quire::engine::FolioMap;
+use quire::FolioMap;
 use quire::space::{AreaFlags, OptOut};
 use quire::units::Prot;
 use quire_linux::files::{Caller, LIMIT_MAX, Text};
@@ -46,7 +46,7 @@ pub(super) fn set_comm(of: &Subject, who: &Caller<'_>, bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-/// What it does: a letter and a word.
+/// Its state: a letter and a word.
 pub(super) fn state(of: &Subject) -> (char, &'static str) {
     if of.process.is_zombie() {
         return ('Z', "zombie");
@@ -65,7 +65,7 @@ fn sizes(memory: &Memory) -> Sizes {
     let mut sizes = Sizes::default();
     mm().folio_map(memory.space(), |map| add(&mut sizes, map));
     if swap::is_on() {
-        sizes.swap = mm().swapped(memory.space()) * PAGE;
+        sizes.swap = mm().paging().swapped(memory.space()) * PAGE;
     }
     sizes
 }

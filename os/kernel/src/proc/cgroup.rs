@@ -1,13 +1,14 @@
 //! `/sys/fs/cgroup`: control groups (cgroup v2) with one controller, that of memory.
 //!
 //! A directory is a group: rows of a table, and the groups in it. The files of memory are there as
-//! on Linux: where the group above gives the controller. Beyond what Linux says: a group has what
-//! its processes *map*, by shares, so a process takes its memory along when it goes elsewhere.
+//! on Linux: where the group above gives the controller. Unlike on Linux, a group is charged for
+//! the pages that its processes *map*, by shares, so a process takes its memory along when it
+//! moves.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use quire::engine::Holdings;
+use quire::Holdings;
 use quire::space::GroupId;
 use quire_linux::files::{Caller, Directory, Entry, Kind, Tell, Text, What};
 use quire_linux::groups::{self, Control};
@@ -119,7 +120,7 @@ impl Directory for Group {
     }
 }
 
-/// The next group in a group. Nobody is told with the lock.
+/// The next group in a group. The lock is not held when the name is printed.
 fn next_below(above: u32, from: u32) -> Result<Option<(u32, Vec<u8>)>> {
     let groups = cgroup::groups();
     let next = groups.below(above, from).next();
@@ -215,7 +216,7 @@ fn limited(of: u32) -> Result<GroupId> {
 }
 
 fn current(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().usage(limited(*of)?, &Everyone) * PAGE))
+    out.print(format_args!("{}\n", mm().reclaim().usage(limited(*of)?, &Everyone) * PAGE))
 }
 
 fn swapped(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
@@ -223,7 +224,7 @@ fn swapped(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 }
 
 fn max(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    match mm().limit(limited(*of)?).map_err(|_| Errno::ENODEV)? {
+    match mm().groups().limit(limited(*of)?).map_err(|_| Errno::ENODEV)? {
         u64::MAX => out.push(b"max\n"),
         frames => out.print(format_args!("{}\n", frames * PAGE)),
     }
@@ -232,7 +233,7 @@ fn max(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 fn set_max(of: &u32, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let frames = groups::limit(bytes)?.map_or(u64::MAX, |bytes| bytes / PAGE);
     let id = limited(*of)?;
-    mm().set_limit(id, frames).map_err(|_| Errno::ENODEV)?;
+    mm().groups().set_limit(id, frames).map_err(|_| Errno::ENODEV)?;
     cgroup::enforce(id);
     Ok(())
 }
@@ -244,10 +245,10 @@ fn memory_events(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
 }
 
 fn holdings(of: u32) -> Result<Holdings> {
-    Ok(mm().holdings(id(of)?, &Everyone))
+    Ok(mm().reclaim().holdings(id(of)?, &Everyone))
 }
 
-/// What can be derived: all of a file that counts is mapped.
+/// The values that can be derived: all file pages that count are mapped.
 fn memory_stat(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Holdings { anon, shared, file, .. } = holdings(*of)?;
     let files = shared + file;
@@ -255,7 +256,7 @@ fn memory_stat(of: &u32, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     lines.iter().try_for_each(|(name, pages)| out.print(format_args!("{name} {}\n", pages * PAGE)))
 }
 
-/// Takes a number of bytes that are to leave.
+/// Reclaims the given number of bytes.
 fn reclaim(of: &u32, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let pages = groups::amount(bytes)? / PAGE;
     if cgroup::reclaim(id(*of)?, pages) < pages { Err(Errno::EAGAIN) } else { Ok(()) }

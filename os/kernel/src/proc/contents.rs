@@ -1,4 +1,4 @@
-//! A program's memory as bytes, and what was noted about it.
+//! A program's memory as bytes, and its dirty and accessed bits.
 
 use core::ops::Range;
 
@@ -111,7 +111,7 @@ fn copy(memory: &Memory, start: u64, count: usize, sink: &mut dyn Sink) -> Resul
 }
 
 /// `clear_refs`: 1 to 3 forget which pages were touched (all, private ones, those of files), and 4
-/// which were written. 5 is for the most memory it had, which is not kept.
+/// which were written. 5 would reset the peak of its memory, which is not tracked.
 ///
 /// # Errors
 /// `EINVAL` for other numbers, `ESRCH` when it has ended, `ENOMEM`.
@@ -122,8 +122,8 @@ pub(super) fn clear_refs(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<(
     }
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     match which {
-        1 | 2 => drop(mm().clear_young(memory.space(), maps::all())),
-        4 => mm().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
+        1 | 2 => drop(mm().spaces().clear_young(memory.space(), maps::all())),
+        4 => mm().spaces().track(memory.space(), maps::all()).map_err(|_| Errno::ENOMEM)?,
         _ => {}
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The CPUs, as `cpuinfo` tells them: all alike, as the one that runs this.
+//! The CPUs, as `cpuinfo` prints them: all like the one that runs this.
 
 use quire_linux::Result;
 use quire_linux::files::Text;
@@ -15,7 +15,7 @@ pub(super) fn show(out: &mut Text) -> Result<()> {
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    //! What the `cpuid` instruction says (Intel SDM volume 2A, AMD APM volume 3).
+    //! The facts from the `cpuid` instruction (Intel SDM volume 2A, AMD APM volume 3).
 
     use quire_linux::Result;
     use quire_linux::files::Text;
@@ -83,7 +83,8 @@ mod machine {
 
 #[cfg(target_arch = "aarch64")]
 mod machine {
-    //! What programs are told at their start. The part's number is not: nobody here reads it.
+    //! The features that programs get at their start. The part number is missing: nothing here
+    //! reads it.
 
     use quire_linux::Result;
     use quire_linux::files::Text;

@@ -34,7 +34,7 @@ const GRAIN: Grain = Grain { page: PAGE, cont: 64 << 10 };
 pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let Some(memory) = of.memory() else { return Ok(()) };
     let mut sum = Folios::default();
-    for area in mm().areas(memory.space(), super::maps::all()) {
+    for area in mm().spaces().areas(memory.space(), super::maps::all()) {
         let folios = folios(&memory, &area);
         if folios != Folios::default() {
             place(&area).print_short(out)?;
@@ -60,15 +60,15 @@ fn place(area: &Area) -> AreaLine<'static> {
     }
 }
 
-/// Whether pages of an area are its program's own. In a private area of a file those are that were
-/// copied; the file's are never exclusive. Copies that a child has as well count as the file's.
+/// Whether pages of an area are its program's own. In a private area of a file the copied pages
+/// are; the file's are never exclusive. Copies that a child has as well count as the file's.
 fn is_anon(area: &Area, attrs: Attrs) -> bool {
     let shared = area.flags.contains(AreaFlags::SHARED);
     let of_file = area.backing != Backing::Anon && attrs.contains(Attrs::COW);
     !shared && !of_file
 }
 
-/// What an area has.
+/// The folios of an area.
 fn folios(memory: &Memory, area: &Area) -> Folios {
     let mut folding = Folding::new(GRAIN);
     pieces(memory, area.span, &mut |piece| {

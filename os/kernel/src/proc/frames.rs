@@ -1,9 +1,9 @@
 //! Physical memory, frame by frame, and all folios counted.
 
 use quire::cache::Store;
-use quire::engine::{FrameInfo, FrameUse};
 use quire::limits::ORDERS;
 use quire::units::Pfn;
+use quire::{FrameInfo, FrameUse};
 use quire_linux::files::Sink;
 use quire_linux::{Errno, Result};
 use zerocopy::IntoBytes;
@@ -25,7 +25,7 @@ mod flag {
     pub(super) const RESERVED: u64 = 1 << 32;
 }
 
-/// What all frames are used for. Read without a lock: a count, not an account.
+/// The use of all frames, read without a lock: an estimate.
 pub(super) struct Census {
     /// Mapped folios, by order.
     pub(super) folios: [u64; ORDERS],
@@ -44,7 +44,7 @@ impl Census {
     pub(super) fn take() -> Self {
         let mut census =
             Self { folios: [0; ORDERS], of_files: 0, partial: [0; ORDERS], tables: 0, nodes: 0 };
-        let span = mm().phys().meta().span();
+        let span = mm().phys().span();
         let mut frame = span.start;
         while frame < span.end() {
             let Some(info) = mm().frame_info(frame) else { break };
@@ -89,7 +89,7 @@ impl Census {
 /// `kpageflags`: a word for each frame from 0 on.
 ///
 /// # Errors
-/// `EINVAL` for what is not whole words; `EFAULT`.
+/// `EINVAL` for a part of a word; `EFAULT`.
 pub(super) fn flags(_: &(), offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
     words(offset, count, sink, flags_of)
 }
@@ -113,7 +113,7 @@ fn flags_of(frame: Pfn) -> u64 {
         FrameUse::Free => flag::BUDDY,
         FrameUse::Table => flag::TABLE,
         FrameUse::Node | FrameUse::Index | FrameUse::Swap => 0,
-        // What is not on record is in a CPU's cache or the kernel's own.
+        // A frame without a record is in a CPU's cache or the kernel's own.
         FrameUse::Other => flag::RESERVED,
         FrameUse::Folio(counts) => {
             let mapped = if counts.mapped > 0 { flag::MAPPED } else { 0 };
@@ -122,7 +122,7 @@ fn flags_of(frame: Pfn) -> u64 {
                 (_, true) => flag::LARGE | flag::HEAD,
                 (_, false) => flag::LARGE | flag::TAIL,
             };
-            // Files in memory have no other place to go than swap.
+            // Files in memory can only go to swap.
             let kind = match info.store {
                 None | Some(Store::Swap) => flag::ANON | flag::SWAP_BACKED,
                 Some(Store::Memory) => flag::SWAP_BACKED,
@@ -142,7 +142,7 @@ fn count_of(frame: Pfn) -> u64 {
     }
 }
 
-/// Words that are made at a time.
+/// Words of one batch.
 const CHUNK: usize = 256;
 /// The most bytes of one read; a larger one gets fewer, and goes on.
 const READ_MOST: usize = 16 << 20;
@@ -152,7 +152,7 @@ fn words(offset: u64, count: usize, sink: &mut dyn Sink, word: fn(Pfn) -> u64) -
         return Err(Errno::EINVAL);
     }
     let first = offset / 8;
-    let frames = mm().phys().meta().span().end().get();
+    let frames = mm().phys().span().end().get();
     let end = frames.min(first.saturating_add(count.min(READ_MOST) as u64 / 8));
     let mut at = first;
     let mut own = [0; CHUNK];

@@ -69,7 +69,7 @@ pub(super) fn positions(of: &Subject) -> Result<What> {
 /// The descriptors of a process as links to what is open.
 struct Descriptors {
     table: Arc<Table>,
-    /// What their inode numbers begin with.
+    /// The high part of their inode numbers.
     base: u64,
 }
 
@@ -115,7 +115,7 @@ impl Numbers for Positions {
     }
 }
 
-/// What is told about one descriptor.
+/// The facts about one descriptor.
 struct Position {
     table: Arc<Table>,
     number: u32,

@@ -22,7 +22,7 @@ pub(super) fn all() -> PageSpan {
     PageSpan::new(Vpn::new(0), Vpn::new(isa::USER_END / PAGE))
 }
 
-/// What the areas of a program are called.
+/// The names of a program's areas.
 pub(super) struct Names {
     heap: Break,
     path: Vec<u8>,
@@ -120,14 +120,14 @@ fn rights(prot: Prot) -> Rights {
 /// Does something for each area of a subject, in ascending order; nothing when it has ended.
 ///
 /// # Errors
-/// What `action` says, and `ENOMEM`.
+/// The errors of `action`, and `ENOMEM`.
 pub(super) fn each(
     of: &Subject,
     mut action: impl FnMut(&Memory, &Names, &Area) -> Result<()>,
 ) -> Result<()> {
     let Some(memory) = of.memory() else { return Ok(()) };
     let names = Names::of(of, &memory)?;
-    mm().areas(memory.space(), all()).try_for_each(|area| action(&memory, &names, &area))
+    mm().spaces().areas(memory.space(), all()).try_for_each(|area| action(&memory, &names, &area))
 }
 
 /// `maps`.
@@ -138,7 +138,7 @@ pub(super) fn show(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     each(of, |memory, names, area| names.print(memory, area, out))
 }
 
-/// `PROCMAP_QUERY`: tells of one area.
+/// `PROCMAP_QUERY`: the facts about one area.
 ///
 /// # Errors
 /// `ENOENT` when there is none that is meant, `ESRCH` when the process has ended, `ENOTTY` for
@@ -156,7 +156,7 @@ pub(super) fn ask(
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     let names = Names::of(of, &memory)?;
     let from = Vpn::new(query.address() / PAGE).min(all().end);
-    for area in mm().areas(memory.space(), PageSpan::new(from, all().end)) {
+    for area in mm().spaces().areas(memory.space(), PageSpan::new(from, all().end)) {
         let is_it = names.line(&memory, &area, |line| {
             let is_meant = query.is_meant(line)?;
             if is_meant && let Some(address) = query.answer(line, PAGE)? {

@@ -1,10 +1,10 @@
-//! What `/proc` and `/sys` say: what the kernel, the library and each program are about, in Linux's
-//! formats, since tools read them; and what Quire knows beyond that.
+//! The files of `/proc` and `/sys`: the state of the kernel, the library and each program, in
+//! Linux's formats, since tools read them; and Quire's own files.
 //!
-//! **Owns** no state but settings that nobody else has. Everything is made when it is read, from
-//! what the rooms to the left know. **Key types**: [`Row`](table::Row) (an entry of a directory,
-//! with the function that writes it), [`Subject`](process::Subject) (the process or thread that a
-//! directory is about). **Never** keeps a lock between two entries. **Next room**: `calls`.
+//! **Owns** no state but a few settings. Everything is made when it is read, from the rooms to the
+//! left. **Key types**: [`Row`](table::Row) (an entry of a directory, with the function that writes
+//! it), [`Subject`](process::Subject) (the process or thread that a directory is about). **Never**
+//! keeps a lock between two entries. **Next room**: `calls`.
 //!
 //! ```text
 //!   Tree ── lookup ──► table::Fixed ── Row ──► fn(&subject, &mut Text)
@@ -14,7 +14,7 @@
 //! | file | about |
 //! |---|---|
 //! | `table` | directories as tables, and as rows of numbers |
-//! | `system` | what is about all: `meminfo`, `vmstat`, `stat`, `kernel` settings |
+//! | `system` | the whole system: `meminfo`, `vmstat`, `stat`, `kernel` settings |
 //! | `cpuinfo` | the CPUs |
 //! | `frames` | `kpageflags`, `kpagecount`, and counting all folios |
 //! | `process` | the directory of a process, and of a thread |
@@ -53,7 +53,7 @@ use quire_linux::files::{Caller, Tree};
 
 pub(crate) use system::{HOST_NAME, RELEASE, VERSION, total_bytes};
 
-/// Lets `/proc` and `/sys` begin. `command_line` is what the kernel was booted with.
+/// Lets `/proc` and `/sys` begin. `command_line` is the kernel's.
 ///
 /// # Errors
 /// As for [`Tree::mount`].

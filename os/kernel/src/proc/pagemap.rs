@@ -1,9 +1,8 @@
-//! A program's pages: which frames, whose, and what was noted.
+//! A program's pages: their frames, owners and flags.
 
+use quire::FrameUse;
 use quire::arch::Attrs;
-use quire::cache::{FILE_PAGES_MAX, FileId, Store};
-use quire::engine::FrameUse;
-use quire::folio::{Folio, Folios, Known};
+use quire::cache::Store;
 use quire::space::AreaFlags;
 use quire::swap::SwapEntry;
 use quire::table::{Seen, Sight};
@@ -14,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::process::Subject;
 use crate::isa;
-use crate::memory::{Memory, PAGE, System, mm};
+use crate::memory::{Memory, PAGE, mm};
 
 /// Pages of one folio that are mapped side by side.
 pub(super) struct Piece {
@@ -25,7 +24,7 @@ pub(super) struct Piece {
     pub(super) leaf: Order,
     /// Whether these are in contiguous blocks.
     pub(super) folded: bool,
-    /// How many pages its folio has, and how often these are mapped in all, by anyone.
+    /// How many pages its folio has, and how often these are mapped in all spaces.
     pub(super) folio: (u64, u64),
     /// They are a file's (or shared memory's, which has one behind it), and no copies of its pages.
     pub(super) is_file: bool,
@@ -50,12 +49,12 @@ impl Piece {
     }
 }
 
-/// Tells all that is mapped in `span`, folio by folio.
+/// Visits all mapped pages in `span`, folio by folio.
 pub(super) fn pieces(memory: &Memory, span: PageSpan, tell: &mut dyn FnMut(&Piece)) {
-    mm().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
+    mm().spaces().runs(memory.space(), span, &mut |seen: &Seen| pieces_of(seen, tell));
 }
 
-/// Tells what is mapped in a run, folio by folio.
+/// Visits the mapped pages of a run, folio by folio.
 pub(super) fn pieces_of(seen: &Seen, tell: &mut dyn FnMut(&Piece)) {
     let Sight::Leaf { frame, attrs, folded } = seen.what else { return };
     let (mut page, mut frame) = (seen.pages.start, frame);
@@ -68,7 +67,7 @@ pub(super) fn pieces_of(seen: &Seen, tell: &mut dyn FnMut(&Piece)) {
     }
 }
 
-/// What is at a frame.
+/// The folio at a frame.
 struct At {
     /// How many frames from there on belong to its folio.
     count: u64,
@@ -77,26 +76,17 @@ struct At {
     is_file: bool,
 }
 
-/// Whether a folio has pages of a file; what lies on a swap device, too, has not.
-fn is_of_file(folio: Folio) -> bool {
-    let (known, owner) = Folios::new(mm().phys().meta()).known(folio);
-    let id = FileId((owner / FILE_PAGES_MAX) as u32);
-    let store = mm().file(id).and_then(|file| file.store());
-    known.contains(Known::CACHED)
-        && matches!(store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite))
-}
-
 /// What is at `frame`, as far as `left` frames go.
 fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let unknown = |count| At { count, folio: (1, 1), is_file: false };
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
     let FrameUse::Folio(counts) = info.used else { return unknown(1) };
-    let folio = Folio { head: info.head, order: info.order };
-    let is_file = is_of_file(folio);
+    // What lies on a swap device, too, is no file's.
+    let is_file = matches!(info.store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite));
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);
-    // What is exclusive needs no count, which may lag behind what is mapped; a file's page may be
-    // written without being that.
+    // An exclusive page needs no map count, which may lag behind the tables; a file's page may be
+    // written without being exclusive.
     let is_counted = is_file || attrs.contains(Attrs::COW);
     let mapped = if is_counted { counts.mapped.into() } else { pages };
     At { count, folio: (pages, mapped), is_file }
@@ -110,7 +100,7 @@ const EXCLUSIVE: u64 = 1 << 56;
 const WRITTEN: u64 = 1 << 55;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// Words that are made at a time.
+/// Words of one batch.
 const CHUNK: usize = 256;
 /// The most bytes of one read; a larger one gets fewer, and goes on.
 const READ_MOST: usize = 16 << 20;
@@ -118,7 +108,7 @@ const READ_MOST: usize = 16 << 20;
 /// `pagemap`: a word for each page.
 ///
 /// # Errors
-/// `EINVAL` for what is not whole words; `EFAULT`.
+/// `EINVAL` for a part of a word; `EFAULT`.
 pub(super) fn read(of: &Subject, offset: u64, count: usize, sink: &mut dyn Sink) -> Result<usize> {
     if !offset.is_multiple_of(8) || !count.is_multiple_of(8) {
         return Err(Errno::EINVAL);
@@ -154,7 +144,7 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
         let file = if piece.is_file { SHARED_OR_FILE } else { 0 };
         slots(&mut words, piece.pages, &|at| PRESENT | own | file | (frame + at) & FRAME);
     });
-    mm().runs(memory.space(), pages, &mut |seen| {
+    mm().spaces().runs(memory.space(), pages, &mut |seen| {
         if let Sight::Marker(marks) = seen.what {
             // The first payload is that of the leaf's first page, which may lie before these.
             let start = seen.pages.start;
@@ -162,14 +152,14 @@ fn words(memory: &Memory, pages: PageSpan) -> [u64; CHUNK] {
             slots(&mut words, seen.pages, &|at| marked(marks.first + ahead + at));
         }
     });
-    for area in mm().areas(memory.space(), pages) {
+    for area in mm().spaces().areas(memory.space(), pages) {
         let part = area.span.intersect(pages);
         if !area.flags.contains(AreaFlags::TRACKED) {
             slots(&mut words, part, &|_| WRITTEN);
             continue;
         }
-        mm().runs(memory.space(), part, &mut |seen| {
-            let written = System::is_written(&area, seen);
+        mm().spaces().runs(memory.space(), part, &mut |seen| {
+            let written = quire::is_written(&area, seen);
             slots(&mut words, seen.pages, &|_| if written { WRITTEN } else { 0 });
         });
     }
@@ -188,7 +178,7 @@ fn marked(payload: u64) -> u64 {
 /// How many pages of `span` are on swap devices.
 pub(super) fn swapped(memory: &Memory, span: PageSpan) -> u64 {
     let mut pages = 0;
-    mm().runs(memory.space(), span, &mut |seen| {
+    mm().spaces().runs(memory.space(), span, &mut |seen| {
         if let Sight::Marker(marks) = seen.what
             && SwapEntry::of(marks.first).is_some()
         {

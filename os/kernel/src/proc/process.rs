@@ -13,7 +13,7 @@ use super::{about, cgroup, contents, folios, links, maps, pagemap, scan, smaps, 
 use crate::memory::Memory;
 use crate::task::{Process, Task, find, find_task, processes};
 
-/// What a directory of `/proc` is about.
+/// The subject of a directory of `/proc`.
 #[derive(Clone)]
 pub(super) struct Subject {
     pub(super) process: Arc<Process>,
@@ -108,7 +108,7 @@ impl Numbers for Tasks {
     }
 }
 
-/// What there is about a process: first what there is not about a thread.
+/// The files of a process: first those that a thread does not have.
 const ROWS: &[Row<Subject>] = &[
     Row { name: "task", is: Is::Directory(|of, _, _| directory(Tasks(of.process.clone()))) },
     Row { name: "cgroup", is: Is::Text(cgroup::show) },
@@ -139,7 +139,7 @@ const ROWS: &[Row<Subject>] = &[
     Row { name: "wchan", is: Is::Text(|_, _, out| out.push(b"0")) },
 ];
 
-/// What there is about a thread.
+/// The files of a thread.
 const THREAD_ROWS: &[Row<Subject>] = match ROWS {
     [_, rows @ ..] => rows,
     [] => &[],
@@ -168,7 +168,7 @@ fn oom_score_adj(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{}\n", of.process.oom_adjust.load(Ordering::Relaxed)))
 }
 
-/// Kept, and told again: memory that runs out ends whoever asked for it, whatever is said here.
+/// Stores the value for the OOM killer and for later reads.
 fn set_oom_score_adj(of: &Subject, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let (digits, sign) = bytes.strip_prefix(b"-").map_or((bytes, 1), |digits| (digits, -1));
     let value = number(digits)?;

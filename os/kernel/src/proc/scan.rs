@@ -14,9 +14,9 @@ use super::pagemap::pieces_of;
 use super::process::Subject;
 use super::thp::BLOCK;
 use crate::isa;
-use crate::memory::{Memory, PAGE, System, mm, user};
+use crate::memory::{Memory, PAGE, mm, user};
 
-/// Regions that are gathered at a time.
+/// Regions of one batch.
 const BATCH: u64 = 256;
 
 /// Answers `PAGEMAP_SCAN`: how many regions there are.
@@ -36,7 +36,9 @@ pub(super) fn ask(
     let mut scan = PageScan::read(input, isa::USER_END, PAGE)?;
     let memory = of.memory().ok_or(Errno::ESRCH)?;
     let (mut at, mut told, mut pages) = (scan.start, 0, scan.most_pages());
-    if scan.must_protect() && mm().areas(memory.space(), span(at, scan.end)).next().is_some() {
+    if scan.must_protect()
+        && mm().spaces().areas(memory.space(), span(at, scan.end)).next().is_some()
+    {
         return Err(Errno::EPERM);
     }
     while at < scan.end {
@@ -62,21 +64,21 @@ fn span(start: u64, end: u64) -> PageSpan {
     PageSpan::new(Vpn::new(start / PAGE), Vpn::new(end / PAGE))
 }
 
-/// Tells `regions` all runs of pages that areas have of `pages`, ascending.
+/// Adds to `regions` all runs of pages that areas have of `pages`, ascending.
 fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
     let mut add = |pages: PageSpan, what| {
         regions.add(pages.start.get() * PAGE, pages.end.get() * PAGE, what);
     };
-    for area in mm().areas(memory.space(), pages) {
+    for area in mm().spaces().areas(memory.space(), pages) {
         let part = area.span.intersect(pages);
         let tracked = area.flags.contains(AreaFlags::TRACKED);
-        // Where nobody has asked before, all counts as written since.
+        // In an area that is not tracked yet, all counts as written.
         let nothing = if tracked { Category::empty() } else { Category::SOFT_DIRTY };
         let mut at = part.start;
-        mm().runs(memory.space(), part, &mut |seen: &Seen| {
+        mm().spaces().runs(memory.space(), part, &mut |seen: &Seen| {
             add(PageSpan::new(at, seen.pages.start.max(at)), nothing);
             at = seen.pages.end;
-            let dirty = match System::is_written(&area, seen) {
+            let dirty = match quire::is_written(&area, seen) {
                 true => Category::SOFT_DIRTY,
                 false => Category::empty(),
             };
@@ -97,7 +99,7 @@ fn look(memory: &Memory, pages: PageSpan, regions: &mut Regions<'_>) {
     }
 }
 
-/// What a page is that has a marker.
+/// The category of a page with a marker.
 fn marked(payload: u64) -> Category {
     match SwapEntry::of(payload) {
         Some(_) => Category::SWAPPED | Category::WRITTEN,

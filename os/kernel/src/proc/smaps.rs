@@ -1,4 +1,4 @@
-//! What each area of a program holds.
+//! Memory use of each area of a program.
 
 use quire::arch::Attrs;
 use quire::cache::{FileId, Store};
@@ -47,13 +47,13 @@ pub(super) fn show_rollup(of: &Subject, _: &Caller<'_>, out: &mut Text) -> Resul
     sum.print_rollup(out)
 }
 
-/// What an area holds.
+/// The memory use of an area.
 fn held(memory: &Memory, area: &Area) -> Held {
     let mut sum = Held::default();
     let is_memory = is_of_memory(area);
     pieces(memory, area.span, &mut |piece| sum = sum.and(&held_by(piece, area, is_memory)));
     sum.swap = super::pagemap::swapped(memory, area.span) * PAGE;
-    sum.lazy_free = mm().lazily_free(memory.space(), area.span) * PAGE;
+    sum.lazy_free = mm().spaces().lazily_free(memory.space(), area.span) * PAGE;
     sum
 }
 
@@ -61,20 +61,20 @@ fn held(memory: &Memory, area: &Area) -> Held {
 fn is_of_memory(area: &Area) -> bool {
     match area.backing {
         Backing::Object { id, .. } => {
-            mm().file(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
+            mm().files().get(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
         }
         Backing::Anon => false,
     }
 }
 
-/// What one piece of an area holds. `is_memory`: if it is a file's, then of one in memory.
+/// The memory use of one piece of an area. `is_memory`: its file, if it has one, is in memory.
 fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
     let bytes = piece.count() * PAGE;
     let pss = piece.share_bytes();
     let when = |condition: bool, amount: u64| if condition { amount } else { 0 };
     let (shmem, file) = (piece.is_file && is_memory, piece.is_file && !is_memory);
     let anon = !piece.is_file;
-    // What a file in memory has is nowhere else.
+    // Pages of a file in memory have no copy elsewhere.
     let dirty = shmem || piece.attrs.contains(Attrs::DIRTY);
     let others = piece.is_shared();
     let huge = piece.leaf >= BLOCK;
@@ -104,7 +104,7 @@ fn held_by(piece: &Piece, area: &Area, is_memory: bool) -> Held {
 /// block of it lies within.
 fn is_eligible(memory: &Memory, area: &Area) -> bool {
     let advice = Advice::of(area.flags);
-    let allowed = mm().policy.candidates(advice, memory.space().opt_out());
+    let allowed = mm().policy().candidates(advice, memory.space().opt_out());
     let fits = |order: u8| {
         let size = Order::new(order).pages();
         let start = area.span.start.align_up(size);
@@ -117,7 +117,7 @@ fn is_eligible(memory: &Memory, area: &Area) -> bool {
 fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
     let has = |flag| area.flags.contains(flag);
     let (may, shared) = (area.most, has(AreaFlags::SHARED));
-    // Counted against what may be committed: private memory that may be written.
+    // Counted as committed memory: private and writable.
     let counted = area.prot.contains(Prot::WRITE) && !shared && !has(AreaFlags::NORESERVE);
     [
         (area.prot.contains(Prot::READ), "rd"),
@@ -141,7 +141,7 @@ fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
         (!has(AreaFlags::TRACKED), "sd"),
         (has(AreaFlags::HUGE), "hg"),
         (has(AreaFlags::NOHUGE), "nh"),
-        // Nobody counts them: an area may have some where its process has ever made any.
+        // There is no count: an area may have some where its process has ever made any.
         (memory.has_guards(), "gu"),
     ]
     .into_iter()

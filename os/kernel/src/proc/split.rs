@@ -22,7 +22,7 @@ use crate::memory::{Memory, PAGE, errno, mm};
 use crate::task::tree::tree;
 use crate::task::{find, processes};
 
-/// What is written to the file.
+/// Handles a write to the file.
 ///
 /// # Errors
 /// `EINVAL` for anything else; `ESRCH`, and what paths give.
@@ -84,7 +84,7 @@ fn split_span(memory: &Memory, span: PageSpan, order: Order) -> Result<()> {
     for pages in large {
         split_folio(memory, pages, order)?;
         if order == Order::ZERO {
-            mm().drop_zeroes(memory.space(), pages).map_err(errno)?;
+            mm().reclaim().drop_zeroes(memory.space(), pages).map_err(errno)?;
         }
     }
     Ok(())
@@ -92,15 +92,15 @@ fn split_span(memory: &Memory, span: PageSpan, order: Order) -> Result<()> {
 
 /// Divides the folio that `pages` map, or else takes them out of it.
 fn split_folio(memory: &Memory, pages: PageSpan, order: Order) -> Result<()> {
-    let divided = mm().divide(memory.space(), pages.start, Division::Uniform(order));
+    let divided = mm().spaces().divide(memory.space(), pages.start, Division::Uniform(order));
     if divided.map_err(errno)? != Divided::Shared {
         return Ok(());
     }
     let mut at = pages.start;
     while at < pages.end {
-        match mm().copy_out(memory.space(), at) {
+        match mm().spaces().unshare_page(memory.space(), at) {
             // It may be gone by now.
-            Ok(()) | Err(quire::engine::Error::NoArea(_)) => {}
+            Ok(()) | Err(quire::Error::NoArea(_)) => {}
             Err(error) => return Err(errno(error)),
         }
         at = at.add(1);

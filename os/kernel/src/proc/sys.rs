@@ -1,4 +1,4 @@
-//! `/sys`: memory settings, CPUs, and what Quire adds.
+//! `/sys`: memory settings, CPUs, and Quire's own files.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ const ROWS: &[Row<()>] = &[
 const KERNEL: &[Row<()>] =
     &[Row { name: "debug", is: Is::Table(DEBUG) }, Row { name: "mm", is: Is::Table(MEMORY) }];
 
-/// What Linux has in a file system of its own there, debugfs.
+/// The files that Linux has in debugfs there.
 const DEBUG: &[Row<()>] = &[Row { name: "split_huge_pages", is: Is::Action(super::split::split) }];
 
 const MEMORY: &[Row<()>] = &[
@@ -54,8 +54,8 @@ const QUIRE: &[Row<()>] = &[
     Row { name: "sizes", is: Is::Setting(sizes, set_sizes) },
 ];
 
-/// Lets the library's walkers verify all there is: tables, areas, folios, free frames. Only right
-/// while nothing else runs, since others change meanwhile what is compared.
+/// Lets the library's walkers verify everything: tables, areas, folios, free frames. Its result
+/// holds only while nothing else runs, since concurrent changes look like errors.
 fn check(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let mut memories: Vec<Arc<Memory>> = Vec::new();
     let mut next = processes(1);
@@ -79,7 +79,7 @@ fn check(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 
 /// The largest folio, in bytes, that a write to a shared page is copied into.
 fn copy_most(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().policy.copy_most().bytes(PAGE_SHIFT)))
+    out.print(format_args!("{}\n", mm().policy().copy_most().bytes(PAGE_SHIFT)))
 }
 
 /// Takes bytes: a power of two from a base page up.
@@ -88,7 +88,7 @@ fn set_copy_most(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     if order.index() >= ORDERS {
         return Err(Errno::EINVAL);
     }
-    mm().policy.set_copy_most(order);
+    mm().policy().set_copy_most(order);
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn fallbacks(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 fn sizes(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let mut gap = "";
     for order in 1..ORDERS {
-        let choice = mm().policy.size(Order::new(order as u8));
+        let choice = mm().policy().size(Order::new(order as u8));
         if choice != SizePolicy::Never {
             out.print(format_args!("{gap}{}K:{}", kib(order), choice.word()))?;
             gap = ";";
@@ -136,14 +136,15 @@ fn sizes(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(b"\n")
 }
 
-/// Takes the same, as Linux's boot parameter `thp_anon` does; what is not named becomes `never`.
+/// Takes the same, as Linux's boot parameter `thp_anon` does; sizes that are not named become
+/// `never`.
 fn set_sizes(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().policy.set_sizes(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
+    mm().policy().set_sizes(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
 }
 
 /// The sizes that are preferred for code: `64K,2048K`, or `none`.
 fn exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    let tiers = mm().file_policy.preference().exec;
+    let tiers = mm().files().policy().preference().exec;
     if tiers == 0 {
         return out.push(b"none\n");
     }
@@ -157,16 +158,16 @@ fn exec_tiers(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 
 /// Takes the same. Linux knows one size for code; that is set by `file_enabled`.
 fn set_exec_tiers(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().file_policy.set_tiers(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
+    mm().files().policy().set_tiers(word(bytes)?, PAGE_SHIFT).map_err(|_| Errno::EINVAL)
 }
 
-/// The most that is read ahead in any file, as Linux has it for each device.
+/// The largest readahead of any file, as Linux has it for each device.
 fn read_ahead(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().file_policy.window() << (PAGE_SHIFT - 10)))
+    out.print(format_args!("{}\n", mm().files().policy().window() << (PAGE_SHIFT - 10)))
 }
 
 fn set_read_ahead(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().file_policy.set_window(number(bytes)? >> (PAGE_SHIFT - 10));
+    mm().files().policy().set_window(number(bytes)? >> (PAGE_SHIFT - 10));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What `/proc` tells of the whole system.
+//! The files of `/proc` about the whole system.
 
 use core::sync::atomic::Ordering;
 
@@ -20,18 +20,18 @@ use crate::isa::{self, STACK_BYTES};
 use crate::memory::{self, PAGE, mm};
 use crate::task::{IDS_MAX, processes, queue, tree::tree};
 
-/// What `uname -r` says. Programs look at it to learn what they may use.
+/// The answer of `uname -r`. Programs derive features from it.
 pub(crate) const RELEASE: &str = "6.12.0-quire";
-/// What `uname -v` says.
+/// The answer of `uname -v`.
 pub(crate) const VERSION: &str = concat!("Quire ", env!("CARGO_PKG_VERSION"));
-/// What `uname -n` says.
+/// The answer of `uname -n`.
 pub(crate) const HOST_NAME: &str = "quire";
 
 static COMMAND_LINE: Once<&'static str> = Once::new();
 /// Bytes of RAM that programs and the heap can have.
 static TOTAL: Once<u64> = Once::new();
 
-/// Notes what is the same for ever.
+/// Stores the values that never change.
 pub(super) fn init(command_line: &'static str) {
     COMMAND_LINE.call_once(|| command_line);
     TOTAL.call_once(|| mm().phys().free_frames() * PAGE + memory::taken_bytes());
@@ -42,7 +42,7 @@ pub(crate) fn total_bytes() -> u64 {
     TOTAL.get().copied().unwrap_or(0)
 }
 
-/// What there is besides processes.
+/// The files besides the processes.
 pub(super) const ROWS: &[Row<()>] = &[
     Row { name: "self", is: Is::Link(|_, who, _| own(who.pid, None)) },
     Row { name: "thread-self", is: Is::Link(|_, who, _| own(who.pid, Some(who.tid))) },
@@ -114,33 +114,33 @@ const FILES: &[Row<()>] = &[
     fixed!("pipe-max-size", "{}\n", files::CAPACITY),
 ];
 
-/// What can be read again from a disk goes, if nobody has a hold on it: 1 asks for pages, 2 for
-/// descriptions of files, of which none is kept for speed alone, and 4 for silence.
+/// Drops clean pages that can be read again from a disk and have no other reference: 1 asks for
+/// pages, 2 for descriptions of files, of which none is cached, and 4 for silence.
 fn drop_caches(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let what = number(bytes)?;
     if !(1..=4).contains(&what) {
         return Err(Errno::EINVAL);
     }
-    for id in mm().file_ids().filter(|_| what & 1 != 0) {
-        let stored = mm().file(id).and_then(File::store);
+    for id in mm().files().ids().filter(|_| what & 1 != 0) {
+        let stored = mm().files().get(id).and_then(File::store);
         if matches!(stored, Some(Store::ReadOnly | Store::ReadWrite)) {
             // It may be closed meanwhile.
-            let _ = mm().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
+            let _ = mm().files().drop_clean(id, FilePages::new(0, FILE_PAGES_MAX));
         }
     }
     Ok(())
 }
 
 fn swappiness(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    out.print(format_args!("{}\n", mm().policy.swappiness()))
+    out.print(format_args!("{}\n", mm().policy().swappiness()))
 }
 
 fn set_swappiness(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     let wanted = u32::try_from(number(bytes)?).map_err(|_| Errno::EINVAL)?;
-    mm().policy.set_swappiness(wanted).map_err(|_| Errno::EINVAL)
+    mm().policy().set_swappiness(wanted).map_err(|_| Errno::EINVAL)
 }
 
-/// What frames the CPUs keep for themselves goes back, where neighbours merge.
+/// Frames in the CPUs' caches go back, where they merge with neighbours.
 fn compact(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
     if number(bytes)? != 1 {
         return Err(Errno::EINVAL);
@@ -161,7 +161,7 @@ fn version(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
 fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(SWAPS)?;
     for device in swap::devices() {
-        let found = mm().swap_devices().find(|(id, ..)| *id == device.id);
+        let found = mm().paging().devices().find(|(id, ..)| *id == device.id);
         let Some((_, slots, used)) = found else { continue };
         out.push(&device.path)?;
         let room = 40_usize.saturating_sub(device.path.len()).max(1);
@@ -175,10 +175,10 @@ fn swaps(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of swap: in all, free, and of what is in memory as well.
+/// Bytes of swap: in all, free, and of pages that are in memory as well.
 fn swap_bytes() -> (u64, u64, u64) {
     let (slots, used) = swap::slots();
-    let cached = swap::devices().filter_map(|device| mm().file(device.id));
+    let cached = swap::devices().filter_map(|device| mm().files().get(device.id));
     let cached: u64 = cached.map(|file| file.cached()).sum();
     (slots * PAGE, (slots - used) * PAGE, cached * PAGE)
 }
@@ -192,7 +192,7 @@ fn buddies(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.push(b"\n")
 }
 
-/// What is mounted, as `mount` prints it.
+/// The mounts, as `mount` prints them.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -204,7 +204,7 @@ pub(super) fn mounts(out: &mut Text) -> Result<()> {
     })
 }
 
-/// What is mounted where, numbered.
+/// The mounts with their numbers and places.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -216,7 +216,7 @@ pub(super) fn mount_info(out: &mut Text) -> Result<()> {
     })
 }
 
-/// Tells the number of each mount, and of its file system, its path and kind.
+/// Visits each mount: its number, that of its file system, its path and kind.
 fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Result<()> {
     let (mut id, mut result) = (0, Ok(()));
     tree().mounts(&mut |path, kind| {
@@ -230,7 +230,7 @@ fn each_mount(mut tell: impl FnMut(u32, u32, &[u8], &str) -> Result<()>) -> Resu
     result
 }
 
-/// What all processes did and are.
+/// The sums over all processes.
 struct Load {
     processes: u64,
     threads: u64,
@@ -280,7 +280,7 @@ fn uptime(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     out.print(format_args!("{now}.{now_part:02} {idle}.{part:02}\n"))
 }
 
-/// Times are not kept by CPU: each line tells an even share.
+/// Times are not kept by CPU: each line has an even share.
 fn stat(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let load = Load::take();
     let (ran, idle) = (load.ran / NS_PER_TICK, load.idle() / NS_PER_TICK);
@@ -302,11 +302,11 @@ struct FileBytes {
 }
 
 impl FileBytes {
-    /// Those of files with a store, and of files that are nowhere else.
+    /// Bytes of files with a store, and of files in memory only.
     fn take() -> [Self; 2] {
         let mut kinds = [Self::default(); 2];
-        for id in mm().file_ids() {
-            let Some(file) = mm().file(id) else { continue };
+        for id in mm().files().ids() {
+            let Some(file) = mm().files().get(id) else { continue };
             let kind = match file.store() {
                 Some(Store::Swap) | None => continue,
                 Some(Store::ReadOnly | Store::ReadWrite) => &mut kinds[0],
@@ -314,13 +314,13 @@ impl FileBytes {
             };
             kind.all += file.cached() * PAGE;
             // Closed meanwhile, it has none.
-            kind.huge += mm().cached_from(id, BLOCK).unwrap_or(0) * PAGE;
+            kind.huge += mm().files().cached_from(id, BLOCK).unwrap_or(0) * PAGE;
         }
         kinds
     }
 }
 
-/// `meminfo`: what there is no such thing of is zero.
+/// `meminfo`: fields without a counterpart here are zero.
 fn memory_info(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let census = Census::take();
     let free = mm().phys().free_frames() * PAGE;

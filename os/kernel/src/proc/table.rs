@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   63 .................. 32 31 ........ 24 23 .............................. 0
-//!   │ whose: pid, tid, or 0 │ kind of it   │ row + 2 of each level, 6 bits each,  │
+//!   │ owner: pid, tid, or 0 │ kind of it   │ row + 2 of each level, 6 bits each,  │
 //!   │                       │              │ or a number                          │
 //! ```
 
@@ -18,15 +18,15 @@ use quire_linux::{Errno, Result};
 
 /// Writes the text of a file about `C`.
 pub(super) type Show<C> = fn(&C, &Caller<'_>, &mut Text) -> Result<()>;
-/// Takes what was written to a file about `C`, all of it.
+/// Takes a whole write to a file about `C`.
 pub(super) type Store<C> = fn(&C, &Caller<'_>, &[u8]) -> Result<()>;
-/// Puts at most so many bytes from an offset on into a sink; how many it put.
+/// Puts at most the given number of bytes from an offset on into a sink; how many it put.
 pub(super) type Get<C> = fn(&C, u64, usize, &mut dyn Sink) -> Result<usize>;
 /// Takes bytes for an offset; how many it took.
 pub(super) type Put<C> = fn(&C, u64, &[u8]) -> Result<usize>;
 /// Does what an `ioctl` asks for.
 pub(super) type Ask<C> = fn(&C, u32, &mut dyn Source, &mut dyn Sink) -> Result<u32>;
-/// Makes what cannot be in a table; it is told its inode number.
+/// Makes an entry that cannot be in a table, from its inode number.
 pub(super) type Make<C> = fn(&C, &Caller<'_>, u64) -> Result<What>;
 
 /// An entry of a directory that is about a `C`.
@@ -35,7 +35,7 @@ pub(super) struct Row<C: 'static> {
     pub(super) is: Is<C>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 pub(super) enum Is<C: 'static> {
     /// Text to be read.
     Text(Show<C>),
@@ -58,7 +58,7 @@ pub(super) enum Is<C: 'static> {
 }
 
 impl<C> Is<C> {
-    /// What it is to those who do not ask.
+    /// The sink without its extension.
     fn plain(&self) -> &Self {
         if let Is::Asked(plain, _) = self { plain } else { self }
     }
@@ -102,7 +102,7 @@ fn inode(above: u64, at: usize) -> u64 {
 }
 
 impl<C: Clone + Send + Sync + 'static> Fixed<C> {
-    /// Tells the rows from number `from` on; whether all were taken.
+    /// Visits the rows from number `from` on; whether all were taken.
     fn tell(&self, from: u64, tell: &mut Tell<'_>) -> bool {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let mut rows = self.rows.iter().enumerate().skip(from);
@@ -189,9 +189,9 @@ impl<C: Send + Sync + 'static> Generated for File<C> {
 
 /// Entries whose names are numbers, perhaps after a word.
 pub(super) trait Numbers: Send + Sync + 'static {
-    /// What their names begin with.
+    /// The prefix of their names.
     const PREFIX: &'static str = "";
-    /// What they are.
+    /// Their kind.
     const KIND: Kind;
 
     /// The lowest number from `from` on that is there.
@@ -203,7 +203,7 @@ pub(super) trait Numbers: Send + Sync + 'static {
     /// Entry `number`, which was there a moment ago.
     ///
     /// # Errors
-    /// `ENOENT` when it is not any more, and what else keeps it from being had.
+    /// `ENOENT` when it is gone, and other reasons that it cannot be made.
     fn make(&self, who: &Caller<'_>, number: u32) -> Result<What>;
 }
 
@@ -219,7 +219,7 @@ impl<N: Numbers> Many<N> {
         Self { rows: Fixed { rows: &[], of: (), inode: 0 }, of }
     }
 
-    /// The number that a name spells, as it would be told: without leading zeros.
+    /// The number that a name spells, without leading zeros.
     fn number(name: &[u8]) -> Option<u32> {
         let digits = name.strip_prefix(N::PREFIX.as_bytes())?;
         let is_plain = digits.iter().all(u8::is_ascii_digit);

@@ -63,21 +63,21 @@ const BACKGROUND: &[Row<()>] = &[
 ];
 
 fn enabled(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    line(out, &mm().policy.enabled())
+    line(out, &mm().policy().enabled())
 }
 
 fn set_enabled(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().policy.set_enabled(parsed(bytes)?);
+    mm().policy().set_enabled(parsed(bytes)?);
     collapse::hasten();
     Ok(())
 }
 
 fn defrag(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    line(out, &mm().policy.defrag())
+    line(out, &mm().policy().defrag())
 }
 
 fn set_defrag(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().policy.set_defrag(parsed(bytes)?);
+    mm().policy().set_defrag(parsed(bytes)?);
     Ok(())
 }
 
@@ -107,23 +107,23 @@ const SIZE: &[Row<Order>] = &[
 ];
 
 fn size_enabled(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    line(out, &mm().policy.size(*of))
+    line(out, &mm().policy().size(*of))
 }
 
 fn set_size_enabled(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
+    mm().policy().set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Beyond Linux: what is read from files, and the size for code. (It was proposed there.)
+/// Beyond Linux: the sizes for files, and the size for code. (It was proposed there.)
 fn size_file(of: &Order, _: &Caller<'_>, out: &mut Text) -> Result<()> {
-    line(out, &mm().file_policy.size(*of))
+    line(out, &mm().files().policy().size(*of))
 }
 
 fn set_size_file(of: &Order, _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
-    mm().file_policy.set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
+    mm().files().policy().set_size(*of, parsed(bytes)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Nothing is counted for it: what else is charged, compressed swap, shared memory, what splits.
+/// Counters that stay zero: other charges, compressed swap, shared memory, splits.
 const fn none(name: &'static str) -> Row<Order> {
     Row { name, is: Is::Text(|_, _, out| out.push(b"0\n")) }
 }
@@ -180,8 +180,8 @@ pub(super) fn fallbacks(totals: &Totals, order: Order) -> u64 {
     totals.fallback[order.index()].iter().sum()
 }
 
-/// What shared memory may be made of: for all of it, and by size. The library has one policy for
-/// all memory; these are kept, as tools set them and put them back.
+/// The THP settings of shared memory: for all of it, and by size. The library has one policy for
+/// all memory; these are stored only, as tools set them and restore them.
 const SHARED: &[&str] = &["always", "within_size", "advise", "never", "deny", "force"];
 const SIZE_SHARED: &[&str] = &["always", "inherit", "within_size", "advise", "never"];
 
@@ -242,13 +242,13 @@ static VALUES: [&Value; 9] = [
     &SETTINGS.defrag,
 ];
 
-/// Has reclaiming look for zeroes, or not, as the values say. With Linux's defaults it does not: it
-/// takes more pages of zeroes than a block has.
+/// Lets reclaim look for pages of zeroes, or not, as the values say. With Linux's defaults it does
+/// not: their threshold is more pages of zeroes than a block has.
 fn look_for_zeroes() {
     let most = SETTINGS.max_ptes_none.value.load(Ordering::Relaxed) as u32;
     let looks = UNDERUSED.value.load(Ordering::Relaxed) != 0;
     let can_be_more = u64::from(most) + 1 < BLOCK.pages();
-    mm().policy.set_zeroes_most((looks && can_be_more).then_some(most));
+    mm().policy().set_zeroes_most((looks && can_be_more).then_some(most));
 }
 
 /// A row for number `AT`.

@@ -1,19 +1,19 @@
 //! `check=scripts`: the library's scripts on this machine, before there are programs.
 //!
 //! **Owns** the world of a script: processes without programs, a file, a swap device. **Key
-//! types**: [`World`](world::World), [`Turns`](turns::Turns). **Never** is there in a kernel that
-//! was not built to look. **Next room**: `main`.
+//! types**: [`World`](world::World), [`Turns`](turns::Turns). **Never** compiled without the
+//! feature `checks`. **Next room**: `main`.
 //!
 //! The scripts and the naive model are those of the simulator (`quire-script`). Here the tables are
-//! walked by the machine's own MMU, accesses are a program's, what a CPU has in its TLB stays there
-//! until somebody flushes it, and fetching is leaving for user mode. What no test on the hosted
-//! machine can tell is whether the formats, the flushes and the traps are those of *this* machine:
-//! that each page shows what the model has, to each access whether it may, is what says so.
+//! walked by the machine's own MMU, accesses are a program's, TLB entries stay until they are
+//! flushed, and a fetch enters user mode. No test on the hosted machine can tell whether the
+//! formats, the flushes and the traps are those of *this* machine: they are right if each page
+//! shows the model's content, and each access succeeds or fails as in the model.
 //!
 //! ```text
 //!   seed ─► Generator ─► step ─► the CPU it names ─┬─► Mm, and the model: same answer?
 //!      ▲                                           └─► loads, stores, fetches: same words?
-//!      └── every so many steps, and at the end: all walkers of `quire::check`
+//!      └── every 250 steps, and at the end: all walkers of `quire::check`
 //! ```
 //!
 //! **CPUs take turns**: one at a time carries a step out, the others sleep in their spaces, and

@@ -1,4 +1,5 @@
-//! A swap device that keeps what tells a page of a script from another: its first and last word.
+//! A swap device that keeps two words of each page, which identify a script's page: its first and
+//! last word.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::AtomicU64;
@@ -13,7 +14,7 @@ use crate::memory::{Everyone, mm};
 /// How many slots there are.
 const SLOTS: u64 = 2000;
 
-/// The device, and what is on it.
+/// The device, and its content.
 pub(super) struct Swap {
     id: FileId,
     pages: BTreeMap<u64, (u64, u64)>,
@@ -27,7 +28,7 @@ fn words(frame: Pfn) -> &'static [AtomicU64] {
 impl Swap {
     /// A device of which nothing is used.
     pub(super) fn new() -> Self {
-        let id = mm().swap_on(SLOTS).unwrap_or_else(|error| panic!("swap_on: {error}"));
+        let id = mm().paging().swap_on(SLOTS).unwrap_or_else(|error| panic!("swap_on: {error}"));
         Self { id, pages: BTreeMap::new() }
     }
 
@@ -35,7 +36,7 @@ impl Swap {
     pub(super) fn write(&mut self) {
         let mut left = FilePages::new(0, SLOTS);
         loop {
-            let next = mm().next_write(self.id, &mut left, &Everyone);
+            let next = mm().files().next_write(self.id, &mut left, &Everyone);
             let Some(write) = next.unwrap_or_else(|error| panic!("next_write: {error}")) else {
                 return;
             };
@@ -46,17 +47,17 @@ impl Swap {
                 let words = words(first.add(ahead as u64));
                 self.pages.insert(page, (word(words.first()), word(words.last())));
             }
-            mm().write_done(write, Ok(()));
+            mm().files().write_done(write, Ok(()));
         }
     }
 
-    /// Reads what the library wants to have; whether it is of this device.
+    /// Carries out the library's reads; whether they are of this device.
     pub(super) fn read(&self, mut reads: Reads) -> bool {
         if reads.file() != self.id {
             return false;
         }
         loop {
-            let next = mm().next_read(&mut reads);
+            let next = mm().files().next_read(&mut reads);
             let Some(read) = next.unwrap_or_else(|error| panic!("next_read: {error}")) else {
                 return true;
             };
@@ -65,13 +66,13 @@ impl Swap {
                 let words = self.pages.get(&page).copied().unwrap_or((u64::MAX, tail(u64::MAX)));
                 fill(first.add(ahead as u64), words);
             }
-            mm().read_done(read, Ok(()));
+            mm().files().read_done(read, Ok(()));
         }
     }
 
     /// Takes it out of use, when nothing is on it any more.
     pub(super) fn off(&mut self) {
-        mm().swap_off(self.id).unwrap_or_else(|error| panic!("swap_off: {error}"));
+        mm().paging().swap_off(self.id).unwrap_or_else(|error| panic!("swap_off: {error}"));
     }
 }
 

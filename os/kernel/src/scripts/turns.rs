@@ -1,4 +1,4 @@
-//! Whose turn it is: which CPU carries the next step out, and what there is to do at all.
+//! Turns: which CPU carries the next step out, and which scripts are left.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,15 +14,15 @@ const WORD: &str = "check=scripts";
 /// The seed, how many scripts there are, and how many steps each has.
 const USUAL: [u64; 3] = [1, 8, 2500];
 
-/// Nobody's turn: there are no scripts, or no more.
-const NOBODY: usize = usize::MAX;
+/// No CPU's turn: there are no scripts, or no more.
+const NO_CPU: usize = usize::MAX;
 
-/// Whose turn it is. Released by who had his, acquired by who has his next.
-static TURN: AtomicUsize = AtomicUsize::new(NOBODY);
+/// The CPU whose turn it is. The last CPU releases it, the next one acquires it.
+static TURN: AtomicUsize = AtomicUsize::new(NO_CPU);
 
 static TURNS: SpinMutex<Option<Turns>> = SpinMutex::new(None);
 
-/// What is left to do.
+/// The work that is left.
 pub(super) struct Turns {
     world: World,
     /// Scripts that are left, besides this one.
@@ -33,7 +33,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Does what `cpu` has to do; whose turn it is next.
+    /// Carries out the step of `cpu`; returns the CPU of the next step.
     fn take(&mut self, cpu: usize) -> usize {
         if !self.world.is_over(self.steps) {
             self.world.step();
@@ -46,7 +46,7 @@ impl Turns {
         }
         self.done += self.world.finish();
         if self.scripts == 0 {
-            return NOBODY;
+            return NO_CPU;
         }
         self.scripts -= 1;
         self.world = World::new(self.world.seed() + 1);
@@ -58,7 +58,7 @@ impl Turns {
     }
 }
 
-/// What the command line says: seed, scripts, steps of each.
+/// The word of the command line: seed, scripts, steps of each.
 fn wanted(line: &str) -> Option<[u64; 3]> {
     let mut words = line.split_ascii_whitespace().take_while(|word| *word != "--");
     let numbers = words.find_map(|word| word.strip_prefix(WORD))?;
@@ -102,14 +102,14 @@ pub(crate) fn help(cpu: CpuId) {
     let turn = || TURN.load(Ordering::Acquire);
     loop {
         // Interrupts are on meanwhile and afterwards, and it stays in its space.
-        isa::idle(&|| [own, NOBODY].contains(&turn()));
-        if turn() == NOBODY {
+        isa::idle(&|| [own, NO_CPU].contains(&turn()));
+        if turn() == NO_CPU {
             return;
         }
         while turn() == own {
-            let next = TURNS.lock().as_mut().map_or(NOBODY, |turns| turns.take(own));
+            let next = TURNS.lock().as_mut().map_or(NO_CPU, |turns| turns.take(own));
             TURN.store(next, Ordering::Release);
-            let woken = (0..isa::cpu_count()).filter(|cpu| [*cpu, NOBODY].contains(&next));
+            let woken = (0..isa::cpu_count()).filter(|cpu| [*cpu, NO_CPU].contains(&next));
             woken.filter(|cpu| *cpu != own).for_each(|cpu| isa::interrupt(CpuId::new(cpu)));
         }
     }

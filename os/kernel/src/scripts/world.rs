@@ -5,13 +5,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use quire::Error;
 use quire::cache::{FileId, Reads, Store};
 use quire::check;
-use quire::engine::Error;
 use quire::fault::SizePolicy;
 use quire::space::{AreaFlags, Space};
-use quire::units::{Access, Order, PageSpan, Vpn};
-use quire_script::{Bounds, Dice, File, Generator, Process, Step, Why, tail};
+use quire::units::{Access, Order, Vpn};
+use quire_script::{Bounds, Dice, File, Generator, Process, Step, Why, Window, tail};
 
 use super::swap::Swap;
 use crate::disk;
@@ -21,16 +21,13 @@ use crate::memory::{self, Memory, PAGE, mm, user};
 /// How many processes there are.
 const PROCESSES: u32 = 4;
 
-/// Pages of a window: one whole table of leaves, and something before and behind.
-const WINDOW: u32 = 1200;
-
-/// The first page of all windows.
-const BASE: u64 = 4 * 512 - 300;
+/// The window of all processes: one whole table of leaves, and something before and behind.
+pub(super) const WINDOW: Window = Window { base: Vpn::new(4 * 512 - 300), pages: 1200 };
 
 /// Pages of the file.
 const FILE_PAGES: u32 = 200;
 
-/// All is looked at after so many steps.
+/// Steps between two checks of everything.
 const EVERY: u64 = 250;
 
 /// How often an access is tried before it is said never to end.
@@ -39,7 +36,7 @@ const TRIES: usize = 80;
 /// The orders that a folio may have.
 const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
 
-/// What a CPU makes of these 32 bits as an instruction is a trap, on all ISAs: `int3`, `udf`.
+/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`.
 const TRAPS: u64 = 0xcc;
 
 /// Everything that a script is about.
@@ -66,19 +63,19 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world in which nothing has happened; what is to happen there comes of the seed.
+    /// A new world; its seed determines the steps.
     pub(super) fn new(seed: u64) -> Self {
         let bounds = Bounds {
             cpus: isa::cpu_count() as u32,
             processes: PROCESSES,
-            window: WINDOW,
+            window: WINDOW.pages,
             pages: FILE_PAGES,
         };
         let held = held(&[]).unwrap_or_else(|violation| panic!("{violation}"));
         let mut script = Generator::new(seed, bounds);
         let step = script.next();
-        let file = mm().open_file(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
-        let policy = &mm().policy;
+        let file = mm().files().open(Store::Memory, u64::from(FILE_PAGES), Order::ZERO);
+        let policy = &mm().policy();
         let orders = ORDERS.map(Order::new);
         let world = Self {
             seed,
@@ -86,7 +83,7 @@ impl World {
             step: step.unwrap_or_else(|| panic!("a script without steps")),
             number: 0,
             processes: (0..PROCESSES).map(|_| None).collect(),
-            naive: vec![Process::new(WINDOW as usize); PROCESSES as usize],
+            naive: vec![Process::new(WINDOW.pages as usize); PROCESSES as usize],
             file: file.unwrap_or_else(|error| panic!("open_file: {error}")),
             files: [File::new(vec![0; FILE_PAGES as usize])],
             swap: Swap::new(),
@@ -110,12 +107,12 @@ impl World {
         self.seed
     }
 
-    /// Whether so many steps were carried out.
+    /// Whether `steps` steps were carried out.
     pub(super) fn is_over(&self, steps: u64) -> bool {
         self.number >= steps
     }
 
-    /// Who carries the next step out.
+    /// The CPU that carries the next step out.
     pub(super) fn next_cpu(&self) -> usize {
         self.step.cpu as usize % isa::cpu_count()
     }
@@ -136,8 +133,8 @@ impl World {
         }
     }
 
-    /// This CPU touches once more what it has touched last, before it leaves the space: what it
-    /// knows of the page may be what others have changed in between.
+    /// This CPU touches the last page once more, before it leaves the space: its TLB may have an
+    /// entry that others have changed in between.
     fn touch_again(&mut self) {
         let Some((process, at)) = self.last[isa::cpu().index()] else { return };
         match self.processes[process].is_some() {
@@ -151,7 +148,7 @@ impl World {
     /// how many steps there were.
     pub(super) fn finish(&mut self) -> u64 {
         for process in 0..self.processes.len() {
-            for at in 0..WINDOW as usize {
+            for at in 0..WINDOW.pages as usize {
                 if self.processes[process].is_some() {
                     self.load(process, at);
                 }
@@ -161,11 +158,11 @@ impl World {
         memory::switch(None);
         self.processes.iter_mut().for_each(|process| *process = None);
         self.swap.off();
-        mm().close_file(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
+        mm().files().close(self.file).unwrap_or_else(|error| self.fail(format_args!("{error}")));
         for &(order, choice) in &self.sizes {
-            let _ = mm().policy.set_size(order, choice);
+            let _ = mm().policy().set_size(order, choice);
         }
-        mm().policy.set_copy_most(self.copy_most);
+        mm().policy().set_copy_most(self.copy_most);
         match held(&[]) {
             Ok(held) if held == self.held => {}
             other => self.fail(format_args!("{other:?} frames are held, not {}", self.held)),
@@ -173,12 +170,12 @@ impl World {
         self.number
     }
 
-    /// Ends the machine, with what led there.
+    /// Ends the machine, and prints the seed and the step.
     pub(super) fn fail(&self, what: fmt::Arguments<'_>) -> ! {
         panic!("seed {}, step {}, `{}`: {what}", self.seed, self.number, self.step)
     }
 
-    /// All walkers, and all that processes have written since somebody asked.
+    /// Runs all walkers, and compares the dirty bits since the last check.
     fn check(&self) {
         let all = memory::spaces();
         let spaces: Vec<&Space<Format>> = all.iter().map(|memory| memory.space()).collect();
@@ -188,21 +185,21 @@ impl World {
         (0..self.processes.len()).for_each(|process| self.check_written(process));
     }
 
-    /// Every page that was written since its writes are tracked is said to be.
+    /// Every page that was written since tracking began is reported dirty.
     fn check_written(&self, process: usize) {
         let Some(memory) = &self.processes[process] else { return };
         let pages = &self.naive[process].pages;
         let mut told = vec![false; pages.len()];
-        for area in mm().areas(memory.space(), self.span(0, pages.len())) {
-            mm().runs(memory.space(), area.span, &mut |seen| {
-                if memory::System::is_written(&area, seen) {
+        for area in mm().spaces().areas(memory.space(), WINDOW.span((0, pages.len()))) {
+            mm().spaces().runs(memory.space(), area.span, &mut |seen| {
+                if quire::is_written(&area, seen) {
                     let all = seen.pages.start.get()..seen.pages.end.get();
-                    all.filter_map(|page| self.at(Vpn::new(page))).for_each(|at| told[at] = true);
+                    all.filter_map(|page| WINDOW.at(Vpn::new(page))).for_each(|at| told[at] = true);
                 }
             });
         }
         for (at, page) in pages.iter().enumerate() {
-            // What is written back of a file is clean again.
+            // A page of a file is clean again after writeback.
             let must =
                 page.written && page.flags.contains(AreaFlags::TRACKED) && !page.is_shared_file();
             if must && !told[at] {
@@ -216,31 +213,11 @@ impl World {
         if self.processes[process].is_none() {
             let memory = Memory::new().unwrap_or_else(|error| panic!("no process: {error}"));
             self.processes[process] = Some(memory);
-            self.naive[process] = Process::new(WINDOW as usize);
+            self.naive[process] = Process::new(WINDOW.pages as usize);
         }
     }
 
-    /// A page of a window and as many as there are behind it, up to `count`.
-    pub(super) fn part(&self, page: u32, count: u32) -> (usize, usize) {
-        let at = page % WINDOW;
-        (at as usize, count.clamp(1, WINDOW - at) as usize)
-    }
-
-    pub(super) fn vpn(&self, at: usize) -> Vpn {
-        Vpn::new(BASE + at as u64)
-    }
-
-    pub(super) fn span(&self, at: usize, count: usize) -> PageSpan {
-        PageSpan::new(self.vpn(at), self.vpn(at + count))
-    }
-
-    /// The place of a page in a window, if it is in it.
-    pub(super) fn at(&self, page: Vpn) -> Option<usize> {
-        let at = page.get().checked_sub(BASE)? as usize;
-        (at < WINDOW as usize).then_some(at)
-    }
-
-    /// What a call answers in the end; what it lacks of the device is read for it.
+    /// The final answer of a call; reads the pages of the device that it needs.
     pub(super) fn call<R>(
         &self,
         process: usize,
@@ -250,7 +227,7 @@ impl World {
             self.fail(format_args!("there is no process {process}"));
         };
         let mut done = work(memory.space());
-        for _ in 0..WINDOW {
+        for _ in 0..WINDOW.pages {
             match done {
                 Err(Error::Unread(reads)) => self.read(reads),
                 other => return other,
@@ -268,7 +245,7 @@ impl World {
 
     /// A program's load, or its store.
     fn access(&self, at: usize, store: Option<u64>) -> Result<u64, ()> {
-        let first = self.vpn(at).get() * PAGE;
+        let first = WINDOW.vpn(at).get() * PAGE;
         let last = first + PAGE - 8;
         let done = match store {
             Some(word) => disk::leaving(|| {
@@ -289,9 +266,10 @@ impl World {
         done.map_err(|_| ())
     }
 
-    /// Goes to user mode at a page; whether that could be fetched. What is there traps at once.
+    /// Goes to user mode at a page; whether that could be fetched. The instruction there traps at
+    /// once.
     fn fetch(&self, at: usize) -> Result<u64, ()> {
-        let start = self.vpn(at).get() * PAGE;
+        let start = WINDOW.vpn(at).get() * PAGE;
         loop {
             match isa::run(&mut Context::start(start, 0)) {
                 Trap::Interrupt => {}
@@ -316,7 +294,7 @@ impl World {
             if let Ok(word) = done {
                 return Ok(word);
             }
-            match memory::fault(self.vpn(at).get() * PAGE, access) {
+            match memory::fault(WINDOW.vpn(at).get() * PAGE, access) {
                 Ok(_) => {}
                 Err(Error::Unread(reads)) => self.read(reads),
                 Err(error) => return Err(error),
@@ -354,7 +332,7 @@ impl World {
         let got = self.touch(process, at, Access::Write, word);
         match (self.naive[process].access(&self.files, at, Access::Write), got) {
             (Ok(_), Ok(_)) => {
-                let copied = mm().policy.copy_most().pages() as usize;
+                let copied = mm().policy().copy_most().pages() as usize;
                 self.naive[process].store(&mut self.files, at, word, copied);
             }
             (expected, got) => self.judge_refusal(process, at, expected, got),
@@ -370,7 +348,7 @@ impl World {
         got: Result<u64, Error>,
     ) {
         let is_right = match (expected, got) {
-            (Err(why), Err(error)) => why_of(error) == Some((self.vpn(at), why)),
+            (Err(why), Err(error)) => why_of(error) == Some((WINDOW.vpn(at), why)),
             _ => false,
         };
         if !is_right {
@@ -379,17 +357,17 @@ impl World {
         }
     }
 
-    /// Whether what an error says of a page is true for who reads it.
+    /// Whether an error about a page is right for the process that reads it.
     pub(super) fn is_true(&self, process: usize, error: Error) -> bool {
         let Some((page, why)) = why_of(error) else { return false };
-        let found = self
+        let found = WINDOW
             .at(page)
             .map(|at| self.naive[process].access(&self.files, at, Access::Read) == Err(why));
         found.unwrap_or(false)
     }
 }
 
-/// What an error says of which page.
+/// The page and the reason in an error.
 fn why_of(error: Error) -> Option<(Vpn, Why)> {
     match error {
         Error::NoArea(page) => Some((page, Why::NoArea)),
@@ -400,11 +378,11 @@ fn why_of(error: Error) -> Option<(Vpn, Why)> {
     }
 }
 
-/// Has all walkers look, where `spaces` are all there are; frames that are the kernel's, but for
-/// the heap's.
+/// Runs all walkers, where `spaces` are all spaces; returns the kernel's own frames, without the
+/// heap's.
 ///
 /// # Errors
-/// What they found.
+/// The first violation.
 fn held(spaces: &[&Space<Format>]) -> Result<u64, check::Violation> {
     let totals = check::system(mm(), spaces)?;
     Ok(totals.held - memory::taken_bytes() / PAGE)

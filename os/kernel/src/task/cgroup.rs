@@ -1,8 +1,8 @@
-//! Control groups: which process is in which, and what happens when one has all it may have.
+//! Control groups: the group of each process, and reclaim in a group at its limit.
 //!
-//! Names and rules of the tree are [`Groups`]; what a group's memory comes to, and its limit, the
-//! library knows. A process is in a group, and so are its children. Its memory is in the same
-//! group, but for that of a parent which it only borrows (`vfork`).
+//! Names and rules of the tree are [`Groups`]; the library has a group's charge and its limit. A
+//! process is in a group, and so are its children. Its memory is in the same group, but for that of
+//! a parent which it only borrows (`vfork`).
 //!
 //! ```text
 //!   fault ── OverLimit(group) ──► relieve: page out its own, wait for the writes ──► again
@@ -17,7 +17,7 @@
 
 use core::sync::atomic::Ordering;
 
-use quire::engine::Spaces;
+use quire::AllSpaces;
 use quire::space::GroupId;
 use quire_linux::files::Text;
 use quire_linux::groups::{Control, Groups};
@@ -30,23 +30,23 @@ use super::process::{Process, find, find_task, processes};
 use crate::disk::{self, swap};
 use crate::memory::{self, Everyone, Limits, Memory, mm};
 
-/// The number of the group in which processes are that nobody put into another.
+/// The number of the root group, in which processes begin.
 pub(crate) const ROOT: u32 = Groups::<Kept>::ROOT;
 
-/// Pages that a copy may go on with while somebody ends.
+/// Pages that a copy may go on with while a process ends.
 const LENT: u64 = 16;
 
-/// What is kept for a group.
+/// The data of a group.
 pub(crate) struct Kept {
     /// Its number in the library; the root has none.
     pub(crate) id: Option<GroupId>,
     pub(crate) events: Events,
 }
 
-/// What happened in a group, and in those in it.
+/// The events in a group and its descendants.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Events {
-    /// It had all it may have, and made room, or could not.
+    /// It was at its limit, and made room, or could not.
     pub(crate) max: u64,
     /// It could not.
     pub(crate) oom: u64,
@@ -61,7 +61,7 @@ pub(crate) fn groups() -> SpinMutexGuard<'static, Groups<Kept>> {
     GROUPS.call_once(root).lock()
 }
 
-/// Says that this is how groups get room.
+/// Registers this room's functions with `memory`.
 pub(super) fn init() {
     memory::set_limits(Limits { relieve, lend });
 }
@@ -73,7 +73,7 @@ pub(super) fn init() {
 pub(crate) fn make(above: u32, name: &[u8]) -> Result<()> {
     let mut groups = groups();
     let outer = groups.get(above).ok().and_then(|group| group.of.id);
-    let new = || match mm().new_group(outer) {
+    let new = || match mm().groups().create(outer) {
         Ok(id) => Ok(Kept { id: Some(id), events: Events::default() }),
         Err(_) => Err(Errno::ENOSPC),
     };
@@ -91,16 +91,16 @@ pub(crate) fn remove(above: u32, name: &[u8]) -> Result<()> {
     let kept = groups.remove(number, is_used(number))?;
     drop(groups);
     let Some(id) = kept.id else { return Ok(()) };
-    // What somebody still looks at, or whose process has gone elsewhere, is the outer group's.
+    // A space that is still in use elsewhere, or has lost its process, goes to the outer group.
     Everyone.visit(&mut |space| {
         if space.group() == Some(id) {
-            let _ = mm().join(space, outer);
+            let _ = mm().groups().join(space, outer);
         }
     });
-    mm().end_group(id).map_err(|_| Errno::ENODEV)
+    mm().groups().end(id).map_err(|_| Errno::ENODEV)
 }
 
-/// Does what was written to `cgroup.subtree_control` of a group.
+/// Carries out a write to `cgroup.subtree_control` of a group.
 ///
 /// # Errors
 /// See [`Groups::control`].
@@ -109,7 +109,7 @@ pub(crate) fn control(number: u32, wanted: Control) -> Result<()> {
     if !groups.control(number, wanted, is_used(number))? {
         return Ok(());
     }
-    // Who has no controller has no limit.
+    // A group without the controller has no limit.
     let next = |groups: &Groups<Kept>, from| {
         let below = groups.below(number, from).next();
         below.map(|(below, _)| below)
@@ -120,7 +120,7 @@ pub(crate) fn control(number: u32, wanted: Control) -> Result<()> {
         let kept = &mut groups.get_mut(below)?.of;
         kept.events = Events::default();
         if let Some(id) = kept.id {
-            let _ = mm().set_limit(id, u64::MAX);
+            let _ = mm().groups().set_limit(id, u64::MAX);
         }
     }
     Ok(())
@@ -157,11 +157,11 @@ pub(crate) fn next_within(number: u32, from: u32) -> Option<u32> {
 
 /// The number of the group that a process is in, or was when it ended.
 pub(crate) fn of(process: &Process) -> u32 {
-    // Relaxed: who must not miss a change has all groups locked.
+    // Relaxed: a caller that must not miss a change holds the lock of all groups.
     process.cgroup.load(Ordering::Relaxed)
 }
 
-/// Puts the process of `id`, a process or thread, into a group, with what it has.
+/// Puts the process of `id`, a process or thread, into a group, with its memory.
 ///
 /// # Errors
 /// `ESRCH`; see [`Groups::admit`].
@@ -211,7 +211,7 @@ fn put(groups: &Groups<Kept>, memory: &Memory, number: u32) {
     let id = groups.get(number).ok().and_then(|group| group.of.id);
     if memory.space().group() != id {
         // It is there, as the lock says.
-        let _ = mm().join(memory.space(), id);
+        let _ = mm().groups().join(memory.space(), id);
     }
 }
 
@@ -244,7 +244,7 @@ pub(super) fn note_oom(id: GroupId) {
     // Without memory for it, its name is not told.
     let _ = number.map(|number| groups.path(number, &mut path));
     drop(groups);
-    log!("group {} has all the memory it may have", path.bytes().escape_ascii());
+    log!("group {} is at its memory limit", path.bytes().escape_ascii());
 }
 
 /// Notes that a process is to end since memory ran out.
@@ -252,14 +252,14 @@ pub(super) fn note_kill(process: &Process) {
     note(of(process), |events| events.oom_kill += 1);
 }
 
-/// Who makes room in a group has it: two would page out twice as much.
+/// Held while making room in a group: two CPUs would page out twice as much.
 static AT_IT: SpinMutex<()> = SpinMutex::new(());
 
-/// Makes room in a group that has all it may have; whether there is some. What leaves for that is
-/// written before it is used.
+/// Makes room in a group at its limit; whether there is some. Pages that leave for that are written
+/// before their frames are used.
 fn relieve(id: GroupId) -> bool {
     let Some(_at_it) = AT_IT.try_lock() else {
-        // Whoever has it is at it, here or in another group: then it is tried again.
+        // Its owner makes room, here or in another group: then try again.
         while AT_IT.is_locked() {
             core::hint::spin_loop();
         }
@@ -267,14 +267,15 @@ fn relieve(id: GroupId) -> bool {
     };
     note_in(id, |events| events.max += 1);
     let before = mm().phys().free_frames();
-    let relieved = mm().relieve(id, &Everyone);
+    let relieved = mm().reclaim().relieve(id, &Everyone);
     if let Ok(relieved) = relieved {
         write_out(before, relieved.paged_out);
     }
     relieved.is_ok()
 }
 
-/// Has what was paged out written, and waits until half of it is free, or all is written.
+/// Begins to write the pages that were paged out, and waits until half of them are free, or all are
+/// written.
 fn write_out(before: u64, pages: u64) {
     if pages == 0 {
         return;
@@ -286,8 +287,8 @@ fn write_out(before: u64, pages: u64) {
     }
 }
 
-/// What a copy of the kernel does in a group without room. It cannot wait until somebody has
-/// ended; so it goes on with a few pages more, unless it works for who ends.
+/// A copy of the kernel in a group without room. It cannot wait until a process has ended; so it
+/// goes on with a few pages more, unless it works for the process that ends.
 fn lend(id: GroupId) -> bool {
     if relieve(id) {
         return true;
@@ -297,30 +298,30 @@ fn lend(id: GroupId) -> bool {
     if ending.is_none() || ending == own {
         return false;
     }
-    mm().lend(id, LENT);
+    mm().groups().lend(id, LENT);
     true
 }
 
-/// Sees to it that a group has no more than its limit: what was not used for longest leaves, and
-/// then the largest end.
+/// Enforces a group's limit: pages out its least recently used memory, and then kills its largest
+/// processes.
 pub(crate) fn enforce(id: GroupId) {
-    let limit = mm().limit(id).unwrap_or(u64::MAX);
-    if mm().usage(id, &Everyone) <= limit {
+    let limit = mm().groups().limit(id).unwrap_or(u64::MAX);
+    if mm().reclaim().usage(id, &Everyone) <= limit {
         return;
     }
     relieve(id);
-    let above = mm().usage(id, &Everyone).saturating_sub(limit);
+    let above = mm().reclaim().usage(id, &Everyone).saturating_sub(limit);
     if above > 0 {
         oom::end_some(id, above);
     }
 }
 
-/// Lets pages of a group leave, or of all (the root); how many did, or were dropped.
+/// Pages out or drops pages of a group, or of all (the root); how many.
 pub(crate) fn reclaim(id: Option<GroupId>, pages: u64) -> u64 {
     let before = mm().phys().free_frames();
     let done = match id {
-        Some(id) => mm().page_out_group(id, pages, &Everyone).unwrap_or(0),
-        None => mm().reclaim(pages, &Everyone).pages(),
+        Some(id) => mm().reclaim().page_out_group(id, pages, &Everyone).unwrap_or(0),
+        None => mm().reclaim().reclaim(pages, &Everyone).pages(),
     };
     write_out(before, done);
     done

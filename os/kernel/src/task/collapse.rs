@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::{ScanCursor, ScanLimits};
 use quire::space::{Advice, OptOut};
+use quire::{ScanCursor, ScanLimits};
 use spin::mutex::SpinMutex;
 
 use super::queue;
@@ -69,14 +69,14 @@ pub(crate) fn hasten() {
 
 /// Does a part if one is due; when the next is, if any ever.
 pub(crate) fn background() -> Option<u64> {
-    if mm().policy.candidates(Advice::Huge, OptOut::No) == 0 {
+    if mm().policy().candidates(Advice::Huge, OptOut::No) == 0 {
         return None;
     }
     let due = DUE.load(Ordering::Relaxed);
     if isa::now() < due {
         return Some(due);
     }
-    // Who has it decides when it goes on.
+    // The owner of the lock decides when it goes on.
     let mut cursor = CURSOR.try_lock()?;
     let due = isa::now() + scan(cursor.get_or_insert_default()) * 1_000_000;
     DUE.store(due, Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn scan(cursor: &mut ScanCursor) -> u64 {
         shared: settings.max_ptes_shared.get(),
         hard: settings.defrag.get() != 0,
     };
-    let done = mm().scan(cursor, settings.pages_to_scan.get(), &limits, &Everyone);
+    let done = mm().reclaim().scan(cursor, settings.pages_to_scan.get(), &limits, &Everyone);
     COLLAPSED.fetch_add(done.made, Ordering::Relaxed);
     ROUNDS.fetch_add(done.is_round.into(), Ordering::Relaxed);
     if let Some(reads) = done.reads {

@@ -29,7 +29,7 @@ pub(crate) fn end(thread: Box<Thread>, status: Status) {
         let _ = user::write(address, &0_u32);
         futex::wake_private(address, 1);
     }
-    // Whoever wakes one at that word, perhaps in the next space that is there, means another.
+    // A later wake at that word, perhaps in another space there, means another thread.
     if let Resume::Futex(sleeper, _) = &thread.resume {
         sleeper.leave();
     }
@@ -56,7 +56,7 @@ fn bury(process: &Arc<Process>, status: Status) {
         family.ended = Some(status);
         family.parent.upgrade()
     };
-    // Whoever has a handle of it and waits for its end.
+    // Wakes pollers of its pidfd.
     process.returned.wake();
     if process.pid == 1 {
         finish(process);
@@ -89,7 +89,7 @@ fn adopt(process: &Arc<Process>) {
     first.child_news.wake();
 }
 
-/// Forgets a child that has ended and was told of.
+/// Forgets a zombie after a wait.
 pub(crate) fn reap(parent: &Process, child: &Process) {
     let (usage, below) = {
         let family = child.family.lock();

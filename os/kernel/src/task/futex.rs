@@ -1,8 +1,8 @@
 //! Waiting for a word of memory to change.
 //!
-//! Who waits is in a queue under the word's key: its address with the space, or, where memory is
+//! A waiter is in a queue under the word's key: its address with the space, or, where memory is
 //! shared between spaces, its physical address. The word is looked at with the queue's lock held,
-//! and whoever changes it calls `wake` afterwards; so none is missed.
+//! and a thread that changes it calls `wake` afterwards; so no wake is missed.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -17,7 +17,7 @@ use crate::memory::{self, user};
 /// A word: a number of its space, or 0, and an address in that, or a physical one.
 pub(crate) type Key = (usize, u64);
 
-/// Someone who waits.
+/// A waiter.
 pub(crate) struct Sleeper {
     task: Arc<Task>,
     key: SpinMutex<Key>,
@@ -73,7 +73,7 @@ pub(crate) fn begin(
 }
 
 impl Sleeper {
-    /// Whether someone woke it.
+    /// Whether it was woken.
     pub(crate) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
@@ -92,7 +92,7 @@ impl Sleeper {
     }
 }
 
-/// Wakes up to `most` who wait at `key` for one of `bits`; how many.
+/// Wakes up to `most` waiters at `key` for one of `bits`; how many.
 pub(crate) fn wake(key: Key, most: usize, bits: u32) -> usize {
     let mut count = 0;
     loop {

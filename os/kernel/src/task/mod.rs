@@ -1,9 +1,8 @@
-//! Threads and processes: who runs, who waits, who ends.
+//! Threads and processes: scheduling, waits, exit.
 //!
-//! **Owns** every thread that does not run right now, and what processes share. **Key types**:
-//! [`Thread`] (registers, and what a call left half done; one owner at a time), [`Task`] (what
-//! others may know and do to a thread), [`Process`]. **Never** interprets a system call. **Next
-//! room**: `proc`.
+//! **Owns** every thread that does not run right now, and the state of processes. **Key types**:
+//! [`Thread`] (registers, and the progress of a call; one owner at a time), [`Task`] (the part of a
+//! thread that others see), [`Process`]. **Never** interprets a system call. **Next room**: `proc`.
 //!
 //! ```text
 //!                 ┌────────── ready ◄──────── wake ─────────┐
@@ -14,8 +13,8 @@
 //! ```
 //!
 //! A thread that must wait is parked *with its call*, and makes it again from the start when woken.
-//! To be woken promises nothing; so waking too often is never wrong, and there are no lost wakes:
-//! each leaves a token that parking looks for.
+//! A wake promises nothing; so waking too often is never wrong, and there are no lost wakes: each
+//! leaves a token that parking looks for.
 //!
 //! | lock | what it protects | taken before |
 //! |---|---|---|

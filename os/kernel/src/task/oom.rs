@@ -1,7 +1,7 @@
-//! Out of memory, everywhere or in a group: who ends, so that the others go on.
+//! Out of memory, everywhere or in a group: one process ends, so that the others go on.
 //!
-//! It is the largest process, by what its tables have: the end of one is then enough. What was set
-//! by `oom_score_adj` counts as so many thousandths of all memory more, or less; -1000 exempts. The
+//! It is the largest process, by what its tables have: the end of one is then enough.
+//! `oom_score_adj` adds that many thousandths of all memory, or takes them off; -1000 exempts. The
 //! first process never ends by this, but by its own fault.
 
 use alloc::sync::Arc;
@@ -18,19 +18,19 @@ use crate::disk::swap;
 use crate::isa;
 use crate::memory::{self, Memory, PAGE, mm};
 
-/// How long nobody else ends after one was told to, if it is still there: in nanoseconds.
+/// How long the OOM killer waits for a process to end before it chooses another, in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// What is to become of who has found no memory.
+/// The verdict on a process that has found no memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It ends, as this.
+    /// It ends, with this status.
     Ends(Status),
     /// Another does: it tries again.
     TriesAgain,
 }
 
-/// Who was told to end last, and until when that is waited for.
+/// The last victim, and until when its end is waited for.
 struct Last {
     /// Its memory's number.
     memory: Option<u64>,
@@ -42,8 +42,8 @@ static LAST: SpinMutex<Last> = SpinMutex::new(Last { memory: None, until: 0 });
 /// How those end.
 const KILLED: Status = Status::Killed { signal: Signal::KILL, core: false };
 
-/// Decides who ends since `own` has found no memory, or its `group` has all it may have, and tells
-/// it so.
+/// Chooses the process that ends because `own` has found no memory, or its `group` is at its limit,
+/// and kills it.
 pub(crate) fn decide(own: &Arc<Process>, group: Option<GroupId>) -> Fate {
     if own.family.lock().fate.is_some() {
         return Fate::Ends(KILLED);
@@ -56,8 +56,8 @@ pub(crate) fn decide(own: &Arc<Process>, group: Option<GroupId>) -> Fate {
     if own.family.lock().fate.is_some() { Fate::Ends(KILLED) } else { Fate::TriesAgain }
 }
 
-/// Tells one to end, of `group` or of all; `otherwise`, if nobody else may. If one is about to end
-/// already, that will do. The number of its memory.
+/// Kills one process, of `group` or of all; `otherwise`, if no other may be killed. If one is about
+/// to end already, that is enough. The number of its memory.
 pub(super) fn end_one(group: Option<GroupId>, otherwise: Option<&Arc<Process>>) -> Option<u64> {
     let mut last = LAST.lock();
     let ending = last.memory.filter(|number| memory::is_there(*number));
@@ -73,12 +73,12 @@ pub(super) fn end_one(group: Option<GroupId>, otherwise: Option<&Arc<Process>>) 
     memory
 }
 
-/// Tells the largest of a group to end until they have `pages` together, or there is nobody left.
+/// Kills the largest processes of a group until they have `pages` together, or none is left.
 pub(super) fn end_some(group: GroupId, pages: u64) {
     let mut left = pages;
     cgroup::note_oom(group);
     while let Some(chosen) = largest(|memory| is_meant(memory, Some(group))).filter(|_| left > 0) {
-        let size = chosen.memory().map_or(0, |memory| mm().footprint(memory.space()));
+        let size = chosen.memory().map_or(0, |memory| mm().spaces().footprint(memory.space()));
         left = left.saturating_sub(size);
         kill(&chosen);
     }
@@ -86,7 +86,7 @@ pub(super) fn end_some(group: GroupId, pages: u64) {
 
 /// Whether memory counts for a group; all does, if it is none.
 fn is_meant(memory: &Memory, group: Option<GroupId>) -> bool {
-    group.is_none_or(|group| mm().is_member(memory.space(), group))
+    group.is_none_or(|group| mm().groups().is_member(memory.space(), group))
 }
 
 /// Ends a process, and those that have its memory as well.
@@ -106,7 +106,7 @@ fn kill(chosen: &Arc<Process>) {
     });
 }
 
-/// The process that counts as the largest among those that are `such`, and may end.
+/// The largest process among those that are `such`, and may be killed.
 fn largest(such: impl Fn(&Memory) -> bool) -> Option<Arc<Process>> {
     let all = (reclaim::frames() + swap::slots().0) as i64;
     let mut found: Option<(i64, Arc<Process>)> = None;
@@ -116,7 +116,7 @@ fn largest(such: impl Fn(&Memory) -> bool) -> Option<Arc<Process>> {
         if !may_end || process.family.lock().fate.is_some() {
             return;
         }
-        let size = mm().footprint(memory.space()) as i64 + adjust * all / 1000;
+        let size = mm().spaces().footprint(memory.space()) as i64 + adjust * all / 1000;
         if found.as_ref().is_none_or(|(most, _)| size > *most) {
             found = Some((size, process.clone()));
         }

@@ -15,7 +15,7 @@ use super::thread::SIGNALS_MAX;
 use super::{Task, Thread, queue};
 use crate::memory::Memory;
 
-/// What the threads of a process share.
+/// The state that the threads of a process share.
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// Replaced as a whole by `execve`; gone when it has ended.
@@ -33,11 +33,11 @@ pub(crate) struct Process {
     pub(crate) family: SpinMutex<Family>,
     pub(crate) threads: SpinMutex<Vec<Arc<Task>>>,
     pub(crate) ids: SpinMutex<Ids>,
-    /// Those who wait for a child of this process to change.
+    /// Threads that wait for a child of this process to change.
     pub(crate) child_news: Waiters,
     /// Its parent waits until it runs another program or ends (`vfork`).
     pub(crate) borrows: AtomicBool,
-    /// Those who wait for that, or through a handle for its end.
+    /// Threads that wait for that, or through a pidfd for its end.
     pub(crate) returned: Waiters,
     /// The program, and where on the stack its arguments are, for `/proc`.
     pub(crate) program: SpinMutex<Program>,
@@ -51,7 +51,7 @@ pub(crate) struct Process {
     pub(crate) stack_limit: AtomicU64,
     /// The most address space it may have, in bytes.
     pub(crate) space_limit: AtomicU64,
-    /// What `oom_score_adj` was set to, -1000 to 1000.
+    /// The value of `oom_score_adj`, -1000 to 1000.
     pub(crate) oom_adjust: AtomicI32,
     /// The control group that it is in. Changes with all groups locked.
     pub(crate) cgroup: AtomicU32,
@@ -63,18 +63,18 @@ pub(crate) struct ProcessSignals {
     pub(crate) actions: Actions,
 }
 
-/// Who it comes from, and who from it.
+/// Its parent and its children.
 #[derive(Default)]
 pub(crate) struct Family {
     pub(crate) parent: Weak<Process>,
     pub(crate) children: Vec<Arc<Process>>,
     /// How it is to end, once that is decided.
     pub(crate) fate: Option<Status>,
-    /// What has become of it, once it has ended.
+    /// Its exit status, once it has ended.
     pub(crate) ended: Option<Status>,
     /// It stopped or went on, and its parent has not been told.
     pub(crate) news: Option<Status>,
-    /// What it used, and what its children did that were waited for.
+    /// Its own usage, and that of the children it has waited for.
     pub(crate) usage: Usage,
     pub(crate) children_usage: Usage,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Ids {
     pub(crate) session: u32,
 }
 
-/// What it runs.
+/// The program that it runs.
 #[derive(Clone, Default)]
 pub(crate) struct Program {
     /// The file: links to it lead here, not to its name, which may be such a link itself.
@@ -126,7 +126,7 @@ pub(crate) fn new_id() -> u32 {
 }
 
 impl Process {
-    /// A process that nobody knows yet. `from` is whose groups and limits it gets.
+    /// A process that is not listed yet, with the groups and limits of `from`.
     pub(crate) fn new(
         pid: u32,
         memory: Arc<Memory>,
@@ -220,7 +220,7 @@ pub(crate) fn enlist(thread: alloc::boxed::Box<Thread>) {
     queue::ready(thread);
 }
 
-/// A thread ends: nobody finds it any more. Whether it was the last of its process.
+/// Takes a thread that ends off the lists. Whether it was the last of its process.
 pub(super) fn delist(task: &Task) -> bool {
     TASKS.lock().remove(&task.tid);
     let mut threads = task.process.threads.lock();

@@ -1,4 +1,4 @@
-//! Who is ready, and who is parked.
+//! The run queue, and the parked threads.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -92,7 +92,7 @@ pub(super) fn unpark(tid: u32) {
     }
 }
 
-/// Makes those ready whose time has come; the next such time.
+/// Makes the threads ready whose time has come; the next such time.
 pub(crate) fn strike(now: u64) -> Option<u64> {
     loop {
         let mut parked = PARKED.lock();
@@ -126,7 +126,7 @@ pub(crate) fn idle(hour: Option<u64>) {
     IDLE.fetch_and(!own, Ordering::SeqCst);
 }
 
-/// Tells of each parked thread whether it is there: for `/proc`.
+/// Whether a thread is parked, for `/proc`.
 pub(crate) fn is_parked(tid: u32) -> bool {
     PARKED.lock().threads.contains_key(&tid)
 }

@@ -1,4 +1,4 @@
-//! What is done when memory is short: what was not needed for longest leaves, as the library finds.
+//! Reclaim: the library's least recently used pages leave when memory is short.
 //!
 //! ```text
 //!   free frames   0 ........ min ........ low ...................... high
@@ -8,12 +8,12 @@
 //!   there is none for something: some must leave, and be written, before it is tried again
 //! ```
 //!
-//! A piece is bounded, and so is a wait. Who finds nothing that could leave says so, and nobody
-//! looks again for a while: then it is for `oom` to decide who ends.
+//! A piece is bounded, and so is a wait. A round that finds nothing stops further rounds for a
+//! while: then `oom` ends a process.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use quire::engine::Watermarks;
+use quire::Watermarks;
 use spin::Once;
 use spin::mutex::SpinMutex;
 
@@ -25,14 +25,14 @@ use crate::memory::{self, Everyone, PAGE, mm};
 /// Pages that leave at a time: 1 MiB.
 const BATCH: u64 = 256;
 
-/// How long nobody looks again where nothing was found, in nanoseconds.
+/// The pause after a round that found nothing, in nanoseconds.
 const REST_NS: u64 = 100_000_000;
 
 /// Frames that are not for programs: paging out needs some, for the index of its device, and a
-/// device in memory for what it is to keep. More than the reserve of the heap.
+/// device in memory for the pages that it stores. More than the reserve of the heap.
 const LAST: u64 = 256;
 
-/// How often memory is asked for before there is none, if others take what becomes free.
+/// Retries of an allocation, if other CPUs take the frames that become free.
 const TRIES: usize = 16;
 
 /// Free slots below which devices count as full.
@@ -41,21 +41,21 @@ const FULL: u64 = 16;
 /// How many frames programs and the heap can have.
 static FRAMES: Once<u64> = Once::new();
 
-/// How many of them are to be free.
+/// The watermarks of free frames.
 static MARKS: Once<Watermarks> = Once::new();
 
-/// Until then nobody looks for what could leave.
+/// The end of that pause.
 static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Who makes memory free has it: two would take each other's time.
+/// Held by the CPU that reclaims: two would take each other's time.
 static AT_IT: SpinMutex<()> = SpinMutex::new(());
 
-/// Says that this is how memory is had when there is none.
+/// Registers this room's functions with `memory`.
 pub(crate) fn init() {
     let frames = mm().phys().free_frames() + memory::taken_bytes() / PAGE;
     FRAMES.call_once(|| frames);
-    MARKS.call_once(|| mm().watermarks(frames));
-    mm().policy.set_spare(LAST);
+    MARKS.call_once(|| mm().reclaim().watermarks(frames));
+    mm().policy().set_spare(LAST);
     memory::set_shrink(|| disk::shrink() || relieve());
     memory::set_ease(ease);
     super::cgroup::init();
@@ -70,7 +70,7 @@ fn marks() -> Watermarks {
     MARKS.get().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0 })
 }
 
-/// Before a fault: sees to it that some memory is free; whether there is enough for a program.
+/// Before a fault: keeps some memory free; whether there is enough for a program.
 fn ease() -> bool {
     !swap::is_on() || mm().phys().has_free(marks().low) || ease_slowly()
 }
@@ -90,15 +90,15 @@ fn ease_slowly() -> bool {
     mm().phys().has_free(LAST)
 }
 
-/// What a CPU does that has nothing to do, and now and then one that has: a piece, if there is less
-/// free than there should be.
+/// Reclaims a piece if free memory is below the watermark: on idle CPUs, and now and then on busy
+/// ones.
 pub(crate) fn background() {
     if swap::is_on() && !mm().phys().has_free(marks().low) && !is_resting() && swap::is_quiet() {
         balance();
     }
 }
 
-/// Makes memory free up to the high mark, or as much as is written at a time.
+/// Reclaims up to the high watermark, or one write's worth of pages.
 fn balance() {
     if let Some(_at_it) = AT_IT.try_lock() {
         let lacks = marks().high.saturating_sub(mm().phys().free_frames());
@@ -111,33 +111,34 @@ fn is_resting() -> bool {
     isa::now() < RESTS_UNTIL.load(Ordering::Relaxed)
 }
 
-/// Makes pages free, or has them written, after which they are; how many.
+/// Frees pages, or begins to write them; how many.
 fn take(pages: u64) -> u64 {
     let (slots, used) = swap::slots();
-    // Who has not even the last frames decides who ends: he looks himself.
+    // A caller that lacks even the last frames must decide which process ends: it looks itself.
     let rests = is_resting() && mm().phys().has_free(LAST);
     if pages == 0 || rests || used + FULL > slots {
         return 0;
     }
-    let taken = mm().reclaim(pages, &Everyone).pages();
+    let taken = mm().reclaim().reclaim(pages, &Everyone).pages();
     if taken == 0 {
         RESTS_UNTIL.store(isa::now() + REST_NS, Ordering::Relaxed);
     }
     taken
 }
 
-/// Makes pages free, and waits until some are or all is written; whether any left, or was on its
+/// Frees pages, and waits until some are free or all are written; whether any left, or was on its
 /// way. The caller holds no lock that is taken when a disk answers.
 fn relieve() -> bool {
     if !swap::is_on() {
-        // Then pages of files, though somebody maps them.
-        return mm().reclaim(BATCH, &Everyone).pages() > 0;
+        // Then pages of files, even mapped ones.
+        return mm().reclaim().reclaim(BATCH, &Everyone).pages() > 0;
     }
     let at_it = loop {
         if let Some(at_it) = AT_IT.try_lock() {
             break at_it;
         }
-        // Whoever has it is at it: what he finds may do. Nothing is touched that he needs.
+        // The owner of the lock reclaims: its pages may be enough. Nothing that it needs is
+        // touched.
         while AT_IT.is_locked() {
             core::hint::spin_loop();
         }

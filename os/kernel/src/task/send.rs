@@ -22,7 +22,7 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
     {
         let mut signals = process.signals.lock();
         signals.pending.add(info)?;
-        // With the lock held: who finds none, and says so, does that with the lock held, too.
+        // With the lock held: a thread that finds none clears this with the lock held, too.
         process.has_signals.store(true, Ordering::Release);
     }
     let threads = process.threads.lock();
@@ -30,7 +30,7 @@ pub(crate) fn to_process(process: &Arc<Process>, info: Info) -> Result<()> {
     let all = info.signal.is_unstoppable();
     match threads.iter().find(takes) {
         Some(task) if !all => task.summon(),
-        // It may be waited for although it is blocked.
+        // A thread may wait for it although it is blocked.
         _ => threads.iter().for_each(|task| task.summon()),
     }
     Ok(())
@@ -53,7 +53,8 @@ pub(crate) fn to_task(task: &Arc<Task>, info: Info) -> Result<()> {
     Ok(())
 }
 
-/// What a signal does when it is sent, before anyone takes it. `false` when nobody ever will.
+/// The effect of a signal when it is sent, before a thread takes it. `false` when no thread ever
+/// will.
 fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     if process.is_zombie() {
         return false;
@@ -75,7 +76,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
         signals.pending.forget(Set::of(Signal::CONT));
     }
     let ignored = signals.actions.get(signal).ignores(signal);
-    // The first process ends by nothing it has not asked for.
+    // The first process gets no signal without a handler.
     let shielded =
         process.pid == 1 && matches!(signals.actions.get(signal).handler, Handler::Default);
     drop(signals);
@@ -84,7 +85,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) -> bool {
     !(shielded || ignored && !blocked)
 }
 
-/// Tells the parent that a process stopped, or goes on.
+/// Notifies the parent that a process stopped, or goes on.
 pub(crate) fn tell_parent(process: &Arc<Process>, news: Status) {
     let (parent, usage) = {
         let mut family = process.family.lock();

@@ -16,13 +16,13 @@ use crate::isa::{self, Call, Context};
 /// Real-time signals that may be pending for a thread or a process.
 pub(super) const SIGNALS_MAX: usize = 1024;
 
-/// A thread that runs, is ready, or is parked. Whoever has it is its only owner.
+/// A thread that runs, is ready, or is parked. It has one owner at a time.
 pub(crate) struct Thread {
     pub(crate) context: Box<Context>,
     pub(crate) task: Arc<Task>,
     /// The call that it makes again when it is woken.
     pub(crate) call: Option<Call>,
-    /// What that call knows from last time.
+    /// The progress of that call.
     pub(crate) resume: Resume,
     /// That call lacks pages of the disk: signals wait with it.
     pub(crate) reads: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Thread {
     pub(crate) saved_mask: Option<Set>,
 }
 
-/// What a call that is made again knows from last time.
+/// The progress of a call that is made again.
 #[derive(Default)]
 pub(crate) enum Resume {
     /// Nothing: it is made for the first time.
@@ -40,7 +40,7 @@ pub(crate) enum Resume {
     Fresh,
     /// It waits until then, in nanoseconds since boot; `None`: for ever.
     Until(Option<u64>),
-    /// So many bytes are moved.
+    /// Bytes moved so far.
     Moved(usize),
     /// It waits for a word of memory.
     Futex(Arc<Sleeper>, Option<u64>),
@@ -48,7 +48,7 @@ pub(crate) enum Resume {
     Borrowed(Arc<Process>),
 }
 
-/// Why a system call has no result to be told.
+/// The reason a system call has no result yet.
 pub(crate) enum Stop {
     /// It failed.
     Fail(Errno),
@@ -58,7 +58,7 @@ pub(crate) enum Stop {
     Read,
     /// The registers are already what they should be.
     Same,
-    /// Someone else should run first; the result is 0.
+    /// Another thread should run first; the result is 0.
     Yield,
     /// The thread ends.
     Gone,
@@ -70,18 +70,18 @@ impl From<Errno> for Stop {
     }
 }
 
-/// What a system call comes to.
+/// The outcome of a system call.
 pub(crate) type Answer = core::result::Result<usize, Stop>;
 
-/// What others know of a thread.
+/// The part of a thread that others see.
 pub(crate) struct Task {
     pub(crate) tid: u32,
     pub(crate) process: Arc<Process>,
     pub(crate) signals: SpinMutex<TaskSignals>,
-    /// Where to write zero, and whom to wake there, when it ends; 0 is nowhere.
+    /// The address at which its end writes zero and wakes a futex waiter; 0 is nowhere.
     pub(crate) clear_tid: AtomicU64,
     pub(crate) name: SpinMutex<[u8; 16]>,
-    /// Somebody woke it since its call began.
+    /// It was woken since its call began.
     token: AtomicBool,
     /// The CPU it runs on, plus 1; 0 when on none.
     cpu: AtomicU32,
@@ -97,7 +97,7 @@ pub(crate) struct TaskSignals {
 }
 
 impl Task {
-    /// A task that nobody knows yet.
+    /// A task that is not listed yet.
     pub(crate) fn new(tid: u32, process: Arc<Process>, blocked: Set, name: [u8; 16]) -> Arc<Self> {
         let signals =
             TaskSignals { pending: Pending::new(SIGNALS_MAX), blocked, alt_stack: AltStack::NONE };
@@ -136,7 +136,7 @@ impl Task {
         }
     }
 
-    /// A call begins: what woke it before is not for this one.
+    /// A call begins: earlier wakes do not count for it.
     pub(super) fn drop_token(&self) {
         self.token.store(false, Ordering::SeqCst);
     }
@@ -171,7 +171,7 @@ impl Thread {
         &self.task.process
     }
 
-    /// As someone who can be woken.
+    /// As a waiter that can be woken.
     pub(crate) fn waker(&self) -> Arc<dyn Wake> {
         self.task.clone()
     }

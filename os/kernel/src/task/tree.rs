@@ -39,7 +39,7 @@ struct Interrupts;
 impl Keys for Interrupts {
     fn signal(&self, group: u32, number: u8) {
         let Ok(signal) = Signal::new(number.into()) else { return };
-        // No such group, or too many signals: then nobody is interrupted.
+        // No such group, or too many signals: then nothing is interrupted.
         let _ = send::to_group(group, Some(Info::kernel(signal)));
     }
 }

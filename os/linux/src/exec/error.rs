@@ -1,10 +1,10 @@
-//! Why a file cannot be run.
+//! Defects of programs' files.
 
 use core::fmt;
 
 use crate::Errno;
 
-/// What is wrong with a program's file. Addresses and lengths are in bytes, as the file has them.
+/// A defect of a program's file. Addresses and lengths are in bytes, as the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecError {
     /// It does not begin as an ELF file of version 1 does.
@@ -70,9 +70,9 @@ pub enum ExecError {
         /// Where it begins.
         address: u64,
     },
-    /// It reaches outside what programs may use.
+    /// It reaches outside the address space of programs.
     OutOfReach {
-        /// Where what reaches outside begins.
+        /// The start of the part outside.
         address: u64,
         /// How many bytes it has.
         bytes: u64,
@@ -94,7 +94,7 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// What `execve` answers.
+    /// The error that `execve` returns.
     pub const fn errno(self) -> Errno {
         match self {
             Self::OutOfReach { .. } | Self::NoMemory => Errno::ENOMEM,

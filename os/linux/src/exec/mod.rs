@@ -1,9 +1,8 @@
-//! Running a program: what its file asks for, and what it finds on its stack.
+//! Running a program: the plan for its file, and its first stack.
 //!
-//! Nothing here touches memory. [`plan`] reads a file and says which pages must hold what;
-//! [`stack::build`] makes the bytes of the first stack; [`script`] looks for `#!`. The kernel does
-//! what they say. A file is never trusted: whatever is wrong with it is an [`ExecError`] that says
-//! where.
+//! Nothing here touches memory. [`plan`] reads a file and plans its pages; [`stack::build`] makes
+//! the bytes of the first stack; [`script`] looks for `#!`. The kernel carries the plans out. A
+//! file is never trusted: each defect is an [`ExecError`] with its place.
 //!
 //! ```text
 //!   script(first bytes) ──► Some: run the interpreter instead (at most 4 deep)

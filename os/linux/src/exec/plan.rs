@@ -1,4 +1,4 @@
-//! From an ELF file to a list of what must be where.
+//! From an ELF file to a list of memory pieces.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,7 +26,7 @@ pub trait Read {
     /// Reads bytes from `offset` (in bytes) into `into`, and says how many; 0 is the end.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> CallResult<usize>;
 
     /// How long it is, in bytes.
@@ -65,7 +65,7 @@ pub struct Space {
     pub user: Range<u64>,
 }
 
-/// What a program may do with a segment.
+/// The rights of a program to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Read it.
@@ -93,10 +93,10 @@ pub struct Segment {
     pub file_offset: u64,
     /// How many they are.
     pub file_bytes: u64,
-    /// Where the segment ends; from the end of the file's bytes to here it must be zeros. What
-    /// is left of its first and last page is nobody's: zeros, or what the file has there.
+    /// Where the segment ends; from the end of the file's bytes to here it must be zeros. The rest
+    /// of its first and last page is undefined: zeros, or the file's bytes.
     pub zero_end: u64,
-    /// What the program may do with it.
+    /// The program's rights to it.
     pub rights: Rights,
 }
 
@@ -113,7 +113,7 @@ impl Segment {
     }
 }
 
-/// What must be done to run a program.
+/// The steps that run a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Its pieces, ascending; no two share a page; there is at least one.
@@ -128,15 +128,15 @@ pub struct Plan {
     pub brk: u64,
     /// Whether its stack must be executable.
     pub is_stack_executable: bool,
-    /// What its bias must be a multiple of, in bytes; `None` when it may not move (any more).
+    /// The alignment of its bias, in bytes; `None` when it may not move (any more).
     pub alignment: Option<u64>,
     /// The path of the dynamic loader (`PT_INTERP`) that is to be loaded, too, and to run first. A
-    /// loader's own is of no interest.
+    /// loader's own entry is ignored.
     pub loader: Option<Vec<u8>>,
 }
 
-/// What the kernel's biases are multiples of, at least: so that large folios of the file lie at
-/// addresses that are aligned as they are, and can be mapped by large entries.
+/// The least alignment of the kernel's biases: large folios of the file lie at equally aligned
+/// addresses, and large entries can map them.
 const FOLIO: u64 = 2 << 20;
 
 impl Plan {
@@ -189,12 +189,12 @@ impl Plan {
     }
 }
 
-/// Reads what the program in `file` needs, and checks all of it.
+/// Reads the program in `file`, and checks all of it.
 ///
 /// A program that may move ([`Plan::alignment`]) must be [placed](Plan::place) before it is mapped.
 ///
 /// # Errors
-/// Whatever is wrong with the file, see [`ExecError`].
+/// The defect of the file, see [`ExecError`].
 pub fn plan(file: &dyn Read, machine: Machine, space: &Space) -> Result<Plan, ExecError> {
     let header = file_header(file, machine)?;
     let mut table = [0; TABLE_BYTES];

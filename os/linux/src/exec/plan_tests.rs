@@ -83,7 +83,7 @@ fn fixed(headers: &[Header]) -> Result<Plan, ExecError> {
 }
 
 #[test]
-fn segments_say_which_bytes_go_where_and_what_is_zero() {
+fn segments_give_the_place_of_bytes_and_of_zeros() {
     let plan = fixed(&[DATA, TEXT]).unwrap();
     let [text, data] = &plan.segments[..] else { panic!("{plan:?}") };
     assert_eq!(text.pages, 0x40_0000..0x40_2000);
@@ -154,7 +154,7 @@ fn a_large_program_gets_a_lower_bias() {
 }
 
 #[test]
-fn what_is_no_program_for_this_machine_is_refused() {
+fn a_program_for_another_machine_is_refused() {
     let refused = |at: usize, byte: u8| {
         let mut file = elf(abi::ET_EXEC, 0x40_1000, &[TEXT]);
         file.0[at] = byte;
@@ -243,7 +243,7 @@ fn segments_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_reaches_outside_the_address_space_is_refused_as_too_large() {
+fn a_segment_outside_the_address_space_is_refused_as_too_large() {
     let top = 1 << 47;
     for (address, bytes) in [
         (top - 0x1000, 0x1001),

@@ -4,7 +4,7 @@
 /// The last of them is never looked at, as Linux keeps a zero there.
 pub const SCRIPT_BYTES: usize = 256;
 
-/// Who runs a script.
+/// The interpreter of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
     /// The path of the interpreter, not empty.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_interpreter_is_no_script() {
+    fn a_file_without_an_interpreter_is_no_script() {
         for first in [&b""[..], b"#", b"# !/bin/sh\n", b"#!", b"#!\n/bin/sh", b"#! \t \n", b"#!\0x"]
         {
             assert_eq!(script(first), None, "{first:?}");

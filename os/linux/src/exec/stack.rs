@@ -1,4 +1,4 @@
-//! What a program finds on its stack when it begins.
+//! The initial stack of a program.
 //!
 //! ```text
 //!   top   ┌──────────────────────────────┐
@@ -25,9 +25,10 @@ use crate::{Errno, Result};
 
 /// The most bytes of one string, its zero included (`MAX_ARG_STRLEN`).
 pub const STRING_BYTES_MAX: usize = 32 << 12;
-/// However small the stack, this much of it may be taken for strings and pointers (`ARG_MAX`).
+/// Strings and pointers may take this much of any stack, however small (`ARG_MAX`).
 const LIMIT_BYTES_MIN: u64 = 128 << 10;
-/// However large the stack, no more may be: three quarters of the usual 8 MiB.
+/// Strings and pointers may take no more, however large the stack: three quarters of the usual 8
+/// MiB.
 const LIMIT_BYTES_MAX: u64 = 6 << 20;
 /// Bytes of a pointer, and of a number beside it.
 const WORD: u64 = 8;
@@ -40,7 +41,7 @@ const PROGRAM_HEADER_BYTES: u64 = 56;
 /// Pairs of the auxiliary vector, `AT_NULL` included.
 const AUX_PAIRS: usize = 20;
 
-/// What the kernel tells a program in the auxiliary vector.
+/// The kernel's entries in the auxiliary vector.
 #[derive(Clone, Debug)]
 pub struct Aux<'a> {
     /// Where its program headers are; 0 when they are not loaded.
@@ -49,23 +50,23 @@ pub struct Aux<'a> {
     pub header_count: u64,
     /// Bytes of a base page.
     pub page_bytes: u64,
-    /// By how much its dynamic loader was moved; 0 when it has none.
+    /// The distance that its dynamic loader was moved; 0 when it has none.
     pub base: u64,
     /// Its first instruction.
     pub entry: u64,
-    /// The real user, and the one whose rights it has.
+    /// The real and the effective user.
     pub uid: (u32, u32),
-    /// The real group, and the one whose rights it has.
+    /// The real and the effective group.
     pub gid: (u32, u32),
     /// The machine's name.
     pub platform: &'a str,
-    /// What the CPU can do, by this ISA's bits.
+    /// The CPU's features, as this ISA's bits.
     pub hwcap: u64,
     /// More of it.
     pub hwcap2: u64,
     /// Random bytes, for the program's own use.
     pub random: [u8; 16],
-    /// Whether it has rights that who started it has not.
+    /// Whether it has more rights than the process that started it.
     pub is_secure: bool,
     /// The smallest stack on which a signal can be handled, in bytes.
     pub signal_stack_bytes: u64,
@@ -86,8 +87,8 @@ pub struct Image {
 
 /// The first stack of a program: it ends at `top` (a multiple of 16) and has `room` bytes.
 ///
-/// Strings come without their zero. A program always gets an argument, if only an empty one: too
-/// many crash, or worse, without.
+/// Strings come without their zero. A program always gets an argument, if only an empty one: many
+/// programs crash, or worse, without one.
 ///
 /// # Errors
 /// [`Errno::E2BIG`] when strings and pointers are more than a quarter of `room` (or 128 KiB, when
@@ -190,7 +191,7 @@ impl Sizes {
         })
     }
 
-    /// What counts against the limit: strings, and a pointer for each.
+    /// The bytes that count against the limit: strings, and a pointer for each.
     fn limited(&self) -> u64 {
         self.args + self.envs + self.path + WORD * (self.arg_count + self.env_count)
     }

@@ -131,7 +131,7 @@ fn a_string_is_limited_by_itself() {
 }
 
 #[test]
-fn what_does_not_fit_the_stack_or_the_address_space_is_refused() {
+fn strings_beyond_the_stack_or_the_address_space_are_refused() {
     let args = [vec![b'a'; 5000]];
     assert_eq!(build(TOP, 4096, &args, &[], b"/", &aux()), Err(Errno::E2BIG));
     assert_eq!(build(4096, ROOM, &args, &[], b"/", &aux()), Err(Errno::E2BIG));

@@ -42,7 +42,7 @@ impl Dir {
         Self { file: File::new(volume, inode) }
     }
 
-    /// Tells of each entry in use from the block of `from` on, until `look` says no.
+    /// Visits each entry in use from the block of `from` on, until `look` says no.
     fn each(
         &self,
         who: &Caller<'_>,
@@ -65,7 +65,7 @@ impl Dir {
         Ok(())
     }
 
-    /// What an inode is.
+    /// The entry for an inode.
     fn what(&self, who: &Caller<'_>, inode: Inode) -> Result<Entry> {
         let volume = self.file.volume().clone();
         let (number, meta) = (inode.number, inode.meta);
@@ -96,7 +96,7 @@ fn target(who: &Caller<'_>, volume: Arc<Volume>, inode: Inode) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Tells of the entries in one block, which begins at `start`. Whether to go on.
+/// Visits the entries in one block, which begins at `start`. Whether to go on.
 fn each_in(bytes: &[u8], start: u64, look: &mut dyn FnMut(&Found<'_>) -> bool) -> Result<bool> {
     let mut at = 0;
     while at < bytes.len() {
@@ -125,7 +125,7 @@ fn each_in(bytes: &[u8], start: u64, look: &mut dyn FnMut(&Found<'_>) -> bool) -
     Ok(true)
 }
 
-/// What an entry says its inode is.
+/// The kind of inode that an entry names.
 fn kind(number: u8) -> Kind {
     match number {
         1 => Kind::File,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   inode: header │ index │ index          a node: header of 12 bytes, entries of 12 bytes each,
-//!                      │                   ascending by the first block of the file they speak of
+//!                      │ ascending by their first block of the file
 //!                      ▼
-//!   block: header │ leaf │ leaf │ leaf     a leaf: so many blocks of the file lie there
+//!   block: header │ leaf │ leaf │ leaf a leaf: a run of blocks of the file
 //! ```
 
 use super::{Inode, Volume, u16_at, u32_at};
@@ -13,7 +13,7 @@ use crate::{Errno, Result};
 
 /// Bytes of a header and of an entry.
 const ENTRY: usize = 12;
-/// What a header begins with.
+/// The first bytes of a header.
 const MAGIC: u16 = 0xf30a;
 /// The deepest tree that can be.
 const DEPTH_MAX: u16 = 5;
@@ -29,11 +29,11 @@ pub struct Run {
     pub bytes: u64,
 }
 
-/// What one node of the tree says about a block of the file.
+/// The answer of one node of the tree about a block of the file.
 enum Found {
     /// It is in a leaf, or in none.
     Run(Run),
-    /// A node below knows, at this place of the device. It speaks of blocks below `end`.
+    /// It is in the node at this place of the device. It maps blocks below `end`.
     Below { at: u64, end: u64 },
 }
 
@@ -63,7 +63,7 @@ impl Volume {
         let mut node = [0; 4096];
         node[..inode.root.len()].copy_from_slice(&inode.root);
         let mut bytes = inode.root.len();
-        // Blocks that entries above speak of end here.
+        // Blocks of the entries above end here.
         let mut end = 1_u64 << 32;
         loop {
             match self.look(&node[..bytes], block, end)? {
@@ -82,7 +82,7 @@ impl Volume {
         }
     }
 
-    /// Looks for a block of the file in one node, which speaks of blocks below `end`.
+    /// Looks for a block of the file in one node, which maps blocks below `end`.
     fn look(&self, node: &[u8], block: u64, end: u64) -> Result<Found> {
         let (count, depth) = header(node)?;
         let entries = node[ENTRY..].chunks_exact(ENTRY).take(count.into());
@@ -120,7 +120,7 @@ impl Volume {
     }
 }
 
-/// How many entries a node has, and how far it is above the leaves.
+/// The number of entries of a node, and its height above the leaves.
 fn header(node: &[u8]) -> Result<(u16, u16)> {
     let (count, depth) = (u16_at(node, 2), u16_at(node, 6));
     let fits = (usize::from(count) + 1) * ENTRY <= node.len();

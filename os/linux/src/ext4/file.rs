@@ -13,7 +13,7 @@ pub struct File {
 }
 
 impl File {
-    /// A file, or whatever else has bytes.
+    /// A file, or another inode with bytes.
     pub(super) fn new(volume: Arc<Volume>, inode: Inode) -> Self {
         Self { volume, inode }
     }

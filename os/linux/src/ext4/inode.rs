@@ -1,4 +1,4 @@
-//! One inode: what is noted about a file, and the root of its extents.
+//! One inode: the metadata of a file, and the root of its extents.
 
 use super::{u16_at, u32_at};
 use crate::files::{Meta, Time};
@@ -11,7 +11,7 @@ pub(super) const ROOT_BYTES: usize = 60;
 const EXTENTS: u32 = 0x8_0000;
 /// Its bytes lie in the inode itself.
 const INLINE: u32 = 0x1000_0000;
-/// What it takes is counted in blocks of the file system.
+/// Its size on the disk is counted in blocks of the file system.
 const HUGE: u32 = 0x4_0000;
 
 /// A file of a [`Volume`](super::Volume).
@@ -23,7 +23,7 @@ pub struct Inode {
     pub mode: u32,
     /// Its length in bytes.
     pub length: u64,
-    /// What it takes on the disk, in units of 512 bytes, or of blocks if `is_huge`.
+    /// Its size on the disk, in units of 512 bytes, or of blocks if `is_huge`.
     pub(super) blocks: u64,
     pub(super) is_huge: bool,
     pub(super) meta: Meta,
@@ -32,7 +32,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// What the bytes of an inode say, 128 of them at least.
+    /// Reads an inode from its bytes, at least 128 of them.
     pub(super) fn of(number: u32, bytes: &[u8]) -> Self {
         let wide = |low: usize, high: usize| {
             u32::from(u16_at(bytes, low)) | u32::from(u16_at(bytes, high)) << 16
@@ -71,7 +71,7 @@ impl Inode {
         self.flags & EXTENTS != 0
     }
 
-    /// The target of a short link, if that is what the inode has.
+    /// The target of a short link, if the inode has one.
     pub(super) fn short_target(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.length).ok()?;
         let is_plain = self.flags & (EXTENTS | INLINE) == 0;
@@ -79,7 +79,7 @@ impl Inode {
     }
 }
 
-/// A time: seconds, and in what came later two more bits of them, and nanoseconds.
+/// A time: seconds, and in the later field two more bits of them, and nanoseconds.
 fn time(bytes: &[u8], at: usize, extra: usize) -> Time {
     const OLD_BYTES: usize = 128;
     let extra_end = OLD_BYTES + usize::from(u16_at(bytes, OLD_BYTES));

@@ -1,16 +1,17 @@
-//! ext4 on a disk, to be read: names, notes and where the bytes of files lie.
+//! A reader of ext4: names, metadata and the extents of files.
 //!
-//! **Owns** nothing but what the superblock says; all else is looked up when it is asked for,
-//! through [`Blocks`], which keeps what was read. **Key types**: [`Volume`] (a file system),
-//! [`Inode`] (a file of it), [`Run`] (a stretch of a file that lies together on the disk).
+//! **Owns** nothing but the facts of the superblock; all else is looked up on request, through
+//! [`Blocks`], which caches the disk. **Key types**: [`Volume`] (a file system), [`Inode`] (a file
+//! of it), [`Run`] (a stretch of a file that lies together on the disk).
 //!
 //! ```text
 //!   superblock ─► group descriptors ─► inode ─┬─► extents ─► Run: bytes of the file are there
 //!        Volume                               └─► a directory's bytes: names and inode numbers
 //! ```
 //!
-//! **Waiting**: what is not in memory is [`Errno::BLOCKED`](crate::Errno::BLOCKED): it is being
-//! read, the caller's [`Wake`](crate::Wake) is noted, and the call is made again from the start.
+//! **Waiting**: an access to bytes that are not in memory is
+//! [`Errno::BLOCKED`](crate::Errno::BLOCKED): it is being read, the caller's [`Wake`](crate::Wake)
+//! is noted, and the call is made again from the start.
 //!
 //! **Never**: writes, or replays a journal; a file system that was not closed is refused.
 //!
@@ -35,16 +36,16 @@ use alloc::sync::Arc;
 use crate::Result;
 use crate::files::{Caller, Stored};
 
-/// The magic number of the file system, as `statfs` tells it and the superblock has it.
+/// The magic number of the file system, in `statfs` and in the superblock.
 pub const MAGIC: u32 = 0xef53;
 
 /// The bytes of a device, as far as they are in memory.
 pub trait Blocks: Send + Sync {
-    /// How many bytes the device has.
+    /// The length of the device in bytes.
     fn length(&self) -> u64;
 
-    /// Sees to it that `bytes` bytes from `at` on are in memory, or will be: all that is missing is
-    /// asked for at once, as far as the device takes it. What lies beyond the device is no error.
+    /// Brings `bytes` bytes from `at` on into memory, or begins to: all missing pages are requested
+    /// at once, as far as the device's queue has room. Bytes beyond the device are no error.
     ///
     /// # Errors
     /// [`Errno::BLOCKED`](crate::Errno::BLOCKED) when something is missing, [`ENOMEM`] when there
@@ -61,8 +62,9 @@ pub trait Blocks: Send + Sync {
     /// may have been written.
     fn read(&self, who: &Caller<'_>, at: u64, into: &mut [u8]) -> Result<()>;
 
-    /// What programs get of a file: its bytes as they are kept here. Who keeps files by their own
-    /// pages puts itself in between, and reads their [runs](Volume::run) by itself.
+    /// Makes the body that programs read: a file's bytes as they are cached here. A kernel that
+    /// caches files by their own pages makes another body, and reads their [runs](Volume::run)
+    /// itself.
     fn file(&self, file: File) -> Arc<dyn Stored> {
         Arc::new(file)
     }

@@ -17,7 +17,7 @@ use super::*;
 use crate::files::{Body, Entry, Stored, Time, What};
 use crate::{Errno, Wake};
 
-/// A device in memory, whose pages are there only after they were asked for, or fail.
+/// A device in memory: its pages are there only after a request, or fail.
 struct Disk {
     bytes: Vec<u8>,
     /// Pages that are in memory; `None`: all.
@@ -65,14 +65,14 @@ impl Blocks for Disk {
     }
 }
 
-struct Nobody;
+struct NoWake;
 
-impl Wake for Nobody {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
 fn with_caller<T>(act: impl FnOnce(&Caller<'_>) -> T) -> T {
-    let wake: Arc<dyn Wake> = Arc::new(Nobody);
+    let wake: Arc<dyn Wake> = Arc::new(NoWake);
     act(&Caller { pid: 1, tid: 1, now: Time::default(), wake: &wake })
 }
 
@@ -156,7 +156,7 @@ fn fill(root: &Path) {
     holes.set_len(8192 * 801).unwrap();
 }
 
-/// Opens a volume, and compares everything in it with what the other reader says.
+/// Opens a volume, and compares everything in it with the other reader's results.
 fn compare(bytes: &[u8], disk: Disk) -> usize {
     let witness = Ext4::load(std::boxed::Box::new(bytes.to_vec())).unwrap();
     let disk = Arc::new(disk);
@@ -243,7 +243,7 @@ fn another_reader_finds_the_same_in_images_of_all_block_sizes() {
 }
 
 #[test]
-fn what_lacks_a_block_is_made_again_and_comes_to_the_same() {
+fn a_call_that_lacks_a_block_is_made_again_with_the_same_result() {
     let Some(bytes) = image(&["-b", "1024"], fill) else { return };
     let lacked = compare(&bytes, Disk::slow(bytes.clone()));
     assert!(lacked > 500, "only {lacked} pages were lacking");
@@ -304,7 +304,7 @@ fn a_page_that_cannot_be_read_is_eio_for_its_file_and_no_other() {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn an_unknown_feature_is_refused() {
     let Some(bytes) = image(&[], |_| {}) else { return };
     let open = |bytes: Vec<u8>| {
         with_caller(|who| Volume::open(who, Arc::new(Disk::new(bytes))).map(drop).unwrap_err())
@@ -348,7 +348,7 @@ fn a_read_may_begin_and_end_within_blocks() {
         }
         assert_eq!(file.read_at(who, 2_499_999, &mut [0; 9]), Ok(1));
         assert_eq!(file.read_at(who, 2_500_000, &mut [0; 9]), Ok(0));
-        // What was only reserved has a place, and reads as zeroes nevertheless.
+        // A reserved extent has a place, and reads as zeroes nevertheless.
         let mut reserved = inode.clone();
         reserved.root[12 + 5] |= 0x80;
         let there = volume.run(who, &inode, 0, 1024).unwrap();
@@ -388,7 +388,7 @@ fn a_listing_goes_on_where_it_was_left() {
         let (mut names, mut from) = (BTreeSet::new(), 0);
         loop {
             let before = names.len();
-            // Three at a time; the fourth is told of, and not taken.
+            // Three at a time; the visitor refuses the fourth.
             dir.list(who, from, &mut |next, name, _, _| {
                 if names.len() == before + 3 {
                     return false;
@@ -425,7 +425,7 @@ fn all_that_is_wanted_is_asked_for_at_once() {
     });
 }
 
-/// Reads all that can be reached, a few levels deep, whatever it is.
+/// Reads all reachable entries, a few levels deep.
 fn wander(who: &Caller<'_>, dir: &dyn crate::files::Directory, depth: u32) {
     let mut names = Vec::new();
     let _ = dir.list(who, 0, &mut |_, name, _, _| {
@@ -451,7 +451,7 @@ fn wander(who: &Caller<'_>, dir: &dyn crate::files::Directory, depth: u32) {
 #[test]
 fn damage_is_an_error_and_never_a_panic() {
     let Some(bytes) = image(&["-b", "1024"], fill) else { return };
-    // Where numbers lie: superblock, descriptors, tables of inodes, and whatever has such a look.
+    // The places of numbers: superblock, descriptors, tables of inodes, and blocks that look alike.
     let used: Vec<usize> = (1024..bytes.len()).filter(|&at| bytes[at] != 0).take(40_000).collect();
     for seed in 0..300 {
         let mut changed = bytes.clone();

@@ -13,18 +13,18 @@ use super::{Blocks, Inode, MAGIC, u16_at, u32_at};
 use crate::files::{Caller, Directory};
 use crate::{Errno, Result};
 
-/// Where the superblock is, and how much of it is looked at.
+/// The place of the superblock, and the bytes of it that are read.
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 1024;
 
 /// The root directory's inode number.
 const ROOT: u32 = 2;
 
-/// Bytes of an inode of the first revision, and the most that are looked at.
+/// Bytes of an inode of the first revision, and the most that are read.
 const INODE_BYTES_OLD: u16 = 128;
 const INODE_BYTES: usize = 256;
 
-/// What a reader must know (`s_feature_incompat`) and this one does.
+/// The features that a reader must know (`s_feature_incompat`) and this one does.
 mod feature {
     /// Directory entries tell the type.
     pub(super) const FILETYPE: u32 = 0x2;
@@ -45,17 +45,17 @@ mod feature {
         FILETYPE | EXTENTS | WIDE | FLEX_BG | EA_INODE | CSUM_SEED | LARGEDIR;
 }
 
-/// Why a device cannot be read as ext4.
+/// The reason a device cannot be read as ext4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no superblock.
     NotExt4,
-    /// It needs what is not known here: these bits of `s_feature_incompat`; or it lacks what is
-    /// needed here, and there are none. Bit 2: its journal was not replayed.
+    /// It needs features that are not known here: these bits of `s_feature_incompat`; without bits,
+    /// it lacks one that is needed here. Bit 2: its journal was not replayed.
     Features(u32),
     /// A number of the superblock makes no sense.
     Damaged,
-    /// The device said so; [`Errno::BLOCKED`] when it is to be asked again.
+    /// The device's error; [`Errno::BLOCKED`] to try again later.
     Device(Errno),
 }
 
@@ -88,7 +88,7 @@ impl Volume {
     /// The file system on `device`.
     ///
     /// # Errors
-    /// Why it cannot be read: see [`Refusal`].
+    /// The reason it cannot be read: see [`Refusal`].
     pub fn open(
         who: &Caller<'_>,
         device: Arc<dyn Blocks>,
@@ -108,7 +108,7 @@ impl Volume {
         Ok(Arc::new(Self::of(device, &bytes, features)?))
     }
 
-    /// What a superblock says, if it makes sense.
+    /// Reads a superblock, if it makes sense.
     fn of(
         device: Arc<dyn Blocks>,
         bytes: &[u8],

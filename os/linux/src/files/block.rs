@@ -26,12 +26,12 @@ pub trait Block: Stored {
     /// Whether it cannot be written.
     fn is_read_only(&self) -> bool;
 
-    /// Whether someone has it as a whole: it is mounted, or swapped to.
+    /// Whether it has an exclusive owner: it is mounted, or swapped to.
     fn is_claimed(&self) -> bool;
 
-    /// Takes bytes from the source for `offset`, which lies within the device, and says how many
-    /// these were: fewer than the source has if they are many, or at the device's end. They are on
-    /// the device after [`sync`](Self::sync).
+    /// Takes bytes from the source for `offset`, which lies within the device, and returns how
+    /// many: fewer than the source has if they are many, or at the device's end. They are on the
+    /// device after [`sync`](Self::sync).
     ///
     /// # Errors
     /// [`Errno::BLOCKED`] when it must wait, and has taken nothing; [`Errno::ETXTBSY`] when it is
@@ -39,7 +39,7 @@ pub trait Block: Stored {
     /// source's.
     fn write_at(&self, who: &Caller<'_>, offset: u64, source: &mut dyn Source) -> Result<usize>;
 
-    /// Sees to it that all that was written is on the device.
+    /// Waits until all writes are on the device.
     ///
     /// # Errors
     /// [`Errno::BLOCKED`] as long as it is not; [`Errno::EIO`] when some of it could not be.
@@ -65,10 +65,10 @@ pub(super) fn write_from(
     block.write_at(who, offset, source)
 }
 
-/// What `ioctl` tells of a block device.
+/// Answers `ioctl` on a block device.
 ///
 /// # Errors
-/// [`Errno::ENOTTY`] for what is not known; those of [`Block::sync`]; the sink's.
+/// [`Errno::ENOTTY`] for unknown requests; those of [`Block::sync`]; the sink's.
 pub(super) fn control(
     who: &Caller<'_>,
     block: &dyn Block,

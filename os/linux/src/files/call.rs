@@ -1,5 +1,5 @@
-//! What the kernel hands to every operation: who calls, where bytes go to and come from; and the
-//! two ways in which a call can come to nothing.
+//! The kernel's part of every operation: the caller, sources and sinks of bytes; and the two ways
+//! in which a call can fail.
 
 use alloc::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Who makes a call. Everyone is root.
+/// The caller. All callers are root.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Its process.
@@ -23,15 +23,15 @@ pub struct Caller<'a> {
     pub tid: u32,
     /// The time, for the files it changes.
     pub now: Time,
-    /// Whom to wake when a call that was [`Halt::Blocked`] may go on.
+    /// The waiter to wake when a call that was [`Halt::Blocked`] may go on.
     pub wake: &'a Arc<dyn Wake>,
 }
 
-/// Why an operation that may have to wait has no result.
+/// The reason an operation that may have to wait has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// It would have to wait. Nothing was done; the caller's [`Wake`] was left where it is needed.
-    /// Park the thread, and make the call again from the start.
+    /// It would have to wait. Nothing was done; the caller's [`Wake`] is registered. Park the
+    /// thread, and make the call again from the start.
     Blocked,
     /// It failed.
     Failed(Errno),
@@ -43,10 +43,10 @@ impl From<Errno> for Halt {
     }
 }
 
-/// What an operation that may have to wait comes to.
+/// The outcome of an operation that may have to wait.
 pub type Outcome<T> = core::result::Result<T, Halt>;
 
-/// Where bytes that are read go: the memory of a program.
+/// The destination of a read: the memory of a program.
 pub trait Sink {
     /// Takes all of `bytes`, after what it took before.
     ///
@@ -55,9 +55,9 @@ pub trait Sink {
     fn put(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
-/// Where bytes that are written come from: the memory of a program.
+/// The source of a write: the memory of a program.
 pub trait Source {
-    /// Gives the next bytes: fills `into` as far as it can, and says how many these are.
+    /// Gives the next bytes: fills `into` as far as it can, and returns how many.
     ///
     /// # Errors
     /// [`Errno::EFAULT`] when there are bytes left and not one of them can be had.
@@ -89,7 +89,7 @@ impl Source for &[u8] {
     }
 }
 
-/// What was moved before an error counts: the error is told only when nothing was.
+/// Bytes that were moved before an error count: the error is returned only when there are none.
 pub(super) fn moved(count: usize, error: Option<Errno>) -> Result<usize> {
     match error {
         Some(errno) if count == 0 => Err(errno),

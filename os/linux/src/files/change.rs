@@ -1,7 +1,7 @@
-//! Names that go away, move, or come to be for a node that has one already.
+//! Names that go away, move, or are added to a node that has one already.
 //!
-//! Each of these checks and acts under the tree's lock for changes, so that what was checked is
-//! still so; what `Spot` found before is looked up again.
+//! Each of these checks and acts under the tree's lock for changes, so that the checks still hold;
+//! entries that `Spot` found before are looked up again.
 
 use alloc::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::path::{Last, Spot};
 use super::tree::Tree;
 use crate::{Errno, Result};
 
-/// What `rename` may do with a file that has the new name already.
+/// `rename`'s rule for a file that has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rename {
     /// It goes away.
@@ -50,8 +50,8 @@ impl Tree {
     ///
     /// # Errors
     /// [`Errno::ENOENT`], [`Errno::ENOTDIR`], [`Errno::ENOTEMPTY`], [`Errno::EBUSY`] for the root
-    /// and where a tree begins, [`Errno::EINVAL`] for `.`; in a generated one what
-    /// [it says](super::Directory::remove_directory).
+    /// and where a tree begins, [`Errno::EINVAL`] for `.`; in a generated one [its
+    /// own](super::Directory::remove_directory).
     pub fn remove_directory(&self, who: &Caller<'_>, spot: &Spot) -> Result<()> {
         let name = match &spot.last {
             Last::Name(name) => name,
@@ -97,7 +97,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives what is at `from` the name at `to`.
+    /// Moves the node at `from` to `to`.
     ///
     /// # Errors
     /// [`Errno::ENOENT`]; [`Errno::EEXIST`], see [`Rename`]; [`Errno::EBUSY`] for `.`, `..`, the
@@ -189,7 +189,7 @@ fn is_within(node: &Arc<Node>, above: &Arc<Node>) -> bool {
     true
 }
 
-/// Makes sure that nothing comes to be in a directory that goes away.
+/// Makes sure that nothing is made in a directory that goes away.
 fn retire(node: &Arc<Node>) -> Result<()> {
     if node.is_mounted() {
         return Err(Errno::EBUSY);

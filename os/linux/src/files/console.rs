@@ -1,4 +1,4 @@
-//! The terminal: what is typed becomes lines, signals and echo; what is written goes to the screen.
+//! The terminal: keys become lines, signals and echo; writes go to the screen.
 //!
 //! ```text
 //!   feed ──► signal? ──► edited line ──newline, EOF──► input, by lines ──► read
@@ -25,14 +25,14 @@ pub trait Screen: Send + Sync {
     fn put(&self, bytes: &[u8]);
 }
 
-/// Who is told of keys that mean a signal.
+/// The receiver of keys that mean a signal.
 pub trait Keys: Send + Sync {
     /// The foreground process group `group` is to get signal `number`, by Linux's numbers. Zero
     /// if no group was ever set. No lock of the console is held.
     fn signal(&self, group: u32, number: u8);
 }
 
-/// Bytes of typed input that are kept at most; what is typed beyond is lost.
+/// The most bytes of typed input that are kept; further bytes are lost.
 const INPUT_MAX: usize = 4096;
 
 const SIGINT: u8 = 2;
@@ -48,7 +48,7 @@ struct State {
     group: u32,
     /// The line that is being typed.
     edit: Vec<u8>,
-    /// What can be read.
+    /// The bytes that can be read.
     input: VecDeque<u8>,
     /// The lengths of the lines in `input`; one that has none is an end of file.
     lines: VecDeque<usize>,
@@ -76,7 +76,7 @@ impl Console {
         Self { state: SpinMutex::new(state), waiters: Waiters::new(), screen, keys }
     }
 
-    /// Takes what was typed.
+    /// Takes typed bytes.
     pub fn feed(&self, bytes: &[u8]) {
         for &byte in bytes {
             let mut state = self.state.lock();
@@ -165,7 +165,7 @@ impl Console {
         self.state.lock().termios
     }
 
-    /// Changes the settings; `flush` forgets what was typed and not read.
+    /// Changes the settings; `flush` drops typed bytes that were not read.
     pub fn set_termios(&self, termios: Termios, flush: bool) {
         let mut state = self.state.lock();
         if flush {
@@ -174,7 +174,7 @@ impl Console {
         let was_canonical = state.is_canonical();
         state.termios = termios;
         if was_canonical && !state.is_canonical() {
-            // What was typed so far can be read at once now.
+            // The bytes typed so far can be read at once now.
             state.end_line();
             state.lines.clear();
         } else if !was_canonical && state.is_canonical() && !state.input.is_empty() {
@@ -186,7 +186,7 @@ impl Console {
         self.waiters.wake();
     }
 
-    /// Forgets what was typed and not read.
+    /// Drops typed bytes that were not read.
     pub fn flush(&self) {
         self.state.lock().flush();
     }
@@ -216,7 +216,7 @@ impl Console {
         self.state.lock().input.len()
     }
 
-    /// What can be done now.
+    /// The events now.
     pub fn readiness(&self) -> PollEvents {
         let mut events = PollEvents::OUT | PollEvents::WRNORM;
         let ready = self.state.lock().ready().is_some();
@@ -224,7 +224,7 @@ impl Console {
         events
     }
 
-    /// Leaves word for input.
+    /// Registers a waiter for input.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
@@ -347,7 +347,7 @@ impl State {
         true
     }
 
-    /// What was typed can be read now.
+    /// Makes the typed line readable.
     fn end_line(&mut self) {
         let edit = core::mem::take(&mut self.edit);
         if self.input.try_reserve(edit.len()).is_ok() {

@@ -16,7 +16,7 @@ use super::pipe::Pipe;
 use super::tree::Tree;
 use crate::{Errno, Result};
 
-/// What came of an archive.
+/// The result of unpacking an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Entries that are in the tree now.
@@ -32,8 +32,8 @@ type Links = BTreeMap<(u32, u32, u32), Arc<Node>>;
 
 impl Tree {
     /// Fills the tree from an archive in newc format. Directories that an entry needs and the
-    /// archive lacks are made; what is there already is replaced, but not directories. From a
-    /// damaged archive, what comes before the damage is kept.
+    /// archive lacks are made; what is there already is replaced, but not directories. Entries
+    /// before the damage of an archive are kept.
     pub fn unpack(&self, who: &Caller<'_>, archive: &[u8]) -> Unpacked {
         let mut unpacked = Unpacked::default();
         let mut links = Links::new();
@@ -45,7 +45,7 @@ impl Tree {
                 Err(_) => unpacked.refused += 1,
             }
         }
-        // The reader stops at the trailer and at damage alike: look which it was.
+        // The reader stops at the trailer and at damage alike: find out which it was.
         let header = archive.get(last.next_multiple_of(4)..).unwrap_or_default();
         unpacked.is_whole = header.get(110..120) == Some(b"TRAILER!!!");
         unpacked

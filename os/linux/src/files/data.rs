@@ -1,4 +1,4 @@
-//! What a regular file in memory contains.
+//! The content of a regular file in memory.
 //!
 //! ```text
 //!   Data     length, seals: under one lock       bytes, holes, limits, who may change what
@@ -6,8 +6,8 @@
 //!                 0    1    2    3    4          manager's, that areas of programs show, too
 //! ```
 //!
-//! A hole has no page and reads as zero; so does what lies behind the end in the last page. What
-//! programs write there, through an area, is zero again before the file grows over it.
+//! A hole has no page and reads as zero; so do the bytes behind the end in the last page. Bytes
+//! that programs write there, through an area, are zero again before the file grows over them.
 //!
 //! No lock is held while a program's memory is touched: it may be a mapping of the same file. The
 //! lock of a file is to the left of all locks of memory.
@@ -22,12 +22,12 @@ use spin::mutex::SpinMutex;
 use super::call::{Sink, Source, moved, zeroes};
 use crate::{Errno, Result};
 
-/// Bytes of a page, and what is moved in one step.
+/// Bytes of a page, and of one step of a transfer.
 pub const PIECE: usize = 4096;
 
 const PAGE: u64 = PIECE as u64;
 
-/// The most bytes that a file may have: what a signed offset can tell.
+/// The most bytes that a file may have: the largest signed offset.
 pub const LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of a read or write that are gathered without the heap.
@@ -40,8 +40,8 @@ const WRITES: u32 = raw::F_SEAL_WRITE | raw::F_SEAL_FUTURE_WRITE;
 const SEALS: u32 =
     raw::F_SEAL_SEAL | raw::F_SEAL_SHRINK | raw::F_SEAL_GROW | raw::F_SEAL_EXEC | WRITES;
 
-/// Where the bytes of a file are kept: pages that come to be when they are written. Offsets are in
-/// bytes, ranges half-open. Whoever changes something has the file's lock, which orders changes.
+/// The storage of a file's bytes: pages that are allocated when they are written. Offsets are in
+/// bytes, ranges half-open. The caller of a change has the file's lock, which orders changes.
 pub trait Pages: Any + Send + Sync {
     /// Copies the bytes from `offset` on; zeroes where no page is, or behind the end.
     ///
@@ -55,12 +55,12 @@ pub trait Pages: Any + Send + Sync {
     /// [`Errno::ENOSPC`], [`Errno::EIO`]; nothing was written then.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// The file ends at `end` from now on. Pages wholly behind it are gone, and nobody sees them;
+    /// The file ends at `end` from now on. Pages wholly behind it are gone, from all mappings, too;
     /// the bytes of the last page behind it stay.
     ///
     /// # Errors
     /// [`Errno::EFBIG`] and nothing has changed; [`Errno::ENOMEM`] when the file is shorter, but
-    /// some areas may still show what was cut off.
+    /// some areas may still show pages behind the end.
     fn set_end(&self, end: u64) -> Result<()>;
 
     /// Makes bytes zero where there are pages, which may go.
@@ -69,14 +69,14 @@ pub trait Pages: Any + Send + Sync {
     /// [`Errno::EIO`]; some of them may be zero then.
     fn clear(&self, bytes: Range<u64>) -> Result<()>;
 
-    /// Sees to it that there are pages for these bytes.
+    /// Allocates pages for these bytes.
     ///
     /// # Errors
     /// [`Errno::ENOSPC`]; there are some of them then.
     fn reserve(&self, bytes: Range<u64>) -> Result<()>;
 
-    /// The first page in `bytes` and all that follow it without a hole, as far as that is known:
-    /// what comes right behind may be more of it.
+    /// The first page in `bytes` and all that follow it without a hole, as far as is known: the run
+    /// may go on behind.
     fn next(&self, bytes: Range<u64>) -> Option<Range<u64>>;
 
     /// Bytes of memory that the pages take.
@@ -94,7 +94,7 @@ pub trait Pages: Any + Send + Sync {
     /// Whether there is an area through which a program may write it.
     fn is_writable_somewhere(&self) -> bool;
 
-    /// Whether some program runs from them: it has code of them, and sees what is written to them.
+    /// Whether a program runs from them: it has code of them, and sees writes to them.
     fn is_running(&self) -> bool;
 }
 
@@ -184,14 +184,14 @@ impl Data {
         }
         let written = self.pages.write(offset, &bytes[..count as usize]);
         if written.is_err() && end > before {
-            // Nobody has seen it so long: the lock was held.
+            // No reader has seen the longer file: the lock was held.
             state.length = before;
             self.pages.set_end(before)?;
         }
         written.map(|()| count as usize)
     }
 
-    /// Makes it longer. What is new reads as zero.
+    /// Makes it longer. New bytes read as zero.
     fn grow(&self, state: &mut State, length: u64) -> Result<()> {
         if state.seals & raw::F_SEAL_GROW != 0 {
             return Err(Errno::EPERM);
@@ -204,12 +204,12 @@ impl Data {
         Ok(())
     }
 
-    /// Whether some program runs from it.
+    /// Whether a program runs from it.
     pub fn is_running(&self) -> bool {
         self.pages.is_shown() && self.pages.is_running()
     }
 
-    /// Sets the length in bytes. What is new reads as zero; what is cut off is forgotten.
+    /// Sets the length in bytes. New bytes read as zero; bytes behind the end are forgotten.
     ///
     /// # Errors
     /// [`Errno::EFBIG`] beyond what a file may have, [`Errno::EPERM`] where seals forbid it;
@@ -234,7 +234,7 @@ impl Data {
         cut
     }
 
-    /// Makes bytes zero, and gives memory back that is for none but these.
+    /// Makes bytes zero, and frees the pages that hold only these.
     ///
     /// # Errors
     /// [`Errno::EPERM`] where seals forbid it, [`Errno::EIO`].
@@ -263,7 +263,7 @@ impl Data {
             }
             state.length
         };
-        // What lies behind the end has no pages here, though Linux keeps some there.
+        // There are no pages behind the end here, though Linux keeps some there.
         let bytes = bytes.start.min(end)..bytes.end.min(end);
         if bytes.is_empty() { Ok(()) } else { self.pages.reserve(bytes) }
     }
@@ -291,7 +291,7 @@ impl Data {
         (offset < length).then(|| at.min(length))
     }
 
-    /// What it is sealed against: `F_SEAL_` bits.
+    /// Its seals: `F_SEAL_` bits.
     pub fn seals(&self) -> u32 {
         self.state.lock().seals
     }
@@ -299,8 +299,8 @@ impl Data {
     /// Seals it against more.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for seals that there are not; [`Errno::EPERM`] where they are final;
-    /// [`Errno::EBUSY`] to keep writers off while an area can be written.
+    /// [`Errno::EINVAL`] for unknown seals; [`Errno::EPERM`] where they are final; [`Errno::EBUSY`]
+    /// to keep writers off while an area can be written.
     pub fn seal(&self, more: u32) -> Result<()> {
         if more & !SEALS != 0 {
             return Err(Errno::EINVAL);
@@ -317,9 +317,9 @@ impl Data {
         Ok(())
     }
 
-    /// Does `map` with the number of its pages, while nobody seals it or changes its length.
-    /// `is_shared`: what is written is written to the file; `writes`: that may happen at once.
-    /// `map` is told whether it may ever happen.
+    /// Does `map` with the number of its pages, while its seals and its length stay the same.
+    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` gets whether it
+    /// may ever happen.
     ///
     /// # Errors
     /// [`Errno::EPERM`] where seals forbid it; [`Errno::ENFILE`]; those of `map`.
@@ -351,7 +351,7 @@ pub fn read_to(data: &Data, offset: u64, count: usize, sink: &mut dyn Sink) -> R
     read_steps(data, offset, there, &mut zeroes(PIECE.min(there))?, sink)
 }
 
-/// Does it in steps of as many bytes as there is room for, up to the end of a page.
+/// Moves bytes in steps that fit the room, up to the end of a page.
 fn read_steps(
     data: &Data,
     offset: u64,
@@ -368,7 +368,7 @@ fn read_steps(
             Ok(got)
         });
         match put {
-            // Someone has made it shorter meanwhile.
+            // A truncation came meanwhile.
             Ok(0) => break,
             Ok(got) => done += got,
             Err(errno) => return moved(done, Some(errno)),

@@ -25,13 +25,13 @@ pub enum Device {
     Random(Number, Random),
     /// The terminal, under one of its numbers.
     Terminal(Number, Arc<Console>),
-    /// The kernel's log: what is written appears on the screen.
+    /// The kernel's log: writes appear on the screen.
     Log(Arc<Console>),
     /// There is no device of this number: it cannot be opened.
     Absent(Number),
 }
 
-/// What devices there are, and what is behind them.
+/// The devices, and the objects behind them.
 #[derive(Clone)]
 pub struct Devices {
     /// The terminal.

@@ -81,7 +81,7 @@ impl Entries {
         self.removed
     }
 
-    /// Tells the entries from cookie `from` on, until `tell` says no.
+    /// Visits the entries from cookie `from` on, until `tell` says no.
     pub fn list(&self, from: u64, tell: &mut Tell<'_>) {
         for (cookie, (name, node)) in self.order.range(from..) {
             if !tell(cookie + 1, name, node.inode(), node.kind()) {

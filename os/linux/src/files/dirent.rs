@@ -16,7 +16,7 @@ use crate::{Errno, Result};
 /// Bytes before the name.
 const HEADER: usize = core::mem::offset_of!(linux_raw_sys::general::linux_dirent64, d_name);
 
-/// What is between the offsets that programs see and the directory's cookies.
+/// The distance between the offsets that programs see and the directory's cookies.
 const DOTS: u64 = 2;
 
 struct Records {
@@ -52,7 +52,7 @@ impl Records {
 ///
 /// # Errors
 /// [`Errno::ENOTDIR`]; [`Errno::EINVAL`] if not even one record fits, [`Errno::ENOENT`] if the
-/// directory was removed; what a generated directory says.
+/// directory was removed; the errors of a generated directory.
 pub(super) fn records(
     who: &Caller<'_>,
     dir: &Arc<Node>,

@@ -23,7 +23,7 @@ impl Text {
         Self { bytes: Vec::new() }
     }
 
-    /// What was written so far.
+    /// The bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -51,8 +51,8 @@ impl fmt::Write for Text {
     }
 }
 
-/// Told of one entry of a directory: the cookie from which to go on after it, its name, its inode
-/// number and what it is. Says whether to go on; if not, this entry was not taken.
+/// Takes one entry of a directory: the cookie from which to go on after it, its name, its inode
+/// number and kind. Returns whether to go on; if not, this entry was not taken.
 pub type Tell<'a> = dyn FnMut(u64, &[u8], u64, Kind) -> bool + 'a;
 
 /// A directory whose entries are computed. Nothing can be made or removed in it but directories,
@@ -61,20 +61,20 @@ pub trait Directory: Send + Sync {
     /// The entry `name`, for this caller.
     ///
     /// # Errors
-    /// [`Errno::ENOENT`], or what else keeps it from being had.
+    /// [`Errno::ENOENT`], or another reason it cannot be made.
     fn lookup(&self, who: &Caller<'_>, name: &[u8]) -> Result<Entry>;
 
-    /// Tells the entries from cookie `from` on, but `.` and `..`, until `tell` says no. The first
+    /// Visits the entries from cookie `from` on, but `.` and `..`, until `tell` says no. The first
     /// call has cookie 0; a cookie stays good when entries come and go.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// The reason it cannot be read.
     fn list(&self, who: &Caller<'_>, from: u64, tell: &mut Tell<'_>) -> Result<()>;
 
     /// Makes a directory `name`, which was not there a moment ago (`mkdir`).
     ///
     /// # Errors
-    /// [`Errno::EPERM`] where there cannot be others; [`Errno::EEXIST`], and what else it says.
+    /// [`Errno::EPERM`] where there cannot be others; [`Errno::EEXIST`], and its own errors.
     fn make_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
         let _ = (who, name);
         Err(Errno::EPERM)
@@ -83,7 +83,7 @@ pub trait Directory: Send + Sync {
     /// Removes the directory `name`, which was there a moment ago (`rmdir`).
     ///
     /// # Errors
-    /// [`Errno::EPERM`] where all must stay; [`Errno::EBUSY`], and what else it says.
+    /// [`Errno::EPERM`] where all must stay; [`Errno::EBUSY`], and its own errors.
     fn remove_directory(&self, who: &Caller<'_>, name: &[u8]) -> Result<()> {
         let _ = (who, name);
         Err(Errno::EPERM)
@@ -97,11 +97,11 @@ pub trait Generated: Send + Sync {
         false
     }
 
-    /// Writes all of its text. Called once for each open description, at the first read and at
-    /// the first after a seek to 0; what it gave is kept in between, so that lines fit together.
+    /// Writes all of its text. Called once for each open description, at the first read and at the
+    /// first after a seek to 0; the text is kept in between, so that lines fit together.
     ///
     /// # Errors
-    /// What the read is to fail with; [`Errno::EINVAL`] if it cannot be read.
+    /// The read's error; [`Errno::EINVAL`] if it cannot be read.
     fn text(&self, who: &Caller<'_>, out: &mut Text) -> Result<()> {
         let _ = (who, out);
         Err(Errno::EINVAL)
@@ -110,7 +110,7 @@ pub trait Generated: Send + Sync {
     /// Puts at most `count` bytes from `offset` on into `sink`, and says how many these were.
     ///
     /// # Errors
-    /// What the read is to fail with, if no bytes were put.
+    /// The read's error, if no bytes were put.
     fn read_at(
         &self,
         who: &Caller<'_>,
@@ -127,12 +127,12 @@ pub trait Generated: Send + Sync {
         None
     }
 
-    /// What can be done with it now; of a handle of a process, reading means that this has ended.
+    /// The events now; a pidfd can be read when its process has ended.
     fn readiness(&self) -> PollEvents {
         PollEvents::ALWAYS
     }
 
-    /// Leaves word: `who` is woken when [`readiness`](Self::readiness) may have changed.
+    /// Registers a waiter: `who` is woken when [`readiness`](Self::readiness) may have changed.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
@@ -141,11 +141,10 @@ pub trait Generated: Send + Sync {
         Ok(())
     }
 
-    /// Does what `request` asks for (`ioctl`): `input` and `output` are both the memory at its
-    /// argument.
+    /// Carries out `request` (`ioctl`): `input` and `output` are both the memory at its argument.
     ///
     /// # Errors
-    /// [`Errno::ENOTTY`] for what it does not know, and what else it says.
+    /// [`Errno::ENOTTY`] for unknown requests, and its own errors.
     fn control(
         &self,
         who: &Caller<'_>,
@@ -160,24 +159,24 @@ pub trait Generated: Send + Sync {
     /// Takes `bytes`, at most 4096 of them, written at `offset`, and says how many it took.
     ///
     /// # Errors
-    /// What the write is to fail with; [`Errno::EINVAL`] if it cannot be written.
+    /// The write's error; [`Errno::EINVAL`] if it cannot be written.
     fn write(&self, who: &Caller<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
         let _ = (who, offset, bytes);
         Err(Errno::EINVAL)
     }
 }
 
-/// What a generated directory has under a name.
+/// An entry of a generated directory.
 pub struct Entry {
     /// Its inode number: the same each time, and another for each other entry of the tree.
     pub inode: u64,
     /// Its permission bits, such as `0o444`.
     pub mode: u32,
-    /// What it is.
+    /// Its kind.
     pub what: What,
 }
 
-/// What an entry of a generated directory is.
+/// The kind of an entry of a generated directory.
 pub enum What {
     /// A directory.
     Directory(Arc<dyn Directory>),
@@ -187,18 +186,18 @@ pub enum What {
     Link(Vec<u8>),
     /// A link that leads to a file, whatever its text says, such as `fd/1` and `exe`.
     Jump(Jump),
-    /// What lies on a disk that can only be read, with all that is noted about it there.
+    /// A file on a read-only disk, with its metadata.
     Stored {
-        /// What it consists of.
+        /// Its content.
         body: Body,
-        /// What is noted about it.
+        /// Its metadata.
         meta: Meta,
     },
 }
 
-/// Where a link leads that does not go by its text.
+/// The target of a link that does not go by its text.
 pub struct Jump {
-    /// What `readlink` says.
+    /// The target.
     pub text: Vec<u8>,
     /// The file.
     pub node: Arc<Node>,

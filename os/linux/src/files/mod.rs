@@ -1,8 +1,8 @@
 //! Files: names, contents, pipes, the terminal, descriptors, and the system calls on them.
 //!
 //! **Owns** everything that has a name or a descriptor. **Key types**: [`Tree`] (all names),
-//! [`Node`] (what a name means), [`Description`] (a file as someone opened it), [`Table`] (a
-//! process's descriptors), [`Calls`] (the system calls, each a method with its name).
+//! [`Node`] (the object of a name), [`Description`] (an open file), [`Table`] (a process's
+//! descriptors), [`Calls`] (the system calls, each a method with its name).
 //!
 //! ```text
 //!   Calls ──number──► Table ──► Description ──► Node ──► Data ──► Pages   a regular file
@@ -12,13 +12,13 @@
 //!                                                   └──► Directory, Stored: a disk's
 //! ```
 //!
-//! **Waiting**: nothing blocks. Pipes and the terminal leave word with the caller's
-//! [`Wake`](crate::Wake) and give [`Halt::Blocked`]; then nothing was done, and the call is made
-//! again. `O_NONBLOCK`'s EAGAIN is [`Halt::Failed`]. What lies on a disk and is not in memory gives
+//! **Waiting**: nothing blocks. Pipes and the terminal register the caller's [`Wake`](crate::Wake)
+//! and return [`Halt::Blocked`]; then nothing was done, and the call is made again. `O_NONBLOCK`'s
+//! EAGAIN is [`Halt::Failed`]. A page that lies on a disk and is not in memory gives
 //! [`Errno::BLOCKED`](crate::Errno::BLOCKED) in the same manner, from any call on a path or a file:
-//! that wait no signal interrupts.
+//! no signal interrupts that wait.
 //!
-//! **Locks**, all of them spin locks, from left to right; nobody takes one that is further left:
+//! **Locks**, all of them spin locks, from left to right; no code takes one that is further left:
 //!
 //! ```text
 //!   Table, Here │ Description's offset │ Tree's mounts │ Tree's covers │ Tree's changes │
@@ -29,7 +29,7 @@
 //! offset and under a pipe's lock only, neither of which a page fault needs; so the locks of memory
 //! are to the right of all of these. Generated files are rendered and looked up with no lock held.
 //!
-//! **Never**: waits, knows what a process is, touches memory that it was not handed.
+//! **Never**: waits, knows processes, touches memory that was not passed in.
 
 mod block;
 mod call;

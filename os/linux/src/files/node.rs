@@ -1,4 +1,4 @@
-//! A node: what a file, directory, link, device or pipe is, whatever its names.
+//! A node: a file, directory, link, device or pipe, without its names.
 //!
 //! Nodes in memory live as long as a name or an open description holds them. Those of generated
 //! trees are made anew by each lookup, and only their inode number says that they are the same.
@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// What a node consists of.
+/// The content of a node.
 pub enum Body {
     /// A regular file in memory.
     File(Data),
@@ -85,7 +85,7 @@ pub enum Body {
     Stored(Arc<dyn Stored>),
 }
 
-/// What is noted about a node beside its contents.
+/// The metadata of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
     /// Permission bits, `0o7777` at most.
@@ -100,11 +100,11 @@ pub struct Meta {
     pub accessed: Time,
     /// Last change of the contents.
     pub modified: Time,
-    /// Last change of the contents or of what is noted here.
+    /// Last change of the contents or of the metadata.
     pub changed: Time,
 }
 
-/// What is above a directory.
+/// The parent of a directory.
 #[derive(Clone)]
 enum Above {
     /// Nothing: it is in no tree, or in none any more.
@@ -113,7 +113,7 @@ enum Above {
     Root,
     /// A directory in memory, which holds this one.
     Weak(Weak<Node>),
-    /// A generated directory, which nobody else may hold.
+    /// A generated directory, which may have no other reference.
     Strong(Arc<Node>),
 }
 
@@ -124,14 +124,14 @@ struct Up {
     mounted: bool,
 }
 
-/// Who may change a node.
+/// The writers of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fixed {
     /// Everyone.
     No,
-    /// Nobody: it is generated.
+    /// No program: it is generated.
     Generated,
-    /// Nobody: its disk can only be read.
+    /// No program: its disk can only be read.
     Stored,
 }
 
@@ -200,7 +200,7 @@ impl Node {
         node
     }
 
-    /// Notes that this directory is called `name` in a generated one, which nobody else keeps.
+    /// Notes that this directory is called `name` in a generated one, which has no other reference.
     pub(super) fn set_below(&self, above: &Arc<Self>, name: &Arc<[u8]>) {
         let mut up = self.up.lock();
         up.above = Above::Strong(above.clone());
@@ -217,12 +217,12 @@ impl Node {
         self.volume
     }
 
-    /// What it consists of.
+    /// Its content.
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self.body {
             Body::File(_) | Body::Generated(_) | Body::Stored(_) => Kind::File,
@@ -265,8 +265,8 @@ impl Node {
         }
     }
 
-    /// Sees to it that bytes of such a file are in memory, so that [`read_at`](Self::read_at) will
-    /// hardly have to wait.
+    /// Brings bytes of such a file into memory, so that [`read_at`](Self::read_at) will hardly have
+    /// to wait.
     ///
     /// # Errors
     /// Those of [`Stored::want`].
@@ -278,9 +278,9 @@ impl Node {
     }
 
     /// Does `map` with the number under which the memory manager has the pages of such a file, if
-    /// it has; see [`Stored::object`]. Nobody changes its length meanwhile, or who may write it.
-    /// `is_shared`: what is written is to be the file's; `writes`: that may happen at once. `map`
-    /// is told whether it may ever happen.
+    /// it has; see [`Stored::object`]. Its length and its seals stay the same meanwhile.
+    /// `is_shared`: writes go to the file; `writes`: they may come at once. `map` gets whether it
+    /// may ever happen.
     ///
     /// # Errors
     /// [`Errno::EACCES`] if it is no such file, or is to be written and cannot be; those of
@@ -337,7 +337,7 @@ impl Node {
         }
     }
 
-    /// What makes its entries, if it is a generated directory.
+    /// The maker of its entries, if it is a generated directory.
     pub(super) fn generated(&self) -> Option<&dyn Directory> {
         match (&self.body, self.fixed) {
             (Body::Tree(tree), Fixed::Generated) => Some(&**tree),
@@ -345,12 +345,12 @@ impl Node {
         }
     }
 
-    /// What is noted about it.
+    /// Its metadata.
     pub fn meta(&self) -> Meta {
         *self.meta.lock()
     }
 
-    /// Changes what is noted about it, and when that was.
+    /// Changes its metadata, and the time of that change.
     pub(super) fn note(&self, now: Time, change: impl FnOnce(&mut Meta)) {
         let mut meta = self.meta.lock();
         change(&mut meta);

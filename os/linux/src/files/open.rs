@@ -1,5 +1,5 @@
-//! An open description: a file as someone opened it, with an offset and flags. Descriptors that
-//! were copied by `dup` or `fork` share it.
+//! An open description: an open file with an offset and flags. Descriptors that were copied by
+//! `dup` or `fork` share it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ struct Position {
     text: Option<Text>,
 }
 
-/// A file as someone opened it.
+/// An open file description.
 pub struct Description {
     node: Arc<Node>,
     place: Place,
@@ -48,7 +48,7 @@ impl Description {
         Self { node, place, flags: AtomicU32::new(flags & !gone), position, end }
     }
 
-    /// What is open.
+    /// The open node.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
@@ -63,7 +63,7 @@ impl Description {
         &self.place
     }
 
-    /// The `O_` flags, as `F_GETFL` tells them.
+    /// The `O_` flags, as `F_GETFL` returns them.
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl Description {
         }
     }
 
-    /// Whether no call is to wait.
+    /// Whether calls return instead of waiting.
     pub fn is_nonblocking(&self) -> bool {
         self.flags() & raw::O_NONBLOCK != 0
     }
@@ -113,8 +113,8 @@ impl Description {
     /// Reads at most `count` bytes at the offset, which moves on.
     ///
     /// # Errors
-    /// [`Errno::EBADF`], [`Errno::EISDIR`], the sink's, and what the pipe, device or generated
-    /// file says; [`Blocked`](super::Halt::Blocked) from pipes and the terminal.
+    /// [`Errno::EBADF`], [`Errno::EISDIR`], the sink's, and those of the pipe, device or generated
+    /// file; [`Blocked`](super::Halt::Blocked) from pipes and the terminal.
     pub fn read(&self, who: &Caller<'_>, count: usize, sink: &mut dyn Sink) -> Outcome<usize> {
         self.check_read()?;
         match self.node.body() {
@@ -177,7 +177,7 @@ impl Description {
     /// is to go on with the rest.
     ///
     /// # Errors
-    /// [`Errno::EBADF`], the source's, and what the file, pipe, device or generated file says;
+    /// [`Errno::EBADF`], the source's, and those of the file, pipe, device or generated file;
     /// [`Blocked`](super::Halt::Blocked) from pipes.
     pub fn write(&self, who: &Caller<'_>, source: &mut dyn Source) -> Outcome<usize> {
         self.check_write()?;
@@ -240,7 +240,7 @@ impl Description {
         }
     }
 
-    /// Moves the offset as `lseek` does, and says where it is then.
+    /// Moves the offset as `lseek` does, and returns it.
     ///
     /// # Errors
     /// [`Errno::EBADF`], [`Errno::ESPIPE`], [`Errno::EINVAL`] for a negative offset or an unknown
@@ -270,7 +270,7 @@ impl Description {
         Ok(position.offset)
     }
 
-    /// Its path from the root, as `/proc/self/fd` tells it.
+    /// Its path from the root, as in `/proc/self/fd`.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], [`Errno::ENOENT`] if its directory is gone.

@@ -44,11 +44,11 @@ pub struct Spot {
     pub dir: Arc<Node>,
     /// The last part.
     pub last: Last,
-    /// What is there, if anything.
+    /// The node there, if there is one.
     pub node: Option<Arc<Node>>,
     /// Whether the path ended with a slash, so that only a directory will do.
     pub slash: bool,
-    /// Where the node really is, if a link led there that does not go by its text.
+    /// The real place of the node, if a link led there that does not go by its text.
     jumped: Option<Place>,
 }
 
@@ -100,7 +100,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Errno::ENOENT`], also for an empty path; [`Errno::ENOTDIR`], [`Errno::ELOOP`],
-    /// [`Errno::ENAMETOOLONG`], [`Errno::ENOMEM`], and what a generated directory says.
+    /// [`Errno::ENAMETOOLONG`], [`Errno::ENOMEM`], and those of generated directories.
     pub fn walk(
         &self,
         who: &Caller<'_>,
@@ -196,7 +196,7 @@ impl Walk<'_> {
         if self.links > LINKS_MAX { Err(Errno::ELOOP) } else { Ok(()) }
     }
 
-    /// The target of a link comes in the place of what was gone so far.
+    /// The target of a link replaces the part of the path before the rest.
     fn splice(&mut self, target: &[u8], end: usize, root: &Arc<Node>) -> Result<()> {
         let mut path = Vec::new();
         path.put(target)?;
@@ -228,11 +228,11 @@ impl Walk<'_> {
     }
 }
 
-/// What `dir` has under `name`.
+/// The entry `name` of `dir`.
 ///
 /// # Errors
 /// [`Errno::ENOENT`], [`Errno::ENAMETOOLONG`], [`Errno::ENOTDIR`] if `dir` is no directory, and
-/// what a generated one says.
+/// those of generated ones.
 pub(super) fn lookup(who: &Caller<'_>, dir: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);

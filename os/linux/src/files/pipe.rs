@@ -1,4 +1,4 @@
-//! Pipes: a ring of bytes between those who write and those who read.
+//! Pipes: a ring of bytes between writers and readers.
 //!
 //! ```text
 //!   pieces   | 4 KiB | 4 KiB | … 16 of them, each allocated when a byte first comes to it
@@ -11,8 +11,8 @@
 //! | a read of an empty pipe, no writer | end of file | |
 //! | a write that does not fit | waits | EPIPE, and the kernel sends SIGPIPE |
 //!
-//! A write of at most [`ATOMIC`] bytes goes in at once or not at all. A larger one puts what fits
-//! and returns a short count; for a blocking description the kernel goes on with the rest.
+//! A write of at most [`ATOMIC`] bytes goes in at once or not at all. A larger one puts the bytes
+//! that fit and returns a short count; for a blocking description the kernel goes on with the rest.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ impl Ring {
         self.start = if self.length == 0 { 0 } else { (self.start + count) % CAPACITY };
     }
 
-    /// Sees to it that the next `count` bytes have memory.
+    /// Allocates memory for the next `count` bytes.
     fn back(&mut self, count: usize) -> Result<()> {
         let first = self.start + self.length;
         for at in (first / PIECE..(first + count).div_ceil(PIECE)).map(|at| at % PIECES) {
@@ -88,7 +88,7 @@ impl Ring {
     }
 }
 
-/// Someone who waits in `open` for the other side.
+/// A thread that waits in `open` for the other side.
 struct Opener {
     tid: u32,
     writes: bool,
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl State {
-    /// Who waited in `open` and was met is a reader, though it has no end yet.
+    /// A thread that was met in `open` counts as a reader, though it has no end yet.
     fn readers(&self) -> usize {
         self.readers + self.openers.iter().filter(|one| one.met && !one.writes).count()
     }
@@ -115,7 +115,7 @@ impl State {
         self.writers + self.openers.iter().filter(|one| one.met && one.writes).count()
     }
 
-    /// One more end, which those who wait for it meet.
+    /// Adds an end, and lets the threads that wait for it in `open` go on.
     fn join(&mut self, reads: bool, writes: bool) {
         self.readers += usize::from(reads);
         self.writers += usize::from(writes);
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Bytes that nobody can read any more go away.
+    /// Drops bytes that have no reader any more.
     fn drain_unused(&mut self) {
         if self.readers() + self.writers() == 0 {
             self.ring = Ring::default();
@@ -136,7 +136,7 @@ impl State {
 #[derive(Default)]
 pub struct Pipe {
     state: SpinMutex<State>,
-    /// All who wait for anything: there are few, and each looks again by itself.
+    /// All waiters: there are few, and each looks again by itself.
     waiters: Waiters,
 }
 
@@ -151,7 +151,8 @@ impl Pipe {
         self.state.lock().ring.length
     }
 
-    /// Reads what is there, at most `count` bytes. No bytes: end of file, as no writer is left.
+    /// Reads the bytes that are there, at most `count`. No bytes: end of file, as no writer is
+    /// left.
     ///
     /// # Errors
     /// [`Halt::Blocked`] when there is nothing yet, or [`Errno::EAGAIN`] if `nonblocking`; the
@@ -250,7 +251,7 @@ impl Pipe {
         if state.ring.room() < PACKET_HEAD + bytes.len() {
             return self.wait(who, nonblocking);
         }
-        // All memory first: nothing of a packet is in the ring that is not whole.
+        // All memory first: the ring never has a part of a packet.
         state.ring.back(PACKET_HEAD + bytes.len())?;
         let head = (bytes.len() as u32).to_le_bytes();
         for mut part in [&head[..], bytes] {
@@ -263,7 +264,7 @@ impl Pipe {
         Ok(bytes.len())
     }
 
-    /// Writes what the source has left, as the table above says.
+    /// Writes the rest of the source, by the table above.
     ///
     /// # Errors
     /// [`Errno::EPIPE`] without readers; [`Halt::Blocked`] when nothing may be put yet, or
@@ -303,7 +304,8 @@ impl Pipe {
         Ok(moved(done, error)?)
     }
 
-    /// Called under the state's lock, so that no wake can come between the look and the word.
+    /// Called under the state's lock, so that no wake can come between the look and the
+    /// registration.
     fn wait<T>(&self, who: &Caller<'_>, nonblocking: bool) -> Outcome<T> {
         if nonblocking {
             return Err(Errno::EAGAIN.into());
@@ -312,7 +314,7 @@ impl Pipe {
         Err(Halt::Blocked)
     }
 
-    /// Leaves word for any change.
+    /// Registers a waiter for any change.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
@@ -320,7 +322,7 @@ impl Pipe {
         self.waiters.add(who)
     }
 
-    /// What could be done now through an end that reads, writes, or both.
+    /// The events now at an end that reads, writes, or both.
     pub fn readiness(&self, reads: bool, writes: bool) -> PollEvents {
         let state = self.state.lock();
         let mut events = PollEvents::empty();
@@ -345,8 +347,8 @@ impl Pipe {
 
     /// Opens an end by name: it waits for the other side, unless it is both.
     ///
-    /// Who waits is noted by thread, as both sides must come to know of each other though neither
-    /// has an end yet. Who gives up must say so with [`forget`](Self::forget).
+    /// Waiters are noted by thread, as both sides must learn of each other though neither has an
+    /// end yet. A thread that gives up calls [`forget`](Self::forget).
     ///
     /// # Errors
     /// [`Halt::Blocked`]; with `nonblocking`, [`Errno::ENXIO`] for a writer without reader;
@@ -408,7 +410,7 @@ impl End {
         &self.pipe
     }
 
-    /// What could be done now.
+    /// The events now.
     pub fn readiness(&self) -> PollEvents {
         self.pipe.readiness(self.reads, self.writes)
     }

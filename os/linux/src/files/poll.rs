@@ -1,4 +1,4 @@
-//! What can be done with an open file without waiting. `poll` and `select` are the kernel's.
+//! The readiness of open files. `poll` and `select` are the kernel's.
 
 use alloc::sync::Arc;
 
@@ -20,11 +20,11 @@ bitflags! {
         const PRI = raw::POLLPRI as u16;
         /// Bytes can be written.
         const OUT = raw::POLLOUT as u16;
-        /// Nobody reads the pipe. Told without being asked for.
+        /// The pipe has no reader. Always reported.
         const ERR = raw::POLLERR as u16;
-        /// Nobody writes the pipe. Told without being asked for.
+        /// The pipe has no writer. Always reported.
         const HUP = raw::POLLHUP as u16;
-        /// No such open file. Told without being asked for.
+        /// No such open file. Always reported.
         const NVAL = raw::POLLNVAL as u16;
         /// As [`IN`](Self::IN).
         const RDNORM = raw::POLLRDNORM as u16;
@@ -38,7 +38,7 @@ impl PollEvents {
     pub const ALWAYS: Self = Self::IN.union(Self::OUT).union(Self::RDNORM).union(Self::WRNORM);
 }
 
-/// What can be done now. Leave word with [`wait_on`] before, or a change may be missed.
+/// The events now. Call [`wait_on`] before, or a change may be missed.
 pub fn readiness(open: &Description) -> PollEvents {
     if let Some(end) = open.end() {
         return end.readiness();
@@ -51,7 +51,7 @@ pub fn readiness(open: &Description) -> PollEvents {
     }
 }
 
-/// Leaves word: `who` is woken once when [`readiness`] may have changed.
+/// Registers a waiter: `who` is woken once when [`readiness`] may have changed.
 ///
 /// # Errors
 /// [`ENOMEM`](crate::Errno::ENOMEM).

@@ -1,5 +1,5 @@
-//! Pairs of sockets (`socketpair`): two pipes, crosswise. What is written at one end is read at the
-//! other, as bytes or packet by packet.
+//! Pairs of sockets (`socketpair`): two pipes, crosswise. Each end reads what the other writes, as
+//! bytes or packet by packet.
 //!
 //! Programs read and write them, and wait for them, as they do with pipes. They have no addresses,
 //! no options and no messages with rights in them.
@@ -15,7 +15,7 @@ use crate::{Errno, Result, Wake};
 pub struct Socket {
     from: End,
     to: End,
-    /// What one call writes, one call reads.
+    /// One call reads the bytes of one write.
     packets: bool,
 }
 
@@ -30,7 +30,7 @@ impl Socket {
         })
     }
 
-    /// Reads what is there, at most `count` bytes. No bytes: the other end is gone.
+    /// Reads the bytes that are there, at most `count`. No bytes: the other end is gone.
     ///
     /// # Errors
     /// As for [`Pipe::read`].
@@ -47,8 +47,8 @@ impl Socket {
         }
     }
 
-    /// Writes what the source has left: a part of it where these are bytes, and then a blocking
-    /// call is to go on with the rest.
+    /// Writes the rest of the source: a part of it where these are bytes, and then a blocking call
+    /// is to go on with the rest.
     ///
     /// # Errors
     /// As for [`Pipe::write`]; [`Errno::EMSGSIZE`] for a packet that is too large.
@@ -76,13 +76,13 @@ impl Socket {
         !self.packets
     }
 
-    /// What could be done now.
+    /// The events now.
     pub fn readiness(&self) -> PollEvents {
-        // That nobody reads any more is no error here: the other end has hung up.
+        // A missing reader is no error here: the other end has hung up.
         (self.from.readiness() | self.to.readiness()) - PollEvents::ERR
     }
 
-    /// Leaves word for any change.
+    /// Registers a waiter for any change.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].

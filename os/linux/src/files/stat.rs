@@ -1,4 +1,4 @@
-//! What programs learn about a file: `stat`, `statx` and `statfs`, in the bytes of the target ISA.
+//! The metadata that programs read: `stat`, `statx` and `statfs`, in the bytes of the target ISA.
 
 use linux_raw_sys::general::{self as raw, stat, statfs, statx};
 
@@ -15,7 +15,7 @@ pub type Statx = [u8; size_of::<statx>()];
 /// `struct statfs` of this ISA.
 pub type Statfs = [u8; size_of::<statfs>()];
 
-/// Bytes of one read or write that go well.
+/// The preferred size of reads and writes in bytes.
 const BLOCK: u64 = 4096;
 
 /// Puts the low bytes of a value into a field of a structure, wherever this ISA has it.
@@ -39,7 +39,7 @@ fn place(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
 }
 
-/// What is known about a node, for programs.
+/// The metadata of a node, for programs.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Inode number.
@@ -59,7 +59,7 @@ pub struct About {
 }
 
 impl About {
-    /// What is known about `node`.
+    /// The metadata of `node`.
     pub fn of(node: &Node) -> Self {
         let meta = node.meta();
         let (length, held_bytes) = match node.body() {
@@ -85,7 +85,7 @@ impl About {
         }
     }
 
-    /// As `fstat` tells it.
+    /// As `fstat` returns it.
     pub fn stat(&self) -> Stat {
         let mut bytes = [0; size_of::<stat>()];
         let Meta { uid, gid, links, accessed, modified, changed, .. } = self.meta;
@@ -110,7 +110,7 @@ impl About {
         bytes
     }
 
-    /// As `statx` tells it: the basic things, whatever was asked for.
+    /// As `statx` returns it: the basic fields, whatever the mask.
     pub fn statx(&self) -> Statx {
         let mut bytes = [0; size_of::<statx>()];
         let Meta { uid, gid, links, accessed, modified, changed, .. } = self.meta;
@@ -159,7 +159,7 @@ pub const fn split(device: u64) -> (u32, u32) {
     (major as u32, minor as u32 & 0x00ff_ffff)
 }
 
-/// About a file system with this magic number, all of whose blocks are none.
+/// A file system with this magic number and without blocks.
 pub(super) fn about_volume(magic: u32, volume: u32) -> Statfs {
     let mut bytes = [0; size_of::<statfs>()];
     put!(bytes: statfs {

@@ -1,4 +1,4 @@
-//! Regular files whose bytes are kept elsewhere: on a disk, which can only be read.
+//! Regular files on a read-only disk.
 
 use super::call::{Caller, Sink, moved, zeroes};
 use crate::{Errno, Result};
@@ -6,7 +6,7 @@ use crate::{Errno, Result};
 /// Bytes that are copied in one step.
 const STEP: usize = 4096;
 
-/// How much is asked for ahead of what is copied, in bytes.
+/// Bytes that are requested ahead of the copy.
 const AHEAD: u64 = 1 << 20;
 
 /// A regular file that is not in memory as a whole, and cannot be written.
@@ -17,8 +17,8 @@ pub trait Stored: Send + Sync {
     /// Bytes that it takes on its disk.
     fn held_bytes(&self) -> u64;
 
-    /// Sees to it that its bytes from `offset` on, `bytes` of them, are in memory, or will be: all
-    /// that is missing is asked for. What lies beyond its end is no error.
+    /// Brings `bytes` bytes from `offset` on into memory, or begins to: all missing pages are
+    /// requested. Bytes beyond its end are no error.
     ///
     /// # Errors
     /// [`Errno::BLOCKED`] when something is missing; [`Errno::EIO`] and the like when it cannot be
@@ -33,14 +33,14 @@ pub trait Stored: Send + Sync {
     fn read_at(&self, who: &Caller<'_>, offset: u64, into: &mut [u8]) -> Result<usize>;
 
     /// The number under which the memory manager has its pages, so that areas can show them; for as
-    /// long as somebody has the file. `None` when it has not: bytes are to be copied.
+    /// long as the file is in use. `None` when it has none: bytes are copied.
     fn object(&self) -> Option<u32> {
         None
     }
 }
 
 /// Puts at most `count` bytes from `offset` on into `sink`, and says how many these were. When some
-/// are missing it gives those before them; a call that asked for more goes on behind these.
+/// are missing it gives those before them; a call for more goes on behind these.
 ///
 /// # Errors
 /// Those of [`Stored::read_at`] and the sink's, when the sink took nothing.
@@ -66,7 +66,7 @@ pub(super) fn read_to(
     Ok(done)
 }
 
-/// One step of it. When its bytes are missing, those of later ones are asked for, too.
+/// One step of it. When its bytes are missing, it requests those of later steps, too.
 fn read_step(
     who: &Caller<'_>,
     file: &dyn Stored,
@@ -79,7 +79,7 @@ fn read_step(
         Ok(count) if count == bytes.len() => sink.put(bytes),
         Ok(_) => Err(Errno::EIO),
         Err(Errno::BLOCKED) => {
-            // Whatever becomes of these: the first of them is on its way.
+            // An error of these does not matter: the first of them is on its way.
             let _ = file.want(who, at, AHEAD.min(ahead as u64));
             Err(Errno::BLOCKED)
         }

@@ -75,7 +75,7 @@ impl Table {
         Ok(())
     }
 
-    /// What is open as `number`.
+    /// The file that is open as `number`.
     ///
     /// # Errors
     /// [`Errno::EBADF`].
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// Makes `to` mean what `from` does, and closes what it meant before (`dup3`).
+    /// Makes `to` a copy of `from`, and closes the file that it had (`dup3`).
     ///
     /// # Errors
     /// [`Errno::EBADF`] if `from` is not open or `to` beyond the limit, [`Errno::ENOMEM`].
@@ -176,7 +176,7 @@ impl Table {
         Ok(self.0.lock().slot(number)?.private)
     }
 
-    /// Says whether `number` is closed by a new program.
+    /// Sets whether `number` is closed by a new program.
     ///
     /// # Errors
     /// [`Errno::EBADF`].

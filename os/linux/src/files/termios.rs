@@ -10,7 +10,7 @@ pub(super) const BYTES: usize = size_of::<raw::termios>();
 /// Bytes of `struct termios2`, as TCGETS2 has it.
 pub(super) const BYTES2: usize = size_of::<raw::termios2>();
 
-/// The speed that is told, in bits per second. Nothing depends on it.
+/// The reported speed, in bits per second. Nothing depends on it.
 const SPEED: u32 = 38400;
 
 /// The settings of a terminal, with Linux's bits and indices.
@@ -78,7 +78,7 @@ impl Termios {
         bytes
     }
 
-    /// What `struct termios` or `struct termios2` says.
+    /// Reads a `struct termios` or `struct termios2`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] when there are fewer than 36 bytes.

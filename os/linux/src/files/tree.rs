@@ -1,7 +1,7 @@
-//! The tree of names: its root, what is mounted in it, and how entries are made.
+//! The tree of names: its root, its mounts, and the making of entries.
 //!
-//! Changes of names take `changes` for the whole of the change, so that nobody sees half of one
-//! but lookups, which take only the lock of the directory they look into.
+//! Changes of names take `changes` for the whole of the change, so that only lookups see half of
+//! one: they take just the lock of the directory they look into.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ pub struct Mount {
 }
 
 /// A generated tree that begins at a directory of another one, which it hides. Nodes of generated
-/// directories come and go: what is hidden is named by its numbers.
+/// directories come and go: the hidden directory is named by its numbers.
 struct Cover {
     volume: u32,
     inode: u64,
@@ -82,7 +82,7 @@ impl Tree {
         &self.root
     }
 
-    /// What devices there are.
+    /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }
@@ -221,12 +221,12 @@ impl Tree {
         found.map_or(node, |cover| cover.root.clone())
     }
 
-    /// Shows in the root directory what a disk's root directory has, but for names that are there
-    /// already: those hide the disk's. The root directory itself stays in memory; all below it is
-    /// the disk's.
+    /// Shows the entries of a disk's root directory in the root directory, but for names that are
+    /// there already: those hide the disk's. The root directory itself stays in memory; all below
+    /// it is the disk's.
     ///
     /// # Errors
-    /// What the disk says; [`Errno::ENOMEM`]. Nothing is shown then.
+    /// The disk's error; [`Errno::ENOMEM`]. Nothing is shown then.
     pub fn show(
         &self,
         who: &Caller<'_>,
@@ -277,7 +277,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Tells what is mounted, the root first.
+    /// Visits the mounts, the root first.
     pub fn mounts(&self, tell: &mut dyn FnMut(&[u8], &str)) {
         tell(b"/", "tmpfs");
         for mount in self.mounts.lock().iter() {
@@ -323,8 +323,7 @@ impl Tree {
         self.link_new(&spot, &self.make(Body::Block(block), 0o660, who.now), who.now)
     }
 
-    /// Makes /dev with the devices there are, and links to the descriptors of who looks. What is
-    /// there already stays.
+    /// Makes /dev with the devices, and links to the caller's descriptors. Existing entries stay.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], [`Errno::ENOTDIR`] if /dev is something else.

@@ -1,4 +1,4 @@
-//! Groups: made, removed, found; who gives what; what is written to their files.
+//! Groups: made, removed, found; controllers passed on; writes to their files.
 
 use std::string::String;
 use std::vec::Vec;

@@ -13,7 +13,7 @@ pub struct Group<T> {
     name: Vec<u8>,
     above: u32,
     gives: bool,
-    /// What the kernel keeps for it.
+    /// The kernel's data for it.
     pub of: T,
 }
 
@@ -66,13 +66,13 @@ impl<T> Groups<T> {
         found.map(|(number, _)| number).ok_or(Errno::ENOENT)
     }
 
-    /// The number of a group for which is kept what is `such`.
+    /// The number of a group with data that are `such`.
     pub fn find_of(&self, such: impl Fn(&T) -> bool) -> Option<u32> {
         let found = self.all.iter().find(|(_, group)| such(&group.of));
         found.map(|(number, _)| *number)
     }
 
-    /// Makes a group `name` in group `id`, with what `make` gives for it; its number.
+    /// Makes a group `name` in group `id`, with the data that `make` returns; its number.
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when group `id` was removed, [`Errno::EEXIST`], [`Errno::EINVAL`] for a
@@ -99,7 +99,7 @@ impl<T> Groups<T> {
         Ok(number)
     }
 
-    /// Removes a group; what was kept for it. `is_used` says whether a process is in it.
+    /// Removes a group; returns its data. `is_used` says whether a process is in it.
     ///
     /// # Errors
     /// [`Errno::ENODEV`]; [`Errno::EBUSY`] for the root, and when a process or another group is in
@@ -153,7 +153,7 @@ impl<T> Groups<T> {
         Ok(())
     }
 
-    /// Whether the controller of memory is there for a group: the root has it, others are given it.
+    /// Whether a group has the memory controller: the root does, others get it from their parents.
     pub fn may_give(&self, id: u32) -> bool {
         self.above(id).is_none_or(|above| self.gives(above))
     }
@@ -178,7 +178,7 @@ impl<T> Groups<T> {
         if group.gives && id != Self::ROOT { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Does what was written to `cgroup.subtree_control` of a group; whether the groups in it lose
+    /// Carries out a write to `cgroup.subtree_control` of a group; whether the groups in it lose
     /// the controller by that. `is_used` says whether a process is in it.
     ///
     /// # Errors

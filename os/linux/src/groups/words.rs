@@ -1,9 +1,9 @@
-//! What is written to the files of groups. White space around it does not count.
+//! Parses writes to the files of groups. White space around a word does not count.
 
 use crate::text::number;
 use crate::{Errno, Result};
 
-/// What is to become of the controllers that a group gives to those in it.
+/// A change of the controllers that a group passes on to its children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Control {
     /// Whether memory is to be among them; `None` to leave that as it is.
@@ -40,8 +40,7 @@ pub fn limit(bytes: &[u8]) -> Result<Option<u64>> {
 }
 
 /// A number of bytes: decimal, octal after `0`, hexadecimal after `0x`; perhaps with one letter of
-/// `KMGTPE`, large or small, for a power of 1024. What needs more than 64 bits is the most there
-/// is.
+/// `KMGTPE`, large or small, for a power of 1024. A larger number than 64 bits hold is the largest.
 ///
 /// # Errors
 /// [`Errno::EINVAL`], for no digits as well, which Linux takes for 0.
@@ -75,7 +74,7 @@ pub fn amount(bytes: &[u8]) -> Result<u64> {
     Ok(value.saturating_mul(1 << (10 * power)))
 }
 
-/// A number of a process or thread, 0 for whoever writes it.
+/// A number of a process or thread, 0 for the writer itself.
 ///
 /// # Errors
 /// [`Errno::EINVAL`], [`Errno::ERANGE`] when it needs more than 64 bits, [`Errno::ESRCH`] when it

@@ -48,11 +48,11 @@ impl AreaQuery {
     /// Its number among the requests of `ioctl`.
     pub const REQUEST: u32 = 0xc068_6611;
 
-    /// What a program asks.
+    /// A program's query.
     ///
     /// # Errors
-    /// [`Errno::E2BIG`] for one with more in it than is known here, [`Errno::EINVAL`] for what is
-    /// none, [`Errno::EFAULT`].
+    /// [`Errno::E2BIG`] for unknown fields that are set, [`Errno::EINVAL`] for a malformed one,
+    /// [`Errno::EFAULT`].
     pub fn read(input: &mut dyn Source) -> Result<Self> {
         let mut bytes = [0; BYTES];
         take(input, &mut bytes[..8])?;
@@ -101,7 +101,8 @@ impl AreaQuery {
         }
     }
 
-    /// Answers with `area`; where its name is to go, with a zero behind it, if it was asked for.
+    /// Answers with `area`; the address for its name, with a zero behind it, if the query asks for
+    /// it.
     ///
     /// # Errors
     /// [`Errno::ENAMETOOLONG`] when it does not fit.
@@ -124,7 +125,7 @@ impl AreaQuery {
         Ok((self.name_bytes > 0).then_some(self.name_address))
     }
 
-    /// What goes back to the program: no more than it has room for.
+    /// The answer for the program: no more than it has room for.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.as_bytes()[..BYTES.min(self.size as usize)]
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         let read = |words: &[u64]| AreaQuery::read(&mut words.as_bytes()).map(|_| ());
         assert_eq!(read(&[23, 0, 0]), Err(Errno::EINVAL));
         assert_eq!(read(&[24, 64, 0]), Err(Errno::EINVAL));
@@ -202,6 +203,6 @@ mod tests {
         let mut query = AreaQuery::read(&mut words.as_bytes()).unwrap();
         assert_eq!(query.answer(&long, 4096), Err(Errno::ENAMETOOLONG));
         let mut query = asked(0, 0x1000);
-        assert_eq!(query.answer(&long, 4096), Ok(None), "nobody asked for it");
+        assert_eq!(query.answer(&long, 4096), Ok(None), "the query did not ask for it");
     }
 }

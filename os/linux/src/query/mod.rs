@@ -1,8 +1,8 @@
-//! What programs ask of their memory by `ioctl` on files of `/proc`: an area ([`AreaQuery`], on
-//! `maps`), and which pages are in which state ([`PageScan`], on `pagemap`).
+//! Queries about memory by `ioctl` on files of `/proc`: an area ([`AreaQuery`], on `maps`), and
+//! which pages are in which state ([`PageScan`], on `pagemap`).
 //!
-//! Pure formats and rules: which area is meant, which pages match and how they become regions. Who
-//! has the areas and the pages tells them one after the other.
+//! Pure formats and rules: which area is meant, which pages match and how they become regions. The
+//! kernel passes the areas and the pages in one after the other.
 
 mod areas;
 mod pages;

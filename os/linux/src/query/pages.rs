@@ -1,7 +1,7 @@
 //! `PAGEMAP_SCAN`: runs of pages that are in a state (linux/fs.h).
 //!
-//! Without `userfaultfd` no page can be protected from writes by it: what asks for that finds no
-//! page that allows it.
+//! Without `userfaultfd` no page can be protected from writes by it: a query for that finds no page
+//! that allows it.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::files::Source;
 use crate::{Errno, Result};
 
 bitflags! {
-    /// What a page is.
+    /// The categories of a page.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Category: u64 {
         /// Writes to it can be noted by protection.
@@ -30,11 +30,11 @@ bitflags! {
         const ZERO = 1 << 5;
         /// A block maps it.
         const HUGE = 1 << 6;
-        /// It was written since somebody asked.
+        /// It was written since tracking was reset.
         const SOFT_DIRTY = 1 << 7;
         /// It is a guard.
         const GUARD = 1 << 8;
-        /// It was touched since somebody asked.
+        /// It was touched since tracking was reset.
         const ACCESSED = 1 << 9;
     }
 }
@@ -52,11 +52,11 @@ pub struct PageScan {
     pub start: u64,
     /// The byte behind the last one.
     pub end: u64,
-    /// How far it was looked.
+    /// The address at which the scan ended.
     pub walk_end: u64,
-    /// Where regions go to; 0 for nowhere.
+    /// The address for regions; 0 for none.
     pub vec: u64,
-    /// How many have room there.
+    /// The number of regions with room there.
     pub vec_len: u64,
     max_pages: u64,
     inverted: u64,
@@ -73,7 +73,7 @@ pub struct Region {
     pub start: u64,
     /// The byte behind its last one.
     pub end: u64,
-    /// What its pages are, of what was asked for.
+    /// The requested categories that its pages have.
     pub categories: u64,
 }
 
@@ -81,10 +81,11 @@ impl PageScan {
     /// Its number among the requests of `ioctl`.
     pub const REQUEST: u32 = 0xc060_6610;
 
-    /// What a program asks, which can have memory below `limit`; pages have so many bytes.
+    /// Reads the query of a program that can have memory below `limit`, with this page size in
+    /// bytes.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for what is none, [`Errno::EFAULT`] for what is not a program's.
+    /// [`Errno::EINVAL`] for a malformed one, [`Errno::EFAULT`] for addresses outside the program.
     pub fn read(input: &mut dyn Source, limit: u64, page_bytes: u64) -> Result<Self> {
         let mut bytes = [0; size_of::<Self>()];
         take(input, &mut bytes)?;
@@ -174,7 +175,7 @@ impl<'s> Regions<'s> {
         }
     }
 
-    /// What was found.
+    /// The result.
     #[must_use]
     pub fn found(&self) -> &[Region] {
         &self.found
@@ -209,7 +210,7 @@ mod tests {
         PageScan::read(&mut scan.as_bytes(), 1 << 47, PAGE)
     }
 
-    /// Regions of pages that are so, one by one; and where it ended.
+    /// Regions of such pages, one by one; and the end of the scan.
     fn regions(scan: &PageScan, room: usize, pages: &[u64]) -> (Vec<[u64; 3]>, Option<u64>) {
         let mut all = Regions::new(scan, room, scan.most_pages(), PAGE).unwrap();
         for (at, &page) in (0..).zip(pages) {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_query_is_refused() {
         assert_eq!(scan(|scan| scan.size = 88), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.flags = 4), Err(Errno::EINVAL));
         assert_eq!(scan(|scan| scan.start = 1), Err(Errno::EINVAL));

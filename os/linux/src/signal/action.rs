@@ -1,4 +1,4 @@
-//! What a program wants done about each signal: `rt_sigaction`.
+//! A program's actions for signals: `rt_sigaction`.
 
 use bitflags::bitflags;
 use linux_raw_sys::general;
@@ -20,7 +20,7 @@ bitflags! {
     pub struct Flags: u64 {
         /// No SIGCHLD when a child stops or goes on.
         const NO_CHILD_STOP = general::SA_NOCLDSTOP as u64;
-        /// Children vanish when they end: nobody waits for them.
+        /// Children vanish when they end, without a wait.
         const NO_CHILD_WAIT = general::SA_NOCLDWAIT as u64;
         /// The handler takes three arguments.
         const INFO = general::SA_SIGINFO as u64;
@@ -28,7 +28,7 @@ bitflags! {
         const RESTORER = RESTORER;
         /// The handler runs on the alternative stack, if there is one.
         const ON_STACK = general::SA_ONSTACK as u64;
-        /// A system call that was interrupted is made again.
+        /// An interrupted system call is restarted.
         const RESTART = general::SA_RESTART as u64;
         /// The signal itself is not blocked while it is handled.
         const NO_DEFER = general::SA_NODEFER as u64;
@@ -37,27 +37,27 @@ bitflags! {
     }
 }
 
-/// Who handles a signal.
+/// The handler of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// The kernel, as [`Signal::default`] says.
     Default,
-    /// Nobody.
+    /// None: the signal is dropped.
     Ignore,
     /// The function at this address, which is neither 0 nor 1.
     At(u64),
 }
 
-/// What a program wants done about one signal.
+/// A program's action for one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Who handles it.
+    /// Its handler.
     pub handler: Handler,
     /// How.
     pub flags: Flags,
     /// Where the handler returns to, when [`Flags::RESTORER`] is set.
     pub restorer: u64,
-    /// What is blocked besides, while it is handled.
+    /// The signals that are blocked, too, while it is handled.
     pub mask: Set,
 }
 
@@ -69,7 +69,7 @@ impl Action {
         Self { handler, flags: Flags::empty(), restorer: 0, mask: Set::EMPTY }
     }
 
-    /// What a program gave. SIGKILL and SIGSTOP are taken out of the mask.
+    /// Reads a program's action. SIGKILL and SIGSTOP are taken out of the mask.
     pub fn decode(bytes: &[u8; ACTION_BYTES]) -> Self {
         let handler = match get_u64(bytes, 0) {
             0 => Handler::Default,
@@ -110,7 +110,7 @@ impl Action {
         }
     }
 
-    /// What is blocked while `signal` is handled, when `blocked` was before.
+    /// The signals that are blocked while `signal` is handled, when `blocked` were before.
     pub const fn blocked_meanwhile(&self, signal: Signal, blocked: Set) -> Set {
         let blocked = blocked.or(self.mask);
         if self.flags.contains(Flags::NO_DEFER) {
@@ -120,7 +120,7 @@ impl Action {
     }
 }
 
-/// What is to be done about a signal now.
+/// The present action for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing.
@@ -141,7 +141,7 @@ pub enum Decision {
     },
 }
 
-/// What a program wants done about each signal. All threads of a process have one such table.
+/// A program's actions for all signals. All threads of a process share one such table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actions([Action; Signal::MAX as usize]);
 
@@ -151,12 +151,12 @@ impl Actions {
         Self([Action::DEFAULT; Signal::MAX as usize])
     }
 
-    /// What is done about `signal`.
+    /// The action for `signal`.
     pub const fn get(&self, signal: Signal) -> &Action {
         &self.0[signal.index()]
     }
 
-    /// From now on `action` is done about `signal`; gives what was before. When the new action
+    /// Sets the action for `signal`; returns the old one. When the new action
     /// [ignores](Action::ignores) the signal, the caller forgets those that are pending.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Actions {
         Ok(core::mem::replace(&mut self.0[signal.index()], action))
     }
 
-    /// A new program begins: handlers are gone with the old one, what was ignored stays so.
+    /// A new program begins: handlers are gone with the old one, ignored signals stay ignored.
     pub fn reset(&mut self) {
         for action in &mut self.0 {
             *action = match action.handler {
@@ -178,8 +178,7 @@ impl Actions {
         }
     }
 
-    /// What is to be done about this signal now. A handler that wants to run but once is
-    /// forgotten by this.
+    /// The present action for this signal. This resets a handler that runs only once.
     pub fn deliver(&mut self, info: &Info) -> Decision {
         let signal = info.signal;
         let slot = &mut self.0[signal.index()];
@@ -202,9 +201,9 @@ impl Actions {
         }
     }
 
-    /// Makes sure that `signal` does something: a thread at a failed instruction cannot go on
-    /// otherwise. If it is blocked or ignored, the default holds from now on, and it is blocked
-    /// no more.
+    /// Makes sure that `signal` has an effect: a thread at a failed instruction cannot go on
+    /// otherwise. If it is blocked or ignored, the default holds from now on, and it is blocked no
+    /// more.
     pub fn force(&mut self, signal: Signal, blocked: &mut Set) {
         let slot = &mut self.0[signal.index()];
         if blocked.has(signal) || slot.handler == Handler::Ignore {

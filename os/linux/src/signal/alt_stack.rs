@@ -23,7 +23,7 @@ impl AltStack {
     /// There is none.
     pub const NONE: Self = Self { start: 0, flags: general::SS_DISABLE, bytes: 0 };
 
-    /// What a program gave. Nothing about it is checked, see [`changed`](Self::changed).
+    /// Reads a program's request. Nothing about it is checked, see [`changed`](Self::changed).
     pub fn decode(bytes: &[u8; ALT_STACK_BYTES]) -> Self {
         Self { start: get_u64(bytes, 0), flags: get_u32(bytes, 8), bytes: get_u64(bytes, 16) }
     }
@@ -37,7 +37,7 @@ impl AltStack {
         out
     }
 
-    /// Where it ends, exclusive; wraps for a program that gave nonsense.
+    /// Its end, exclusive; wraps for nonsense from a program.
     pub const fn end(&self) -> u64 {
         self.start.wrapping_add(self.bytes)
     }
@@ -47,7 +47,7 @@ impl AltStack {
         self.bytes != 0
     }
 
-    /// Whether it lets go of itself while it is in use.
+    /// Whether it is disarmed while it is in use (`SS_AUTODISARM`).
     pub const fn is_auto_disarmed(&self) -> bool {
         self.flags & general::SS_AUTODISARM != 0
     }
@@ -64,7 +64,7 @@ impl AltStack {
         !self.is_auto_disarmed() && self.holds(sp)
     }
 
-    /// What `sigaltstack` tells about it to a thread with this stack pointer.
+    /// The answer of `sigaltstack` to a thread with this stack pointer.
     #[must_use]
     pub const fn told(&self, sp: u64) -> Self {
         let state = if !self.is_some() {
@@ -77,8 +77,8 @@ impl AltStack {
         Self { flags: state | self.flags & general::SS_AUTODISARM, ..*self }
     }
 
-    /// What becomes of this one when a thread with this stack pointer wants `new`. `min_bytes` is
-    /// the smallest that the ISA's frames allow (`frame::*::STACK_BYTES_MIN`).
+    /// The stack after a thread with this stack pointer asks for `new`. `min_bytes` is the smallest
+    /// that the ISA's frames allow (`frame::*::STACK_BYTES_MIN`).
     ///
     /// # Errors
     /// [`Errno::EPERM`] while this one is in use; [`Errno::EINVAL`] for unknown flags;
@@ -89,14 +89,14 @@ impl AltStack {
         }
         match new.flags & !general::SS_AUTODISARM {
             general::SS_DISABLE => Ok(Self { start: 0, flags: new.flags, bytes: 0 }),
-            // Linux takes SS_ONSTACK for 0, as programs hand back what they were told.
+            // Linux takes SS_ONSTACK for 0, as programs pass back the value that they got.
             0 | general::SS_ONSTACK if new.bytes < min_bytes => Err(Errno::ENOMEM),
             0 | general::SS_ONSTACK => Ok(new),
             _ => Err(Errno::EINVAL),
         }
     }
 
-    /// What is left of it once a handler runs.
+    /// The state of the stack once a handler runs.
     #[must_use]
     pub const fn while_handled(&self) -> Self {
         if self.is_auto_disarmed() { Self::NONE } else { *self }

@@ -1,4 +1,4 @@
-//! What is said about a signal: `siginfo_t`, 128 bytes, the same for both ISAs.
+//! The information about a signal: `siginfo_t`, 128 bytes, the same for both ISAs.
 //!
 //! ```text
 //!   0        4        8        12       16
@@ -58,19 +58,19 @@ pub mod code {
     pub const CHILD_CONTINUED: i32 = general::CLD_CONTINUED as i32;
 }
 
-/// What is said besides signal and code.
+/// The fields besides signal and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
     Nothing,
-    /// Who sent it.
+    /// The sender.
     Kill {
         /// The process.
         pid: i32,
         /// Its real user.
         uid: u32,
     },
-    /// Who sent it, and a word of the sender's (`sigqueue`).
+    /// The sender, and a word of the sender's (`sigqueue`).
     Queue {
         /// The process.
         pid: i32,
@@ -83,7 +83,7 @@ pub enum Detail {
     Timer {
         /// Which.
         id: i32,
-        /// How often more it did so meanwhile.
+        /// Further expirations meanwhile.
         overrun: i32,
         /// The word given with it.
         value: u64,
@@ -103,24 +103,24 @@ pub enum Detail {
     },
     /// An instruction failed.
     Fault {
-        /// What it accessed, or where it is.
+        /// The address that it accessed, or its own.
         address: u64,
     },
     /// Input or output is possible.
     Poll {
-        /// What is, as `poll` says it.
+        /// The events, as `poll` reports them.
         band: i64,
         /// The number of the file.
         fd: i32,
     },
 }
 
-/// A signal, and what is said about it.
+/// A signal, and the information about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The signal.
     pub signal: Signal,
-    /// Where it comes from, see [`code`].
+    /// Its origin, see [`code`].
     pub code: i32,
     /// `si_errno`: 0, unless a program sent something else.
     pub errno: i32,
@@ -144,7 +144,7 @@ impl Info {
         Self::new(signal, code::USER, Detail::Kill { pid, uid })
     }
 
-    /// What an instruction caused at `address`.
+    /// A signal that an instruction caused at `address`.
     pub const fn fault(signal: Signal, code: i32, address: u64) -> Self {
         Self::new(signal, code, Detail::Fault { address })
     }
@@ -188,8 +188,8 @@ impl Info {
         out
     }
 
-    /// What a program says about `signal`, by `rt_sigqueueinfo`. Of the bytes only those count
-    /// that a queued signal, a timer or a file has.
+    /// A program's information about `signal`, by `rt_sigqueueinfo`. Only the bytes count that a
+    /// queued signal, a timer or a file has.
     ///
     /// # Errors
     /// [`Errno::EPERM`] when it pretends to come from the kernel or from `tkill`, and is not for
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_queue_comes_out_as_it_went_in() {
+    fn queued_information_comes_out_as_it_went_in() {
         let detail = Detail::Queue { pid: -5, uid: u32::MAX, value: u64::MAX };
         round_trip(Info { errno: -1, ..Info::new(Signal::USR1, code::QUEUE, detail) });
         round_trip(Info::new(Signal::USR1, -77, detail));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pretends_to_be_the_kernel_to_others() {
+    fn no_program_pretends_to_be_the_kernel_to_others() {
         for code in [code::USER, code::KERNEL, code::SEGV_UNMAPPED, code::THREAD, i32::MAX] {
             let bytes = Info::new(Signal::SEGV, code, Detail::Nothing).encode();
             assert_eq!(Info::decode(Signal::SEGV, &bytes, false), Err(Errno::EPERM), "{code}");

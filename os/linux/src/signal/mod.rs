@@ -1,8 +1,7 @@
-//! Signals: what they are, who has which pending, what a program wants done, and the bytes in
-//! which it is told.
+//! Signals: numbers and sets, pending signals, actions, and the bytes in which programs get them.
 //!
-//! Nothing here delivers: the kernel asks [`next`] what to do when a thread is about to run,
-//! [`Actions::deliver`] how, and writes what [`frame`] built onto the program's stack.
+//! Nothing here delivers: when a thread is about to run the kernel calls [`next`] and
+//! [`Actions::deliver`], and writes the bytes of [`frame`] onto the program's stack.
 //!
 //! ```text
 //!   kill, fault, timer ──► Pending::add ──► next ──► Actions::deliver ──► Decision

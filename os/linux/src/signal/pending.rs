@@ -1,7 +1,7 @@
 //! Signals that were sent and not yet taken.
 //!
-//! A standard signal is pending at most once: what was said first counts. Real-time signals
-//! queue. A signal is never lost for lack of memory, only what was said about it.
+//! A standard signal is pending at most once, with its first information. Real-time signals queue.
+//! Lack of memory loses the information, never the signal.
 
 use alloc::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::{Errno, Result};
 pub struct Pending {
     /// Which; each has none, one or more entries in `queue`.
     set: Set,
-    /// What was said about them, in the order they came.
+    /// The information about them, in the order they came.
     queue: VecDeque<Info>,
     /// The most entries that `queue` may have before real-time signals are refused.
     limit: usize,
@@ -30,8 +30,7 @@ impl Pending {
         self.set
     }
 
-    /// Notes that a signal was sent; says whether that is news. It is not for a standard signal
-    /// that is pending already.
+    /// Adds a signal; returns whether it is new. A standard signal that is pending already is not.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when it is a real-time signal that came with a word (that is, not by
@@ -70,7 +69,7 @@ impl Pending {
         if !self.queue.iter().any(of_signal) {
             self.set = self.set.without(signal);
         }
-        // There was no memory to note what was said: Linux says this then, too.
+        // There was no memory for the information: Linux returns the same then.
         found.unwrap_or(Info::kill(signal, 0, 0))
     }
 }

@@ -46,7 +46,7 @@ names! {
     CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS
 }
 
-/// What happens to a program that says nothing about a signal.
+/// The default action of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
     /// It ends.
@@ -55,7 +55,7 @@ pub enum Default {
     Core,
     /// Nothing.
     Ignore,
-    /// It stops until it is told to continue.
+    /// It stops until SIGCONT.
     Stop,
     /// It goes on if it was stopped.
     Continue,
@@ -86,7 +86,7 @@ impl Signal {
         self.0 as usize - 1
     }
 
-    /// Whether it can be pending more than once, each with what was said about it.
+    /// Whether it can be pending more than once, each with its information.
     pub const fn is_real_time(self) -> bool {
         self.0 as u32 >= general::SIGRTMIN
     }
@@ -96,7 +96,7 @@ impl Signal {
         Set::UNSTOPPABLE.has(self)
     }
 
-    /// What it does to a program that says nothing about it.
+    /// Its default action.
     pub const fn default(self) -> Default {
         match self {
             Self::CHLD | Self::URG | Self::WINCH => Default::Ignore,
@@ -211,8 +211,8 @@ impl Set {
         }
     }
 
-    /// What `rt_sigprocmask` makes of this set of blocked signals: `how` is 0 to add those of
-    /// `change`, 1 to take them out, 2 to have only them.
+    /// This set of blocked signals after `rt_sigprocmask`: `how` is 0 to add those of `change`, 1
+    /// to take them out, 2 to have only them.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for any other `how`.

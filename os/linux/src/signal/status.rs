@@ -1,4 +1,4 @@
-//! What becomes of a process, as `wait4` and `waitid` tell it, and what it used.
+//! The status of a process, as `wait4` and `waitid` report it, and its resource usage.
 //!
 //! ```text
 //!   bits   15 ......... 8  7     6 ...... 0
@@ -16,7 +16,7 @@ use super::{Detail, Info, Signal, code};
 /// Bytes of `struct rusage`.
 pub const USAGE_BYTES: usize = 144;
 
-/// What became of a process.
+/// The status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It ended by itself, with this status.
@@ -45,7 +45,7 @@ impl Status {
         }
     }
 
-    /// `si_code`, as SIGCHLD and `waitid` tell it.
+    /// `si_code`, as in SIGCHLD and `waitid`.
     pub const fn code(self) -> i32 {
         match self {
             Self::Exited(_) => code::CHILD_EXITED,
@@ -65,9 +65,8 @@ impl Status {
         }
     }
 
-    /// The SIGCHLD for the parent, and what `waitid` writes about child `pid` of user `uid`. Only
-    /// SIGCHLD tells the times, which are taken from `usage`; `waitid` wants a
-    /// [`Usage::default`].
+    /// The SIGCHLD for the parent, and the answer of `waitid` about child `pid` of user `uid`. Only
+    /// SIGCHLD has the times, which are taken from `usage`; `waitid` wants a [`Usage::default`].
     pub const fn info(self, pid: i32, uid: u32, usage: &Usage) -> Info {
         let detail = Detail::Child {
             pid,
@@ -80,10 +79,10 @@ impl Status {
     }
 }
 
-/// Nanoseconds of a tick in which programs are told times: 100 ticks are a second.
+/// Nanoseconds of a tick, the unit of times for programs: 100 ticks are a second.
 pub const NS_PER_TICK: u64 = 10_000_000;
 
-/// What a process used.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Nanoseconds that it ran.
@@ -96,14 +95,14 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Faults that did.
     pub major_faults: u64,
-    /// How often it waited.
+    /// Voluntary context switches.
     pub waits: u64,
-    /// How often it was made to let another run.
+    /// Involuntary context switches.
     pub preemptions: u64,
 }
 
 impl Usage {
-    /// What both used together.
+    /// The sum of both.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         let peak = if self.resident_kib_max > other.resident_kib_max { self } else { other };
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_told_what_became_of_the_child() {
+    fn the_parent_gets_the_status_of_the_child() {
         let usage = Usage { user_ns: 25_000_000, system_ns: 9_999_999, ..Usage::default() };
         let child = |status: i32, user_ticks| Detail::Child {
             pid: 7,

@@ -1,4 +1,4 @@
-//! Who has which signals pending, what is done about them, and on which stack.
+//! Pending signals, their actions, and the stacks of handlers.
 
 use std::vec::Vec;
 
@@ -53,7 +53,7 @@ fn sigkill_and_sigstop_cannot_be_blocked() {
 }
 
 #[test]
-fn a_standard_signal_is_pending_once_and_what_came_first_counts() {
+fn a_standard_signal_is_pending_once_and_its_first_info_counts() {
     let mut pending = Pending::new(0);
     assert_eq!(pending.add(queued(10, 1)), Ok(true));
     assert_eq!(pending.add(queued(10, 2)), Ok(false));
@@ -70,7 +70,7 @@ fn real_time_signals_queue_up_to_the_limit() {
     assert_eq!(pending.add(queued(40, 3)), Err(Errno::EAGAIN));
     assert_eq!(pending.add(queued(41, 3)), Err(Errno::EAGAIN));
     assert_eq!(pending.set(), Set::of(signal(40)), "what was refused left no trace");
-    // One by kill is never refused; what was said about it is lost.
+    // A signal by kill is never refused; its information is lost.
     assert_eq!(pending.add(Info::kill(signal(41), 7, 8)), Ok(true));
     assert_eq!(pending.add(Info::kill(Signal::TERM, 7, 8)), Ok(true), "no limit for these");
     assert_eq!(pending.take(Set::EMPTY), Some(Info::kill(Signal::TERM, 7, 8)));
@@ -81,7 +81,7 @@ fn real_time_signals_queue_up_to_the_limit() {
 }
 
 #[test]
-fn what_is_blocked_stays_pending_and_what_is_forgotten_is_gone() {
+fn blocked_signals_stay_pending_and_forgotten_ones_are_gone() {
     let mut pending = Pending::new(9);
     for info in [queued(40, 1), queued(40, 2), queued(12, 3)] {
         pending.add(info).unwrap();
@@ -150,7 +150,7 @@ fn sigkill_and_sigstop_have_no_other_action() {
 }
 
 #[test]
-fn a_new_program_has_no_handlers_but_ignores_what_was_ignored() {
+fn a_new_program_has_no_handlers_and_keeps_ignored_signals() {
     let mut actions = Actions::new();
     let ignore = Action { handler: Handler::Ignore, ..handled(Flags::all()) };
     actions.set(Signal::HUP, ignore).unwrap();
@@ -162,7 +162,7 @@ fn a_new_program_has_no_handlers_but_ignores_what_was_ignored() {
 }
 
 #[test]
-fn what_is_done_is_what_the_program_wants_or_the_default() {
+fn the_action_is_the_programs_or_the_default() {
     let mut actions = Actions::new();
     for (number, expected) in [
         (15, Decision::Terminate { core: false }),

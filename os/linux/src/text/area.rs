@@ -14,11 +14,11 @@ pub struct AreaLine<'a> {
     pub start: u64,
     /// The byte after its last one.
     pub end: u64,
-    /// What the program may do with it.
+    /// The program's rights to it.
     pub rights: Rights,
-    /// Whether others see what is written to it.
+    /// Whether it is shared.
     pub shared: bool,
-    /// Which byte of the file its first one shows; 0 without a file.
+    /// Its offset in the file in bytes; 0 without a file.
     pub offset: u64,
     /// Major and minor number of the file's device; 0 without a file.
     pub device: (u32, u32),
@@ -46,7 +46,7 @@ impl AreaLine<'_> {
         out.push(b"\n")
     }
 
-    /// Prints where it is, what may be done with it, and its name, without a newline.
+    /// Prints its address, rights and name, without a newline.
     ///
     /// # Errors
     /// [`ENOMEM`](crate::Errno::ENOMEM).

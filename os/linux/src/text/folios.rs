@@ -1,6 +1,6 @@
 //! Memory by the sizes of its folios, with the labels of Linux's tool `thpmaps`.
 //!
-//! A [`Folding`] is told pieces of an area in ascending order, and sorts them into [`Folios`]:
+//! A [`Folding`] takes pieces of an area in ascending order, and sorts them into [`Folios`]:
 //!
 //! ```text
 //!   anon:                        4096 kB            of no file
@@ -12,10 +12,10 @@
 //!   anon-folded:                 1920 kB ( 47%)     in contiguous blocks of the tables
 //! ```
 //!
-//! and likewise `file` for what is of files and shared. What is in no line of the second to fourth
-//! kind is in folios of one page. The first five are `thpmaps`' own labels, in their first form: it
-//! counts a folio as aligned whether blocks or entries map it. The last two are told where they
-//! are known. Lines of nothing are left out.
+//! and likewise `file` for pages of files and shared ones. Pages in no line of the second to fourth
+//! kind are in folios of one page. The first five are `thpmaps`' own labels, in their first form:
+//! it counts a folio as aligned whether blocks or entries map it. The last two are printed where
+//! they are known. Lines of nothing are left out.
 
 use crate::Result;
 use crate::files::Text;
@@ -53,7 +53,7 @@ impl Piece {
     }
 }
 
-/// What there is of one kind, in pages.
+/// The amount of one kind, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// All of it.
@@ -73,7 +73,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Adds what `other` has.
+    /// Adds the sums of `other`.
     fn add(&mut self, other: &Self) {
         self.total += other.total;
         let sizes = self.aligned.iter_mut().zip(&other.aligned);
@@ -114,20 +114,20 @@ fn blocks(piece: &Piece, cont: u64) -> u64 {
 /// An area's memory, or that of several, by the sizes of its folios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Folios {
-    /// What is of no file.
+    /// Pages of no file.
     pub anon: Share,
-    /// What is of files, or shared.
+    /// Pages of files, or shared ones.
     pub file: Share,
 }
 
 impl Folios {
-    /// Adds what `other` has.
+    /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.anon.add(&other.anon);
         self.file.add(&other.file);
     }
 
-    /// What is of no file, or the rest.
+    /// The share of anonymous pages, or of the rest.
     pub const fn of(&mut self, anon: bool) -> &mut Share {
         if anon { &mut self.anon } else { &mut self.file }
     }
@@ -159,8 +159,8 @@ impl Folding {
         Self { cont: (grain.cont / grain.page).max(1), sum: Folios::default(), open: None }
     }
 
-    /// Adds what comes after all that was added before. Pieces of one folio that lie side by side
-    /// count as one, however they were told.
+    /// Adds a piece behind all earlier ones. Adjacent pieces of one folio count as one, however
+    /// they were split.
     pub fn add(&mut self, piece: Piece) {
         let share = self.sum.of(piece.anon);
         share.total += piece.count;
@@ -174,7 +174,7 @@ impl Folding {
         self.open = Some(piece);
     }
 
-    /// What the area has.
+    /// The sums of the area.
     pub fn done(mut self) -> Folios {
         self.close();
         self.sum
@@ -226,7 +226,7 @@ impl Folios {
     }
 }
 
-/// Told of a line: its label with a colon, units of 1024 bytes, and percent of the kind.
+/// Takes a line: its label with a colon, units of 1024 bytes, and percent of the kind.
 type Tell<'a> = dyn FnMut(core::fmt::Arguments<'_>, u64, Option<u64>) -> Result<()> + 'a;
 
 fn each(share: &Share, kind: &str, grain: Grain, tell: &mut Tell<'_>) -> Result<()> {

@@ -58,7 +58,7 @@ fn b6_contiguous_blocks_are_aligned_in_pages_and_in_frames_and_within_one_folio(
 }
 
 #[test]
-fn b6_what_leaves_map_is_summed_by_kind() {
+fn b6_mapped_pages_are_summed_by_kind() {
     let block = Piece { block: true, anon: false, ..piece(0, 512, 512, 9) };
     let fold = Piece { folded: true, ..piece(513, 1024, 16, 4) };
     let mut sum = folded(&[block, piece(512, 3, 1, 0), fold]);
@@ -113,7 +113,7 @@ fn b6_a_line_has_the_same_labels_and_figures_as_the_table() {
 /// A page of the model: frame, and order of its folio.
 type Page = Option<(u64, u8)>;
 
-/// What one page at a time finds: each page asks where its folio's pages are mapped.
+/// The result of one page at a time: each page asks where its folio's pages are mapped.
 fn model(pages: &[Page]) -> Share {
     let mut share = Share::default();
     let at = |page: i64| usize::try_from(page).ok().and_then(|page| *pages.get(page)?);
@@ -169,7 +169,7 @@ fn area() -> impl Strategy<Value = Vec<Page>> {
 
 proptest! {
     #[test]
-    fn b6_runs_find_what_one_page_at_a_time_finds(pages in area(), cut in 1_u64..9) {
+    fn b6_runs_agree_with_one_page_at_a_time(pages in area(), cut in 1_u64..9) {
         let mut folding = Folding::new(GRAIN);
         // The same pages in pieces of at most `cut`.
         let mut page = 0;

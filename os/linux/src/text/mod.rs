@@ -1,7 +1,7 @@
 //! The lines of `/proc` and `/sys`, to the letter: tools cut them at fixed words and columns.
 //!
-//! Nothing here knows where figures come from: each type holds what a line tells, and prints it.
-//! The formats are those of `man 5 proc` and of what a running Linux prints.
+//! Nothing here knows the source of figures: each type holds the fields of a line, and prints it.
+//! The formats are those of `man 5 proc` and of a running Linux.
 //!
 //! ```text
 //!   area   maps, the first line of each area in smaps

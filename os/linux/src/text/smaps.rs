@@ -1,30 +1,30 @@
-//! What areas hold, as `smaps` and `smaps_rollup` tell it.
+//! Memory use of areas, as `smaps` and `smaps_rollup` print it.
 
 use crate::Result;
 use crate::files::Text;
 
-/// What an area holds, or several together. All in bytes.
+/// The memory use of an area, or of several together, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Resident.
     pub rss: u64,
-    /// Resident, each page divided by how many map it.
+    /// Resident, each page divided by its map count.
     pub pss: u64,
-    /// Of `pss`, what was written.
+    /// The dirty part of `pss`.
     pub pss_dirty: u64,
-    /// Of `pss`, what is private memory.
+    /// The private part of `pss`.
     pub pss_anon: u64,
-    /// Of `pss`, what is of files.
+    /// The part of `pss` in files.
     pub pss_file: u64,
-    /// Of `pss`, what is shared memory.
+    /// The part of `pss` in shared memory.
     pub pss_shmem: u64,
-    /// Others map it too, and it was not written.
+    /// Other spaces map it, too, and it is clean.
     pub shared_clean: u64,
-    /// Others map it too, and it was written.
+    /// Other spaces map it, too, and it is dirty.
     pub shared_dirty: u64,
-    /// Nobody else maps it, and it was not written.
+    /// No other space maps it, and it is clean.
     pub private_clean: u64,
-    /// Nobody else maps it, and it was written.
+    /// No other space maps it, and it is dirty.
     pub private_dirty: u64,
     /// Touched since that was last cleared.
     pub referenced: u64,
@@ -38,7 +38,7 @@ pub struct Held {
     pub shmem_huge: u64,
     /// Files of a disk that are mapped by such leaves.
     pub file_huge: u64,
-    /// Of `pss`, what stays in memory (`mlock`).
+    /// The locked part of `pss` (`mlock`).
     pub locked: u64,
     /// On swap devices.
     pub swap: u64,
@@ -70,7 +70,7 @@ impl Held {
         }
     }
 
-    /// Prints what follows the first line of an area in `smaps`. `bytes` is its length, `page` that
+    /// Prints the lines after the first of an area in `smaps`. `bytes` is its length, `page` that
     /// of a base page; `eligible`: it may get large folios; `flags` are its words of `VmFlags`.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Held {
         out.push(b"\n")
     }
 
-    /// Prints what follows the first line of `smaps_rollup`.
+    /// Prints the lines after the first of `smaps_rollup`.
     ///
     /// # Errors
     /// [`ENOMEM`](crate::Errno::ENOMEM).
@@ -126,7 +126,7 @@ impl Held {
         line(out, "Shared_Hugetlb:", 0)?;
         line(out, "Private_Hugetlb:", 0)?;
         line(out, "Swap:", self.swap)?;
-        // Who else has a slot is not counted by owner: each counts it as a whole.
+        // Sharers of a slot are not counted by owner: each counts it as a whole.
         line(out, "SwapPss:", self.swap)?;
         line(out, "Locked:", self.locked)
     }

@@ -10,9 +10,9 @@ use crate::files::Text;
 pub struct Sizes {
     /// All of its areas.
     pub total: u64,
-    /// What is resident of private memory.
+    /// Resident private memory.
     pub anon: u64,
-    /// What is resident of shared memory.
+    /// Resident shared memory.
     pub shared: u64,
     /// The areas of its code.
     pub code: u64,
@@ -22,12 +22,12 @@ pub struct Sizes {
     pub stack: u64,
     /// Areas that stay in memory (`mlock`).
     pub locked: u64,
-    /// What is on swap devices.
+    /// Memory on swap devices.
     pub swap: u64,
 }
 
 impl Sizes {
-    /// What is resident.
+    /// All resident memory.
     pub const fn resident(&self) -> u64 {
         self.anon + self.shared
     }
@@ -48,14 +48,14 @@ impl Sizes {
     }
 }
 
-/// What `stat` tells of a process or thread. Times are in ticks, 100 of which are a second.
+/// The fields of `stat` for a process or thread. Times are in ticks of 10 ms.
 #[derive(Clone, Debug)]
 pub struct Stat<'a> {
     /// Its number.
     pub id: u32,
     /// Its name.
     pub name: &'a [u8],
-    /// What it does: `R` runs, `S` waits, `T` is stopped, `Z` has ended.
+    /// Its state: `R` runs, `S` waits, `T` is stopped, `Z` has ended.
     pub state: char,
     /// The pid of its parent; 0 when it has none.
     pub parent: u32,
@@ -75,7 +75,7 @@ pub struct Stat<'a> {
     pub began: u64,
     /// How large its memory is, in bytes.
     pub total: u64,
-    /// What of that is resident, in pages.
+    /// The resident part of that, in pages.
     pub resident_pages: u64,
     /// The top of its stack; 0 when that is not known.
     pub stack: u64,
@@ -89,7 +89,7 @@ pub struct Stat<'a> {
     pub args: Range<u64>,
     /// Where the strings of its environment are.
     pub envs: Range<u64>,
-    /// What `wait4` tells of its end; 0 while it lives.
+    /// The status that `wait4` reports; 0 while it lives.
     pub status: u32,
 }
 
@@ -99,7 +99,7 @@ impl Stat<'_> {
     /// # Errors
     /// [`ENOMEM`](crate::Errno::ENOMEM).
     pub fn print(&self, out: &mut Text) -> Result<()> {
-        self.who(out)?;
+        self.identity(out)?;
         self.times(out)?;
         let [pending, blocked, ignored, caught] = self.signals.map(|set| set & 0x7fff_ffff);
         // 25 to 28: no limit of residence; where code is, is not told.
@@ -115,7 +115,7 @@ impl Stat<'_> {
     }
 
     /// Fields 1 to 13.
-    fn who(&self, out: &mut Text) -> Result<()> {
+    fn identity(&self, out: &mut Text) -> Result<()> {
         out.print(format_args!("{} (", self.id))?;
         out.push(self.name)?;
         // No terminal, no group in front of it, no flags.

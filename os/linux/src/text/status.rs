@@ -4,14 +4,14 @@ use super::Sizes;
 use crate::Result;
 use crate::files::Text;
 
-/// What `status` tells of a process or thread.
+/// The fields of `status` for a process or thread.
 #[derive(Clone, Debug)]
 pub struct Status<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// What permissions its new files do not get.
+    /// The permissions that its new files do not get.
     pub umask: u32,
-    /// What it does: a letter as in `stat`, and a word.
+    /// Its state: a letter as in `stat`, and a word.
     pub state: (char, &'a str),
     /// Its process.
     pub pid: u32,
@@ -37,11 +37,11 @@ pub struct Status<'a> {
     pub masks: Masks,
     /// How many CPUs there are, all of which it may use; at most 64.
     pub cpus: usize,
-    /// How often it waited, and how often it was made to let another run.
+    /// Its voluntary and involuntary context switches.
     pub switches: (u64, u64),
 }
 
-/// The most memory that a process had, and what its page tables take. All in bytes.
+/// The peaks of a process's memory, and the size of its page tables, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaks {
     /// All areas.
@@ -67,7 +67,7 @@ pub struct Masks {
     pub caught: u64,
 }
 
-/// All capabilities there are: everyone is root.
+/// All capabilities: all processes are root.
 const CAPABILITIES: u64 = (1 << 41) - 1;
 
 impl Status<'_> {
@@ -76,7 +76,7 @@ impl Status<'_> {
     /// # Errors
     /// [`ENOMEM`](crate::Errno::ENOMEM).
     pub fn print(&self, out: &mut Text) -> Result<()> {
-        self.who(out)?;
+        self.identity(out)?;
         if let Some((sizes, peaks)) = &self.memory {
             memory(out, sizes, peaks)?;
             out.print(format_args!("CoreDumping:\t0\nTHP_enabled:\t{}\n", u8::from(self.thp)))?;
@@ -99,7 +99,7 @@ impl Status<'_> {
         out.print(format_args!("nonvoluntary_ctxt_switches:\t{}\n", self.switches.1))
     }
 
-    fn who(&self, out: &mut Text) -> Result<()> {
+    fn identity(&self, out: &mut Text) -> Result<()> {
         out.push(b"Name:\t")?;
         out.push(self.name)?;
         let (letter, word) = self.state;

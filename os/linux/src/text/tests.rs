@@ -88,7 +88,7 @@ THPeligible:           0
 VmFlags: rd mr mw me \n";
 
 #[test]
-fn a_rollup_adds_areas_and_says_what_they_are() {
+fn a_rollup_adds_areas_and_keeps_their_flags() {
     let one = Held { rss: 1000, pss: 512, pss_anon: 512, locked: 24, ..Held::default() };
     let sum = one.and(&one).and(&Held { rss: 48, pss_shmem: 3 << 20, ..Held::default() });
     let text = printed(|out| sum.print_rollup(out));
@@ -323,7 +323,7 @@ fn the_active_choice_stands_in_brackets() {
 }
 
 #[test]
-fn what_is_written_is_one_word_or_number() {
+fn a_write_is_one_word_or_number() {
     assert_eq!(word(b"never\n"), Ok("never"));
     assert_eq!(word(b"never\n\n"), Ok("never\n"));
     assert_eq!(word(b"\xff"), Err(Errno::EINVAL));

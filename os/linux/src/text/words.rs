@@ -1,4 +1,4 @@
-//! Settings: what is read from them, and what is written to them.
+//! Settings: the texts that programs read from them and write to them.
 
 use crate::files::Text;
 use crate::{Errno, Result};

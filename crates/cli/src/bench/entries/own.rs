@@ -1,7 +1,7 @@
 //! The timed parts of fork, zap and protect: by the library, and page-at-a-time.
 
 use anyhow::Result;
-use quire::engine::Error;
+use quire::Error;
 use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::Counts;

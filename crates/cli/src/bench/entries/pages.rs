@@ -17,11 +17,11 @@
 //! Like the library, it takes a frame for each table of the child, and clears it; that frame is not
 //! in the caches, as it is not in a kernel. Its words then go into the host's memory, which is.
 
+use quire::inject::{Folio, Folios};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use quire::folio::{Folio, Folios};
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{Flush, FrameRun, Hardware, Reuse};
 use quire_units::{CpuSet, Order, PageSpan, Pfn, Prot};
@@ -89,7 +89,7 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
     pub(super) fn new(scene: &'s Scene<'s, 'm, 'r, A>, remembers: bool) -> Self {
         let cpus = CpuSet::new();
         cpus.insert(CPU);
-        Pages { scene, folios: Folios::new(scene.mm.phys().meta()), remembers, cpus }
+        Pages { scene, folios: Folios::new(scene.mm.bare_phys().meta()), remembers, cpus }
     }
 
     /// Gives `child` what `parent` has, and takes the right to write from both.
@@ -102,7 +102,7 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
         });
         let mut lost = false;
         for (from, to) in parent.words.chunks(entries).zip(child.words.chunks_mut(entries)) {
-            let frame = self.scene.mm.phys().alloc(CPU, Order::ZERO);
+            let frame = self.scene.mm.bare_phys().alloc(CPU, Order::ZERO);
             let frame = frame.context("no frame for a table")?;
             self.scene.machine.clear(&frame, 0..1, Reuse::Soon);
             child.frames.push(frame);
@@ -143,12 +143,12 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
             for frame in gathered.drain(..) {
                 let last = found.folio(frame).and_then(|folio| self.folios.put(folio));
                 if let Some(run) = last {
-                    self.scene.mm.phys().free(CPU, run);
+                    self.scene.mm.bare_phys().free(CPU, run);
                     found.forget();
                 }
             }
         }
-        words.frames.drain(..).for_each(|frame| self.scene.mm.phys().free(CPU, frame));
+        words.frames.drain(..).for_each(|frame| self.scene.mm.bare_phys().free(CPU, frame));
     }
 
     /// Gives all entries the rights `prot`.

@@ -43,7 +43,7 @@ impl Policy {
         let order = |bytes: u64| Order::of_bytes(bytes, A::PAGE_SHIFT).unwrap_or_default();
         let (middle, large) = (order(64 << 10), order(2 << 20));
         if self == Policy::Pages {
-            mm.file_policy.set_window(0);
+            mm.files().policy().set_window(0);
         }
         let tiers: &[Order] = match self {
             Policy::Exec => &[middle],
@@ -52,10 +52,10 @@ impl Policy {
         };
         if !tiers.is_empty() {
             // Written pages of private areas are anonymous memory, in folios of these sizes.
-            let set = mm.policy.set_sizes("16K-64K:always", A::PAGE_SHIFT);
+            let set = mm.policy().set_sizes("16K-64K:always", A::PAGE_SHIFT);
             debug_assert!(set.is_ok(), "sizes of formats with pages of 4K: {set:?}");
         }
-        let set = mm.file_policy.set_exec_tiers(tiers);
+        let set = mm.files().policy().set_exec_tiers(tiers);
         debug_assert!(set.is_ok(), "64K and 2M are sizes of formats with pages of 4K: {set:?}");
     }
 

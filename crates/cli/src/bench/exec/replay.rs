@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FileId, Reads, Store};
-use quire::engine::{Error, Resolved};
 use quire::space::{At, Backing, Request, Space};
 use quire::stats::Event;
+use quire::{Error, Resolved};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu};
 use quire_sim::system::{self, HostedMm};
@@ -140,7 +140,7 @@ fn place<A: Arch>(
     for file in &recording.files {
         let pages = file.pages(recording.page);
         let id =
-            mm.open_file(Store::ReadOnly, pages, Order::ZERO).map_err(|error| match error {
+            mm.files().open(Store::ReadOnly, pages, Order::ZERO).map_err(|error| match error {
                 Error::NoFile => anyhow::anyhow!("it has more files than the hosted machine"),
                 error => error.into(),
             })?;
@@ -250,15 +250,15 @@ impl<A: Arch> Program<'_, '_, '_, A> {
     /// The disk: each read is there at once. Its content does not matter.
     fn read(&mut self, mut reads: Reads) -> Result<()> {
         let id = reads.file();
-        let end = self.mm.file(id).map_or(0, |file| file.pages());
+        let end = self.mm.files().get(id).map_or(0, |file| file.pages());
         let mut next = None;
-        while let Some(read) = self.mm.next_read(&mut reads)? {
+        while let Some(read) = self.mm.files().next_read(&mut reads)? {
             let pages = read.pages();
             // Folios that follow each other are one transfer.
             self.out.reads += u64::from(next != Some(pages.start));
             self.out.pages_read += pages.end.min(end) - pages.start;
             next = Some(pages.end);
-            self.mm.read_done(read, Ok(()));
+            self.mm.files().read_done(read, Ok(()));
         }
         Ok(())
     }

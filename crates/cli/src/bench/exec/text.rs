@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quire::engine::FrameUse;
+use quire::FrameUse;
 use quire::space::Space;
 use quire::table::{Seen, Sight};
 use quire_arch::Arch;
@@ -60,7 +60,7 @@ impl Text {
         let page = 1 << A::PAGE_SHIFT;
         for span in spans {
             let mut folding = Folding::new(Grain { page, cont: page << CONT });
-            mm.runs(space, span, &mut |seen| text.add(mm, seen, &mut folding));
+            mm.spaces().runs(space, span, &mut |seen| text.add(mm, seen, &mut folding));
             text.folios.add(&folding.done());
         }
         text

@@ -6,7 +6,7 @@
 //! RAM: its frames are known to be zero, and `Mm` does not clear what is zero (row A5).
 
 use anyhow::{Context, Result, bail};
-use quire::engine::Error;
+use quire::Error;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_hw::extent::Backend;
@@ -310,7 +310,8 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
         let Raw { ram, clears, size, region, clear } = self;
         let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
         let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
-            let take = |_| mm.phys().alloc(CPU, order).context("the machine has too little RAM");
+            let take =
+                |_| mm.bare_phys().alloc(CPU, order).context("the machine has too little RAM");
             let runs: Vec<FrameRun> =
                 (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
             let start = thread_ns();
@@ -319,7 +320,7 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
             }
             let ns = thread_ns() - start;
             let count = runs.len() as f64;
-            runs.into_iter().for_each(|run| mm.phys().free(CPU, run));
+            runs.into_iter().for_each(|run| mm.bare_phys().free(CPU, run));
             Ok(ns / count)
         };
         system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FilePages, Read, Reads};
-use quire::engine::{Error, PagedOut, Resolved, Whose, Write};
+use quire::{Error, PagedOut, Resolved, Whose, Write};
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order};
@@ -83,12 +83,12 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
 
     /// Pages all of the memory out.
     pub(super) fn out(&self, way: Way) -> Result<()> {
-        self.mm.policy.set_evict_most(match way {
+        self.mm.policy().set_evict_most(match way {
             Way::Runs => A::block_order(),
             Way::Pages => Order::ZERO,
         });
         let spaces = [&self.space];
-        let out = self.mm.page_out(&self.space, self.span, Whose::Own, &spaces[..])?;
+        let out = self.mm.paging().page_out(&self.space, self.span, Whose::Own, &spaces[..])?;
         let all =
             PagedOut { folios: self.folios(), pages: self.span.count(), ..PagedOut::default() };
         ensure!(out == all, "paging out came to {out:?}, not to {all:?}");
@@ -111,9 +111,9 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
     pub(super) fn write_to(&self, put: &mut dyn FnMut(&Write) -> Result<()>) -> Result<()> {
         let spaces = [&self.space];
         let mut left = FilePages::new(0, self.span.count());
-        while let Some(write) = self.mm.next_write(self.device, &mut left, &spaces[..])? {
+        while let Some(write) = self.mm.files().next_write(self.device, &mut left, &spaces[..])? {
             put(&write)?;
-            self.mm.write_done(write, Ok(()));
+            self.mm.files().write_done(write, Ok(()));
         }
         Ok(())
     }
@@ -145,9 +145,9 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
     }
 
     fn carry_out(&self, mut reads: Reads, get: &mut dyn FnMut(&Read) -> Result<()>) -> Result<()> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
+        while let Some(read) = self.mm.files().next_read(&mut reads)? {
             get(&read)?;
-            self.mm.read_done(read, Ok(()));
+            self.mm.files().read_done(read, Ok(()));
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ mod tests {
                 assert!(out > 0.0 && write > 0.0 && back > 0.0);
             }
             let page = quire_units::PageSpan::new(scene.span.start, scene.span.start.add(1));
-            scene.mm.lock(&scene.space, page)?;
+            scene.mm.mlock(&scene.space, page)?;
             Ok(scene.cycle(Way::Runs, Device::Idle).unwrap_err().to_string())
         }
     }

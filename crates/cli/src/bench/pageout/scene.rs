@@ -67,9 +67,9 @@ impl<W: Work> scene::Work for WithDevice<W> {
     fn run<A: Arch>(self, base: &scene::Scene<'_, '_, '_, A>) -> Result<W::Out> {
         let (mm, pages, block) = (base.mm, base.span.count(), A::block_order());
         let before = mm.phys().free_frames();
-        let device = mm.swap_on(pages)?;
+        let device = mm.paging().swap_on(pages)?;
         let slot_frames = before - mm.phys().free_frames();
-        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.phys().alloc(CPU, block));
+        let store = (0..pages.div_ceil(block.pages())).map(|_| mm.bare_phys().alloc(CPU, block));
         let store = store.collect::<Option<_>>().context("the machine has too little RAM")?;
         self.0.run(&Scene { base, device, slot_frames, store })
     }

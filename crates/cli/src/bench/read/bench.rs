@@ -131,7 +131,7 @@ impl Read {
             Ok(vec![all.one.cpu, all.two.cpu, all.by_clock(), all.by_cpu()])
         })?;
         drop(naive);
-        scene.mm.close_file(file)?;
+        scene.mm.files().close(file)?;
         let cells = CHUNKS.map(|chunk| (cold_keys(layout, chunk), chunk));
         sheet.rounds("reading first", self.loops, &cells, |chunk| {
             let cold = cold::sample(scene, chunk >> SHIFT)?;

@@ -1,8 +1,8 @@
 //! Reading for the first time: the library's part, whose device takes no time.
 
 use anyhow::Result;
+use quire::Error;
 use quire::cache::{Read, Readahead};
-use quire::engine::Error;
 
 use super::scene::Scene;
 use crate::stats::thread_ns;
@@ -23,7 +23,7 @@ pub(super) fn sample(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Cold> {
     pass(scene, (file, chunk), &mut |_| {})?;
     let read = thread_ns() - start;
     let start = thread_ns();
-    scene.mm.close_file(file)?;
+    scene.mm.files().close(file)?;
     let close = thread_ns() - start;
     let pages = scene.pages as f64;
     Ok(Cold { read: read / pages, close: close / pages })
@@ -39,7 +39,7 @@ pub(super) fn folios(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Vec<u64>> 
         folios[order] += 1;
     };
     pass(scene, (file, chunk), &mut count)?;
-    scene.mm.close_file(file)?;
+    scene.mm.files().close(file)?;
     Ok(folios)
 }
 

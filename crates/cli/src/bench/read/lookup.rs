@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use anyhow::Result;
+use quire::Error;
 use quire::cache::{FileId, FilePages, Pattern, Readahead};
-use quire::engine::Error;
 
 use super::naive::Naive;
 use super::scene::{Scene, THREADS};
@@ -107,9 +107,10 @@ fn look_up(
             let mut reader = Readahead::default();
             for page in pages {
                 let wanted = FilePages::new(page, page + 1);
-                let (held, _) = scene.mm.page(file, wanted, &mut reader, Pattern::Normal)?;
+                let (held, _) =
+                    scene.mm.files().read(file, wanted, &mut reader, Pattern::Normal)?;
                 black_box(held.frames());
-                scene.mm.release(held);
+                scene.mm.files().release(held);
             }
         }
         Finder::Naive(naive) => pages.for_each(|page| {

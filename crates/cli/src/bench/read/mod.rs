@@ -2,7 +2,7 @@
 //!
 //! A file is read through the cache once, on the hosted machine, and then again and again in the
 //! chunks of a program's `read(2)`: for each piece of a chunk
-//! [`Mm::page`](quire::engine::Mm::page) is called, the piece is copied into the program's buffer,
+//! `Files::read` is called, the piece is copied into the program's buffer,
 //! and the folio is released. Beside it, turn by turn, stands the bare copy of the same frames,
 //! from a table. The difference is the cost of the cache.
 //!

@@ -1,8 +1,8 @@
 //! A file on the hosted machine, and how a program reads it.
 
 use anyhow::{Context, Result, ensure};
+use quire::Error;
 use quire::cache::{FileId, FilePages, FileSize, Pattern, Read, Readahead, Reads, Store};
-use quire::engine::Error;
 use quire::limits::ORDER_MAX;
 use quire_arch::{Arch, X86_64};
 use quire_hw::{FrameRun, Hardware};
@@ -67,7 +67,7 @@ pub(super) fn with_scene<T>(
         if layout == Layout::Pages {
             for order in 1..=ORDER_MAX.get() {
                 // Files are read in no order that has no choice.
-                let _ = mm.file_policy.set_size(Order::new(order), FileSize::Never);
+                let _ = mm.files().policy().set_size(Order::new(order), FileSize::Never);
             }
         }
         work(&Scene { machine, mm, pages: bytes >> SHIFT })
@@ -77,17 +77,17 @@ pub(super) fn with_scene<T>(
 impl Scene<'_, '_, '_> {
     /// A new file of which nothing is in memory.
     pub(super) fn open(&self) -> Result<FileId, Error> {
-        self.mm.open_file(Store::ReadOnly, self.pages, Order::ZERO)
+        self.mm.files().open(Store::ReadOnly, self.pages, Order::ZERO)
     }
 
     /// The program's buffer: a chunk begins at its first frame.
     pub(super) fn buffer(&self) -> Result<FrameRun> {
-        self.mm.phys().alloc(CPU, BUFFER).context("the machine has too little RAM")
+        self.mm.bare_phys().alloc(CPU, BUFFER).context("the machine has too little RAM")
     }
 
     /// Gives the program's buffer back.
     pub(super) fn give_back(&self, buffer: FrameRun) {
-        self.mm.phys().free(CPU, buffer);
+        self.mm.bare_phys().free(CPU, buffer);
     }
 
     /// Reads `wanted` as one `read(2)` does: `each` gets every piece that lies in one folio, with
@@ -103,7 +103,7 @@ impl Scene<'_, '_, '_> {
         let mut at = wanted.start;
         while at < wanted.end {
             let rest = FilePages::new(at, wanted.end);
-            let (held, ahead) = match self.mm.page(file, rest, reader, Pattern::Normal) {
+            let (held, ahead) = match self.mm.files().read(file, rest, reader, Pattern::Normal) {
                 Ok(found) => found,
                 Err(Error::Unread(reads)) => {
                     self.carry_out(reads, device)?;
@@ -117,7 +117,7 @@ impl Scene<'_, '_, '_> {
             let frames = held.frames();
             let part = FrameSpan::new(frames.start, frames.count.min(rest.count()));
             each(at, part);
-            self.mm.release(held);
+            self.mm.files().release(held);
             at += part.count;
         }
         Ok(())
@@ -125,9 +125,9 @@ impl Scene<'_, '_, '_> {
 
     #[cold]
     fn carry_out(&self, mut reads: Reads, device: &mut impl FnMut(&Read)) -> Result<(), Error> {
-        while let Some(read) = self.mm.next_read(&mut reads)? {
+        while let Some(read) = self.mm.files().next_read(&mut reads)? {
             device(&read);
-            self.mm.read_done(read, Ok(()));
+            self.mm.files().read_done(read, Ok(()));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Reading what is in memory, beside the bare copy.
 
 use anyhow::Result;
+use quire::Error;
 use quire::cache::{FileId, FilePages, Readahead};
-use quire::engine::Error;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::FrameSpan;
 

@@ -92,8 +92,8 @@ set!(mops_nt, "setpn", "setmn", "seten");
 /// # Safety
 /// As [`ClearWay::run`].
 unsafe fn zva(start: *mut u8, bytes: usize) {
-    // The block is read anew, not kept in the backend: the register costs less than the first
-    // line. The fallback cannot occur on a CPU that `available` saw.
+    // The block size is read anew each time, not kept in the backend: reading the register costs
+    // less than the first line. The fallback cannot occur on a CPU that `available` saw.
     let block = features::zva_block().unwrap_or(64);
     // SAFETY: each step zeroes the aligned block that holds the address; the block is at most
     // 2 KiB, a divisor of start and length, so exactly the extent is written.

@@ -1,11 +1,11 @@
-//! What the ID registers say.
+//! The features in the ID registers.
 
 use core::arch::asm;
 
 /// Whether the CPU has the memory copy and set instructions: ID_AA64ISAR2_EL1.MOPS, bits 16 to 19.
 ///
-/// Linux answers the read for programs. A kernel under a hypervisor must also be allowed to use
-/// them (HCRX_EL2.MSCEn), or they are undefined; the ID register does not tell.
+/// Linux emulates the read for programs. A kernel under a hypervisor must also have permission to
+/// use them (HCRX_EL2.MSCEn), or they are undefined; the ID register does not show it.
 pub(super) fn mops() -> bool {
     let isar2: u64;
     // SAFETY: reads an ID register, without side effect. It is ID_AA64ISAR2_EL1, spelt so that

@@ -1,7 +1,7 @@
 //! arm64: FEAT_MOPS over the whole extent, DC ZVA, plain and non-temporal store pairs.
 //!
-//! [`features`] asks the CPU, [`clear`] and [`copy`] hold the sequences. No sequence touches
-//! vector registers, so that kernels may use all of them.
+//! [`features`] queries the CPU, [`clear`] and [`copy`] hold the sequences. No sequence touches
+//! vector registers, so kernels may use all of them.
 
 mod clear;
 mod copy;

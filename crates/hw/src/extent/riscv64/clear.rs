@@ -8,13 +8,13 @@ use crate::extent::{Facts, GRAIN};
 /// One way to clear. Private to `extent`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::extent) enum ClearWay {
-    /// `cbo.zero` with blocks of so many bytes.
+    /// `cbo.zero` with blocks of this many bytes.
     Zicboz(u16),
     Stores,
 }
 
 impl ClearWay {
-    /// Without Zicboz: a CPU cannot be asked for it.
+    /// Without Zicboz: software cannot query the CPU for it.
     pub(in crate::extent) fn available() -> impl Iterator<Item = Self> {
         core::iter::once(Self::Stores)
     }

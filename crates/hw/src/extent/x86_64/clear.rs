@@ -51,22 +51,23 @@ impl ClearWay {
         })
     }
 
-    /// `clzero` never reads memory and allocates nothing, whatever the length, and writes zeroes
-    /// at twice the rate of other data (measured on Zen 4 and Zen 5: 75 to 85 GB/s against 25 to
-    /// 44 for stores that allocate); only its fence makes it lose on one page. Extents that are
-    /// read next are better left in the caches while they about fit them. Without `clzero`, the
-    /// string instruction is best, and stops allocating by itself where that pays.
+    /// `clzero` never reads memory and allocates no cache line, whatever the length, and writes
+    /// zeroes at twice the rate of other data (measured on Zen 4 and Zen 5: 75 to 85 GB/s against
+    /// 25 to 44 for stores that allocate); it loses on a single page only, because of its fence.
+    /// Extents that are read next should stay in the caches while they about fit them. Without
+    /// `clzero`, the string instruction is best, and stops allocating by itself where that pays.
     pub(in crate::extent) fn wishes(bytes: u64, reuse: Reuse) -> &'static [Self] {
         match reuse {
             Reuse::Later if bytes >= 8 << 10 => &[Clzero, RepStosb, Stores],
-            // One cold page: starting the string instruction costs some 5 % of it.
+            // For one cold page, the start-up of the string instruction costs some 5 %.
             Reuse::Later => &[Stores, RepStosb],
-            // From about the size of an L2 cache on, clearing through the caches depends on what
-            // is in them: 19 to 25 GB/s on Zen 4, where the others always reach about 23.
+            // From about the size of an L2 cache on, the speed of clearing through the caches
+            // depends on their contents: 19 to 25 GB/s on Zen 4, where the others always reach
+            // about 23.
             Reuse::Soon if bytes >= 1 << 20 => &[Clzero, RepStosb, Stores],
-            // Alone the two are equal here. But the neighbourhood of a fault, some pages, is
-            // cleared right after an extent that bypasses the caches, and then `rep stosb`
-            // waits longer for the memory: 0.8 against 0.5 us on Zen 4.
+            // Alone the two are equal here. But a fault's neighbourhood of some pages is cleared
+            // right after an extent that bypasses the caches, and then `rep stosb` waits longer for
+            // the memory: 0.8 against 0.5 us on Zen 4.
             Reuse::Soon if (8 << 10..16 << 10).contains(&bytes) => &[Stores, RepStosb],
             _ => &[RepStosb, Stores],
         }
@@ -133,7 +134,7 @@ unsafe fn rep_stosq(start: *mut u8, bytes: usize) {
 unsafe fn clzero(start: *mut u8, bytes: usize) {
     // SAFETY: each step zeroes the 64-byte line that rax points into; start and length are
     // multiples of a line, so exactly the extent is written. SFENCE orders the weakly ordered
-    // writes before whatever follows.
+    // writes before all later stores.
     unsafe {
         asm!("2:", "clzero", "add rax, 64", "cmp rax, {end}", "jne 2b", "sfence",
              inout("rax") start => _, end = in(reg) start.wrapping_add(bytes),

@@ -1,4 +1,4 @@
-//! What CPUID says. Only needs `core`.
+//! The features in CPUID. Needs only `core`.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
@@ -32,7 +32,7 @@ impl Features {
     }
 }
 
-/// XCR0: which register files the operating system saves. Bits 1 and 2 are SSE and AVX, 5 to 7
+/// XCR0: the register files that the operating system saves. Bits 1 and 2 are SSE and AVX, 5 to 7
 /// AVX-512.
 fn saved_state() -> u32 {
     let low: u32;

@@ -1,8 +1,8 @@
 //! x86-64: string instructions, plain and non-temporal stores, `clzero`.
 //!
-//! [`features`] asks the CPU, [`clear`] and [`copy`] hold the sequences. All of them are written
-//! in assembly, because the choice of instruction *is* the backend: the compiler may turn a loop
-//! of stores into whatever it likes.
+//! [`features`] queries the CPU, [`clear`] and [`copy`] hold the sequences. All of them are written
+//! in assembly, because the choice of instruction *is* the backend: a compiler may replace a loop
+//! of stores with other instructions.
 
 mod clear;
 mod copy;

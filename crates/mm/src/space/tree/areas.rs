@@ -29,9 +29,9 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) root: AtomicU64,
     /// How many areas.
     pub(super) count: AtomicU64,
-    /// 1 while a writer exists; all below is the writer's.
+    /// 1 while a writer exists; the fields below are the writer's.
     pub(super) writing: AtomicU32,
-    /// Start and end of the pages of which a writer holds all readings for out of date.
+    /// Start and end of the pages for which a writer holds all readings to be out of date.
     pub(super) held: [AtomicU64; 2],
     /// The first spare node: its index in the metadata plus one, 0 for none. Spares are linked
     /// through `links[0]` of their slots, in the same way.
@@ -69,7 +69,7 @@ impl Root {
 
 impl<const CAP: usize> AreaTree<CAP> {
     /// The fewest entries of a node other than the root. A quarter, not half: a node that overflows
-    /// at its end is cut three to one, so that areas mapped in order leave full nodes behind.
+    /// at its end is cut three to one, so areas that are mapped in order leave full nodes behind.
     pub(super) const MIN: usize = if CAP / 4 > 2 { CAP / 4 } else { 2 };
 
     const FITS: () = assert!(CAP >= 3 && CAP <= NODE_ENTRIES);
@@ -110,13 +110,13 @@ impl<const CAP: usize> AreaTree<CAP> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has changed since the reading that gave `seq`, and no writer
+    /// Whether the tree is unchanged since the reading that gave `seq`, and no writer
     /// [holds](TreeWriter::hold) a page of `pages`, on which the reader is about to act.
     ///
-    /// To act on what was read, take the lock under which the act is seen by those who change the
-    /// tree, and ask then: a fault locks the page table it is about to write, asks, writes and
-    /// unlocks; an unmap changes the tree first and locks that table afterwards. If the fault was
-    /// first, the unmap finds its entry; if the unmap was, the lock carries the new number over.
+    /// To act on a reading, take the lock that makes the act visible to changes of the tree, and
+    /// check then: a fault locks the page table that it will write, checks, writes and unlocks; an
+    /// unmap changes the tree first and locks that table afterwards. If the fault was first, the
+    /// unmap finds its entry; if the unmap was, the lock makes the new number visible.
     #[inline]
     pub fn is_current(&self, seq: Seq, pages: PageSpan) -> bool {
         !self.is_held(pages) && self.seq.load(Ordering::Acquire) == seq.0
@@ -137,8 +137,8 @@ impl<const CAP: usize> AreaTree<CAP> {
         TreeReader::new(self, Nodes::new(hw, meta))
     }
 
-    /// The writing view, one at a time: waits for another to be dropped. Who writes usually holds
-    /// the lock of the address space, so that there is none.
+    /// The writing view, one at a time: waits until another is dropped. A writer usually holds the
+    /// lock of the address space, so there is none.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
         while self

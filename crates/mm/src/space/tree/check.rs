@@ -1,4 +1,4 @@
-//! The walker: is the tree what it claims to be?
+//! The walker that checks a tree.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use super::write::TreeWriter;
 use super::{AreaTree, Root};
 use crate::space::area::Area;
 
-/// What a tree is made of.
+/// The counts of a tree's parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeStats {
     /// How many areas.
@@ -33,7 +33,7 @@ pub enum TreeViolation {
         /// How many entries it has.
         count: u64,
     },
-    /// An entry of a leaf spells no area.
+    /// An entry of a leaf encodes no area.
     NotAnArea {
         /// The leaf's frame.
         node: Pfn,
@@ -47,7 +47,7 @@ pub enum TreeViolation {
         /// Which entry.
         at: usize,
     },
-    /// A parent tells other things about a child than the child does.
+    /// A parent's summary of a child differs from the child.
     Summary {
         /// The parent's frame.
         node: Pfn,
@@ -60,16 +60,16 @@ pub enum TreeViolation {
     },
     /// The tree has another number of areas than it counts.
     Count {
-        /// What it counts.
+        /// The number counted.
         counted: u64,
-        /// What it has.
+        /// The number found.
         found: u64,
     },
     /// The list of spare nodes has another length than it counts.
     Spares {
-        /// What it counts.
+        /// The number counted.
         counted: u64,
-        /// What it has.
+        /// The number found.
         found: u64,
     },
     /// Two neighbours could be one area; only [`check_merged`](TreeWriter::check_merged) minds.
@@ -118,7 +118,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         Ok(stats)
     }
 
-    /// [`check`](Self::check), and that no two neighbours could be one area.
+    /// [`check`](Self::check), and checks that no two neighbours could be one area.
     ///
     /// # Errors
     /// The first damage found.
@@ -136,8 +136,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         Ok(stats)
     }
 
-    /// Checks the node and all below it; what its parent should tell of it. Calls itself once a
-    /// level.
+    /// Checks the node and all below it; returns the summary that its parent should have. Calls
+    /// itself once a level.
     fn check_node(
         &self,
         frame: Pfn,
@@ -157,7 +157,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if count < least as u64 || count > CAP as u64 {
             return Err(TreeViolation::Fill { node: frame, count });
         }
-        // Added up here once more, not by `Node::summary`: that one is under suspicion.
+        // Computed here once more, not by `Node::summary`, which is under test.
         let mut gap = 0;
         let mut end = node.key(0);
         for at in 0..node.count {

@@ -1,4 +1,4 @@
-//! What callers do to a tree: cut, set, replace, update.
+//! The edits of a tree: cut, set, replace, update.
 
 use core::fmt;
 
@@ -9,12 +9,12 @@ use super::node::Entry;
 use super::write::{Path, Step, TreeWriter};
 use crate::space::area::Area;
 
-/// Why a change was refused. The tree is as it was.
+/// The reason why a change was refused. The tree is as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EditError {
     /// The stock is this many frames short.
     Lacks(usize),
-    /// This area has pages in the way.
+    /// This area occupies some of the pages.
     Occupied(Area),
     /// This area has no pages, or more than its object.
     Malformed(Area),
@@ -35,9 +35,9 @@ impl fmt::Display for EditError {
 impl core::error::Error for EditError {}
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. What is taken, whole areas and the parts that
-    /// areas at the ends have within, is told to `taken` in ascending order. One insertion at
-    /// most, for an area that reaches beyond both ends.
+    /// Takes all pages of `span` out of their areas. Calls `taken` with the removed parts, whole
+    /// areas and the parts of areas at the ends, in ascending order. One insertion at most, for an
+    /// area that reaches beyond both ends.
     ///
     /// Readers wait while this runs; `taken` must not read the tree.
     ///
@@ -96,10 +96,9 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Gives the areas in `span` other rights, bounds and flags: `update` gets each area's part
-    /// within `span`, in ascending order, and answers with `prot`, `most` and `flags` to have;
-    /// span and backing of the answer are not looked at. Areas at the ends are split where the
-    /// answer differs, and neighbours that became equal become one. Free pages stay free. Two
-    /// insertions at most.
+    /// within `span`, in ascending order, and returns one with the new `prot`, `most` and `flags`;
+    /// its span and backing are ignored. Areas at the ends are split where the result differs, and
+    /// neighbours that became equal become one. Free pages stay free. Two insertions at most.
     ///
     /// Readers wait while this runs; `update` must not read the tree.
     ///
@@ -151,8 +150,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// Tells the areas of one leaf, from `step` on, that lie within `span`; how many, and where the
-    /// last one ends.
+    /// Calls `taken` with the areas of one leaf, from `step` on, that lie within `span`; returns
+    /// how many, and the end of the last one.
     fn tell_run(&self, step: Step, span: PageSpan, taken: &mut impl FnMut(Area)) -> (usize, Vpn) {
         let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
         let mut end = span.start;
@@ -163,8 +162,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Puts `area` onto free pages before `right`, the area at the end of `path`, where the area
-    /// before these pages is in the same leaf: what [`join_in`](Self::join_in) does, without a
-    /// search.
+    /// before these pages is in the same leaf: as [`join_in`](Self::join_in), without a search.
     fn join_between(&self, path: &mut Path, right: &Area, area: &Area) {
         let step = path.steps[0];
         let left = self.nodes.node(step.frame()).map(|node| node.entry(step.at() - 1));
@@ -187,7 +185,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// Puts `area` onto free pages, into one with the neighbours it continues.
+    /// Puts `area` onto free pages, merged with the neighbours that it continues.
     fn join_in(&self, area: &Area) {
         let (before, after) = self.meeting(area.span);
         let before = before.filter(|left| left.can_merge(area));
@@ -253,7 +251,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// Makes one area of those that meet at `page`, if they can merge.
+    /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
         let (Some(left), Some(right)) = self.meeting(PageSpan::new(page, page)) else { return };
         if left.can_merge(&right) {
@@ -262,7 +260,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    /// The areas that end where `free`, which has none, begins, and that begin where it ends: by
+    /// The areas that end where `free`, which has none, begins, and that begin where it ends: with
     /// one search, where one leaf holds both.
     fn meeting(&self, free: PageSpan) -> (Option<Area>, Option<Area>) {
         let mut place = None;

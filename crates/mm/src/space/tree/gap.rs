@@ -6,17 +6,18 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::node::{Node, Nodes};
 use super::{DEPTH_MAX, Root};
 
-/// Which of the places that fit is taken.
+/// The choice among the places that fit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
     /// The highest: the usual one of `mmap`.
     #[default]
     TopDown,
     /// The lowest.
+    #[cfg_attr(not(feature = "inject"), allow(dead_code, reason = "for comparisons"))]
     BottomUp,
 }
 
-/// How many gaps are tried that may turn out to have no aligned place.
+/// How many gaps are tried that may have no aligned place.
 const TRIES: usize = 32;
 
 /// A search for a gap: at least `pages` of it must lie in `low..high`.
@@ -36,7 +37,7 @@ impl Search {
         (to.saturating_sub(from) >= self.pages).then_some((from, to))
     }
 
-    /// Where in a gap an aligned place lies, if there is one.
+    /// The aligned place in a gap, if there is one.
     fn place(&self, (from, to): (u64, u64), align: Order) -> Option<PageSpan> {
         let start = match self.placement {
             Placement::TopDown => Vpn::new(to - self.pages).align_down(align.pages()),
@@ -46,7 +47,7 @@ impl Search {
         (start.get() >= from && place.end.get() <= to).then_some(place)
     }
 
-    /// What is left to search once the gap has been tried.
+    /// The rest of the search once the gap has been tried.
     fn beyond(self, (from, to): (u64, u64)) -> Self {
         match self.placement {
             Placement::TopDown => Self { high: from, ..self },
@@ -55,8 +56,8 @@ impl Search {
     }
 }
 
-/// How many more nodes a descent may enter. Only children that hold an end of `low..high` can
-/// disappoint it, two on each level; in what is not a tree, anything could.
+/// How many more nodes a descent may enter. Only children that hold an end of `low..high` can fail
+/// it, two on each level; a damaged tree could fail it anywhere.
 struct Budget(usize);
 
 impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
@@ -117,7 +118,8 @@ impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
         match search.placement {
             Placement::TopDown => {
                 let (mut at, mut next) = (node.rank(search.high), None);
-                // What begins at `low` or before has the last gap that counts behind it.
+                // The gap behind the last entry that begins at `low` or before is the last that
+                // counts.
                 while at > 0 && next.is_none_or(|next| next > search.low) {
                     at -= 1;
                     let found = self

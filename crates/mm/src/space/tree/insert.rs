@@ -9,7 +9,7 @@ use super::write::{Path, Step, TreeWriter};
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Puts `entry` into its place. Its pages are free and the stock suffices for one insertion:
-    /// the callers have asked [`lacks`](Self::lacks).
+    /// the callers have checked [`lacks`](Self::lacks).
     pub(in crate::space) fn add(&self, entry: Entry) {
         self.counted(1);
         if self.tree.root().depth == 0 {
@@ -23,14 +23,14 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.add_at(&path, entry);
     }
 
-    /// A spare that must be there.
+    /// A spare node that must exist.
     fn spare(&self) -> Option<Pfn> {
         let frame = self.take();
         debug_assert!(frame.is_some(), "the stock was asked for before");
         frame
     }
 
-    /// The way to the place where an area that begins at `key` goes.
+    /// The path to the place for an area that begins at `key`.
     fn place(&self, key: u64) -> Path {
         let root = self.tree.root();
         let mut path = Path { depth: root.depth, ..Path::new() };
@@ -99,8 +99,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
 impl<const CAP: usize> AreaTree<CAP> {
     /// How many of `CAP + 1` entries the left half of a split keeps when the new one is at `at`.
-    /// Areas are mostly mapped next to each other, downwards or upwards; the side that the next
-    /// one will come to gets a quarter, the other, which nothing will come to, three.
+    /// Areas are mostly mapped next to each other, downwards or upwards; the side where the next
+    /// one will go gets a quarter, the other side three.
     fn keep(at: usize) -> usize {
         let few = Self::MIN.max((CAP + 1) / 4);
         match at {

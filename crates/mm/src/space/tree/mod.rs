@@ -27,25 +27,25 @@
 //! W3  seq ← even (release)                R3  seq → t; the answer stands if t = s
 //! ```
 //!
-//! * If R2 reads anything that W2 wrote, that acquire load saw a release store, so R3 sees W1 or
+//! * If R2 reads a word that W2 wrote, that acquire load saw a release store, so R3 sees W1 or
 //!   something newer: `t ≠ s`. Hence a standing answer has read nothing of a change that began
 //!   after R1.
 //! * If R1 reads what W3 wrote, it sees all of W2. Hence a standing answer has read the whole of
 //!   each change that ended before R1. Together: the tree as it was at one moment.
 //! * R3 stays behind R2 because the loads of R2 acquire.
-//! * A node that a change gives up may leave the tree's hands and be anything, a cleared folio
-//!   even, while a reader still reads it. Its new owner got it from the writer, after W1, and the
-//!   fence orders W1 before every later store, plain ones included: whoever reads such a store
-//!   fails at R3. W1 is an exchange, which on x86-64 also orders it before non-temporal stores.
-//!   So nodes are freed at once, and nobody waits for readers.
+//! * A node that a change gives up may be reused for anything, even a cleared folio, while a reader
+//!   still reads it. Its new owner got it from the writer, after W1, and the fence orders W1 before
+//!   every later store, plain ones included: a reader that reads such a store fails at R3. W1 is an
+//!   exchange, which on x86-64 also orders it before non-temporal stores. So nodes are freed at
+//!   once, and no writer waits for readers.
 //! * Until R3 a reader holds garbage. It bounds every index, follows only frames that exist, and
 //!   goes down a fixed number of levels; the words mean no memory (see `area`).
 //!
 //! # Writing
-//! The tree allocates nothing. A writer asks what it [`lacks`](TreeWriter::lacks),
-//! [`stock`](TreeWriter::stock)s that many frames, and then no change can fail; each high-level
-//! operation checks first and changes either all or nothing. Nodes that fall free go to the same
-//! stock, from which [`unstock`](TreeWriter::unstock) hands them back.
+//! The tree allocates nothing. A writer checks how many frames it [`lacks`](TreeWriter::lacks),
+//! [`stock`](TreeWriter::stock)s that many, and then no change can fail; each high-level operation
+//! checks first and changes either all or nothing. Freed nodes go to the same stock, from which
+//! [`unstock`](TreeWriter::unstock) takes them back.
 
 mod areas;
 mod node;
@@ -58,10 +58,11 @@ mod edit;
 mod check;
 
 pub use areas::{AreaTree, NODE_ENTRIES, Seq};
-pub use check::{TreeStats, TreeViolation};
+pub use check::TreeViolation;
+#[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
 pub use gap::Placement;
-pub use read::{Overlapping, TreeReader};
+pub use read::TreeReader;
 pub use write::TreeWriter;
 
 use areas::{DEPTH_MAX, Root};

@@ -8,7 +8,7 @@ use quire_units::Pfn;
 use super::Root;
 use crate::phys::Meta;
 
-/// Where the nodes of a tree lie.
+/// The memory of a tree's nodes.
 pub(super) struct Nodes<'a, H, const CAP: usize> {
     hw: &'a H,
     meta: Meta<'a>,
@@ -117,7 +117,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
         if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank }
     }
 
-    /// What the parent says of a node that has entries. `leaf` tells that entries have no inside.
+    /// The parent's summary of a node that has entries. `leaf` means that entries have no inside.
     pub(super) fn summary(&self, leaf: bool) -> Entry {
         let mut end = self.end(0);
         let mut gap = if leaf { 0 } else { self.gap(0) };
@@ -168,7 +168,7 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
         None
     }
 
-    /// The first area that ends after `page`. `step` is told level, frame and entry of each node
+    /// The first area that ends after `page`. Calls `step` with level, frame and entry of each node
     /// on the way.
     #[inline]
     pub(super) fn seek(
@@ -201,7 +201,7 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
         self.node(frame).map_or(0, |node| node.count)
     }
 
-    /// The same as it is written, not bounded.
+    /// The same as stored, without a bound.
     pub(super) fn raw_count(&self, frame: Pfn) -> u64 {
         self.hw.load(frame, 0)
     }
@@ -240,8 +240,8 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
         });
     }
 
-    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
-    /// as nodes can be written: should the tree be damaged, nothing else is.
+    /// Calls `write` with the right to write a node, under the frame's lock. Only frames recorded
+    /// as nodes can be written, so a damaged tree harms no other memory.
     #[inline]
     fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
         let lock = self.meta.lock(frame);
@@ -285,7 +285,7 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
         self.move_words(from.0, record(from.1), record(to), RECORD * count, up);
     }
 
-    /// Copies words, the last one first where `up`: for places that overlap.
+    /// Copies words, the last one first if `up`: for places that overlap.
     #[inline]
     fn move_words(&self, frame: Pfn, from: usize, to: usize, count: usize, up: bool) {
         for step in 0..count {

@@ -38,8 +38,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     }
 
     /// The first area that ends after `page`: the one that holds it, or else the next.
-    // Always: a fault asks, and an area returned through memory costs a sixth of what finding it
-    // does.
+    // `always`: faults call it, and returning an area through memory costs a sixth of finding it.
     #[inline(always)]
     pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
         self.validated(|root| Area::unpack(self.nodes.seek(root, page.get(), |_, _, _| ())?.0))
@@ -54,9 +53,9 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
         })
     }
 
-    /// The areas that have a page in `span`, ascending, whole. Each is looked up for itself: of a
-    /// tree that changes meanwhile, each is what the tree held at some moment, and a page that was
-    /// covered all the time is not left out.
+    /// The areas that have a page in `span`, ascending, whole. Each is a lookup of its own: if the
+    /// tree changes meanwhile, each is in a state that the tree had at some moment, and a page that
+    /// was covered all the time is not left out.
     #[inline]
     pub fn overlapping(&self, span: PageSpan) -> Overlapping<'a, H, CAP> {
         Overlapping { reader: *self, left: span }
@@ -80,8 +79,8 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
         self.validated(|root| self.nodes.find_gap(root, pages, align, within, placement))
     }
 
-    /// Reads until nothing was changed meanwhile; the module's comment has the argument. `read`
-    /// is bounded whatever it finds. Changes are short and never wait, so retrying ends.
+    /// Reads until no change interfered; the module's comment has the argument. `read` is bounded
+    /// for any contents. Changes are short and never wait, so retrying ends.
     #[inline(always)]
     fn validated<T>(&self, read: impl Fn(Root) -> T) -> (T, Seq) {
         loop {

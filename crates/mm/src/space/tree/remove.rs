@@ -1,4 +1,4 @@
-//! Taking areas out of the tree, a run at a time, and mending nodes that became too empty.
+//! Taking areas out of the tree, a run at a time, and repairing nodes that became too empty.
 
 use quire_hw::Hardware;
 
@@ -57,14 +57,14 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.summarise(path, level, at + 1, right);
     }
 
-    /// Tells the parent of `level` about its child number `at`.
+    /// Updates the summary of child number `at` in the parent of `level`.
     fn summarise(&self, path: &Path, level: usize, at: usize, child: quire_units::Pfn) {
         if let Some(node) = self.nodes.node(child) {
             self.nodes.put(path.steps[level + 1].frame(), at, node.summary(level == 0));
         }
     }
 
-    /// Drops roots that are of no use: a leaf without areas, an inner node with one child.
+    /// Drops useless roots: a leaf without areas, an inner node with one child.
     fn shrink(&self) {
         let root = self.tree.root();
         let Some(node) = self.nodes.node(root.frame) else { return };

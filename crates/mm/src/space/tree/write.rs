@@ -1,4 +1,4 @@
-//! The writing view: who may change the tree, the stock of spare nodes, paths.
+//! The writing view: the right to change the tree, the stock of spare nodes, paths.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -96,22 +96,22 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
-    /// its number, until [`release`](Self::release) or the end of the writer: who acts on a reading
-    /// waits, so that what a change needs elsewhere can be made ready before the areas change.
-    /// A second hold takes the place of the first and covers all of it.
+    /// its number, until [`release`](Self::release) or the end of the writer: a CPU that acts on a
+    /// reading waits, so the change can make its preparations before the areas change. A second
+    /// hold replaces the first and covers all of it.
     pub fn hold(&self, pages: PageSpan) {
         let [start, end] = &self.tree.held;
         start.store(pages.start.get(), Ordering::Release);
         end.store(pages.end.get(), Ordering::Release);
     }
 
-    /// Ends a [`hold`](Self::hold). Whoever sees the end sees the changes made before it.
+    /// Ends a [`hold`](Self::hold). A CPU that sees the end sees the changes before it.
     pub fn release(&self) {
         self.tree.held[1].store(0, Ordering::Release);
     }
 
     /// How many frames to [`stock`](Self::stock) so that `changes` insertions of one area each
-    /// cannot lack any. Each high-level operation says how many insertions it makes at most.
+    /// cannot lack any. Each high-level operation documents its maximum of insertions.
     ///
     /// An insertion may split one node on each level; a chain of insertions also grows the tree
     /// upwards, by one node until the new root is full.
@@ -148,7 +148,8 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// Takes one frame out of the spare nodes, for good. A reader may still be reading it; that
-    /// harms neither the reader, who finds out, nor the frame's next owner, since it only reads.
+    /// harms neither the reader, which notices, nor the frame's next owner, since the reader only
+    /// reads.
     pub fn unstock(&self) -> Option<FrameRun> {
         let frame = self.take()?;
         Some(self.nodes.meta().disown(frame))
@@ -192,8 +193,8 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.refresh(path, 0);
     }
 
-    /// Tells the parents, from that of `level` upwards, what their children hold now. A parent
-    /// that knows already ends it: its own summary has not changed.
+    /// Updates the summaries in the parents, from that of `level` upwards. It stops at a parent
+    /// that is up to date: that parent's own summary has not changed.
     pub(super) fn refresh(&self, path: &Path, level: usize) {
         for (level, pair) in path.steps[..path.depth].windows(2).enumerate().skip(level) {
             let [child, parent] = [pair[0], pair[1]];
@@ -211,7 +212,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.tree.set_root(Root { frame, depth });
     }
 
-    /// Counts areas that came (or, negative, went).
+    /// Counts areas that were added (or, negative, removed).
     pub(in crate::space) fn counted(&self, change: i64) {
         let count = self.tree.count.load(Ordering::Relaxed);
         self.tree.count.store(count.wrapping_add_signed(change), Ordering::Relaxed);

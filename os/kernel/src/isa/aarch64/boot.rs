@@ -127,7 +127,7 @@ pub(super) unsafe extern "C" fn other_cpu() -> ! {
 /// so are the system registers of the interrupt controller. HCRX: so are MOPS, where they are.
 ///
 /// # Safety
-/// To be called on the way up alone, with the MMU off; changes x registers that nobody needs yet.
+/// To be called on the way up alone, with the MMU off; changes x registers that are not in use yet.
 #[unsafe(naked)]
 unsafe extern "C" fn drop_to_el1() {
     core::arch::naked_asm!(
@@ -302,7 +302,7 @@ extern "C" fn other_entered(_number: u64) -> ! {
     cpu::begun()
 }
 
-/// Lets asynchronous errors come: nothing is done about them, but they are not kept secret.
+/// Unmasks asynchronous errors: they are reported, though not handled.
 fn unmask_errors() {
     // SAFETY: the vectors are in place.
     unsafe { core::arch::asm!("msr daifclr, #4", options(nostack, preserves_flags)) };

@@ -3,9 +3,9 @@
 //! The compiler's own are loops over words where there are no vector registers to use, and the
 //! kernel has none: they are the program's. These move 64 bytes a turn.
 //!
-//! What is left at the end, 64 bytes at most, is moved by two accesses of one size that may overlap
-//! each other. All of it is loaded before any of it is stored; so that part serves `memmove` in
-//! both directions, too. Facts of the calling convention: AAPCS64; x3 to x17 are free.
+//! The rest, 64 bytes at most, is moved by two accesses of one size that may overlap each other.
+//! All of it is loaded before any of it is stored; this part serves `memmove` in both directions,
+//! too. Facts of the calling convention: AAPCS64; x3 to x17 are free.
 
 use core::arch::global_asm;
 

@@ -33,7 +33,7 @@ pub(super) fn set_up(rtc: Option<u64>) {
     let frequency = read_register!("cntfrq_el0").max(1);
     let seconds = rtc.map_or(0, |address| {
         let register = ptr::with_exposed_provenance::<u32>((address + DIRECT) as usize);
-        // SAFETY: the device tree says that a PL031 is there, whose first register is the time;
+        // SAFETY: the device tree says that a PL031 is there, and its first register is the time;
         // the first GiB is mapped as device memory.
         u64::from(unsafe { register.read_volatile() })
     });
@@ -46,7 +46,7 @@ pub(super) fn set_up(rtc: Option<u64>) {
 }
 
 fn clock() -> &'static Clock {
-    let Some(clock) = CLOCK.get() else { panic!("the time is asked for before it is counted") };
+    let Some(clock) = CLOCK.get() else { panic!("the clock is read before it is set up") };
     clock
 }
 

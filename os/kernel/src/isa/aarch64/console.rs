@@ -1,7 +1,7 @@
 //! The serial line: a PL011.
 //!
-//! Four of its registers, directly: the handler of its interrupt reads, whoever prints writes, and
-//! one driver object for both would need a lock that handlers must not take.
+//! Four of its registers, directly: the handler of its interrupt reads, any CPU that prints writes,
+//! and one driver object for both would need a lock that handlers must not take.
 //!
 //! ```text
 //!   the line ──► FIFO of the device ──► interrupt ──► RING ──► take()

@@ -135,7 +135,7 @@ impl Context {
 
 /// Runs the program, until it stops. Interrupts are on afterwards.
 ///
-/// Inlined as far as system calls need it: they are what happens most.
+/// Inlined as far as system calls need it: they are the most frequent traps.
 #[inline]
 pub fn run(context: &mut Context) -> Trap {
     gic::mask();
@@ -157,7 +157,7 @@ pub fn run(context: &mut Context) -> Trap {
     }
 }
 
-/// Why it stopped, where that was no system call; none when it goes on as it is now. With
+/// The reason it stopped, where that was no system call; none when it goes on as it is now. With
 /// interrupts off.
 #[inline(never)]
 fn stopped(context: &mut Context, stop: u64) -> Option<Trap> {

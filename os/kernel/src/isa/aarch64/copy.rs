@@ -60,8 +60,8 @@ unsafe extern "C" {
     static __copy_user_end: u8;
 }
 
-/// Copies `bytes` bytes from `from` to `to`, and returns how many were *not* copied: those from
-/// the first byte on whose fault [`resolve`](crate::disk::resolve) did not resolve. With
+/// Copies `bytes` bytes from `from` to `to`, and returns how many were *not* copied: those from the
+/// first byte on at which [`resolve`](crate::disk::resolve) could not resolve a fault. With
 /// interrupts on.
 ///
 /// # Safety

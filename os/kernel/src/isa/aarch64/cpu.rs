@@ -1,4 +1,4 @@
-//! CPUs: their numbers, what they can do, and the start of those that the loader left asleep.
+//! CPUs: their numbers and features, and the start of those that the loader left asleep.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -13,7 +13,8 @@ use crate::isa::MAX_CPUS;
 /// The affinity fields of MPIDR_EL1.
 pub(super) const AFFINITY: u64 = 0xff_00ff_ffff;
 
-/// What CPUs may have beyond the base, of the boot CPU: all of a machine are taken to be alike.
+/// Optional features of the CPU, as the boot CPU has them: all CPUs of a machine are taken to be
+/// alike.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Features {
     /// FEAT_BBM level 2.
@@ -36,7 +37,7 @@ struct Known {
 
 static KNOWN: Once<Known> = Once::new();
 
-/// What the other CPUs call.
+/// The function that the other CPUs call.
 static MAIN: Once<fn(CpuId) -> !> = Once::new();
 
 /// How many CPUs run.
@@ -46,7 +47,7 @@ static BEGUN: AtomicUsize = AtomicUsize::new(1);
 static ASKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 static MADE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Notes what this machine is.
+/// Stores the description of this machine.
 pub(super) fn set_up(machine: Machine) {
     let instructions = read_register!("id_aa64isar0_el1");
     let memory1 = read_register!("id_aa64mmfr1_el1");
@@ -62,7 +63,7 @@ pub(super) fn set_up(machine: Machine) {
 }
 
 fn known() -> &'static Known {
-    let Some(known) = KNOWN.get() else { panic!("the machine is asked for before it is known") };
+    let Some(known) = KNOWN.get() else { panic!("the machine is used before it is known") };
     known
 }
 
@@ -74,12 +75,12 @@ pub(super) fn machine() -> &'static Machine {
     &known().machine
 }
 
-/// The machine, for who may come before it is known: a panic.
+/// The machine, for code that may run before it is known: a panic.
 pub(super) fn machine_if_known() -> Option<&'static Machine> {
     KNOWN.get().map(|known| &known.machine)
 }
 
-/// What its CPUs can do.
+/// The features of its CPUs.
 ///
 /// # Panics
 /// Before [`set_up`].
@@ -130,7 +131,7 @@ pub fn start_cpus(main: fn(CpuId) -> !) {
 /// This CPU, set up by now, does what it was started for.
 pub(super) fn begun() -> ! {
     BEGUN.fetch_add(1, Ordering::AcqRel);
-    let Some(main) = MAIN.get() else { panic!("a CPU started that nobody started") };
+    let Some(main) = MAIN.get() else { panic!("a CPU runs that was never started") };
     main(cpu())
 }
 
@@ -152,7 +153,8 @@ pub fn serialize_others(cpus: &CpuSet) {
     fence(Ordering::SeqCst);
 }
 
-/// The interrupt that asks for a barrier: whoever asked before this reads the number is served.
+/// The interrupt that asks for a barrier: it serves each CPU that asked before this reads the
+/// number.
 pub(super) fn make_barrier() {
     let number = number();
     let asked = ASKED[number].load(Ordering::SeqCst);

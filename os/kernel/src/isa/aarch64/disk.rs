@@ -20,7 +20,7 @@ const DEVICE: u64 = 0x08;
 const INTERRUPTS: u64 = 0x60;
 const ACKNOWLEDGE: u64 = 0x64;
 
-/// What stands at `MAGIC`; what at `DEVICE` is a disk.
+/// The value at `MAGIC`; the value at `DEVICE` of a disk.
 const VIRTIO: u32 = 0x7472_6976;
 const BLOCK: u32 = 2;
 
@@ -33,7 +33,7 @@ pub(super) struct Place {
     pub(super) interrupt: u32,
 }
 
-/// One has interrupted since someone last asked.
+/// A disk has interrupted since the last look.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
 fn register(place: &Place, offset: u64) -> *mut u32 {

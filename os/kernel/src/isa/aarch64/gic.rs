@@ -1,9 +1,9 @@
-//! Interrupts: the GICv3, who interrupts whom, and sleep.
+//! Interrupts: the GICv3, interrupts between CPUs, and sleep.
 //!
-//! Handlers touch nothing but atomics: they may run within any kernel code. What they leave is a
-//! note for this CPU, `KICKED`: an interrupt was served in the kernel. Who is about to leave for
-//! user mode or to sleep looks at it with interrupts off, and does not go. So none is lost between
-//! the last look of the rooms above and the moment when it would have counted.
+//! Handlers touch nothing but atomics: they may run within any kernel code. They leave a note for
+//! this CPU, `KICKED`: an interrupt was served in the kernel. A CPU that is about to enter user
+//! mode or to sleep looks at it with interrupts off, and does not go. So none is lost between the
+//! last look of the rooms above and the moment when it would have counted.
 
 use core::arch::asm;
 use core::ptr::{self, NonNull};
@@ -30,7 +30,7 @@ const ALL_PRIORITIES: u8 = 0xff;
 
 static GIC: SpinMutex<Option<GicV3<'static>>> = SpinMutex::new(None);
 
-/// Whether an interrupt was served in the kernel that nobody has answered.
+/// Whether an interrupt was served in the kernel and not answered yet.
 static KICKED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
 /// Sets the controller up, and the boot CPU's part of it.
@@ -120,7 +120,7 @@ fn send(interrupt: IntId, cpu: CpuId) {
         affinity1: affinity[1],
         target_list: 1 << (affinity[0] & 15),
     };
-    // SAFETY: a barrier: what was stored before is seen by who is interrupted.
+    // SAFETY: a barrier: the interrupted CPU sees all earlier stores.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
     let sent = GicCpuInterface::send_sgi(interrupt, target, SgiTargetGroup::CurrentGroup1);
     debug_assert!(sent.is_ok(), "{interrupt:?} is no software-generated interrupt");
@@ -166,7 +166,7 @@ pub(super) fn take_kick() -> bool {
 /// Turns this CPU's interrupts off.
 #[inline]
 pub(super) fn mask() {
-    // SAFETY: whoever masks turns them on again.
+    // SAFETY: each caller turns them on again.
     unsafe { asm!("msr daifset, #2", options(nostack, preserves_flags)) };
 }
 

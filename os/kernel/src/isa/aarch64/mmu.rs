@@ -1,7 +1,7 @@
-//! Roots, flushes, and what the CPU does to tables by itself.
+//! Roots, TLB flushes, and the features of the MMU.
 //!
 //! A program's root goes into TTBR0 with its ASID, the kernel's into TTBR1. Other CPUs hear of
-//! flushes by broadcast (the `is` forms): nobody is interrupted for it.
+//! flushes by broadcast (the `is` forms): they need no interrupt for it.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::{DIRECT, Format, cpu, write_register};
 /// More invalidations than this cost more than losing all of the space's translations.
 const PIECES_MOST: u64 = 512;
 
-/// From so many on, one instruction for a range is tried first.
+/// From this number of pages on, one instruction for a range is tried first.
 const RANGE_FROM: u64 = 4;
 
 /// Unit of a range of scale 0, in pages: log2. Each scale adds [`RANGE_STEP`].
@@ -26,7 +26,7 @@ const RANGE_UNITS: u64 = 32;
 /// The largest scale.
 const RANGE_SCALE: u32 = 3;
 
-/// A table without entries: what programs' half is under while no program is there, and the
+/// A table without entries: the root of the programs' half while no program is there, and of the
 /// kernel's for a moment while its root changes.
 #[repr(C, align(4096))]
 struct Empty([u64; 512]);
@@ -134,8 +134,8 @@ pub fn devices() -> [(u64, u64); 1] {
 /// Makes the space under `root` the current one of this CPU. Translations of the one before may
 /// stay here under its ASID: always true.
 ///
-/// That this CPU is among those who run in the space is visible to all before it walks the tables:
-/// so whoever changes them sees it and flushes here, or it sees the change.
+/// This CPU is listed as one that runs in the space before it walks the tables: a CPU that changes
+/// them sees that and flushes here, or this CPU sees the change.
 pub fn enter(root: Pfn, asid: Asid) -> bool {
     // SAFETY: a barrier.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
@@ -144,8 +144,8 @@ pub fn enter(root: Pfn, asid: Asid) -> bool {
     true
 }
 
-/// Makes no space the current one of this CPU: ASID 0 with an empty table. So that ASID is no
-/// space's. Translations of the one before may stay: always true.
+/// Makes no space the current one of this CPU: ASID 0 with an empty table. No space has that ASID.
+/// Translations of the one before may stay: always true.
 pub fn leave() -> bool {
     set_user_root(physical(&raw const EMPTY));
     true
@@ -171,7 +171,7 @@ pub fn publish() {
     unsafe { asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
 }
 
-/// What this machine's CPUs do by themselves.
+/// The features that this machine's MMUs have.
 pub fn profile() -> Profile {
     let features = cpu::features();
     Profile {
@@ -205,7 +205,7 @@ macro_rules! invalidate {
     }};
 }
 
-/// Whose translations go, and which.
+/// The translations that go: of which space, and which.
 #[derive(Clone, Copy)]
 struct Scope {
     /// This CPU's only.
@@ -217,7 +217,7 @@ struct Scope {
 /// Drops translations on all CPUs of `flush.cpus`, and returns when it is done.
 pub fn flush(flush: &Flush<'_>) {
     // SAFETY: barriers, here and below. The stores to tables come before the invalidation, and
-    // before the look at who runs in the space: see `enter`.
+    // before the look at the CPUs that run in the space: see `enter`.
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
     let scope = Scope { own: flush.cpus.only(cpu::cpu()), leaves: !flush.tables };
     let asid = u64::from(flush.asid.0) << 48;

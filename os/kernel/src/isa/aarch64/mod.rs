@@ -12,12 +12,12 @@
 //! | file | about |
 //! |---|---|
 //! | `boot` | the first instructions of each CPU, up to Rust |
-//! | `tree` | what the device tree tells |
+//! | `tree` | the device tree |
 //! | `cpu` | numbers of CPUs, features, start of the others |
-//! | `mmu` | roots, flushes, what the CPU does by itself |
+//! | `mmu` | roots, flushes, features of the MMU |
 //! | `vectors` | exceptions: in and out of user mode, and within the kernel |
 //! | `context` | a program's registers, and [`run`] |
-//! | `trap` | what an exception syndrome means |
+//! | `trap` | exception syndromes |
 //! | `copy` | copies that may fault |
 //! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |
@@ -27,7 +27,7 @@
 //! | `power` | the machine's end, random numbers |
 //! | `signal` | frames of signals |
 //!
-//! What the rooms above must know:
+//! The rooms above rely on this:
 //! * the kernel's root also maps [`devices`] at [`DIRECT`], with [`Attrs::DEVICE`];
 //! * the caches of instructions are not maintained: QEMU needs none of that. On other machines,
 //!   [`publish_code`] would clean and invalidate them.
@@ -74,14 +74,14 @@ pub const RAM_START: u64 = 1 << 30;
 /// The kernel's image runs where the direct map shows it.
 pub const IMAGE: u64 = DIRECT;
 
-/// What a program may map ends here, in bytes.
+/// The end of a program's address space, in bytes.
 pub const USER_END: u64 = 1 << 48;
 
-/// What `uname -m` says.
+/// The answer of `uname -m`.
 pub const MACHINE: &str = "aarch64";
 
-/// What the auxiliary vector says of the CPU: `AT_HWCAP` and `AT_HWCAP2`. Floating point and
-/// vectors are there, and nothing that is not switched on is told.
+/// The CPU's features in the auxiliary vector: `AT_HWCAP` and `AT_HWCAP2`. Floating point and
+/// vectors are there; features that are not switched on are left out.
 pub fn features() -> (u64, u64) {
     const FP: u64 = 1 << 0;
     const ASIMD: u64 = 1 << 1;
@@ -99,7 +99,7 @@ pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::D
 macro_rules! read_register {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: only registers whose reading has no effect are read with this.
+        // SAFETY: all callers read registers for which a read has no effect.
         unsafe {
             core::arch::asm!(
                 concat!("mrs {}, ", $name),

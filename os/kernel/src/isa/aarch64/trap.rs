@@ -1,4 +1,4 @@
-//! What an exception syndrome (ESR_EL1) means for a program.
+//! Decodes an exception syndrome (ESR_EL1) of a program.
 //!
 //! Arm ARM, ESR_EL1: the class is in bits 31:26, the rest (ISS) depends on it.
 
@@ -29,13 +29,14 @@ pub(super) const fn class(syndrome: u64) -> u64 {
     syndrome >> 26 & 0x3f
 }
 
-/// What an abort is about: a translation, an old page, rights; or something else.
+/// Whether an abort is about a translation, the access flag or rights, and not something else.
 pub(super) const fn is_translation_fault(syndrome: u64) -> bool {
     // Status codes 0001LL, 0010LL, 0011LL for level LL.
     matches!(syndrome >> 2 & 0xf, 1..=3)
 }
 
-/// What a data abort tried. Cache maintenance only needs to read, though it says otherwise.
+/// The access that a data abort tried. Cache maintenance only needs to read, though it says
+/// otherwise.
 pub(super) const fn access(syndrome: u64) -> Access {
     let (writes, maintains) = (syndrome >> 6 & 1 != 0, syndrome >> 8 & 1 != 0);
     if writes && !maintains { Access::Write } else { Access::Read }

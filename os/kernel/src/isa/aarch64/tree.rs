@@ -1,7 +1,7 @@
-//! What the device tree tells: RAM, CPUs, devices, the command line.
+//! The device tree: RAM, CPUs, devices, the command line.
 //!
 //! It is read once, on the boot CPU, and panics where the machine lacks what we cannot do without:
-//! there is nobody yet to tell. What it leaves out is what QEMU's `virt` has.
+//! there is no caller yet to return to. Defaults are those of QEMU's `virt`.
 
 use core::ptr;
 
@@ -69,7 +69,7 @@ pub(super) struct Found {
 /// When it is none, or has no GICv3, no memory or no console.
 pub(super) fn read(address: u64) -> Found {
     // SAFETY: the loader's promise is that a whole tree is there; RAM is mapped at `DIRECT`, and
-    // nobody writes there, as `keep` says.
+    // nothing writes there, as `keep` says.
     let tree =
         match unsafe { Fdt::from_raw(ptr::with_exposed_provenance((address + DIRECT) as usize)) } {
             Ok(tree) => tree,
@@ -124,7 +124,7 @@ fn registers(tree: Fdt<'static>, with: &str, index: usize) -> Option<(u64, u64)>
     spans(compatible(tree, with)?).nth(index)
 }
 
-/// What `reg` says, as addresses and lengths.
+/// The entries of `reg`, as addresses and lengths.
 fn spans(node: FdtNode<'static>) -> impl Iterator<Item = (u64, u64)> {
     let registers = node.reg().ok().flatten().into_iter().flatten();
     registers.filter_map(|reg| Some((reg.address().ok()?, reg.size().ok()?)))

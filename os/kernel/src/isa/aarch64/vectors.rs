@@ -17,9 +17,9 @@ use super::boot::{GUARD_BYTES, STACK_STEP};
 use super::context::{Context, KERNEL_SP_AT, PC_AT, SP_AT, THREAD_AT};
 use super::{USER_END, copy, gic, read_register, trap};
 
-/// What [`enter_user`] returns for an interrupt, in place of a syndrome.
+/// [`enter_user`] returns this for an interrupt, in place of a syndrome.
 pub(super) const INTERRUPTED: u64 = u64::MAX;
-/// What it returns for an asynchronous error.
+/// It returns this for an asynchronous error.
 pub(super) const BROKEN: u64 = u64::MAX - 1;
 
 /// The flags of PSTATE that are a program's: NZCV, TCO, DIT, SSBS, BTYPE. The others would be
@@ -30,7 +30,7 @@ const PSTATE_HIGH: u64 = 0xf300;
 /// Bytes of a [`Frame`].
 const FRAME: usize = 192;
 
-/// What an exception within the kernel saved.
+/// The registers that an exception within the kernel saves.
 #[repr(C)]
 struct Frame {
     /// x0 to x18, and x30.
@@ -58,7 +58,7 @@ unsafe extern "C" {
 /// touch vector registers.
 ///
 /// # Safety
-/// Interrupts are off; they are afterwards, too. Nobody else uses the context.
+/// Interrupts are off; they are afterwards, too. The caller alone uses the context.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn enter_user(context: &mut Context) -> u64 {
     naked_asm!(
@@ -237,7 +237,7 @@ __vectors:
     add     sp, x0, #0x4000
     bl      {overflow}
 
-    // What push_frame saved, with interrupts off.
+    // Restores the registers that push_frame saved, with interrupts off.
 4:  ldp     x29, x0, [sp, #160]
     ldr     x1, [sp, #176]
     msr     elr_el1, x0

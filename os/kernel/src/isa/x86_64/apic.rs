@@ -74,7 +74,7 @@ pub(super) fn init() -> u32 {
 /// Sends the console's interrupt (line 4) to CPU 0, and silences the old controllers.
 pub(super) fn route_console() {
     for port in [0x21, 0xa1] {
-        // SAFETY: masks all lines of the 8259s, which nobody uses.
+        // SAFETY: masks all lines of the 8259s, which are not in use.
         unsafe { Port::<u8>::new(port).write(0xff) };
     }
     let registers = (DIRECT + IO_APIC) as *mut u32;
@@ -102,13 +102,13 @@ pub(super) fn serve(vector: u8) {
     }
 }
 
-/// Whether an interrupt is news for who runs threads: time, a wake, input.
+/// Whether an interrupt concerns the scheduler: time, a wake, input.
 pub(super) fn is_news(vector: u8) -> bool {
     !matches!(vector, FLUSH | SPURIOUS)
 }
 
-/// Sends `vector` to the CPU whose APIC is `apic`. What was stored before is seen there: a store
-/// to a device comes after it.
+/// Sends `vector` to the CPU whose APIC is `apic`. That CPU sees earlier stores: a store to a
+/// device comes after them.
 pub(super) fn send(apic: u32, vector: u8) {
     command(apic, 0x4000 | u32::from(vector));
 }

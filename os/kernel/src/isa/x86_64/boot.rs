@@ -120,7 +120,7 @@ boot_stack_end:
 extern "C" fn boot(start_info: u32) -> ! {
     console::init();
     let at = |address: u64| (DIRECT + address) as *const u8;
-    // SAFETY: the loader says where it put the structure, below 4 GiB, which is mapped; nobody
+    // SAFETY: the loader says where it put the structure, below 4 GiB, which is mapped; nothing
     // writes it any more.
     let info = unsafe { StartInfo::from_ptr(at(start_info.into()).cast()) };
     let Some(info) = info else { panic!("the loader's start info has the wrong magic number") };
@@ -176,7 +176,7 @@ fn command_line(address: u64) -> &'static str {
     if address == 0 {
         return "";
     }
-    // SAFETY: the loader says where it put the string, below 4 GiB, ended by a zero; nobody writes
+    // SAFETY: the loader says where it put the string, below 4 GiB, ended by a zero; nothing writes
     // it, and `memory` keeps the first MiB and all that is not RAM out of use.
     let text = unsafe { core::ffi::CStr::from_ptr((DIRECT + address) as *const _) };
     text.to_str().unwrap_or("")

@@ -45,7 +45,7 @@ pub(super) fn init() {
 fn pit(ticks: u16) {
     let mut gate = Port::<u8>::new(0x61);
     let mut count = Port::<u8>::new(0x42);
-    // SAFETY: the PIT's channel 2, whose output drives nothing but the speaker, which is off.
+    // SAFETY: the PIT's channel 2 drives nothing but the speaker, which is off.
     unsafe {
         let open = gate.read() & !3;
         gate.write(open);

@@ -11,7 +11,7 @@ static PORT: Once<SpinMutex<Uart16550<PioBackend>>> = Once::new();
 /// Sets the port up.
 pub(super) fn init() {
     PORT.call_once(|| {
-        // SAFETY: the first serial port of a PC; nobody else uses it.
+        // SAFETY: the first serial port of a PC; no other code uses it.
         let port = unsafe { Uart16550::new_port(0x3f8) };
         let mut port = port.unwrap_or_else(|_| super::power_off(3));
         // Without a port there is no console, and the kernel runs mute.

@@ -21,7 +21,7 @@ use crate::isa::Call;
 /// Bytes of x87, SSE and AVX state with its header (SDM volume 1, §13.4).
 pub(crate) const VECTOR_BYTES: usize = 832;
 
-/// What a program stopped with, besides its registers, when it made a system call.
+/// The vector, in place of an exception's, of a program that made a system call.
 pub(super) const BY_CALL: u64 = 0x100;
 
 /// Flags a program may change: carry, parity, adjust, zero, sign, trap, direction, overflow,

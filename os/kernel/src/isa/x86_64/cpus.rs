@@ -84,7 +84,7 @@ impl AcpiHandler for Direct {
     fn unmap_physical_region<T>(_: &PhysicalMapping<Self, T>) {}
 }
 
-/// Notes the CPUs that the firmware tells of; the one that runs this is the first.
+/// Notes the CPUs of the firmware's table; the one that runs this is the first.
 pub(super) fn find(rsdp: u64) {
     let own = local::own_apic();
     APICS[0].store(own, Ordering::Relaxed);
@@ -117,7 +117,7 @@ pub fn start_cpus(main: fn(CpuId) -> !) {
     MAIN.call_once(|| main);
     let bytes = (&raw const start_page_end).addr() - (&raw const start_page).addr();
     let to = (DIRECT + u64::from(PAGE) * 4096) as *mut u8;
-    // SAFETY: the first MiB is RAM that nobody uses; the code is as long as its symbols say.
+    // SAFETY: the first MiB is RAM that is not in use; the code is as long as its symbols say.
     unsafe { to.copy_from_nonoverlapping(&raw const start_page, bytes) };
     for (number, apic) in APICS.iter().enumerate().take(cpu_count()).skip(1) {
         NEXT.store(number, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Where the disks are: the first virtio block devices on PCI bus 0.
 //!
 //! They are looked for before the kernel's final tables are made, so that these show their
-//! registers, and each interrupts by a message of its own (MSI-X): so no wiring of interrupt lines
-//! must be known, and nothing must be read to quiet it. Sources: PCI Local Bus 3.0, §3.2.2.3.2
+//! registers, and each interrupts by a message of its own (MSI-X): so the kernel needs no wiring of
+//! interrupt lines, and reads nothing to end an interrupt. Sources: PCI Local Bus 3.0, §3.2.2.3.2
 //! (configuration by ports) and §6.8.2 (MSI-X); virtio 1.2, §4.1; SDM volume 3A, §11.11.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,10 +42,10 @@ static FOUND: SpinMutex<[Option<Found>; DISKS_MAX]> = SpinMutex::new([None; DISK
 static SPANS: [(AtomicU64, AtomicU64); BARS * DISKS_MAX] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; BARS * DISKS_MAX];
 
-/// One has interrupted since someone last asked.
+/// A disk has interrupted since the last look.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
-/// The device, and what of it must be known to make it interrupt.
+/// The device, and the addresses that make it interrupt.
 #[derive(Clone, Copy)]
 struct Found {
     at: DeviceFunction,
@@ -80,8 +80,8 @@ impl ConfigurationAccess for Ports {
 
     fn write_word(&mut self, at: DeviceFunction, register: u8, data: u32) {
         Self::select(at, register);
-        // SAFETY: the data port. What is written: base registers, to learn their sizes, and back;
-        // that the device may use memory; that it sends messages.
+        // SAFETY: the data port. Callers write base registers, to learn their sizes, and restore
+        // them; let the device use memory; and let it send messages.
         unsafe { Port::new(0xcfc).write(data) };
     }
 
@@ -107,8 +107,8 @@ pub(super) fn find() {
     }
 }
 
-/// What must be known of disk `number`; `None` if the firmware has given it no addresses, or it
-/// cannot send messages.
+/// The addresses of disk `number`; `None` if the firmware has given it no addresses, or it cannot
+/// send messages.
 fn look(root: &mut PciRoot<Ports>, at: DeviceFunction, number: usize) -> Option<Found> {
     let bars = root.bars(at).ok()?;
     let mut starts = [0; BARS];

@@ -1,7 +1,8 @@
 //! Dropping translations, here and on other CPUs.
 //!
-//! Who wants others to drop writes down what, interrupts them, drops its own meanwhile, and waits
-//! until all have answered. Interrupts stay on, so that two who flush at once serve each other.
+//! A CPU that needs a flush writes a request, interrupts the others, flushes its own TLB meanwhile,
+//! and waits until all have answered. Interrupts stay on, so that two CPUs that flush at once serve
+//! each other.
 //!
 //! ```text
 //!   requests[me]: what ──► waiting = CPUs ──► interrupts ──► own flush ──► waiting == 0?
@@ -17,10 +18,10 @@ use quire::units::{CpuSet, PageSpan, Vpn};
 use super::{apic, local, space};
 use crate::isa::MAX_CPUS;
 
-/// Up to so many invalidations are made one by one; more, and all of the space goes.
+/// Up to this number of pages are invalidated one by one; for more, the whole space is flushed.
 const MOST: u64 = 32;
 
-/// What one CPU asks of others. The words are valid while `waiting` is not zero.
+/// One CPU's request to others. The words are valid while `waiting` is not zero.
 #[repr(align(128))]
 struct Request {
     /// A bit for each CPU that has not answered.
@@ -44,7 +45,7 @@ static REQUESTS: [Request; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// What is to be dropped, as numbers.
+/// A flush request, as numbers.
 #[derive(Clone, Copy)]
 struct Drop {
     space: u64,
@@ -112,7 +113,7 @@ fn reload() {
     }
 }
 
-/// Drops what `flush` says on all its CPUs.
+/// Flushes the pages of `flush` on all its CPUs.
 pub fn flush(flush: &Flush<'_>) {
     ask(flush.cpus, Drop::of(flush));
 }
@@ -124,16 +125,16 @@ pub fn serialize_others(cpus: &CpuSet) {
 }
 
 fn ask(cpus: &CpuSet, what: Drop) {
-    // What was changed in the tables comes before the question who is to be told: a CPU that
-    // enters the space later reads the changed tables.
+    // Changes of the tables come before the question which CPUs are in the space: a CPU that enters
+    // it later reads the changed tables.
     fence(Ordering::SeqCst);
     let me = local::cpu();
     if cpus.only(me) {
         return what.obey();
     }
     let request = &REQUESTS[me.index()];
-    // Read once: CPUs come and go meanwhile, and each that is waited for must be interrupted. One
-    // that has gone answers all the same.
+    // The set is read once: CPUs come and go meanwhile, and each CPU that this one waits for must
+    // be interrupted. One that has gone answers all the same.
     let others = cpus.iter().filter(|cpu| *cpu != me);
     let mask = others.fold(0, |mask, cpu| mask | 1_u32 << cpu.index());
     request.space.store(what.space, Ordering::Relaxed);
@@ -154,7 +155,7 @@ fn ask(cpus: &CpuSet, what: Drop) {
     }
 }
 
-/// Does what other CPUs ask of this one.
+/// Serves the requests of other CPUs.
 pub(super) fn serve() {
     let own = 1_u32 << local::cpu().index();
     for request in &REQUESTS {

@@ -1,4 +1,4 @@
-//! What each CPU has of its own: number, stacks, descriptor tables.
+//! Per-CPU data: number, stacks, descriptor tables.
 //!
 //! In the kernel the GS base points at the CPU's [`Local`]; in user mode it is the program's, and
 //! `swapgs` exchanges the two at each crossing.
@@ -42,10 +42,10 @@ pub(super) struct Local {
     pub(super) kernel_sp: u64,
     /// The program's stack pointer, for the two instructions in which there is nowhere else.
     pub(super) scratch: u64,
-    /// An interrupt was served in the kernel that is news for who runs threads.
+    /// An interrupt that concerns the scheduler was served in the kernel.
     pub(super) news: u64,
     number: u64,
-    /// What the CPU's local APIC calls itself.
+    /// The number of the CPU's local APIC.
     pub(super) apic: u64,
     gdt: [u64; 8],
     gap: u32,
@@ -173,7 +173,7 @@ struct Pointer {
     base: u64,
 }
 
-/// Makes this CPU number `number`: descriptor tables, system calls, what `CR4` switches on.
+/// Makes this CPU number `number`: descriptor tables, system calls, the features in `CR4`.
 pub(super) fn init(number: usize, apic: u32) {
     let local = LOCALS.0[number].get();
     // SAFETY: this CPU alone uses the element, and runs this once, with interrupts off.

@@ -40,7 +40,7 @@ pub type Format = X86_64;
 /// Where physical address 0 is visible.
 pub const DIRECT: u64 = 0xffff_8000_0000_0000;
 
-/// Where RAM begins. What the firmware has in the first MiB may be looked at, too.
+/// Where RAM begins. The firmware's tables in the first MiB may be read, too.
 pub const RAM_START: u64 = 0;
 
 /// Where the kernel's image runs: its physical address plus this.
@@ -53,10 +53,10 @@ pub const KERNEL_HALF: u64 = DIRECT;
 /// `syscall` at its very end would return to an address that is not canonical.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// What the kernel's own leaves have besides their rights.
+/// The flags of the kernel's own leaves besides their rights.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 
-/// What `uname -m` says.
+/// The answer of `uname -m`.
 pub const MACHINE: &str = "x86_64";
 
 /// Physical addresses and lengths of devices that the kernel reaches through the direct map.
@@ -64,7 +64,7 @@ pub fn devices() -> impl Iterator<Item = (u64, u64)> {
     [(apic::IO_APIC, 0x1000), (apic::LOCAL_APIC, 0x1000)].into_iter().chain(disk::spans())
 }
 
-/// What the CPUs can do.
+/// The features of the CPUs.
 pub fn profile() -> Profile {
     Profile {
         transitions: Transitions::Base,
@@ -75,7 +75,7 @@ pub fn profile() -> Profile {
     }
 }
 
-/// What the auxiliary vector says of the CPU: `AT_HWCAP` (CPUID leaf 1, EDX) and `AT_HWCAP2`.
+/// The CPU's features in the auxiliary vector: `AT_HWCAP` (CPUID leaf 1, EDX) and `AT_HWCAP2`.
 pub fn features() -> (u64, u64) {
     // SAFETY: every x86-64 CPU has the instruction and the leaf.
     #[allow(unused_unsafe)]
@@ -88,7 +88,7 @@ pub fn publish_code(_address: u64, _bytes: u64) {}
 
 /// Ends the machine: by the emulator's exit device, or else by the keyboard controller's reset.
 pub fn power_off(status: u8) -> ! {
-    // SAFETY: the device, where it is, ends the emulator; elsewhere nobody listens at this port.
+    // SAFETY: the device, where it is, ends the emulator; elsewhere no device listens at this port.
     unsafe { Port::new(0xf4).write(u32::from(status)) };
     // SAFETY: asks the keyboard controller to reset the CPU: nothing of ours goes on after that.
     unsafe { Port::new(0x64).write(0xfe_u8) };

@@ -1,4 +1,4 @@
-//! Which space this CPU translates by.
+//! The space that this CPU translates by.
 //!
 //! The upper half of every root table is the kernel's, and the same in all. Where the CPU tags
 //! translations (PCID), those of a space that is left stay; else `CR3` drops them.
@@ -23,7 +23,7 @@ const KEEP: u64 = 1 << 63;
 const FIRST: usize = (KERNEL_HALF >> 39 & 511) as usize;
 
 fn set(value: u64) {
-    // SAFETY: a root table whose upper half maps the kernel as the present one does.
+    // SAFETY: a root table; its upper half maps the kernel as the present one does.
     unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
@@ -62,7 +62,7 @@ pub(super) fn kernel_table() -> Pfn {
 /// Entries of a root table that are the kernel's, with their places.
 pub fn root_template() -> impl Iterator<Item = (usize, u64)> {
     let root = (DIRECT + KERNEL.load(Ordering::Relaxed)) as *const u64;
-    // SAFETY: the kernel's root table, whose words never change.
+    // SAFETY: the kernel's root table; its words never change.
     (FIRST..512).map(move |at| (at, unsafe { root.add(at).read() }))
 }
 

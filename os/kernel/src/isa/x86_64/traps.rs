@@ -104,7 +104,7 @@ pub(super) fn entry() -> u64 {
 /// Leaves for user mode; comes back with the program's registers in `context`.
 ///
 /// # Safety
-/// The context is this thread's, and nobody else uses it meanwhile.
+/// The context is this thread's, and no other code uses it meanwhile.
 #[unsafe(naked)]
 unsafe extern "C" fn leave_kernel(context: *mut Context) {
     naked_asm!(
@@ -167,7 +167,7 @@ pub fn run(context: &mut Context) -> Trap {
     }
 }
 
-/// What a page fault's error code says was tried (SDM volume 3A, §4.7).
+/// The access that a page fault's error code names (SDM volume 3A, §4.7).
 fn accessed(error: u64) -> Access {
     match error {
         error if error & 1 << 4 != 0 => Access::Execute,
@@ -199,7 +199,7 @@ fn signal(vector: u64, context: &Context) -> Trap {
     Trap::Signal { number, code, address }
 }
 
-/// What the stubs pushed when the kernel itself was interrupted.
+/// The frame that the stubs push when the kernel itself is interrupted.
 #[repr(C)]
 struct Frame {
     general: [u64; 15],

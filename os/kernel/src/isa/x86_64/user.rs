@@ -9,7 +9,8 @@ use x86_64::registers::control::{Cr4, Cr4Flags};
 /// Whether the CPUs keep the kernel off program memory unless it says so (SMAP).
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Switches on what keeps the kernel from running or touching program memory by mistake.
+/// Switches SMEP and SMAP on, which keep the kernel from running or touching program memory by
+/// mistake.
 pub(super) fn init() {
     let features = Features::new();
     let Some(features) = features.get_extended_feature_info() else { return };

@@ -1,4 +1,4 @@
-//! What system calls on files have in common: who makes them, and where their paths begin.
+//! The context of system calls on files: the caller, and the directories where paths begin.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,11 +14,10 @@ use crate::files::table::Table;
 use crate::files::tree::Tree;
 use crate::{Errno, Result};
 
-/// Where a process is: its working directory, and which permissions new files do not get. Shared
-/// by threads, copied by `fork`.
+/// The place of a process: its working directory and umask. Shared by threads, copied by `fork`.
 pub struct Here {
     pub(super) dir: SpinMutex<Arc<Node>>,
-    /// Permission bits; relaxed, as nothing hangs on when it changes.
+    /// Permission bits; relaxed, as no other state depends on them.
     pub(super) umask: AtomicU32,
 }
 
@@ -34,7 +33,7 @@ impl Here {
         Self { dir: SpinMutex::new(self.dir()), umask }
     }
 
-    /// Which permission bits new files do not get.
+    /// The permission bits that new files do not get.
     pub fn umask(&self) -> u32 {
         self.umask.load(Ordering::Relaxed)
     }
@@ -45,7 +44,7 @@ impl Here {
     }
 }
 
-/// All that a system call on files needs: made anew for each call, of what the thread has.
+/// The context of a system call on files, made anew for each call from the thread's state.
 #[derive(Clone, Copy)]
 pub struct Calls<'a> {
     /// All names.
@@ -54,12 +53,12 @@ pub struct Calls<'a> {
     pub table: &'a Table,
     /// Where the process is.
     pub here: &'a Here,
-    /// Who calls.
+    /// The caller.
     pub who: &'a Caller<'a>,
 }
 
 impl Calls<'_> {
-    /// What is open as `number`.
+    /// The file that is open as `number`.
     ///
     /// # Errors
     /// [`Errno::EBADF`].
@@ -77,7 +76,7 @@ impl Calls<'_> {
         Ok(spot)
     }
 
-    /// Where a path leads that begins at the open directory `dir`, or `AT_FDCWD`.
+    /// The spot of a path that begins at the open directory `dir`, or `AT_FDCWD`.
     pub(super) fn spot(&self, dir: i32, path: &[u8], follow: bool) -> Result<Spot> {
         if path.first() == Some(&b'/') {
             return self.tree.walk(self.who, self.tree.root(), path, follow);

@@ -146,7 +146,7 @@ impl Calls<'_> {
     /// `ioctl`: `input` and `output` are both the memory at `argument`.
     ///
     /// # Errors
-    /// [`Errno::EBADF`], [`Errno::ENOTTY`] for what the file does not know, [`Errno::EFAULT`],
+    /// [`Errno::EBADF`], [`Errno::ENOTTY`] for requests unknown to the file, [`Errno::EFAULT`],
     /// [`Errno::EINVAL`].
     pub fn ioctl(
         &self,
@@ -191,7 +191,7 @@ impl Calls<'_> {
         if is_known { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
-    /// `umount2`: nothing is ever taken away.
+    /// `umount2`: does nothing.
     ///
     /// # Errors
     /// Those of paths.
@@ -208,7 +208,7 @@ fn contents(open: &Description) -> Result<&Data> {
     }
 }
 
-/// Adds seals. A program that nobody may change any more must not change by other ways, either.
+/// Adds seals. A sealed program must not change in other ways, either.
 fn seal(open: &Description, seals: u32) -> Result<u32> {
     let file = contents(open)?;
     if !open.may_write() {
@@ -264,7 +264,7 @@ fn terminal(
             fill(input, &mut bytes)?;
             console.set_termios(Termios::decode(&bytes)?, request == request::TCSETSF2);
         }
-        // What is to be flushed: 0 input, 1 output, 2 both.
+        // The queue to flush: 0 input, 1 output, 2 both.
         request::TCFLSH if argument == 0 || argument == 2 => console.flush(),
         request::TCFLSH if argument == 1 => {}
         request::TCFLSH => return Err(Errno::EINVAL),
@@ -279,7 +279,7 @@ fn terminal(
             let word = |at| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
             console.set_window([word(0), word(2), word(4), word(6)]);
         }
-        // A shell that learns of no group does without job control; of a wrong one, it waits.
+        // A shell without a foreground group does without job control; with a wrong one, it waits.
         request::TIOCGPGRP if console.group() == 0 => return Err(Errno::ENOTTY),
         request::TIOCGPGRP => output.put(&console.group().to_ne_bytes())?,
         request::TIOCSPGRP => match word(input)? {

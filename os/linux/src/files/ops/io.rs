@@ -28,8 +28,8 @@ impl Calls<'_> {
         self.with(number, |open| open.read(self.who, count, sink))
     }
 
-    /// `write`, `writev`: what the source has left. A short count from a blocking pipe means that
-    /// the thread is to go on with the rest; see [`must_go_on`](Self::must_go_on).
+    /// `write`, `writev`: the rest of the source. A short count from a blocking pipe means that the
+    /// thread is to go on with the rest; see [`must_go_on`](Self::must_go_on).
     ///
     /// # Errors
     /// Those of [`Description::write`]; with [`Errno::EPIPE`] the kernel sends SIGPIPE.
@@ -75,7 +75,7 @@ impl Calls<'_> {
         self.with(number, |open| open.read_at(self.who, offset, count, sink))
     }
 
-    /// `pwrite64`, `pwritev`: what the source has left, at `offset`.
+    /// `pwrite64`, `pwritev`: the rest of the source, at `offset`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a negative offset, and those of [`Description::write_at`].
@@ -96,7 +96,7 @@ impl Calls<'_> {
     /// block devices.
     ///
     /// # Errors
-    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for what cannot be synchronized; those of
+    /// [`Errno::EBADF`]; [`Errno::EINVAL`] for files that cannot be synchronized; those of
     /// [`Block::sync`](crate::files::Block::sync).
     pub fn fsync(&self, number: u32) -> Result<()> {
         let open = self.table.get(number)?;
@@ -179,11 +179,11 @@ impl Calls<'_> {
     }
 
     /// `sendfile`: at most `count` bytes from one open file to another, from `offset` on, or from
-    /// the description's own offset, which moves on then. Says how many bytes these were.
+    /// the description's own offset, which moves on then. Returns how many bytes these were.
     ///
     /// # Errors
-    /// [`Errno::EBADF`]; [`Errno::EINVAL`] if `from` is no file, or `to` appends; what the reads
-    /// and writes say, [`Halt::Blocked`] included, when nothing was moved.
+    /// [`Errno::EBADF`]; [`Errno::EINVAL`] if `from` is no file, or `to` appends; those of the
+    /// reads and writes, [`Halt::Blocked`] included, when nothing was moved.
     pub fn sendfile(
         &self,
         to: u32,

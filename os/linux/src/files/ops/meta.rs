@@ -1,4 +1,4 @@
-//! Calls that tell or change what is noted about files.
+//! Calls that read or change metadata of files.
 
 use core::sync::atomic::Ordering;
 
@@ -11,22 +11,22 @@ use crate::files::path::path_of;
 use crate::files::stat::{About, Stat, Statfs, Statx, about_volume};
 use crate::{Errno, Result};
 
-/// Flags that the calls which tell about a path take.
+/// Flags of the calls that read metadata by path.
 const TELL: u32 = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT;
 
-/// What a time of a file is to become.
+/// A change of a file's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// Now.
     Now,
-    /// What it is.
+    /// Its present value.
     Keep,
     /// This.
     At(Time),
 }
 
 impl SetTime {
-    /// What a `timespec` of `utimensat` means.
+    /// Reads a `timespec` of `utimensat`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] if the nanoseconds are neither below a second nor special.
@@ -96,7 +96,7 @@ impl Calls<'_> {
         about_volume(self.tree.magic(node.volume()), node.volume())
     }
 
-    /// `faccessat2`. Root may do all but run a file that nobody may.
+    /// `faccessat2`. Root may do all but run a file without any execute bit.
     ///
     /// # Errors
     /// [`Errno::EACCES`], [`Errno::EINVAL`] for unknown flags or rights, and those of paths.
@@ -200,7 +200,7 @@ impl Calls<'_> {
     /// `truncate`: sets the length in bytes.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a negative length or what is no regular file, [`Errno::EISDIR`],
+    /// [`Errno::EINVAL`] for a negative length or other than regular files, [`Errno::EISDIR`],
     /// [`Errno::ETXTBSY`] while a program runs from it, [`Errno::ENOSPC`], and those of paths.
     pub fn truncate(&self, path: &[u8], length: i64) -> Result<()> {
         let node = self.node(raw::AT_FDCWD, path, 0)?;
@@ -291,7 +291,7 @@ impl Calls<'_> {
         Ok(path.len())
     }
 
-    /// `umask`: sets it, and says what it was.
+    /// `umask`: sets it, and returns the old one.
     pub fn umask(&self, mask: u32) -> u32 {
         self.here.umask.swap(mask & 0o777, Ordering::Relaxed)
     }

@@ -50,7 +50,7 @@ impl Calls<'_> {
                 Some(node) => return self.open_node(node.clone(), spot.place(), flags),
                 None if creates => match self.create(&spot, mode) {
                     Ok(node) => return Ok(Description::new(node, spot.place(), flags, None)),
-                    // Someone else made it meanwhile.
+                    // Another process made it meanwhile.
                     Err(Errno::EEXIST) if !is_exclusive => {}
                     Err(errno) => return Err(errno.into()),
                 },
@@ -138,7 +138,7 @@ impl Calls<'_> {
     }
 
     /// The thread gives up an `openat` that was blocked: a signal came, or it ends. Else the other
-    /// side of a named pipe might meet someone who does not come any more.
+    /// side of a named pipe might meet a thread that is gone.
     pub fn forget_openat(&self, dir: i32, path: &[u8]) {
         if let Ok(node) = self.node(dir, path, 0)
             && let Body::Pipe(pipe) = node.body()

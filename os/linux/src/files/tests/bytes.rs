@@ -125,7 +125,7 @@ fn a_write_that_finds_no_memory_leaves_the_length_as_it_was() {
 }
 
 #[test]
-fn what_a_program_wrote_behind_the_end_is_zero_when_the_file_grows() {
+fn bytes_written_behind_the_end_are_zero_when_the_file_grows() {
     let pages = Arc::new(heap::Heap::default());
     let data = Data::new(pages.clone());
     data.write_at(None, b"abc").unwrap();
@@ -138,7 +138,7 @@ fn what_a_program_wrote_behind_the_end_is_zero_when_the_file_grows() {
 }
 
 #[test]
-fn what_was_moved_before_a_fault_counts() {
+fn bytes_moved_before_a_fault_count() {
     let world = World::new();
     world.write_file("/f", &"a".repeat(9000));
     let fd = world.open("/f", raw::O_RDWR).unwrap();
@@ -223,7 +223,7 @@ fn sendfile_moves_bytes_and_the_offset_that_was_used() {
 }
 
 #[test]
-fn devices_give_and_take_what_their_names_say() {
+fn devices_behave_as_their_names_say() {
     let world = World::new();
     let open = |name| world.open(name, raw::O_RDWR).unwrap();
     let (null, zero, full) = (open("/dev/null"), open("/dev/zero"), open("/dev/full"));

@@ -45,7 +45,7 @@ fn keys_erase_a_character_a_word_and_the_line() {
 }
 
 #[test]
-fn end_of_file_ends_what_was_typed_or_is_read_as_nothing() {
+fn end_of_file_ends_a_typed_line_or_is_read_as_zero_bytes() {
     let world = World::new();
     let fd = tty(&world);
     typed(&world, "ab\x04\x04");
@@ -95,7 +95,7 @@ fn a_fault_leaves_the_line_to_be_read() {
 }
 
 #[test]
-fn what_is_typed_beyond_the_room_is_lost_and_the_line_can_be_ended() {
+fn bytes_typed_beyond_the_room_are_lost_and_the_line_can_be_ended() {
     let world = World::new();
     let fd = tty(&world);
     typed(&world, &"x".repeat(5000));

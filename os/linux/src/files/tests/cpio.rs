@@ -1,4 +1,4 @@
-//! The initramfs: a tiny encoder, and the tree that comes of what it encodes.
+//! The initramfs: a tiny encoder, and the tree made from its archives.
 
 use std::boxed::Box;
 use std::format;
@@ -85,7 +85,7 @@ fn an_archive_becomes_the_tree() {
 }
 
 #[test]
-fn what_comes_before_damage_is_kept() {
+fn entries_before_damage_are_kept() {
     let world = World::new();
     let good = plain("good", 0o100644, b"good");
     let mut bad = plain("bad", 0o100644, b"bad");

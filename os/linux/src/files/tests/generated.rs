@@ -147,7 +147,7 @@ fn binary_files_are_read_where_one_asks() {
 }
 
 #[test]
-fn generated_files_take_what_they_know() {
+fn generated_files_take_only_known_writes() {
     let world = world();
     let fd = world.open("/proc/count", raw::O_WRONLY | raw::O_TRUNC).unwrap();
     assert_eq!(world.write(fd, "reset\n"), Ok(6));
@@ -209,7 +209,8 @@ fn a_generated_directory_is_listed_from_its_cookies_on() {
     assert_eq!(world.list("/proc", 999).unwrap(), ["count", "self"]);
 }
 
-/// A directory whose directories are made and removed, like that of groups. It has a file `about`.
+/// A directory in which directories are made and removed, like that of groups. It has a file
+/// `about`.
 #[derive(Default)]
 struct Maker {
     made: Mutex<Vec<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! Pages of files on the host's heap: what the kernel's are compared with.
+//! Pages of files on the host's heap: a model of the kernel's.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const PAGE: u64 = PIECE as u64;
 #[derive(Default)]
 pub(super) struct Heap {
     state: Mutex<State>,
-    /// Somebody shows it, and may write it.
+    /// An area shows it, and may write it.
     pub(super) is_shown: AtomicBool,
 }
 

@@ -51,7 +51,7 @@ fn a_memfd_with_senseless_flags_or_name_is_refused() {
 }
 
 #[test]
-fn what_is_sealed_does_not_change() {
+fn a_sealed_file_does_not_change() {
     let world = World::new();
     let fd = make(&world, ALLOW);
     assert_eq!(seals(&world, fd), Ok(0));
@@ -78,7 +78,7 @@ fn what_is_sealed_does_not_change() {
 }
 
 #[test]
-fn seals_are_for_files_that_allow_them_and_for_those_who_may_write() {
+fn seals_need_a_file_that_allows_them_and_a_writable_descriptor() {
     let world = World::new();
     let fd = make(&world, 0);
     assert_eq!(seals(&world, fd), Ok(raw::F_SEAL_SEAL));
@@ -108,11 +108,11 @@ fn a_map_that_may_be_written_and_a_seal_against_writing_exclude_each_other() {
     seal(&world, second, raw::F_SEAL_WRITE).unwrap();
     assert_eq!(show(second, true, true), Err(Errno::EPERM));
     assert_eq!(show(second, true, false), Ok((Some(7), false)), "it must stay unwritten");
-    assert_eq!(show(second, false, true), Ok((Some(7), true)), "copies are nobody's business");
+    assert_eq!(show(second, false, true), Ok((Some(7), true)), "private mappings are allowed");
 }
 
 #[test]
-fn what_is_sealed_against_running_stays_so() {
+fn a_file_sealed_against_running_stays_so() {
     let world = World::new();
     let fd = make(&world, raw::MFD_NOEXEC_SEAL);
     assert_eq!(seals(&world, fd), Ok(raw::F_SEAL_EXEC));

@@ -1,4 +1,4 @@
-//! What is noted about files.
+//! Metadata of files.
 
 use std::mem::offset_of;
 
@@ -13,7 +13,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 }
 
 #[test]
-fn stat_tells_what_is_noted_in_the_bytes_of_this_isa() {
+fn stat_encodes_the_metadata_in_the_bytes_of_this_isa() {
     let world = World::new();
     world.write_file("/f", &"x".repeat(5000));
     let bytes = world.run(|calls| calls.newfstatat(raw::AT_FDCWD, b"/f", 0)).unwrap();
@@ -88,7 +88,7 @@ fn modes_owners_and_times_are_stored() {
 }
 
 #[test]
-fn root_may_all_but_run_what_nobody_may() {
+fn root_may_all_but_run_files_without_an_execute_bit() {
     let world = World::new();
     world.write_file("/f", "");
     let may =

@@ -35,7 +35,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// Keeps what appears on the screen, and which signals were asked for.
+/// Keeps the screen's bytes, and the signals of keys.
 #[derive(Default)]
 struct Desk {
     shown: Mutex<Vec<u8>>,

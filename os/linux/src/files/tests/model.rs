@@ -1,4 +1,4 @@
-//! The tree beside a naive model: a map from paths to what is there.
+//! The tree beside a naive model: a map from paths to nodes.
 
 use std::borrow::ToOwned;
 use std::collections::BTreeMap;

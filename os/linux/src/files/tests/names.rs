@@ -207,7 +207,7 @@ fn readlink_gives_as_much_as_fits() {
 }
 
 #[test]
-fn rename_moves_and_replaces_what_goes_together() {
+fn rename_moves_and_replaces_files_of_one_kind() {
     let world = World::new();
     for path in ["/d", "/d/e", "/full", "/full/x", "/empty"] {
         world.mkdir(path).unwrap();
@@ -245,7 +245,7 @@ fn rename_moves_and_replaces_what_goes_together() {
 }
 
 #[test]
-fn rename_can_keep_or_exchange_what_is_there() {
+fn rename_can_keep_or_exchange_the_target() {
     let world = World::new();
     world.write_file("/f", "f");
     world.mkdir("/d").unwrap();
@@ -307,7 +307,7 @@ fn mknod_makes_files_and_pipes_but_no_sockets() {
 }
 
 #[test]
-fn flags_that_nobody_knows_are_refused() {
+fn unknown_flags_are_refused() {
     let world = World::new();
     let unlinked = world.run(|calls| calls.unlinkat(raw::AT_FDCWD, b"/x", 1));
     assert_eq!(unlinked, Err(Errno::EINVAL));

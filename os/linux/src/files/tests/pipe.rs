@@ -1,4 +1,4 @@
-//! Pipes beside a queue of bytes, and who waits for what.
+//! Pipes beside a queue of bytes, and their waiters.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -182,7 +182,7 @@ fn bytes_written_to_a_reader_that_still_opens_are_kept_for_it() {
 }
 
 #[test]
-fn who_gives_up_opening_is_not_waited_for() {
+fn an_opener_that_gives_up_is_not_waited_for() {
     let world = World::new();
     let pipe = Arc::new(Pipe::new());
     let who = world.who();

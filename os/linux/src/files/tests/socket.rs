@@ -1,4 +1,4 @@
-//! Pairs of sockets: bytes, packets, and what one end knows of the other.
+//! Pairs of sockets: bytes, packets, and hang-ups.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const PACKETS: u32 = 5;
 const UNIX: u32 = 1;
 
 #[test]
-fn what_is_written_at_one_end_is_read_at_the_other() {
+fn each_end_reads_the_others_writes() {
     let world = World::new();
     let [one, other] = world.run(|calls| calls.socketpair(UNIX, STREAM, 0)).unwrap();
     assert_eq!(world.read(other, 5), Err(Halt::Blocked));

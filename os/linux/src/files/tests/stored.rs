@@ -1,4 +1,4 @@
-//! Files on a disk that can only be read, and whose bytes come late.
+//! Files on a read-only disk, with bytes that come late.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use super::*;
 
 const PAGE: u64 = 4096;
 
-/// Bytes in pages, each of which is there only when it was asked for before.
+/// Bytes in pages, each of which is there only after a request.
 struct Late {
     bytes: Vec<u8>,
     there: Mutex<BTreeSet<u64>>,
@@ -53,8 +53,7 @@ impl Stored for Late {
     }
 }
 
-/// A directory with a file, a directory with another, and a link. Each name has to be asked for
-/// twice.
+/// A directory with a file, a directory with another, and a link. Each lookup needs two tries.
 struct Disk {
     file: Arc<Late>,
     asked: Mutex<BTreeSet<Vec<u8>>>,
@@ -94,7 +93,7 @@ impl Directory for Below {
     }
 }
 
-/// A world whose root shows such a disk.
+/// A world with a root that shows such a disk.
 fn world(count: usize, bad: Option<u64>) -> World {
     let world = World::new();
     let disk = Arc::new(Disk { file: Late::new(count, bad), asked: Mutex::default() });
@@ -109,7 +108,7 @@ fn world(count: usize, bad: Option<u64>) -> World {
     world
 }
 
-/// Makes a call until it does not lack anything; how often it did.
+/// Makes a call until it lacks nothing; returns the number of tries.
 fn patiently<T>(mut call: impl FnMut() -> Outcome<T>) -> (Outcome<T>, usize) {
     let mut left = 0;
     loop {
@@ -130,7 +129,7 @@ fn a_path_through_a_disk_is_gone_again_for_each_name_that_lacks() {
 }
 
 #[test]
-fn a_read_gives_what_is_there_and_its_rest_comes_later() {
+fn a_read_gives_the_pages_that_are_there_and_its_rest_comes_later() {
     let world = world(10_000, None);
     let fd = patiently(|| world.open("/dir/file", raw::O_RDONLY)).0.unwrap();
     assert_eq!(world.read(fd, 9000), Err(Halt::Failed(Errno::BLOCKED)));
@@ -150,7 +149,7 @@ fn a_read_gives_what_is_there_and_its_rest_comes_later() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_is_eio_and_what_is_before_it_is_not() {
+fn a_page_that_cannot_be_read_is_eio_and_the_bytes_before_it_are_not() {
     let world = world(3 * PAGE as usize, Some(1));
     let fd = patiently(|| world.open("/dir/file", raw::O_RDONLY)).0.unwrap();
     let (text, _) = patiently(|| world.read(fd, 3 * PAGE as usize));
@@ -190,7 +189,7 @@ fn nothing_on_a_disk_can_be_changed() {
 }
 
 #[test]
-fn what_is_in_memory_hides_the_disks_names_and_notes_are_the_disks() {
+fn names_in_memory_hide_the_disks_and_metadata_is_the_disks() {
     let world = World::new();
     world.write_file("/file", "mine");
     let disk = Arc::new(Disk { file: Late::new(10, None), asked: Mutex::default() });
@@ -208,7 +207,7 @@ fn what_is_in_memory_hides_the_disks_names_and_notes_are_the_disks() {
 }
 
 #[test]
-fn a_file_of_a_disk_is_shown_but_never_written_through_what_shows_it() {
+fn a_file_of_a_disk_is_mapped_but_never_written_through_a_mapping() {
     let world = world(9000, None);
     let fd = patiently(|| world.open("/dir/file", raw::O_RDONLY)).0.unwrap();
     let open = world.run(|calls| calls.open_file(fd)).unwrap();

@@ -20,11 +20,11 @@ use super::super::{AltStack, Flags, Set};
 use super::{Delivery, Frame, Return, zeros};
 use crate::{Errno, Result};
 
-/// Bytes of `struct rt_sigframe`: what [`parse`] wants, from the stack pointer of `rt_sigreturn`.
+/// Bytes of `struct rt_sigframe`, which [`parse`] needs, from the stack pointer of `rt_sigreturn`.
 pub const FRAME_BYTES: usize = 4688;
 /// The smallest alternative stack (`MINSIGSTKSZ`).
 pub const STACK_BYTES_MIN: u64 = 5120;
-/// How many bytes a handler's frame needs at most: what `AT_MINSIGSTKSZ` tells.
+/// The most bytes that a handler's frame needs: `AT_MINSIGSTKSZ`.
 pub const STACK_BYTES: u64 = FRAME_BYTES as u64 + 2 * RECORD_BYTES;
 
 /// Bytes of the frame record, by which debuggers walk the stack (AAPCS64, 6.4.6).
@@ -49,7 +49,7 @@ const HEAD_BYTES: usize = 8;
 /// Bits of PSTATE that a program may have: N, Z, C, V, DIT, SSBS, BTYPE. All others are 0: 64-bit
 /// state, EL0, no interrupt masked, no single step.
 const PSTATE_USER: u64 = 0xf100_1c00;
-/// With which kind of branch the program came here; a handler begins with none.
+/// The kind of branch by which the program came here; a handler begins with none.
 const PSTATE_BRANCH: u64 = 0xc00;
 
 /// A program's registers.
@@ -63,9 +63,9 @@ pub struct Registers {
     pub pc: u64,
     /// Flags and state.
     pub pstate: u64,
-    /// The address of the last fault. Only told, never taken back.
+    /// The address of the last fault. It goes to the program only.
     pub fault_address: u64,
-    /// What the CPU said about the last fault (ESR_EL1); 0 for nothing. Only told.
+    /// The syndrome of the last fault (ESR_EL1); 0 for none. It goes to the program only.
     pub syndrome: u64,
     /// v0 to v31.
     pub vregs: [u128; 32],
@@ -154,10 +154,10 @@ fn encode(registers: &Registers, out: &mut [u8]) {
         put_u32(out, at + 4, ESR_BYTES as u32);
         put_u64(out, at + 8, registers.syndrome);
     }
-    // What follows is zero, which is how the records end.
+    // The rest is zero, which ends the records.
 }
 
-/// What a frame says. Of the state only what is a program's own is taken.
+/// Reads a frame. Only a program's own part of the state is taken.
 ///
 /// # Errors
 /// [`Errno::EFAULT`] when its records are not such as [`build`] writes: a size is wrong, one is

@@ -82,7 +82,7 @@ fn the_handler_gets_its_arguments_and_keeps_the_rest() {
 }
 
 #[test]
-fn what_was_built_parses_to_what_was_before() {
+fn a_built_frame_parses_back() {
     for syndrome in [0, 0x9200_0045] {
         let frame = built(&Registers { syndrome, ..registers() }, Flags::INFO, ALT).unwrap();
         let back = parse(head(&frame)).unwrap();
@@ -118,7 +118,7 @@ fn a_program_without_handler_or_room_gets_no_frame() {
 }
 
 #[test]
-fn a_hostile_frame_gets_only_what_is_a_programs_own() {
+fn a_hostile_frame_changes_only_a_programs_own_state() {
     let frame = built(&registers(), Flags::INFO, AltStack::NONE).unwrap();
     let mut bytes = *head(&frame);
     put_u64(&mut bytes, 576, u64::MAX);

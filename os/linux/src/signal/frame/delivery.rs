@@ -1,19 +1,19 @@
-//! What is delivered, and what comes of it.
+//! Delivery of signals, and its result.
 
 use alloc::vec::Vec;
 
 use crate::signal::{Action, AltStack, Flags, Handler, Info, Set};
 use crate::{Errno, Result};
 
-/// What is delivered, and how.
+/// A signal to deliver, and the way it is delivered.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
     /// The signal.
     pub info: &'a Info,
-    /// What the program wants done; its handler must be a function.
+    /// The program's action; its handler must be a function.
     pub action: &'a Action,
-    /// What is blocked again once the handler returns. In `rt_sigsuspend` and the like this is
-    /// what was blocked before that call.
+    /// The signals that are blocked again once the handler returns. In `rt_sigsuspend` and the like
+    /// these were blocked before that call.
     pub blocked: Set,
     /// The alternative stack of the thread.
     pub alt_stack: AltStack,
@@ -26,16 +26,16 @@ pub struct Frame<Registers> {
     pub address: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// With what the handler starts.
+    /// The registers with which the handler starts.
     pub registers: Registers,
 }
 
-/// What a frame says that a handler has returned from.
+/// The content of a frame from which a handler has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return<Registers> {
-    /// With what the program goes on. Safe to load.
+    /// The registers with which the program goes on. Safe to load.
     pub registers: Registers,
-    /// What is blocked from now on; never SIGKILL and SIGSTOP.
+    /// The signals that are blocked from now on; never SIGKILL and SIGSTOP.
     pub blocked: Set,
     /// The alternative stack, not checked.
     pub alt_stack: AltStack,
@@ -56,8 +56,8 @@ impl Delivery<'_> {
         wanted && self.alt_stack.is_some() && !self.alt_stack.is_in_use(sp)
     }
 
-    /// That a frame at `address` does not run over the alternative stack's start, if it is there.
-    /// `sp` is the program's, before.
+    /// Checks that a frame at `address` does not run over the alternative stack's start, if it is
+    /// there. `sp` is the program's, before.
     pub(super) fn check_fits(&self, sp: u64, address: u64) -> Result<()> {
         let is_there = self.switches_stack(sp) || self.alt_stack.is_in_use(sp);
         if is_there && !self.alt_stack.holds(address) {
@@ -67,7 +67,7 @@ impl Delivery<'_> {
     }
 }
 
-/// So many zeros.
+/// A vector of `bytes` zeros.
 pub(super) fn zeros(bytes: usize) -> Result<Vec<u8>> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(bytes).map_err(|_| Errno::ENOMEM)?;

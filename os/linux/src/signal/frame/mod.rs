@@ -1,8 +1,8 @@
-//! What lies on a program's stack while it handles a signal.
+//! The frame on a program's stack while it handles a signal.
 //!
-//! A frame has all that `rt_sigreturn` needs to go on as if nothing had happened: registers, the
-//! blocked signals, the alternative stack. The program may change it, and some do on purpose, so
-//! parsing takes nothing on trust.
+//! A frame has all state that `rt_sigreturn` restores: registers, the blocked signals, the
+//! alternative stack. The program may change it, and some do on purpose, so parsing takes nothing
+//! on trust.
 //!
 //! ```text
 //!   build(registers, delivery) ──► Frame: bytes to write at `address`, registers to start with
@@ -11,10 +11,10 @@
 //!
 //! After `build`, the kernel sets the blocked signals to
 //! [`Action::blocked_meanwhile`](super::Action::blocked_meanwhile), and the alternative stack to
-//! [`AltStack::while_handled`](super::AltStack::while_handled). After `parse`, it blocks what
-//! [`Return::blocked`] says, and sets the stack by [`AltStack::changed`](super::AltStack::changed),
-//! whose errors do not matter then. When either fails, the thread gets a SIGSEGV by
-//! [`Actions::force`](super::Actions::force).
+//! [`AltStack::while_handled`](super::AltStack::while_handled). After `parse`, it blocks the
+//! signals of [`Return::blocked`], and sets the stack by
+//! [`AltStack::changed`](super::AltStack::changed), and ignores its errors. When either fails, the
+//! thread gets a SIGSEGV by [`Actions::force`](super::Actions::force).
 
 pub mod aarch64;
 mod delivery;

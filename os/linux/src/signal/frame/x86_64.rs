@@ -24,12 +24,12 @@ use super::super::{AltStack, Flags, Set};
 use super::{Delivery, Frame, Return, zeros};
 use crate::{Errno, Result};
 
-/// Bytes of `struct rt_sigframe`: what [`parse`] wants, from 8 bytes below the stack pointer of
+/// Bytes of `struct rt_sigframe`, which [`parse`] needs, from 8 bytes below the stack pointer of
 /// `rt_sigreturn`, as the handler's return took these off the stack.
 pub const FRAME_BYTES: usize = 440;
 /// The smallest alternative stack (`MINSIGSTKSZ`).
 pub const STACK_BYTES_MIN: u64 = 2048;
-/// Bytes of what FXSAVE writes, and of the same part of what XSAVE writes.
+/// Bytes of an FXSAVE area, and of the same part of an XSAVE area.
 pub const LEGACY_BYTES: usize = 512;
 /// Bytes of the smallest XSAVE area: with its header after the legacy part.
 pub const XSAVE_BYTES_MIN: usize = LEGACY_BYTES + 64;
@@ -49,7 +49,7 @@ const TRAP: usize = 160;
 const OLD_MASK: usize = 168;
 const CR2: usize = 176;
 const VECTORS_AT: usize = 184;
-/// Where FXSAVE leaves room to software, and what Linux puts there.
+/// The room that FXSAVE leaves to software, and the words that Linux puts there.
 const SOFTWARE: usize = 464;
 const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
@@ -58,7 +58,7 @@ const MAGIC2_BYTES: usize = 4;
 const UC_XSAVE: u64 = 1;
 /// `UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`: the stack's selector is there, and meant.
 const UC_SS: u64 = 6;
-/// What programs see as selectors of code and stack on Linux. They are never loaded from here.
+/// The selectors of code and stack that programs see on Linux. They are never loaded from here.
 const USER_CS: u16 = 0x33;
 const USER_SS: u16 = 0x2b;
 /// MXCSR and its place. To load a bit above these is a fault (SDM 1, 10.2.3).
@@ -101,11 +101,11 @@ pub struct Registers {
     pub rsp: u64,
     pub rip: u64,
     pub rflags: u64,
-    /// The error code of the last fault. Only told, never taken back.
+    /// The error code of the last fault. It goes to the program only.
     pub error: u64,
-    /// The vector of the last fault. Only told, never taken back.
+    /// The vector of the last fault. It goes to the program only.
     pub trap: u64,
-    /// The address of the last page fault. Only told, never taken back.
+    /// The address of the last page fault. It goes to the program only.
     pub cr2: u64,
 }
 
@@ -167,7 +167,7 @@ impl Registers {
 /// A program's vector state.
 #[derive(Clone, Copy, Debug)]
 pub struct Vectors<'a> {
-    /// What FXSAVE wrote ([`LEGACY_BYTES`]), or XSAVE in its standard form.
+    /// The area that FXSAVE wrote ([`LEGACY_BYTES`]), or XSAVE in its standard form.
     pub area: &'a [u8],
     /// Which parts XSAVE writes (XCR0). Any bytes must be fit to be loaded into these.
     pub features: u64,
@@ -183,7 +183,7 @@ impl Vectors<'_> {
         }
     }
 
-    /// Writes them with the notes by which they are known again.
+    /// Writes them with the words that identify them.
     fn encode(&self, out: &mut [u8]) {
         put(out, 0, self.area);
         out[SOFTWARE..LEGACY_BYTES].fill(0);
@@ -198,8 +198,8 @@ impl Vectors<'_> {
     }
 }
 
-/// How many bytes a handler's frame needs at most, when vector state has `area_bytes`: what
-/// `AT_MINSIGSTKSZ` tells.
+/// How many bytes a handler's frame needs at most, when vector state has `area_bytes`:
+/// `AT_MINSIGSTKSZ`.
 pub const fn stack_bytes(area_bytes: usize) -> u64 {
     let padding = 63 + 15 + 8;
     ((FRAME_BYTES + area_bytes + MAGIC2_BYTES + padding) as u64).next_multiple_of(16)
@@ -278,8 +278,8 @@ fn encode(registers: &Registers, vectors_at: u64, blocked: Set, out: &mut [u8]) 
     put_u64(out, VECTORS_AT, vectors_at);
 }
 
-/// What a frame says, and where its vector state is: 0 when there is none, and the program goes
-/// on with [clean](clear_vectors) ones.
+/// Reads a frame and the address of its vector state: 0 when there is none, and the program goes on
+/// with [clean](clear_vectors) vectors.
 ///
 /// Selectors are not taken from the frame; of the flags only those that are a program's own.
 ///
@@ -299,8 +299,7 @@ pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<(Return<Registers>, u64)> {
 }
 
 /// How many bytes of vector state a frame has, by their first [`LEGACY_BYTES`], when the kernel's
-/// own area has `area_bytes`. What is larger than that was not built here: only the legacy part
-/// of it counts.
+/// own area has `area_bytes`. A larger state was not built here: only its legacy part counts.
 pub fn saved_bytes(legacy: &[u8; LEGACY_BYTES], area_bytes: usize) -> usize {
     let bytes = get_u32(legacy, SOFTWARE + 16) as usize;
     let extended = get_u32(legacy, SOFTWARE + 4) as usize;

@@ -111,7 +111,7 @@ fn the_handler_gets_its_arguments_and_keeps_the_rest() {
 }
 
 #[test]
-fn what_was_built_parses_to_what_was_before() {
+fn a_built_frame_parses_back() {
     for area in [legacy(), xsave()] {
         let frame = built(&Vectors { area: &area, features: 7 }, Flags::INFO, ALT).unwrap();
         let (back, vectors_at) = parse(head(&frame)).unwrap();
@@ -177,7 +177,7 @@ fn a_program_without_restorer_handler_or_room_gets_no_frame() {
 }
 
 #[test]
-fn a_hostile_frame_gets_only_what_is_a_programs_own() {
+fn a_hostile_frame_changes_only_a_programs_own_state() {
     let mut bytes = [0xff; FRAME_BYTES];
     assert_eq!(parse(&bytes), Err(Errno::EFAULT), "the program counter is not canonical");
     for rip in [1 << 47, 0xffff_8000_0000_0000, 1 << 63] {

@@ -19,7 +19,7 @@ fn every(check: impl Fn(Isa, Backing)) {
 
 /// References and mapped pages of all folios together.
 fn held<A: Arch>(scene: &Scene<'_, '_, '_, A>, words: &Words<A>) -> (u64, u64) {
-    let folios = Folios::new(scene.mm.phys().meta());
+    let folios = Folios::new(scene.mm.bare_phys().meta());
     let mut heads = Vec::new();
     for word in &words.words {
         let word = word.load(Ordering::Relaxed);

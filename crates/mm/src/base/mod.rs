@@ -1,0 +1,39 @@
+//! The base of every service: frames, changes of a space, flushes, counts, swap slots.
+//!
+//! ```text
+//!   frames, free, clear          an order in, a run out; a run back
+//!   change ─ complete            one change of a space: what a step lacks is brought
+//!   settle                       one flush, then frees frames and swap slots
+//!   groups                       how many frames a group of spaces may still map
+//!   stores                       files and swap devices by number
+//! ```
+//!
+//! **Owns** the hardware, the allocator, the policy, the groups' credit and the tables of files and
+//! swap devices. **Key type**: [`Base`]. A service holds it, directly or through the service to its
+//! left.
+//!
+//! **Never** decides which pages are mapped, read, or paged out. **Next room**: `spaces`.
+
+mod error;
+mod groups;
+mod memory;
+mod stores;
+
+pub use error::{Errno, Error};
+pub use groups::Groups;
+pub(crate) use memory::{Base, Hand};
+pub(crate) use stores::{Device, Keep};
+
+use crate::space::Space;
+
+/// All address spaces of a system, which the embedder keeps.
+pub trait AllSpaces<A> {
+    /// Calls `see` with each of them. No space is forked meanwhile, or the child is visited, too.
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>));
+}
+
+impl<A> AllSpaces<A> for [&Space<A>] {
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
+        self.iter().for_each(|space| see(space));
+    }
+}

@@ -1,0 +1,161 @@
+//! A write to a private page of a file copies a whole block, out of all folios of the file that are
+//! mapped in it (rows B5, C4).
+//!
+//! The offset of a program's data in its file rarely agrees, to more than a page, with its address.
+//! So a block of memory maps parts of several folios, and the copy of the block is assembled from
+//! all of them:
+//!
+//! ```text
+//!   file     │ folio      │ folio      │
+//!                  ╲         ╲
+//!   memory     │ COW, COW, ..  COW │      held, copied, compared with the leaves, replaced at once
+//! ```
+//!
+//! A page that is absent, or already exclusive, prevents it: a smaller block may still be possible.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, PageSpan};
+
+use super::unshare::Unshare;
+use crate::folio::{Folio, Folios, Known};
+use crate::limits::PIECES_MAX;
+use crate::space::View;
+use crate::table::{Locked, What};
+
+/// The file pages of a block: consecutive pages, in parts of folios, with a reference to each
+/// folio.
+#[must_use = "the folios are held: release them"]
+pub(crate) struct BlockSource {
+    parts: [Option<(Folio, FrameSpan)>; PIECES_MAX],
+}
+
+impl BlockSource {
+    /// Takes references to the folios of the file that `pages`, an aligned block, maps; `None`
+    /// where another page is among them, or there are too many folios.
+    pub(crate) fn hold<A: Arch, H: Hardware>(
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        pages: PageSpan,
+    ) -> Option<Self> {
+        if !unshare.area.span.covers(pages) {
+            return None;
+        }
+        let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
+        if !reaches(&locked, pages) || !view.space.areas.is_current(unshare.seq, pages) {
+            return None;
+        }
+        let folios = Folios::new(view.meta);
+        let mut source = Self { parts: [None; PIECES_MAX] };
+        let mut room = source.parts.iter_mut();
+        let mut hold = |folio, part| {
+            let place = room.next().filter(|_| is_sound(&folios, folio));
+            if let Some(place) = place {
+                folios.get(folio);
+                *place = Some((folio, part));
+                return true;
+            }
+            false
+        };
+        let whole =
+            each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count);
+        if whole {
+            return Some(source);
+        }
+        // This table still maps them: none of these references is the last.
+        source.release(view, &mut |_| debug_assert!(false));
+        None
+    }
+
+    /// The frames, each with the number of frames before it.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
+        self.parts.iter().map_while(|part| *part).scan(0, |before, (_, frames)| {
+            let at = *before;
+            *before += frames.count;
+            Some((at, frames))
+        })
+    }
+
+    /// Maps `run`, a folio with a copy of all the parts, at `pages` in place of them.
+    ///
+    /// # Errors
+    /// The run, when the areas or the leaves have changed.
+    pub(crate) fn replace<A: Arch, H: Hardware>(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        pages: PageSpan,
+        run: FrameRun,
+    ) -> Result<(), FrameRun> {
+        let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
+        let current = reaches(&locked, pages)
+            && view.space.areas.is_current(unshare.seq, pages)
+            && self.are_mapped(&locked, pages);
+        if !current {
+            return Err(run);
+        }
+        unshare.put(view, &locked, pages, run);
+        let folios = Folios::new(view.meta);
+        for (folio, frames) in self.parts.iter().map_while(|part| *part) {
+            // The flush is over, and this still holds a reference: it was not the last one.
+            let last = folios.unmap(folio, frames.count as u32);
+            debug_assert!(last.is_none());
+        }
+        Ok(())
+    }
+
+    /// Whether `pages` map all the parts, read-only.
+    fn are_mapped<A: Arch, H: Hardware>(&self, locked: &Locked<'_, A, H>, pages: PageSpan) -> bool {
+        let first = locked.index(pages.start);
+        self.frames().all(|(before, frames)| {
+            let (at, count) = (first + before as usize, frames.count as usize);
+            let run = locked.run(at, at + count);
+            let What::Leaf { frame, attrs, .. } = run.what else { return false };
+            attrs.contains(Attrs::COW) && (frame, run.count) == (frames.start, count)
+        })
+    }
+
+    /// Releases the folios. `free` gets the frames of those whose last reference this was.
+    pub(crate) fn release<A: Arch, H: Hardware>(
+        self,
+        view: &View<'_, A, H>,
+        free: &mut impl FnMut(FrameRun),
+    ) {
+        let folios = Folios::new(view.meta);
+        let parts = self.parts.into_iter().map_while(|part| part);
+        parts.filter_map(|(folio, _)| folios.put(folio)).for_each(free);
+    }
+}
+
+/// Whether the lowest table is locked, and has entries for all of `pages`.
+fn reaches<A: Arch, H: Hardware>(locked: &Locked<'_, A, H>, pages: PageSpan) -> bool {
+    locked.level() == Level::LAST && locked.reach().covers(pages)
+}
+
+/// Calls `act` with the frames of all leaves of `pages`; returns whether all of them are COW leaves
+/// and `act` agreed to each.
+fn each_leaf<A: Arch, H: Hardware>(
+    locked: &Locked<'_, A, H>,
+    pages: PageSpan,
+    mut act: impl FnMut(FrameSpan) -> bool,
+) -> bool {
+    let mut at = locked.index(pages.start);
+    let end = at + pages.count() as usize;
+    while at < end {
+        let run = locked.run(at, end);
+        let What::Leaf { frame, attrs, .. } = run.what else { return false };
+        let frames = FrameSpan::new(frame, run.count as u64);
+        if !attrs.contains(Attrs::COW) || !act(frames) {
+            return false;
+        }
+        at += run.count;
+    }
+    true
+}
+
+/// Whether `folio`, which a table maps, has pages of a file that can be copied. A folio that a fork
+/// shares has none: it is better kept whole until its last user writes it.
+fn is_sound(folios: &Folios<'_>, folio: Folio) -> bool {
+    let (known, _) = folios.known(folio);
+    known.contains(Known::CACHED) && !known.contains(Known::POISONED)
+}

@@ -1,0 +1,259 @@
+//! Pages of a file that end while other pages of their folio stay: at a truncation, and at a hole.
+//!
+//! ```text
+//!   | 0 .. 16                                  |       the file ends after page 5 from now on
+//!   | 0 .. 4       | 4 |      free             |       no other reference: split in place
+//!   | 0 .. 16         | zeroes                 |       another reference: it stays
+//! ```
+
+use quire_arch::Arch;
+use quire_hw::{Hardware, Reuse};
+use quire_units::Order;
+
+use super::Files;
+use crate::base::AllSpaces;
+use crate::base::Error;
+use crate::cache::{Entry, FileId, FilePages, Index, Store, identity};
+use crate::folio::{Folio, Folios, Known};
+use crate::limits::POPULATE_ORDER;
+use crate::stats::Event;
+use crate::sync::spin_loop;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Makes a hole in a file in memory (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`): `pages` read as
+    /// zero in all spaces that share the file, and their memory is free, except for folios with
+    /// other references. Private copies stay. `spaces` must be all that may map the file.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`]; [`Error::Invalid`] for a file with a store.
+    pub fn punch(
+        &self,
+        id: FileId,
+        pages: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Result<(), Error> {
+        let index = self.base().index(id)?;
+        if index.file.store() != Some(Store::Memory) {
+            return Err(Error::Invalid);
+        }
+        self.cut(&index, pages, spaces);
+        index.prune(pages, &mut |run| self.base().free(run));
+        Ok(())
+    }
+
+    /// Ends the pages `gone` of all folios in memory: a folio that cannot be split now gets zeroes
+    /// there.
+    pub(crate) fn cut(
+        &self,
+        index: &Index<'_, A, H>,
+        gone: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) {
+        let (mut left, mut tried) = (gone, gone.start);
+        while let Some((folio, at)) = index.next(left) {
+            let window = FilePages::block(at.start, POPULATE_ORDER).intersect(gone);
+            if window.covers(at) && at.start >= tried {
+                tried = window.end;
+                if self.drop_all(index, window, spaces) {
+                    // Folios that are only partly gone are still there.
+                    continue;
+                }
+            }
+            if self.divide_cached(index, (folio, at), gone, spaces)
+                || self.zero_pages(index, (folio, at), gone)
+            {
+                left = FilePages::new(at.end, left.end);
+            } else {
+                // Another CPU is about to move these pages to other folios.
+                spin_loop();
+            }
+        }
+    }
+
+    /// Takes the folios that lie wholly in `pages` out of their file, if none of them has another
+    /// reference; returns whether it did.
+    fn drop_all(
+        &self,
+        index: &Index<'_, A, H>,
+        pages: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> bool {
+        let _reshaping = index.file.reshaping();
+        if self.seclude(index, pages, spaces).is_err() {
+            return false;
+        }
+        let folios = Folios::new(self.base().phys.meta());
+        let mut left = pages;
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            // A folio that was inserted meanwhile is zeroed already.
+            if pages.covers(at) && folios.is_secluded(folio) {
+                self.drop_secluded(index, folio, at);
+            }
+        }
+        true
+    }
+
+    /// Takes a secluded folio out of its file.
+    fn drop_secluded(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) {
+        let removed = index.remove(at.start, folio, None);
+        debug_assert!(removed, "a secluded folio stays in its index");
+        index.file.count_cached(-(at.count() as i64));
+        if let Some(run) = Folios::new(self.base().phys.meta()).put(folio) {
+            self.base().free(run);
+        }
+    }
+
+    /// Splits a folio of a file, and frees its pages that are `gone`; returns whether that was
+    /// possible.
+    fn divide_cached(
+        &self,
+        index: &Index<'_, A, H>,
+        (folio, at): (Folio, FilePages),
+        gone: FilePages,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> bool {
+        let unit = index.file.smallest().pages();
+        let gone = FilePages::new(
+            gone.start.max(at.start).next_multiple_of(unit),
+            gone.end.min(at.end) & !(unit - 1),
+        );
+        if gone.is_empty() {
+            return false;
+        }
+        let reshaping = index.file.reshaping();
+        let is_ours = self.seclude(index, at, spaces).is_ok() && self.is_in(index, folio, at);
+        let freed = is_ours && self.part(index, (folio, at), gone);
+        if !freed {
+            self.readmit(index, at);
+        }
+        drop(reshaping);
+        match (freed, gone == at) {
+            (true, true) => {}
+            (true, false) => self.base().count(Event::FolioSplit, 1),
+            (false, _) => self.base().count(Event::FolioSplitFailed, 1),
+        }
+        let kept = [FilePages::new(at.start, gone.start), FilePages::new(gone.end, at.end)];
+        for pages in kept.into_iter().filter(|pages| !pages.is_empty()) {
+            self.show_again(index, pages, spaces);
+        }
+        freed
+    }
+
+    /// Whether a folio is secluded, and in its file.
+    fn is_in(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+        let is_it = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
+        is_it(index.find(at.start).0) && Folios::new(self.base().phys.meta()).is_secluded(folio)
+    }
+
+    /// Splits a secluded folio, and frees its pages that are `gone`; fails without a frame for a
+    /// node, or where the folio is larger than one.
+    fn part(
+        &self,
+        index: &Index<'_, A, H>,
+        (folio, at): (Folio, FilePages),
+        gone: FilePages,
+    ) -> bool {
+        let folios = Folios::new(self.base().phys.meta());
+        if gone == at {
+            self.drop_secluded(index, folio, at);
+            return true;
+        }
+        if !self.lower(index, folio, at) {
+            return false;
+        }
+        let pieces = || Pieces { all: at, gone, end: at.end };
+        let part = |piece: FilePages| Folio {
+            head: folio.head.add(piece.start - at.start),
+            order: Order::fitting(piece.count()).unwrap_or_default(),
+        };
+        let kept =
+            || pieces().filter(|(_, kept)| *kept).map(|(piece, _)| (piece.start, part(piece)));
+        let known = folios.known(folio).0 & (Known::FILLED | Known::IDLE_LOW | Known::IDLE_HIGH);
+        for (page, part) in kept().filter(|(page, _)| *page != at.start) {
+            let run = folios.right_to(part);
+            folios.adopt_cached(run, part.order, identity(index.id, page), known);
+        }
+        let parted = index.part(at.start, folio, kept());
+        debug_assert!(parted, "a secluded folio stays in its index");
+        for (piece, kept) in pieces() {
+            let part = part(piece);
+            if !kept {
+                if part.head == folio.head {
+                    folios.abandon(part);
+                }
+                self.base().free(folios.right_to(part));
+            } else if part.head == folio.head {
+                folios.readmit(folio, part);
+            }
+        }
+        index.file.count_cached(-(gone.count() as i64));
+        true
+    }
+
+    /// Moves the word of a folio to the level where its parts have room.
+    fn lower(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+        let mut spare = None;
+        let low = loop {
+            match index.lower(at.start, folio, &mut spare) {
+                Ok(low) => break low,
+                Err(_) => match self.base().table_frame() {
+                    Ok(run) => spare = Some(run),
+                    Err(_) => break false,
+                },
+            }
+        };
+        if let Some(run) = spare {
+            self.base().free(run);
+        }
+        low
+    }
+
+    /// Zeroes the pages of a folio that are `gone`, unless another CPU is about to move them to
+    /// other folios.
+    fn zero_pages(
+        &self,
+        index: &Index<'_, A, H>,
+        (folio, at): (Folio, FilePages),
+        gone: FilePages,
+    ) -> bool {
+        let folios = Folios::new(self.base().phys.meta());
+        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
+            return false;
+        };
+        if cached.folio == folio && cached.known().contains(Known::FILLED) {
+            let gone = gone.intersect(at);
+            let pages = gone.start - at.start..gone.end - at.start;
+            self.base().hw.clear(&folios.right_to(folio), pages, Reuse::Later);
+        }
+        true
+    }
+}
+
+/// The aligned blocks that make up a folio, as large as possible, from the last to the first; and
+/// whether each stays.
+struct Pieces {
+    all: FilePages,
+    gone: FilePages,
+    end: u64,
+}
+
+impl Iterator for Pieces {
+    type Item = (FilePages, bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.end == self.all.start {
+            return None;
+        }
+        let fits = |order: Order| {
+            let block = FilePages::new(self.end.checked_sub(order.pages())?, self.end);
+            let aligned = block.start.is_multiple_of(order.pages()) && self.all.covers(block);
+            let (goes, stays) = (self.gone.covers(block), self.gone.intersect(block).is_empty());
+            (aligned && (goes || stays)).then_some((block, stays))
+        };
+        let most = Order::fitting(self.all.count())?.get();
+        let piece = (0..=most).rev().map(Order::new).find_map(fits)?;
+        self.end = piece.0.start;
+        Some(piece)
+    }
+}

@@ -1,0 +1,76 @@
+//! Memory that fails: one frame of a folio is lost, and the others are not (row D4).
+//!
+//! ```text
+//!   anonymous   | A+0 | A+1 | A+2 ✗ | A+3 |   ──►   | A+0 | A+1 | marker | A+3 |
+//!   of a file, and its store has it            ──►   out of the cache: read again
+//!   of a file, and no other copy exists        ──►   in the cache, and no access is allowed
+//! ```
+//!
+//! The frame never becomes free again: its folio keeps one reference for ever. So an anonymous
+//! folio is first split around the frame, if it has no other reference.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::Pfn;
+
+use super::Files;
+use crate::base::AllSpaces;
+use crate::base::Error;
+use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
+use crate::folio::{Folio, Folios, Known};
+use crate::space::Space;
+use crate::spaces::Loss;
+use crate::sync::spin_loop;
+use crate::table::Gather;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Handles failed memory of a file; `None` if no file has the frame.
+    pub(crate) fn fail_in_file(
+        &self,
+        frame: Pfn,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Option<Result<Loss, Error>> {
+        let folios = Folios::new(self.base().phys.meta());
+        let folio = folios.of(frame)?;
+        while folios.is_secluded(folio) {
+            spin_loop();
+        }
+        let (cached, owner) = folios.identified(folio)?;
+        let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
+        let index = self.base().index(id).ok()?;
+        let known = cached.known();
+        if self.base().device_of(id).is_ok() || !known.contains(Known::POISONED) && !cached.hold() {
+            return None;
+        }
+        cached.learn(known | Known::POISONED);
+        drop(cached);
+        let mut done = Ok(());
+        spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
+        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        // A write to the store that is under way may not arrive.
+        let has_it = !is_dirty && !known.contains(Known::WRITING);
+        if !has_it || index.file.store() == Some(Store::Memory) {
+            return Some(done.map(|()| Loss::Content));
+        }
+        if index.remove(at.start, folio, None) {
+            self.forget_folio(&index, at.start, folio);
+        }
+        Some(done.map(|()| Loss::Nothing))
+    }
+
+    /// Unmaps a file's folio from a space. The program's private copies stay.
+    fn unmap_failed(
+        &self,
+        space: &Space<A>,
+        id: FileId,
+        at: FilePages,
+        folio: Folio,
+    ) -> Result<(), Error> {
+        self.where_shown(space, id, at, |_, span| {
+            let mut gather = Gather::new();
+            self.spaces().detach(space, span, &mut gather, &|one| one == folio);
+            self.base().settle(space, &mut gather);
+            Ok(())
+        })
+    }
+}

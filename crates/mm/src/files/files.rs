@@ -1,0 +1,453 @@
+//! Files: opening, reading pages into memory, and finding those in memory.
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, Order};
+
+use super::Files;
+use crate::base::Error;
+use crate::cache::{
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Pattern, Read,
+    Readahead, Reads, Store, identity,
+};
+use crate::files::Kind;
+use crate::folio::{Folio, Folios, Known};
+use crate::limits::POPULATE_ORDER;
+use crate::stats::Event;
+use crate::sync::{Ordering, fence};
+
+/// The store could not give the pages of a [`Read`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadFailed;
+
+/// Pages of a file that stay in memory until [`Files::release`].
+#[derive(Debug)]
+#[must_use = "the folio stays in memory: release it"]
+pub struct Held {
+    folio: Folio,
+    frames: FrameSpan,
+}
+
+impl Held {
+    /// The frames of the requested page, and of those behind it in its folio.
+    pub fn frames(&self) -> FrameSpan {
+        self.frames
+    }
+}
+
+impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
+    /// Opens a file of `pages` pages, none of which is in memory yet, in folios of order `smallest`
+    /// at least. Its number is for areas ([`Backing::Object`](crate::space::Backing::Object)) and
+    /// for the calls here.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`] when all are in use, [`Error::Invalid`] for a file that is too large.
+    pub fn open(&self, store: Store, pages: u64, smallest: Order) -> Result<FileId, Error> {
+        if pages > FILE_PAGES_MAX || smallest > A::block_order() {
+            return Err(Error::Invalid);
+        }
+        let first = self.base().files.len().min(self.free_file.load(Ordering::Relaxed) as usize);
+        // The hint may have missed a file that another CPU closed meanwhile.
+        let mut all = (first..self.base().files.len()).chain(0..first);
+        let found = all.find(|&at| self.base().files[at].open(store, pages, smallest));
+        let id = found.ok_or(Error::NoFile)? as u32;
+        self.free_file.store(id + 1, Ordering::Relaxed);
+        Ok(FileId(id))
+    }
+
+    /// The file with this number, if it is in use.
+    pub fn get(&self, id: FileId) -> Option<&'m File> {
+        self.base().file(id)
+    }
+
+    /// The numbers of all files that are in use.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<'m, A, H> {
+        let used = |(_, file): &(usize, &File)| file.store().is_some();
+        self.base().files.iter().enumerate().filter(used).map(|(at, _)| FileId(at as u32))
+    }
+
+    /// The first folio of a file that has a page in `pages`: all of its pages, which may begin
+    /// before `pages` and end behind it, and may still be unread.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn next_cached(&self, id: FileId, pages: FilePages) -> Result<Option<FilePages>, Error> {
+        Ok(self.base().index(id)?.next(pages).map(|(_, at)| at))
+    }
+
+    /// How many pages of a file are in memory in folios of `order` or larger. The walk visits at
+    /// most two folios of each block of that order.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn cached_from(&self, id: FileId, order: Order) -> Result<u64, Error> {
+        let index = self.base().index(id)?;
+        let (mut at, mut pages) = (0, 0);
+        while let Some((folio, found)) = index.next(FilePages::new(at, FILE_PAGES_MAX)) {
+            let large = folio.order >= order;
+            pages += if large { found.count() } else { 0 };
+            // A block that has a smaller folio has no folio of the order.
+            at = if large { found.end } else { FilePages::block(found.start, order).end };
+        }
+        Ok(pages)
+    }
+
+    /// The page of a file at the beginning of `wanted`, which `reader` reads; the rest of `wanted`
+    /// is its next reading, up to 512 pages. Returns also the pages worth reading next.
+    ///
+    /// # Errors
+    /// [`Error::Unread`] and [`Error::Busy`] when the page is not in memory yet; [`Error::NoFile`];
+    /// [`Error::Invalid`] beyond the file's end; [`Error::Failed`] when the page could not be read;
+    /// [`Error::Poisoned`] when its memory failed; [`Error::NoMemory`] for a page of a file in
+    /// memory that was never written.
+    pub fn read(
+        &self,
+        id: FileId,
+        wanted: FilePages,
+        reader: &mut Readahead,
+        pattern: Pattern,
+    ) -> Result<(Held, Option<Reads>), Error> {
+        let index = self.base().index(id)?;
+        if wanted.is_empty() || wanted.start >= index.file.pages() {
+            return Err(Error::Invalid);
+        }
+        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let most = wanted.start + POPULATE_ORDER.pages();
+        let wanted = FilePages::new(wanted.start, wanted.end.min(most));
+        loop {
+            match index.find(wanted.start) {
+                (Entry::Folio { folio, .. }, pages) => {
+                    let Some((held, marked)) = self.hold(&index, folio, pages, wanted.start)?
+                    else {
+                        continue;
+                    };
+                    let ahead = marked.then(|| {
+                        let missing = self.missing_from(&index, pages.end, bounds.window);
+                        reader.marked(pages, missing, &bounds, pattern)
+                    });
+                    reader.read(FilePages::new(wanted.start, wanted.start + held.frames.count));
+                    let plan = |window| Reads::new(id, window, None);
+                    return Ok((held, ahead.flatten().map(plan)));
+                }
+                _ if index.file.store() == Some(Store::Memory) => {
+                    self.bring(&index, wanted.start, 0, &mut || {})?;
+                }
+                (entry, _) => {
+                    self.told(&index, entry, wanted.start)?;
+                    let before = self.before(&index, wanted.start, bounds.window);
+                    let window = reader.miss(wanted, before, &bounds, pattern);
+                    return Err(Error::Unread(Reads::new(id, window, Some(wanted.start))));
+                }
+            }
+        }
+    }
+
+    /// Releases pages that [`read`](Self::read) held.
+    pub fn release(&self, held: Held) {
+        if let Some(run) = Folios::new(self.base().phys.meta()).put(held.folio) {
+            self.base().free(run);
+        }
+    }
+
+    /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
+    /// whether it had one.
+    fn hold(
+        &self,
+        index: &Index<'_, A, H>,
+        folio: Folio,
+        pages: FilePages,
+        at: u64,
+    ) -> Result<Option<(Held, bool)>, Error> {
+        let owner = identity(index.id, pages.start);
+        let Some(cached) = Folios::new(self.base().phys.meta()).cached(folio.head, owner) else {
+            return Ok(None);
+        };
+        let known = cached.known();
+        let frame = folio.head.add(at - pages.start);
+        if known.contains(Known::POISONED) {
+            return Err(Error::Poisoned(frame));
+        }
+        if !known.contains(Known::FILLED) {
+            return Err(Error::Busy(index.id));
+        }
+        if cached.folio != folio || !cached.hold() {
+            return Ok(None);
+        }
+        // A read counts as an access.
+        let read = known - (Known::MARK | Known::IDLE_LOW | Known::IDLE_HIGH);
+        if read != known {
+            cached.learn(read);
+        }
+        let marked = known.contains(Known::MARK);
+        let count = pages.end.min(index.file.pages()).saturating_sub(at).max(1);
+        Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
+    }
+
+    /// The next folio of `reads` to be read; `None` when all of it is in memory or being read.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when there is none for the page that a caller waits for; readahead does
+    /// without. [`Error::NoFile`].
+    pub fn next_read(&self, reads: &mut Reads) -> Result<Option<Read>, Error> {
+        let index = self.base().index(reads.file)?;
+        while reads.at < reads.window.pages.end.min(index.file.pages()) {
+            let (entry, pages) = index.find(reads.at);
+            if let Entry::Folio { .. } = entry {
+                reads.at = pages.end;
+                continue;
+            }
+            match self.begin_read(&index, reads, entry) {
+                Ok(Some(read)) => return Ok(Some(read)),
+                Ok(None) => {}
+                Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
+                    // The pages before it were only readahead.
+                    Some(wanted) if wanted > reads.at => reads.at = wanted,
+                    Some(_) => return Err(error),
+                    None => break,
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins to read a folio at `reads.at`, where the index had `before`; `None` if there is a
+    /// folio by now.
+    fn begin_read(
+        &self,
+        index: &Index<'_, A, H>,
+        reads: &mut Reads,
+        before: Entry,
+    ) -> Result<Option<Read>, Error> {
+        let (at, window) = (reads.at, reads.window);
+        let most = index.empty_order(at, window.preferred());
+        let is_small = matches!(before, Entry::Note { note: Note::Small, .. });
+        let mut order = window.order_at(at, if is_small { Order::ZERO } else { most });
+        let run = loop {
+            let last = window.below(order);
+            match (self.base().frames(order, last.is_none()), last) {
+                (Ok(run), _) => break run,
+                (Err(_), Some(smaller)) => order = smaller,
+                (Err(error), None) => return Err(error),
+            }
+        };
+        let block = FilePages::block(at, order);
+        if index.file.store() == Some(Store::Swap) && !self.claim(index, reads, block) {
+            self.base().free(run);
+            return Ok(None);
+        }
+        let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
+        let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
+        let entered = self.enter(index, block.start, run, order, known);
+        if !matches!(entered, Ok(Some(_))) {
+            self.unclaim(index, block);
+        }
+        let Some(folio) = entered? else { return Ok(None) };
+        reads.at = block.end;
+        self.base().count(Event::FilePagesRead, order.pages());
+        let run = Folios::new(self.base().phys.meta()).right_to(folio);
+        let wanted = is_in(reads.wanted);
+        self.came_back(index, before, order.pages(), wanted);
+        Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
+    }
+
+    /// Counts the cost of reading `pages` pages where the index had `before`.
+    fn came_back(&self, index: &Index<'_, A, H>, before: Entry, pages: u64, wanted: bool) {
+        let frames = self.base().all_frames();
+        if index.file.store() == Some(Store::Swap) {
+            if wanted {
+                self.balance.cost(Kind::Anon, pages, frames);
+                self.base().count(Event::RefaultAnon, pages);
+            }
+        } else if let Entry::Note { note, .. } = before
+            && self.balance.is_recent(note, frames)
+        {
+            self.balance.cost(Kind::File, pages, frames);
+            self.base().count(Event::RefaultFile, pages);
+        }
+    }
+
+    /// Ends a read: the frames hold the file's contents, or `done` is an error.
+    pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
+        let Read { file, page, folio, wanted, .. } = read;
+        let folios = Folios::new(self.base().phys.meta());
+        match (self.base().index(file), done) {
+            (Ok(_), Ok(())) => {
+                if let Some(cached) = folios.cached(folio.head, identity(file, page)) {
+                    cached.learn(cached.known() | Known::FILLED);
+                }
+            }
+            (Ok(index), Err(ReadFailed)) => {
+                self.base().count(Event::FileReadsFailed, 1);
+                let single = folio.order <= index.file.smallest();
+                let note = if single && wanted { Note::Failed } else { Note::Small };
+                if index.remove(page, folio, Some(note)) {
+                    self.forget_folio(&index, page, folio);
+                    self.unclaim(&index, FilePages::block(page, folio.order));
+                }
+            }
+            // Closed meanwhile.
+            (Err(_), _) => {}
+        }
+        if let Some(run) = folios.put(folio) {
+            self.base().free(run);
+        }
+        if let Ok(device) = self.base().device_of(file) {
+            // The faults that waited for it may be gone.
+            self.base().let_go(&device, FilePages::block(page, folio.order));
+        }
+    }
+
+    /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
+    /// skips them.
+    fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
+        let claimed = self.base().device_of(index.id).is_ok_and(|device| device.slots.claim(slots));
+        if !claimed {
+            reads.window.sizes = 1;
+            reads.at += (slots.count() == 1) as u64;
+        }
+        claimed
+    }
+
+    fn unclaim(&self, index: &Index<'_, A, H>, slots: FilePages) {
+        if let Ok(device) = self.base().device_of(index.id) {
+            device.slots.uncache(slots);
+        }
+    }
+
+    /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
+    /// drop it may have ended it already; then that CPU releases the index's reference.
+    pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
+        index.file.count_cached(-(folio.order.pages() as i64));
+        let cached =
+            Folios::new(self.base().phys.meta()).cached(folio.head, identity(index.id, page));
+        if let Some(run) = cached.and_then(|cached| cached.forget()) {
+            self.base().free(run);
+        }
+    }
+
+    /// Inserts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
+    /// a folio already or the file ends before.
+    pub(crate) fn enter(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        run: FrameRun,
+        order: Order,
+        known: Known,
+    ) -> Result<Option<Folio>, Error> {
+        let folios = Folios::new(self.base().phys.meta());
+        let folio = folios.adopt_cached(run, order, identity(index.id, page), known);
+        let (mut spare, mut pruned) = (None, false);
+        let done = loop {
+            match index.insert(page, folio, &mut spare) {
+                Ok(()) => break Ok(Some(folio)),
+                Err(InsertLack::Room) if order > A::block_order() && !pruned => {
+                    // A lower node may be empty by now.
+                    index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
+                    pruned = true;
+                }
+                Err(InsertLack::Room) => break Ok(None),
+                Err(InsertLack::Node) => match self.base().table_frame() {
+                    Ok(run) => spare = Some(run),
+                    Err(error) => break Err(error),
+                },
+            }
+        };
+        if let Some(run) = spare {
+            self.base().free(run);
+        }
+        if !matches!(done, Ok(Some(_))) {
+            self.base().free(folios.unadopt(folio));
+            return done;
+        }
+        index.file.count_cached(order.pages() as i64);
+        // Insert first, then read the file's length: a truncation writes the length first, and then
+        // searches the index.
+        fence(Ordering::SeqCst);
+        if page < index.file.pages() {
+            return done;
+        }
+        self.drop_folio(index, page, folio);
+        // The CPU that fills it holds a reference.
+        let held = !known.contains(Known::FILLED);
+        if let Some(run) = held.then(|| folios.put(folio)).flatten() {
+            self.base().free(run);
+        }
+        Ok(None)
+    }
+
+    /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in
+    /// memory.
+    pub(crate) fn bring(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        sizes: u32,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let smallest = index.file.smallest();
+        let fits = |order: &Order| {
+            let block = FilePages::block(page, *order);
+            block.end <= index.file.pages() && index.next(block).is_none()
+        };
+        let allowed = (smallest.up().get()..=sizes.checked_ilog2().unwrap_or(0) as u8).rev();
+        let large = allowed.map(Order::new).filter(|order| sizes >> order.get() & 1 != 0);
+        for order in large.filter(fits) {
+            if let Ok(run) = self.base().frames(order, false) {
+                return self.bring_in(index, page, run, order, resched);
+            }
+        }
+        let run = self.base().frames(smallest, true)?;
+        self.bring_in(index, page, run, smallest, resched)
+    }
+
+    fn bring_in(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        run: FrameRun,
+        order: Order,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let start = FilePages::block(page, order).start;
+        self.base().clear(&run, page - start, resched);
+        self.enter(index, start, run, order, Known::FILLED).map(drop)
+    }
+
+    /// Reports to the caller that wants `page`, once, that it could not be read.
+    pub(crate) fn told(
+        &self,
+        index: &Index<'_, A, H>,
+        entry: Entry,
+        page: u64,
+    ) -> Result<(), Error> {
+        if matches!(entry, Entry::Note { note: Note::Failed, .. }) {
+            index.note(page, index.file.smallest(), Note::Small);
+            return Err(Error::Failed(index.id, page));
+        }
+        Ok(())
+    }
+
+    /// The first page from `page` on, among `most` and the one after them, that is not in memory.
+    pub(crate) fn missing_from(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+        let mut at = page;
+        while at - page <= most
+            && let (Entry::Folio { .. }, pages) = index.find(at)
+        {
+            at = pages.end;
+        }
+        at
+    }
+
+    /// How many pages right before `page` are in memory, up to `most`.
+    fn before(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+        let mut at = page;
+        while at > 0
+            && page - at < most
+            && let (Entry::Folio { .. }, pages) = index.find(at - 1)
+        {
+            at = pages.start;
+        }
+        page - at
+    }
+}

@@ -1,0 +1,63 @@
+//! Files in memory: opening, reading, showing, writing back, truncating.
+//!
+//! ```text
+//!   fault ──► show ──► mapped, or Error::Unread: what to read
+//!   read:   next_read ──► the embedder fills the frames ──► read_done
+//!   write:  next_write ──► the embedder stores the frames ──► write_done
+//!   truncate, punch ──► hide from all spaces, flush ──► cut folios ──► free
+//! ```
+//!
+//! **Owns** the policy for files, and the costs of reclaim. **Key types**: [`Files`], [`Held`].
+//!
+//! **Never** chooses victims; talks to a device. **Next room**: `paging`.
+
+mod balance;
+mod cut;
+mod failed;
+mod files;
+mod reshape;
+mod shown;
+mod truncate;
+mod writeback;
+
+pub(crate) use balance::Kind;
+pub use files::{Held, ReadFailed};
+pub(crate) use reshape::{Bound, each_folio};
+pub use writeback::{Write, WriteFailed};
+
+use quire_arch::Arch;
+
+use crate::base::Base;
+use crate::cache::FilePolicy;
+use crate::spaces::Spaces;
+use crate::sync::AtomicU32;
+use balance::Balance;
+
+/// The files with pages in memory.
+pub struct Files<'m, A, H> {
+    spaces: Spaces<'m, A, H>,
+    /// A hint: no file before this one is free.
+    free_file: AtomicU32,
+    pub(crate) balance: Balance,
+}
+
+impl<'m, A: Arch, H> Files<'m, A, H> {
+    pub(crate) fn new(spaces: Spaces<'m, A, H>) -> Self {
+        Self { spaces, free_file: AtomicU32::new(0), balance: Balance::new() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> &Base<'m, A, H> {
+        self.spaces.base()
+    }
+
+    #[inline(always)]
+    pub(crate) fn spaces(&self) -> &Spaces<'m, A, H> {
+        &self.spaces
+    }
+
+    /// The sizes in which files are read, and the length of readahead. May be changed at any time.
+    pub fn policy(&self) -> &FilePolicy {
+        &self.base().file_policy
+    }
+}

@@ -1,0 +1,246 @@
+//! Faults in areas that map files.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Access, Order, PageSpan, Prot};
+
+use super::Files;
+use crate::base::Error;
+use crate::cache::{
+    Entry, FileId, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
+    grant_write, identity, leaf_order, map_around,
+};
+use crate::fault::FilePage;
+use crate::fault::plan::Reach;
+use crate::folio::{Folios, Known};
+use crate::limits::POPULATE_ORDER;
+use crate::space::{Advice, Area, AreaFlags, Space, View};
+use crate::spaces::{Lack, Resolved};
+use crate::stats::Event;
+use crate::sync::Ordering;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Maps a page of a file, and its neighbours worth mapping. `None` when a change interfered, or
+    /// when tables or pages were made for another try.
+    pub(crate) fn show(
+        &self,
+        view: &View<'_, A, H>,
+        fault: &FilePage,
+        access: Access,
+        reach: Reach,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Option<Resolved>, Error> {
+        let index =
+            self.base().index(FileId(fault.file)).map_err(|_| Error::Missing(fault.page))?;
+        if fault.at >= index.file.pages() {
+            return Err(Error::Missing(fault.page));
+        }
+        if fault.is_there {
+            return Ok(self.let_write(view, &index, fault));
+        }
+        let Some(leaf) = leaf_order(&index, fault) else {
+            return self.lacking(view, &index, fault, resched).map(|()| None);
+        };
+        self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
+        let around = self.around(view.space, &index, fault, reach);
+        let Some(shown) = map_around(view, &index, fault, leaf, around) else {
+            self.spaces().wait(view, fault.page);
+            return Ok(None);
+        };
+        self.base().groups.draw(view.space, shown.pages.count());
+        self.base().count(Event::EntriesMade, shown.entries);
+        if !shown.hit {
+            self.lacking(view, &index, fault, resched)?;
+            return Ok(None);
+        }
+        let ahead = self.mapped(&index, fault, &shown);
+        // A write must still copy the page, or mark its folio dirty: the next try decides that.
+        let more = access == Access::Write && !is_free(&index, fault);
+        Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
+    }
+
+    /// Maps the pages of files in `span` of a space that are in memory and free to map now: an
+    /// access maps the rest.
+    pub(crate) fn map_cached(&self, space: &Space<A>, span: PageSpan) {
+        let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| match lack {
+            Lack::File(page) => {
+                self.show(view, &page, Access::Read, Reach::Upto(span.end), resched)
+            }
+            Lack::Swap(_) => Err(Error::Invalid),
+        };
+        let _ = self.spaces().populate(space, span, Access::Read, &mut serve, &mut || {});
+    }
+
+    /// The pages that are mapped besides the one that faulted: no others, where the space's group
+    /// has no room for all of them.
+    fn around(
+        &self,
+        space: &Space<A>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+        reach: Reach,
+    ) -> PageSpan {
+        let around = match reach {
+            Reach::Folio => {
+                let block = PageSpan::block(fault.page, self.base().file_policy.around());
+                let (shown, preference) = self.shown_at(index, fault);
+                if shown.exec && preference.exec != 0 {
+                    // For code, the pages that one fault's read covers.
+                    let bounds =
+                        self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+                    let read = shown.code_around(fault.at, &bounds, &preference);
+                    let page = |at: u64| fault.page_of(at, fault.area.span);
+                    PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
+                } else {
+                    block
+                }
+            }
+            Reach::Upto(end) => {
+                let most = fault.page.add(POPULATE_ORDER.pages());
+                PageSpan::new(fault.page, end.min(most))
+            }
+        };
+        match self.base().groups.charge(space, around.count()) {
+            Ok(()) => around,
+            Err(_) => PageSpan::block(fault.page, Order::ZERO),
+        }
+    }
+
+    /// A write to a shared page of a file: marks the folio dirty, then grants the write.
+    fn let_write(
+        &self,
+        view: &View<'_, A, H>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+    ) -> Option<Resolved> {
+        match grant_write(view, index, fault) {
+            Some(_) => {
+                self.spaces().forget(view, fault.page);
+                Some(Resolved::Noted)
+            }
+            None => {
+                self.spaces().wait(view, fault.page);
+                None
+            }
+        }
+    }
+
+    /// The page is not in memory, or not ready: brings it, or returns what is lacking.
+    fn lacking(
+        &self,
+        view: &View<'_, A, H>,
+        index: &Index<'_, A, H>,
+        fault: &FilePage,
+        resched: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let (entry, pages) = index.find(fault.at);
+        if let Entry::Folio { folio, .. } = entry {
+            let owner = identity(index.id, pages.start);
+            let folios = Folios::new(self.base().phys.meta());
+            let known = folios.cached(folio.head, owner).map(|cached| cached.known());
+            return match known {
+                Some(known) if known.contains(Known::POISONED) => {
+                    Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
+                }
+                Some(known) if !known.contains(Known::FILLED) => Err(Error::Busy(index.id)),
+                // It was read, dropped, or mapped by another CPU meanwhile.
+                _ => Ok(()),
+            };
+        }
+        if index.file.store() == Some(Store::Memory) {
+            let advice = Advice::of(fault.area.flags);
+            let sizes = self.base().policy.candidates(advice, view.space.opt_out());
+            return self.bring(index, fault.at, sizes, resched);
+        }
+        self.told(index, entry, fault.at)?;
+        Err(Error::Unread(self.plan_reads(index, fault)))
+    }
+
+    /// The plan of reads for a fault.
+    fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
+        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let (shown, preference) = self.shown_at(index, fault);
+        let window =
+            change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
+        Reads::new(index.id, window, Some(fault.at))
+    }
+
+    /// The preferred sizes of faults in an area: its own preference, or the policy's.
+    pub(crate) fn preference_in(&self, area: &Area) -> Preference {
+        let preference = self.base().file_policy.preference();
+        match area.flags.read_order() {
+            Some(order) => Preference { exec: 1 << order.get(), ..preference },
+            None => preference,
+        }
+    }
+
+    /// The area of a fault in pages of its file, and the preferred sizes of faults there.
+    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
+        let flags = fault.area.flags;
+        let own = flags.read_order().is_some();
+        let code = own || fault.area.prot.contains(Prot::EXEC);
+        let mut preference = self.preference_in(&fault.area);
+        let beside = !code && preference.exec != 0 && index.file.holds_code();
+        if beside {
+            // Programs use less of their constants and data than of their code.
+            preference.exec = 1 << preference.exec.trailing_zeros();
+        }
+        let start = fault.file_page(fault.area.span.start);
+        let mapped = Mapped {
+            pages: FilePages::new(start, start + fault.area.span.count()),
+            exec: code || beside,
+            huge: flags.contains(AreaFlags::HUGE) && !own,
+            pattern: pattern(flags),
+        };
+        (mapped, preference)
+    }
+
+    /// Records that pages were found in memory; returns the pages worth reading next.
+    fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
+        let (area, _) = self.shown_at(index, fault);
+        let Some(folio) = shown.marked else {
+            change_reader(index, |reader| reader.hit(shown.count, &area));
+            return None;
+        };
+        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let missing = self.missing_from(index, folio.end, bounds.window);
+        let window = change_reader(index, |reader| {
+            reader.hit(shown.count, &area);
+            reader.marked(folio, missing, &bounds, area.pattern)
+        });
+        window.map(|window| Reads::new(index.id, window, None))
+    }
+}
+
+/// Whether the page may be written without a copy or a dirty mark.
+fn is_free<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> bool {
+    fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory)
+}
+
+/// Changes the record of the faults in a file. Concurrent changes may be lost: these are hints.
+fn change_reader<A: Arch, H: Hardware, T>(
+    index: &Index<'_, A, H>,
+    change: impl FnOnce(&mut Readahead) -> T,
+) -> T {
+    let words = &index.file.ahead;
+    let before = [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)];
+    let mut reader = Readahead::from_words(before);
+    let done = change(&mut reader);
+    for ((word, now), before) in words.iter().zip(reader.to_words()).zip(before) {
+        if now != before {
+            word.store(now, Ordering::Relaxed);
+        }
+    }
+    done
+}
+
+/// The read pattern that an area was advised.
+fn pattern(flags: AreaFlags) -> Pattern {
+    if flags.contains(AreaFlags::SEQUENTIAL) {
+        Pattern::Sequential
+    } else if flags.contains(AreaFlags::RANDOM) {
+        Pattern::Random
+    } else {
+        Pattern::Normal
+    }
+}

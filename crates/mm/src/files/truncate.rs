@@ -1,0 +1,199 @@
+//! Truncating and closing files, and dropping clean pages.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{PageSpan, Vpn};
+
+use super::Files;
+use crate::base::Keep;
+use crate::base::{AllSpaces, Error};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
+use crate::folio::{Folio, Folios};
+use crate::space::{Area, Section, Space};
+use crate::sync::{Ordering, fence, spin_loop};
+use crate::table::Taking;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Gives a file another length, in pages. When this returns no program sees a page beyond its
+    /// end any more; an access to one fails as [missing](Error::Missing), and guards stay. A folio
+    /// across the end is split in place; where that is impossible now, for example because it has
+    /// another reference, its pages beyond are zero. The embedder zeroes the bytes of the last page
+    /// beyond the end.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`]; [`Error::Invalid`] for a file that is too large; [`Error::NoMemory`] when
+    /// a leaf across the end must be split and there is no frame for that: the file is shorter, and
+    /// some pages beyond its end may still be mapped. Repeat the call.
+    pub fn truncate(
+        &self,
+        id: FileId,
+        pages: u64,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Result<(), Error> {
+        let index = self.base().index(id)?;
+        if pages > FILE_PAGES_MAX {
+            return Err(Error::Invalid);
+        }
+        let grows = pages >= index.file.pages();
+        index.file.set_pages(pages);
+        if grows {
+            return Ok(());
+        }
+        fence(Ordering::SeqCst);
+        let beyond = FilePages::new(pages, FILE_PAGES_MAX);
+        self.drop_pages(&index, beyond);
+        let mut done = Ok(());
+        spaces.visit(&mut |space| done = done.and(self.hide(space, id, beyond)));
+        self.cut(&index, beyond, spaces);
+        index.prune(beyond, &mut |run| self.base().free(run));
+        done
+    }
+
+    /// Ends the use of a file. No area maps it any more. Reads under way are dropped when they end.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn close(&self, id: FileId) -> Result<(), Error> {
+        let index = self.base().index(id)?;
+        index.file.set_pages(0);
+        fence(Ordering::SeqCst);
+        let all = FilePages::new(0, FILE_PAGES_MAX);
+        self.drop_pages(&index, all);
+        index.prune(all, &mut |run| self.base().free(run));
+        index.file.close();
+        self.free_file.fetch_min(id.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Drops those of `pages` that are clean and have no other reference (`POSIX_FADV_DONTNEED`,
+    /// `drop_caches`); returns how many. A folio partly among them stays.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub fn drop_clean(&self, id: FileId, pages: FilePages) -> Result<u64, Error> {
+        let index = self.base().index(id)?;
+        let mut left = pages;
+        let mut dropped = 0;
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            if pages.covers(at) && self.drop_idle(&index, folio, at, None) {
+                dropped += at.count();
+            }
+        }
+        index.prune_such(pages, &|_| false, &mut |run| self.base().free(run));
+        Ok(dropped)
+    }
+
+    /// Takes a folio out of its file if it is clean and has no other reference, and leaves `note`
+    /// there, except on a swap device.
+    pub(crate) fn drop_idle(
+        &self,
+        index: &Index<'_, A, H>,
+        folio: Folio,
+        at: FilePages,
+        note: Option<Note>,
+    ) -> bool {
+        if let Ok(device) = self.base().device_of(index.id) {
+            return self.base().try_drop(&device, folio, at, Keep::IfHeld);
+        }
+        let folios = Folios::new(self.base().phys.meta());
+        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
+            return false;
+        };
+        let is_idle = cached.is_idle() && cached.folio == folio;
+        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
+            return false;
+        }
+        // The check and the end of its identity are under one lock: no CPU can map and write it in
+        // between. A CPU that still finds it in the index waits until it is out.
+        cached.disclaim();
+        let removed = index.remove(at.start, folio, note);
+        if removed {
+            index.file.count_cached(-(at.count() as i64));
+        }
+        // A truncation meanwhile found no identity, and left the index's reference to this CPU.
+        if let Some(run) = folios.put(folio) {
+            self.base().free(run);
+        }
+        removed
+    }
+
+    /// Takes the folios that lie wholly in `pages` out of their file.
+    fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) {
+        let mut left = pages;
+        while let Some((folio, at)) = index.next(left) {
+            left = FilePages::new(at.end, left.end);
+            if pages.covers(at) && !self.drop_folio(index, at.start, folio) {
+                // Another CPU is about to take it out, or has inserted another folio.
+                left = FilePages::new(at.start, left.end);
+                spin_loop();
+            }
+        }
+    }
+
+    /// Takes a folio out of its file, whatever references it has; waits while another CPU is about
+    /// to move its pages to other folios. Returns whether it was there: the CPU that ends its
+    /// identity releases the index's reference.
+    pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
+        let folios = Folios::new(self.base().phys.meta());
+        loop {
+            let cached = folios.cached(folio.head, identity(index.id, page));
+            match cached.filter(|cached| cached.folio == folio) {
+                Some(cached) => break cached.disclaim(),
+                None if folios.is_secluded(folio) => spin_loop(),
+                None => return false,
+            }
+        }
+        if index.remove(page, folio, None) {
+            index.file.count_cached(-(folio.order.pages() as i64));
+        }
+        if let Some(run) = folios.put(folio) {
+            self.base().free(run);
+        }
+        true
+    }
+
+    /// Unmaps the pages `beyond` of a file from a space.
+    pub(crate) fn hide(
+        &self,
+        space: &Space<A>,
+        id: FileId,
+        beyond: FilePages,
+    ) -> Result<(), Error> {
+        self.where_shown(space, id, beyond, |section, span| {
+            let none = PageSpan::new(span.start, span.start);
+            // Guards stay until their area goes.
+            self.spaces().take_some(space, section, span, Taking::Content, &|| none)
+        })
+    }
+
+    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
+    /// of the space: areas stay in place meanwhile, and faults there wait.
+    pub(crate) fn where_shown<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        id: FileId,
+        pages: FilePages,
+        mut act: impl FnMut(&mut Section<'a, A, H>, PageSpan) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let shown = |area: Area| area.showing(id.0, pages.start, pages.end);
+        let areas = || self.base().view(space).areas();
+        if areas().overlapping(all).all(|area| shown(area).is_empty()) {
+            return Ok(());
+        }
+        self.base().change(space, |section| {
+            section.hold(all);
+            let mut at = all;
+            while let Some(area) = areas().overlapping(at).next() {
+                at = PageSpan::new(area.span.end, all.end);
+                let span = shown(area);
+                if !span.is_empty() {
+                    act(section, span)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

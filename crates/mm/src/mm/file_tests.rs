@@ -1,0 +1,216 @@
+//! Changes by another CPU between two steps of a fault in a file.
+
+use std::vec::Vec;
+
+use quire_arch::{Arch, X86_64};
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{Access, Asid, Order, PageSpan, Vpn};
+
+use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, Store, identity};
+use crate::check;
+use crate::fault::plan::Reach;
+use crate::fault::{BlockSource, Decision, decide};
+use crate::folio::{Folios, Known};
+use crate::phys::{CpuCache, Slot};
+use crate::space::{At, Backing, Request, Space};
+use crate::stats::Counters;
+use crate::{Errno, Error, Mm, Parts, ReadFailed};
+
+type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
+
+const START: Vpn = Vpn::new(4096);
+
+/// A system with one file in memory, of 64 pages, that a space maps from `START` on.
+fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
+    let mut ram = Ram::new(4 << 20).expect("the host has 4 MiB");
+    let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
+    let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
+    let files = [File::new(), File::new()];
+    let parts = Parts {
+        first: run.start(),
+        slots: &mut slots,
+        caches: &mut caches,
+        counters: &counters,
+        zones: &zones,
+        files: &files,
+        swaps: &[],
+    };
+    let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
+    mm.add(run).expect("the zone is RAM");
+    let free = mm.allocator().free_frames();
+    let space = mm.space(Asid(1), PageSpan::new(START, Vpn::new(8192))).expect("memory");
+    let file = mm.files().open(Store::Memory, 64, Order::ZERO).expect("a free file");
+    let shown = Request {
+        backing: Backing::Object { id: file.0, page: 0 },
+        ..Request::anon(64).at(At::Fixed(START))
+    };
+    mm.map(&space, &shown).expect("free");
+    test(&mm, &space, file);
+    check::system(&mm, &[&space]).expect("every claim holds");
+    mm.destroy(space);
+    mm.files().close(file).expect("it is open");
+    assert_eq!(machine.verdict(), Ok(()));
+    assert_eq!(mm.allocator().free_frames(), free);
+}
+
+#[test]
+fn b1_what_is_put_into_a_file_behind_its_new_end_is_taken_out_again() {
+    with(|mm, _, file| {
+        let index = mm.base().index(file).expect("open");
+        for known in [Known::FILLED, Known::empty()] {
+            // Another CPU has truncated the file since this one read its length.
+            index.file.set_pages(10);
+            let run = mm.base().frames(Order::ZERO, true).expect("memory");
+            assert_eq!(mm.files().enter(&index, 12, run, Order::ZERO, known), Ok(None));
+            assert_eq!(index.next(FilePages::new(0, FILE_PAGES_MAX)), None);
+        }
+        index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.base().free(run));
+    });
+}
+
+#[test]
+fn b1_a_page_is_not_mapped_when_its_area_has_gone_meanwhile() {
+    with(|mm, space, _| {
+        let page = START.add(3);
+        mm.fault(space, page, Access::Read).expect("there is memory");
+        mm.discard(space, PageSpan::new(START, START.add(64))).expect("it is mapped");
+        let view = mm.base().view(space);
+        let decided = decide(&view, &mm.policy(), page, Access::Read, Reach::Folio);
+        let Decision::File(fault) = decided else { panic!("{decided:?}") };
+        mm.unmap(space, PageSpan::new(page, page.add(1))).expect("it is mapped");
+        let index = mm.base().index(FileId(0)).expect("open");
+        let around = PageSpan::block(page, Order::new(4));
+        let shown = crate::cache::map_around(&view, &index, &fault, Order::ZERO, around);
+        assert!(shown.is_none(), "{shown:?}");
+        assert_eq!(mm.resident(space), 0);
+    });
+}
+
+#[test]
+fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
+    let block = PageSpan::block(START, Order::new(4));
+    let one = PageSpan::new(START.add(5), START.add(6));
+    type Change = fn(&MachineMm<'_, '_>, &Space<X86_64>, PageSpan);
+    let changes: [(Change, bool); 4] = [
+        (|_, _, _| {}, true),
+        (|mm, space, one| mm.discard(space, one).expect("it is mapped"), false),
+        (|mm, space, one| mm.unmap(space, one).expect("it is mapped"), false),
+        (|mm, space, one| assert!(mm.fault(space, one.start, Access::Write).is_ok()), false),
+    ];
+    for (change, goes) in changes {
+        with(|mm, space, _| {
+            mm.fault(space, START, Access::Read).expect("there is memory");
+            mm.populate(space, block).expect("there is memory");
+            let view = mm.base().view(space);
+            let decided = decide(&view, &mm.policy(), START, Access::Write, Reach::Folio);
+            let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
+            assert!(unshare.is_of_file());
+            let pieces = BlockSource::hold(&view, &unshare, block).expect("all of it is mapped");
+            assert_eq!(pieces.frames().map(|(_, frames)| frames.count).sum::<u64>(), 16);
+            change(mm, space, one);
+            let run = mm.base().frames(Order::new(4), true).expect("memory");
+            mm.base().clear(&run, 0, &mut || {});
+            let replaced = pieces.replace(&view, &unshare, block, run);
+            pieces.release(&view, &mut |run| mm.base().free(run));
+            assert_eq!(replaced.is_ok(), goes);
+            replaced.unwrap_or_else(|run| mm.base().free(run));
+        });
+    }
+}
+
+#[test]
+fn b1_a_folio_is_found_only_as_what_it_is() {
+    with(|mm, _, file| {
+        let folios = Folios::new(mm.allocator().meta());
+        let run = mm.base().frames(Order::new(2), true).expect("memory");
+        let folio = folios.adopt_cached(run, Order::new(2), identity(file, 8), Known::FILLED);
+        for other in [identity(file, 9), identity(FileId(1), 8)] {
+            assert!(folios.cached(folio.head, other).is_none());
+        }
+        assert!(folios.cached(folio.head.add(1), identity(file, 8)).is_none(), "not its head");
+        assert!(folios.cached(folio.head, identity(file, 8)).is_some());
+        let found = || folios.cached(folio.head, identity(file, 8));
+        assert!(found().expect("it is there").hold());
+        let last = found().expect("it is there").forget();
+        assert!(last.is_none() && found().is_none(), "it lives on, and is no page of a file");
+        mm.base().free(folios.put(folio).expect("the last reference"));
+    });
+}
+
+#[test]
+fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
+    with(|mm, _, _| {
+        let file = mm.files().open(Store::Memory, 64, Order::ZERO).expect("one is left");
+        let index = mm.base().index(file).expect("open");
+        for (page, order) in [(0, Order::new(2)), (4, Order::ZERO), (8, Order::new(2))] {
+            let run = mm.base().frames(order, true).expect("memory");
+            assert!(matches!(
+                mm.files().enter(&index, page, run, order, Known::FILLED),
+                Ok(Some(_))
+            ));
+        }
+        let cached =
+            |from, to| mm.files().next_cached(file, FilePages::new(from, to)).expect("open");
+        assert_eq!(cached(2, 64), Some(FilePages::new(0, 4)));
+        assert_eq!(cached(5, 8), None);
+        let nobody: &[&Space<X86_64>] = &[];
+        mm.files().punch(file, FilePages::new(2, 64), nobody).expect("no store");
+        assert_eq!(cached(0, 64), Some(FilePages::new(0, 2)));
+        assert_eq!(cached(2, 64), None);
+        assert_eq!(mm.files().get(file).map(File::cached), Some(2));
+        mm.files().close(file).expect("it is open");
+        assert_eq!(mm.files().next_cached(file, FilePages::new(0, 1)), Err(Error::NoFile));
+        let stored = mm.files().open(Store::ReadOnly, 1, Order::ZERO).expect("one is left");
+        let refused = mm.files().punch(stored, FilePages::new(0, 1), nobody);
+        assert_eq!(refused, Err(Error::Invalid), "it would lose what the store has not");
+        mm.files().close(stored).expect("it is open");
+    });
+}
+
+#[test]
+fn b1_files_that_cannot_be_are_refused() {
+    with(|mm, _, _| {
+        let too_long = mm.files().open(Store::Memory, FILE_PAGES_MAX + 1, Order::ZERO);
+        assert_eq!(too_long, Err(Error::Invalid));
+        let too_coarse = mm.files().open(Store::Memory, 1, X86_64::block_order().up());
+        assert_eq!(too_coarse, Err(Error::Invalid));
+        let second = mm.files().open(Store::ReadOnly, 1, Order::ZERO).expect("one is left");
+        assert_eq!(mm.files().open(Store::Memory, 1, Order::ZERO), Err(Error::NoFile));
+        assert_eq!(
+            mm.files().mark_dirty(second, 0),
+            Err(Error::Invalid),
+            "it has no page 0 in memory"
+        );
+        let mut reader = Readahead::default();
+        let beyond = mm.files().read(second, FilePages::new(1, 2), &mut reader, Pattern::Normal);
+        assert_eq!(beyond.err(), Some(Error::Invalid));
+        mm.files().close(second).expect("it is open");
+        assert_eq!(mm.files().close(second), Err(Error::NoFile));
+        let gone = mm.files().read(second, FilePages::new(0, 1), &mut reader, Pattern::Normal);
+        assert_eq!(gone.err().map(Error::errno), Some(Errno::ENFILE));
+    });
+}
+
+#[test]
+fn b1_a_read_that_fails_leaves_nothing_in_memory_and_is_told_once() {
+    with(|mm, _, _| {
+        let file = mm.files().open(Store::ReadOnly, 9, Order::ZERO).expect("one is left");
+        let mut reader = Readahead::default();
+        let page = |reader: &mut Readahead| {
+            let page = mm.files().read(file, FilePages::new(4, 5), reader, Pattern::Random);
+            page.map(drop).expect_err("it is never readable")
+        };
+        for _ in 0..2 {
+            let Error::Unread(mut reads) = page(&mut reader) else { panic!("not in memory") };
+            let read = mm.files().next_read(&mut reads).expect("memory").expect("one page");
+            assert_eq!((read.pages(), read.is_wanted()), (FilePages::new(4, 5), true));
+            assert_eq!(page(&mut reader), Error::Busy(file));
+            mm.files().read_done(read, Err(ReadFailed));
+            assert_eq!(mm.files().next_read(&mut reads).map(|read| read.is_none()), Ok(true));
+            assert_eq!(page(&mut reader), Error::Failed(file, 4));
+        }
+        assert_eq!(mm.files().get(file).map(File::cached), Some(0));
+        mm.files().close(file).expect("it is open");
+    });
+}

@@ -1,0 +1,69 @@
+//! Frames as such: the use of each.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Order, Pfn};
+
+use super::Mm;
+use crate::cache::Store;
+use crate::folio::{Counts, Folio, Folios};
+use crate::phys::Kind;
+
+/// The use of a frame, as `/proc/kpageflags` and `/proc/kpagecount` report it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameInfo {
+    /// The first frame of its block; the frame itself, if it stands alone.
+    pub head: Pfn,
+    /// The size of that block.
+    pub order: Order,
+    /// The use of the block.
+    pub used: FrameUse,
+    /// For a folio of a file: the store of the file's pages.
+    pub store: Option<Store>,
+}
+
+/// The use of a block of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameUse {
+    /// Free, in the lists of its zone.
+    Free,
+    /// A folio. Its pages are counted together: [`mapped`](Counts::mapped) divided by its size is
+    /// the average number of mappings of a page.
+    Folio(Counts),
+    /// A page table.
+    Table,
+    /// A node of an area tree.
+    Node,
+    /// A node of a file's index.
+    Index,
+    /// The words of a swap device's slots.
+    Swap,
+    /// Not recorded: in the cache of a CPU, about to be freed, never added, or the embedder's.
+    Other,
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// The use of `frame`; `None` if the library does not manage it. Takes no lock: the answer for
+    /// a changing frame was true at some moment, or is [`FrameUse::Other`].
+    pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
+        let meta = self.base().phys.meta();
+        meta.slot(frame)?;
+        let other =
+            FrameInfo { head: frame, order: Order::ZERO, used: FrameUse::Other, store: None };
+        let Some((head, state)) = meta.head(frame) else { return Some(other) };
+        let order = Order::new(state.order());
+        Some(match state.kind() {
+            Kind::Free => FrameInfo { head, order, used: FrameUse::Free, ..other },
+            Kind::Folio => {
+                let folio = Folio { head, order };
+                let used = FrameUse::Folio(Folios::new(meta).counts(folio));
+                FrameInfo { head, order, used, store: self.base().store_of(folio) }
+            }
+            Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
+            Kind::Node => FrameInfo { used: FrameUse::Node, ..other },
+            Kind::Index => FrameInfo { used: FrameUse::Index, ..other },
+            Kind::Swap => FrameInfo { used: FrameUse::Swap, ..other },
+            Kind::Stray | Kind::None => other,
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The façade: one memory manager for a system.
+//!
+//! **Owns** the services, one within the other, and the loop that dispatches a fault: a step of
+//! `spaces` returns what it lacks, and the service that has it brings it. **Key types**: [`Mm`],
+//! [`Parts`].
+//!
+//! **Never** decides anything else. **Next room**: `check`.
+
+mod areas;
+mod failed;
+mod faults;
+mod frames;
+mod mm;
+mod pin;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+#[cfg(all(test, not(loom)))]
+mod file_tests;
+
+pub use frames::{FrameInfo, FrameUse};
+pub use mm::{Mm, Parts};
+pub use pin::Pinned;

@@ -1,0 +1,167 @@
+//! Pins: pages that stay in place.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::Hardware;
+use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
+
+use super::Mm;
+use crate::base::Error;
+use crate::fault::Unshare;
+use crate::folio::{Folio, Folios};
+use crate::limits::FAULT_TRIES;
+use crate::space::{AreaFlags, Space, View};
+use crate::table::What;
+
+/// A page that keeps its frame until [`Mm::unpin`].
+///
+/// A page of [`Mm::pin`] is exclusive to its space: a fork copies it for the child, so that the
+/// program and the user of the frame go on seeing the same memory. A page of [`Mm::pin_read`] is
+/// only kept from being freed: it has the program's contents of that moment, but not of later
+/// writes.
+#[derive(Debug)]
+#[must_use = "the page stays pinned: unpin it"]
+pub struct Pinned {
+    frame: Pfn,
+    folio: Folio,
+    hold: Hold,
+}
+
+/// The guarantee that a pin needs from its page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    /// The page is exclusive to its space, and stays so.
+    Own,
+    /// The same, and it counts as written, whether or not the program may write it.
+    Change,
+    /// The page is not freed.
+    Look,
+}
+
+impl Pinned {
+    /// The frame that holds the page.
+    pub fn frame(&self) -> Pfn {
+        self.frame
+    }
+}
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// Pins `page` after resolving a fault for `access`: it is present, exclusive to its space, and
+    /// stays in its frame.
+    ///
+    /// # Errors
+    /// As for [`fault`](Self::fault); [`Error::Invalid`] where the frame belongs to no folio, or
+    /// has more pins than can be counted.
+    pub fn pin(&self, space: &Space<A>, page: Vpn, access: Access) -> Result<Pinned, Error> {
+        self.pin_as(space, page, access, Hold::Own)
+    }
+
+    /// Pins `page` to read it now, for another space for example: maps it if it is missing, but
+    /// does not copy shared memory. To write, use [`pin`](Self::pin).
+    ///
+    /// # Errors
+    /// As for [`pin`](Self::pin).
+    pub fn pin_read(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+        self.pin_as(space, page, Access::Read, Hold::Look)
+    }
+
+    /// Pins `page` to write it even where the program may not now, as a debugger does that plants a
+    /// breakpoint. The page becomes exclusive, so that no other space sees the write; the program's
+    /// rights stay as they are.
+    ///
+    /// # Errors
+    /// As for [`pin`](Self::pin); [`Error::Denied`] where the program may not even read, and in
+    /// areas that can never be writable and private, such as shared ones.
+    pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
+        let area = self.spaces().areas(space, PageSpan::new(page, page.add(1))).next();
+        let area = area.ok_or(Error::NoArea(page))?;
+        let own = !area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE);
+        match area.prot.allows(Access::Write) {
+            true => self.pin(space, page, Access::Write),
+            false if own => self.pin_as(space, page, Access::Read, Hold::Change),
+            false => Err(Error::Denied(page, Access::Write, area.prot)),
+        }
+    }
+
+    fn pin_as(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        hold: Hold,
+    ) -> Result<Pinned, Error> {
+        let view = self.base().view(space);
+        for _ in 0..FAULT_TRIES {
+            match self.try_pin(&view, page, access, hold) {
+                Some(Ok(pinned)) => return Ok(pinned),
+                Some(Err(Shared)) => {
+                    let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
+                    if !unshare.prot().allows(access) {
+                        return Err(Error::Denied(page, access, unshare.prot()));
+                    }
+                    self.spaces().unshare(&view, &unshare, &mut || {})?;
+                }
+                None if self.is_foreign(&view, page) => return Err(Error::Invalid),
+                None => {
+                    self.fault(space, page, access)?;
+                }
+            }
+        }
+        Err(Error::Invalid)
+    }
+
+    /// Pins the page mapped at `page`, if the leaf grants `access`.
+    fn try_pin(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        access: Access,
+        hold: Hold,
+    ) -> Option<Result<Pinned, Shared>> {
+        let locked = view.tables().lock_lowest(page, Level::LAST);
+        let index = locked.index(page);
+        let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
+            return None;
+        };
+        if hold != Hold::Look && attrs.contains(Attrs::COW) {
+            return Some(Err(Shared));
+        }
+        let folios = Folios::new(view.meta);
+        let frame = frame.add(page.offset_from(locked.page(index)));
+        // A pin for writing bypasses the tables, so the leaf must be dirty before.
+        let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
+        let folio = folios.of(frame).filter(|_| may && attrs.prot().allows(access))?;
+        let held = match hold {
+            Hold::Own | Hold::Change => folios.pin(folio),
+            Hold::Look => folios.hold(folio),
+        };
+        if held && hold == Hold::Change {
+            locked.note_written(index);
+        }
+        held.then_some(Ok(Pinned { frame, folio, hold }))
+    }
+
+    /// Whether the leaf at `page` maps a frame that belongs to no folio.
+    fn is_foreign(&self, view: &View<'_, A, H>, page: Vpn) -> bool {
+        let locked = view.tables().lock_lowest(page, Level::LAST);
+        let index = locked.index(page);
+        match locked.run(index, index + 1).what {
+            What::Leaf { frame, .. } => Folios::new(view.meta).of(frame).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Releases a pinned page.
+    pub fn unpin(&self, pinned: Pinned) {
+        let folios = Folios::new(self.base().phys.meta());
+        let last = match pinned.hold {
+            Hold::Own | Hold::Change => folios.unpin(pinned.folio),
+            Hold::Look => folios.put(pinned.folio),
+        };
+        if let Some(run) = last {
+            self.base().free(run);
+        }
+    }
+}
+
+/// The page is not exclusive.
+struct Shared;

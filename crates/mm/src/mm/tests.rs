@@ -1,0 +1,255 @@
+//! The façade's promises beside those that the naive model checks: errors, and ends.
+
+use std::string::ToString;
+use std::vec::Vec;
+
+use quire_arch::{Arch, X86_64};
+use quire_machine::{Config, Machine, Ram};
+use quire_units::{Access, Asid, CpuId, Order, PageSpan, Prot, Vpn};
+
+use crate::check;
+use crate::fault::SizePolicy;
+use crate::phys::fail::FailPlan;
+use crate::phys::{CpuCache, Slot};
+use crate::space::{Advice, AreaFlags, At, Backing, Request, Space};
+use crate::stats::{Counters, Event};
+use crate::{Errno, Error, Mm, Parts, Populated, Resolved};
+
+type MachineMm<'m, 'r> = Mm<'m, X86_64, Machine<'r>>;
+
+const START: Vpn = Vpn::new(4096);
+const WINDOW: PageSpan = PageSpan::new(START, Vpn::new(8192));
+
+fn with(test: impl FnOnce(&Machine<'_>, &MachineMm<'_, '_>, Space<X86_64>)) {
+    let mut ram = Ram::new(8 << 20).expect("the host has 8 MiB");
+    let (machine, run) = Machine::new(Config::x86_64(), &mut ram).expect("a valid preset");
+    let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
+    let mut caches = [CpuCache::new()];
+    let counters = [Counters::new()];
+    let zones = [run.span()];
+    let parts = Parts {
+        first: run.start(),
+        slots: &mut slots,
+        caches: &mut caches,
+        counters: &counters,
+        zones: &zones,
+        files: &[],
+        swaps: &[],
+    };
+    let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
+    mm.add(run).expect("the zone is RAM");
+    let free = mm.allocator().free_frames();
+    let space = mm.space(Asid(1), WINDOW).expect("there is memory");
+    test(&machine, &mm, space);
+    assert_eq!(machine.verdict(), Ok(()));
+    assert_eq!(check::system(&mm, &[]).map(|totals| totals.held), Ok(0));
+    assert_eq!(mm.allocator().free_frames(), free);
+}
+
+fn span(start: u64, end: u64) -> PageSpan {
+    PageSpan::new(START.add(start), START.add(end))
+}
+
+#[test]
+fn e3_a_space_with_a_bad_window_or_root_costs_nothing() {
+    with(|_, mm, space| {
+        let beyond = Vpn::new(X86_64::USER_PAGES);
+        for window in [PageSpan::new(START, START), PageSpan::new(START, beyond.add(1))] {
+            assert_eq!(mm.space(Asid(2), window).err(), Some(Error::Invalid));
+        }
+        let pair = mm.allocator().alloc(CpuId::new(0), Order::new(1)).expect("memory");
+        assert_eq!(mm.space_over(pair, Asid(2), WINDOW).err(), Some(Error::Invalid));
+        mm.allocator().set_fail_plan(FailPlan::Nth(1));
+        assert_eq!(mm.space(Asid(2), WINDOW).err(), Some(Error::NoMemory(Order::ZERO)));
+        assert_eq!(check::system(mm, &[&space]).map(|totals| totals.held), Ok(0));
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_pages_beyond_the_programs_half_are_refused() {
+    with(|_, mm, space| {
+        let end = Vpn::new(X86_64::USER_PAGES);
+        for bad in [
+            PageSpan::new(START, START),
+            PageSpan::new(Vpn::new(end.get() - 1), end.add(1)),
+            PageSpan::new(end, end.add(1)),
+            PageSpan::new(end.add(end.get()), end.add(end.get() + 3)),
+        ] {
+            let refused = Err(Error::Invalid);
+            assert_eq!(mm.unmap(&space, bad), refused);
+            assert_eq!(mm.protect(&space, bad, Prot::READ), refused);
+            assert_eq!(mm.advise(&space, bad, Advice::Huge), refused);
+            assert_eq!(mm.discard(&space, bad), refused);
+            assert_eq!(mm.mlock(&space, bad), refused);
+            assert_eq!(mm.spaces().munlock(&space, bad), refused);
+            let nothing =
+                if bad.is_empty() { Ok(Populated::default()) } else { Err(Error::Invalid) };
+            assert_eq!(mm.populate(&space, bad), nothing);
+            let request = Request::anon(bad.count()).at(At::Fixed(bad.start));
+            assert_eq!(mm.map(&space, &request), Err(Error::Invalid));
+        }
+        let far = end.add(5);
+        assert_eq!(mm.fault(&space, far, Access::Read), Err(Error::NoArea(far)));
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_a_tree_of_large_leaves_alone_leaves_no_table_behind() {
+    with(|_, mm, space| {
+        mm.policy().set_size(Order::new(9), SizePolicy::Always).expect("a size");
+        mm.map(&space, &Request::anon(512).at(At::Fixed(START))).expect("there is room");
+        mm.fault(&space, START, Access::Write).expect("there is memory");
+        mm.unmap(&space, span(0, 512)).expect("no leaf is split");
+        assert_eq!(check::space(mm, &space).map(|report| report.tables), Ok(1), "the root");
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_advice_splits_a_large_leaf_where_areas_come_to_meet() {
+    with(|_, mm, space| {
+        mm.policy().set_size(Order::new(9), SizePolicy::Always).expect("a size");
+        mm.map(&space, &Request::anon(512).at(At::Fixed(START))).expect("there is room");
+        mm.fault(&space, START, Access::Write).expect("there is memory");
+        mm.advise(&space, span(0, 512), Advice::None).expect("it is so already");
+        assert_eq!(mm.totals().event(Event::LeafSplit), 0, "without a change no leaf is split");
+        mm.advise(&space, span(100, 200), Advice::NoHuge).expect("there is memory");
+        assert_eq!(mm.totals().event(Event::LeafSplit), 1);
+        mm.protect(&space, span(0, 512), Prot::READ).expect("there is memory");
+        let report = check::space(mm, &space).expect("sound");
+        assert_eq!((report.areas, report.leaves, report.pages), (3, 512, 512));
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e4_a_fault_that_gets_less_than_it_wanted_maps_one_folio_around_its_page() {
+    with(|_, mm, space| {
+        mm.policy().set_size(Order::new(9), SizePolicy::Always).expect("a size");
+        mm.policy().set_size(Order::new(3), SizePolicy::Always).expect("a size");
+        mm.map(&space, &Request::anon(512).at(At::Fixed(START))).expect("there is room");
+        // Two tables and then the block, which fails; then the last table, and the folio.
+        let held: Vec<_> =
+            core::iter::from_fn(|| mm.allocator().alloc(CpuId::new(0), Order::new(9))).collect();
+        let mut held = held.into_iter();
+        let last = held.next().expect("8 MiB");
+        let (at_hand, tail) = last.split_at(500);
+        mm.allocator().free(CpuId::new(0), at_hand);
+        let resolved = mm.fault(&space, START.add(77), Access::Write).expect("there is memory");
+        let Resolved::Mapped(new) = resolved else { panic!("{resolved:?}") };
+        assert_eq!((new.pages, new.order), (span(72, 80), Order::new(3)));
+        assert_eq!(mm.resident(&space), 8);
+        mm.destroy(space);
+        held.chain([tail]).for_each(|run| mm.allocator().free(CpuId::new(0), run));
+    });
+}
+
+#[test]
+fn e5_events_count_what_was_done() {
+    with(|_, mm, space| {
+        mm.map(&space, &Request::anon(40).at(At::Fixed(START))).expect("there is room");
+        mm.fault(&space, START, Access::Write).expect("there is memory");
+        assert_eq!(mm.fault(&space, START, Access::Write), Ok(Resolved::Noted));
+        let outside = START.add(40);
+        assert_eq!(mm.fault(&space, outside, Access::Read), Err(Error::NoArea(outside)));
+        let done = mm.populate(&space, span(0, 40)).expect("there is memory");
+        assert_eq!(done, Populated { pages: 39, folios: 39 });
+        mm.protect(&space, span(8, 16), Prot::READ).expect("there is memory");
+        mm.unmap(&space, span(0, 20)).expect("there is memory");
+        let totals = mm.totals();
+        let events = [
+            (Event::Fault, 2),
+            (Event::Spurious, 1),
+            (Event::Refused, 1),
+            (Event::Stale, 0),
+            (Event::EntriesMade, 40),
+            (Event::EntriesChanged, 8),
+            (Event::EntriesCleared, 20),
+            (Event::Flush, 2),
+            (Event::TableMade, 3),
+            (Event::FramesFreed, 20),
+            (Event::LeafSplit, 0),
+        ];
+        for (event, count) in events {
+            assert_eq!(totals.event(event), count, "{}", event.name());
+        }
+        assert_eq!(totals.alloc[0], 40);
+        assert_eq!(space.counters().allocs()[0], 40);
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn errors_have_linuxs_numbers_and_say_what_they_mean() {
+    let area = crate::space::Area {
+        span: span(0, 1),
+        prot: Prot::READ,
+        most: Prot::all(),
+        flags: crate::space::AreaFlags::empty(),
+        backing: crate::space::Backing::Anon,
+    };
+    for (error, errno, words) in [
+        (Error::NoMemory(Order::new(9)), Errno::ENOMEM, "order 9"),
+        (Error::Invalid, Errno::EINVAL, "not the program's"),
+        (Error::Exists(area), Errno::EEXIST, "mapped already"),
+        (Error::NoRoom(7), Errno::ENOMEM, "no 7 free pages"),
+        (Error::NoArea(START), Errno::ENOMEM, "no area holds"),
+        (Error::Denied(START, Access::Write, Prot::READ), Errno::EFAULT, "Write"),
+        (Error::Forbidden(START, Prot::EXEC), Errno::EACCES, "never"),
+    ] {
+        assert_eq!(error.errno(), errno);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn e3_a_stack_grows_no_further_than_its_limit() {
+    with(|_, mm, space| {
+        let top = Vpn::new(0x6000);
+        let area = Request::anon(4)
+            .at(At::FixedNoReplace(Vpn::new(top.get() - 4)))
+            .flags(AreaFlags::GROWS_DOWN);
+        mm.map(&space, &area).expect("free");
+        assert_eq!(space.stack_pages(), crate::limits::STACK_BYTES >> 12, "not all there is");
+        space.set_stack_pages(16);
+        let page = |below: u64| Vpn::new(top.get() - below);
+        mm.fault(&space, page(16), Access::Write).expect("the last page that it may have");
+        let refused = mm.fault(&space, page(17), Access::Write);
+        assert_eq!(refused, Err(Error::NoArea(page(17))));
+        space.set_stack_pages(u64::MAX);
+        mm.fault(&space, page(17), Access::Write).expect("no bound");
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
+    with(|_, mm, space| {
+        let object = Request {
+            backing: Backing::Object { id: 1, page: 7 },
+            ..Request::anon(4).at(At::FixedNoReplace(START))
+        };
+        mm.map(&space, &object).expect("free");
+        for access in [Access::Read, Access::Write] {
+            assert_eq!(mm.fault(&space, START, access), Err(Error::Missing(START)));
+        }
+        assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START)));
+        assert_eq!(mm.resident(&space), 0);
+        mm.destroy(space);
+    });
+}
+
+#[test]
+fn a1_what_the_embedder_gives_back_counts_as_written() {
+    with(|_, mm, space| {
+        let run = mm.phys().alloc(Order::ZERO).expect("there is memory");
+        assert!(run.is_zeroed(), "the machine's memory begins as zeroes");
+        mm.phys().free(run);
+        let again = mm.phys().alloc(Order::ZERO).expect("there is memory");
+        assert!(!again.is_zeroed());
+        mm.phys().free(again);
+        mm.destroy(space);
+    });
+}

@@ -1,0 +1,50 @@
+//! Swap: anonymous folios leave memory whole, and come back by runs.
+//!
+//! ```text
+//!   page_out:  hold ─► slots ─► swap entries ─► one flush ─► to be written
+//!   swap_in:   fault on an entry ─► in memory: map the folio's run; else Error::Unread
+//! ```
+//!
+//! **Owns** no state beside `files` and `swap`: a device is a file and its slots. **Key type**:
+//! [`Paging`].
+//!
+//! **Never** chooses the pages that leave. **Next room**: `reclaim`.
+
+mod page_out;
+mod swap;
+mod swap_in;
+
+pub(crate) use page_out::{Demand, Found};
+pub use page_out::{PagedOut, Whose};
+
+use quire_arch::Arch;
+
+use crate::base::Base;
+use crate::files::Files;
+use crate::spaces::Spaces;
+
+/// Swap devices, and paging to them.
+pub struct Paging<'m, A, H> {
+    files: Files<'m, A, H>,
+}
+
+impl<'m, A: Arch, H> Paging<'m, A, H> {
+    pub(crate) fn new(files: Files<'m, A, H>) -> Self {
+        Self { files }
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> &Base<'m, A, H> {
+        self.files.base()
+    }
+
+    #[inline(always)]
+    pub(crate) fn spaces(&self) -> &Spaces<'m, A, H> {
+        self.files.spaces()
+    }
+
+    #[inline(always)]
+    pub(crate) fn files(&self) -> &Files<'m, A, H> {
+        &self.files
+    }
+}

@@ -1,0 +1,103 @@
+//! Swap devices: adding and removing them, and the slots that entries refer to.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Vpn};
+
+use super::Paging;
+use crate::base::Error;
+use crate::cache::{FileId, FilePages, Store};
+use crate::space::Space;
+use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
+use crate::table::{Marks, Sight};
+
+impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
+    /// Adds a swap device of `slots` base pages. Page `n` of its file is slot `n`; use
+    /// [`next_read`](crate::Files::next_read) and [`next_write`](crate::Files::next_write) for its
+    /// reads and writes. All memory for the slots' words is allocated now, 8 bytes for each.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a device without slots, or with too many; [`Error::NoFile`] when no
+    /// file or no device is free; [`Error::NoMemory`]. Nothing has changed then.
+    pub fn swap_on(&self, slots: u64) -> Result<FileId, Error> {
+        if slots == 0 || slots > SLOTS_MAX {
+            return Err(Error::Invalid);
+        }
+        let free = |swap: &&Swap| swap.file().is_none();
+        let swap = self.base().swaps.iter().find(free).ok_or(Error::NoFile)?;
+        let id = self.files().open(Store::Swap, slots, Order::ZERO)?;
+        let view = Slots::<A, H>::new(self.base().hw, self.base().phys.meta(), swap);
+        if !view.found(slots, || self.base().table_frame().ok()) {
+            view.fell(|run| self.base().free(run));
+            swap.close();
+            self.files().close(id)?;
+            return Err(Error::NoMemory(Order::ZERO));
+        }
+        swap.open(id, slots);
+        Ok(id)
+    }
+
+    /// Begins to remove a swap device: no page goes there any more. Touching the pages on it brings
+    /// them back ([`next_swapped`](Self::next_swapped)); when none is left,
+    /// [`swap_off`](Self::swap_off) succeeds.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`] when no device in use has this file.
+    pub fn swap_closing(&self, id: FileId, closing: bool) -> Result<(), Error> {
+        self.base().device_of(id)?.slots.swap.set_closing(closing);
+        Ok(())
+    }
+
+    /// The first page of `space` from `from` on that is on the swap device `id`.
+    pub fn next_swapped(&self, space: &Space<A>, id: FileId, from: Vpn) -> Option<Vpn> {
+        let number = self.base().device_of(id).ok()?.number;
+        let all = PageSpan::new(from, Vpn::new(A::USER_PAGES));
+        let is_there =
+            |marks: Marks| SwapEntry::of(marks.first).is_some_and(|entry| entry.device == number);
+        let mut pieces = self.base().view(space).tables().pieces(all);
+        let found =
+            pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_there(marks)));
+        found.map(|seen| seen.pages.start)
+    }
+
+    /// Removes a swap device.
+    ///
+    /// # Errors
+    /// [`Error::NoFile`] when no device has this file; [`Error::Busy`] as long as a slot is in use.
+    pub fn swap_off(&self, id: FileId) -> Result<(), Error> {
+        let device = self.base().device_of(id)?;
+        device.slots.swap.set_closing(true);
+        self.files().drop_clean(id, FilePages::new(0, device.index.file.pages()))?;
+        if device.slots.swap.used() > 0 {
+            return Err(Error::Busy(id));
+        }
+        self.files().close(id)?;
+        device.slots.fell(|run| self.base().free(run));
+        device.slots.swap.close();
+        Ok(())
+    }
+
+    /// The swap devices in use: for each its file, its number of slots, and the number of used
+    /// ones.
+    pub fn devices(&self) -> impl Iterator<Item = (FileId, u64, u64)> + use<'m, A, H> {
+        let told = |swap: &'m Swap| Some((swap.file()?, swap.slots(), swap.used()));
+        self.base().swaps.iter().filter_map(told)
+    }
+
+    /// The first run of free slots of a device in `slots`, within one cluster; `None` where there
+    /// is none. Paging out may take them at any time: an embedder that writes slots under a lock of
+    /// its own can rely on the answer under that lock.
+    pub fn free_slots(&self, id: FileId, slots: FilePages) -> Option<FilePages> {
+        self.base().device_of(id).ok()?.slots.first_free(slots)
+    }
+
+    /// How many pages of `space` are on swap devices.
+    pub fn swapped(&self, space: &Space<A>) -> u64 {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let is_swap = |marks: Marks| SwapEntry::of(marks.first).is_some();
+        let pieces = self.base().view(space).tables().pieces(all);
+        let there =
+            |seen: &crate::table::Seen| matches!(seen.what, Sight::Marker(marks) if is_swap(marks));
+        pieces.filter(there).map(|seen| seen.pages.count()).sum()
+    }
+}

@@ -1,0 +1,106 @@
+//! Physical memory as an embedder sees it: frames to take, and how many are free.
+
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{FrameSpan, Order};
+
+use super::Phys;
+use super::check::{Totals, Violation};
+use super::setup::{Occupied, Zones};
+use crate::limits::ORDERS;
+
+/// The frames of a system ([`Mm::phys`](crate::engine::Mm::phys)): some for the embedder's own
+/// use, and how many there are.
+///
+/// The library knows nothing of a run that was taken until it [comes back](Self::free), whole or
+/// in parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) says that it is
+/// zero.
+pub struct Frames<'a, H> {
+    hw: &'a H,
+    phys: &'a Phys<'a>,
+}
+
+impl<H> Clone for Frames<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Frames<'_, H> {}
+
+impl<'a, H: Hardware> Frames<'a, H> {
+    pub(crate) fn new(hw: &'a H, phys: &'a Phys<'a>) -> Self {
+        Self { hw, phys }
+    }
+
+    /// Takes a block of `order`, naturally aligned; `None` when there is none, or the order exceeds
+    /// [`ORDER_MAX`](crate::limits::ORDER_MAX). Reclaims nothing.
+    #[inline]
+    pub fn alloc(&self, order: Order) -> Option<FrameRun> {
+        self.phys.alloc(self.hw.cpu(), order)
+    }
+
+    /// As [`alloc`](Self::alloc), from one of `zones`, later ones first.
+    pub fn alloc_in(&self, order: Order, zones: Zones) -> Option<FrameRun> {
+        self.phys.alloc_in(self.hw.cpu(), order, zones)
+    }
+
+    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as there
+    /// are in one place. `None` when [`alloc`](Self::alloc) would give none, or for `most` = 0.
+    pub fn alloc_run(&self, order: Order, most: u64) -> Option<FrameRun> {
+        self.phys.alloc_run(self.hw.cpu(), order, most)
+    }
+
+    /// Takes exactly the frames of `span`, in whatever blocks they are free.
+    ///
+    /// # Errors
+    /// [`Occupied`] when one of them is taken, or belongs to no zone. Nothing is taken then.
+    pub fn take_exact(&self, span: FrameSpan) -> Result<FrameRun, Occupied> {
+        self.phys.take_exact(span)
+    }
+
+    /// Frees what was taken, or any part of it, or several neighbours joined. Nothing may use it
+    /// any more. Its content counts as unknown.
+    #[inline]
+    pub fn free(&self, run: FrameRun) {
+        // A driver may have written what was zero when it was taken.
+        let run = run.dirtied();
+        self.hw.freed(run.span());
+        self.phys.free(self.hw.cpu(), run);
+    }
+
+    /// The frames on record, with those that lie between zones.
+    #[inline]
+    pub fn span(&self) -> FrameSpan {
+        self.phys.meta().span()
+    }
+
+    /// How many frames are free, those in the CPUs' caches included. Each lock is taken in turn,
+    /// so the sum is exact only while no other CPU allocates.
+    pub fn free_frames(&self) -> u64 {
+        self.phys.free_frames()
+    }
+
+    /// Whether at least `least` frames are free. Cheaper than to count them.
+    pub fn has_free(&self, least: u64) -> bool {
+        self.phys.has_free(least)
+    }
+
+    /// How many blocks of each order are free; see [`free_frames`](Self::free_frames).
+    pub fn free_by_order(&self) -> [u64; ORDERS] {
+        self.phys.free_by_order()
+    }
+
+    /// Gives everything that the caches of all CPUs hold back to the zones, where it merges.
+    pub fn drain(&self) {
+        self.phys.drain();
+    }
+
+    /// Verifies lists, bitmaps, records and caches, looking at every frame. No CPU may use the
+    /// allocator meanwhile, or the walker may see a frame on its way.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check(&self) -> Result<Totals, Violation> {
+        self.phys.check()
+    }
+}

@@ -1,0 +1,338 @@
+//! Reclaim: freeing the memory with the oldest last access (row D6).
+//!
+//! *Aging* reads the accessed bits of page tables, by runs: an accessed folio is new again, and any
+//! other is one round older, up to three (for files see `shed`). *Reclaim* is a clock hand that
+//! goes around all spaces, ages a window of pages, and takes the old ones in it. So a page that
+//! leaves was not accessed since the hand came by last, or the time before. The more the hand scans
+//! for little result, the younger the pages that it may take: a call ends after a bounded scan.
+//! Another hand goes around files, mapped or not; `balance` divides the work between the two.
+//!
+//! ```text
+//!   spaces   [.....|window|.....]  [..........]  [....]      one round of the hand
+//!                  age, then take      idle >= 2, 2, 1, 0    in its 1st, 2nd, 3rd, 4th
+//! ```
+//!
+//! ```text
+//!   free frames:   0 ....... min ....... low ................ high ........... all
+//!                  internal  │ reclaim at once │ in the background, up to high │ nothing to do
+//! ```
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Vpn};
+
+use super::Reclaim;
+use crate::base::AllSpaces;
+use crate::base::Error;
+use crate::base::Hand;
+use crate::cache::{File, FilePages, Store};
+use crate::files::Kind;
+use crate::folio::Folios;
+use crate::paging::{Demand, Whose};
+use crate::space::{Area, AreaFlags, GroupId, Space};
+use crate::stats::Event;
+use crate::table::Gather;
+
+/// Thresholds for the number of free frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watermarks {
+    /// Below it, a caller that needs memory should reclaim some first.
+    pub min: u64,
+    /// Below it, a reclaimer in the background should begin.
+    pub low: u64,
+    /// At it, that reclaimer may stop.
+    pub high: u64,
+}
+
+/// The pages that are aged at a time, and the rounds of aging without an access that a folio needs,
+/// in the hand's first round and those that follow.
+const WINDOW: Order = Order::new(10);
+const ROUNDS: [u32; 4] = [2, 2, 1, 0];
+
+/// The most pages scanned for each wanted page: after a quarter of them younger folios are taken,
+/// and after all of them any.
+const LOOKS_MOST: u64 = 64;
+
+/// The pages that a hand scans in its first round for each wanted page: the kind that gives less
+/// should also age more slowly. In later rounds it goes around everything.
+const LOOKS_FIRST: u64 = 16;
+
+/// The progress of a call of [`Reclaim::reclaim`].
+pub(crate) struct Quest {
+    pages: u64,
+    /// The pages to free, and the pages to scan, before the other hand continues.
+    goal: u64,
+    looks: u64,
+    /// The group whose spaces are scanned; `None` for all.
+    group: Option<GroupId>,
+    pub(crate) done: Reclaimed,
+    /// Pages that were scanned.
+    pub(crate) looked: u64,
+    /// Rounds of the hand.
+    round: usize,
+    /// Not even one frame is left for paging out.
+    starved: bool,
+}
+
+impl Quest {
+    fn new(pages: u64, group: Option<GroupId>) -> Self {
+        let (done, looked, round, starved) = Default::default();
+        Self { pages, goal: pages, looks: u64::MAX, group, done, looked, round, starved }
+    }
+
+    /// Begins one hand's part of a round, which should find `pages` pages.
+    fn begin(&mut self, round: usize, pages: u64) {
+        self.round = round;
+        self.goal = self.done.pages().saturating_add(pages);
+        let first = self.looked.saturating_add(pages.saturating_mul(LOOKS_FIRST));
+        self.looks = if round == 0 { first } else { u64::MAX };
+    }
+
+    /// How many pages the hand should still find.
+    pub(crate) fn left(&self) -> u64 {
+        self.goal.saturating_sub(self.done.pages())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.left() == 0 || self.looked >= self.looks || self.starved
+    }
+
+    /// How many pages are still missing in all; zero when no more can be freed.
+    fn lacks(&self) -> u64 {
+        if self.starved { 0 } else { self.pages.saturating_sub(self.done.pages()) }
+    }
+
+    /// How many rounds of aging without an access are demanded by now.
+    pub(crate) fn idle(&self) -> u32 {
+        let looks = self.looked / self.pages.max(1);
+        let by_looks = match looks {
+            0..=16 => 2,
+            17..LOOKS_MOST => 1,
+            _ => 0,
+        };
+        ROUNDS[self.round].min(by_looks)
+    }
+}
+
+/// The result of reclaim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reclaimed {
+    /// Pages that are free now: of files, and unused parts of large folios.
+    pub dropped: u64,
+    /// Anonymous pages that are free as soon as they are written; see
+    /// [`Paging::page_out`](crate::Paging::page_out).
+    pub paged_out: u64,
+}
+
+impl Reclaimed {
+    /// All pages.
+    pub const fn pages(self) -> u64 {
+        self.dropped + self.paged_out
+    }
+}
+
+impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
+    /// The thresholds for `frames` frames in all. As on Linux, the minimum is 4 times the square
+    /// root of all in KiB, from 128 KiB to 256 MiB, but no more than a sixteenth; the others lie a
+    /// quarter and a half of it higher.
+    pub fn watermarks(&self, frames: u64) -> Watermarks {
+        let kib = A::PAGE_SHIFT - 10;
+        let all = frames << kib;
+        let min = ((all * 16).isqrt().clamp(128, 256 << 10) >> kib).min(frames / 16);
+        Watermarks { min, low: min + min / 4 + 1, high: min + min / 2 + 2 }
+    }
+
+    /// A round of aging over all spaces. Returns how many pages it scanned.
+    pub fn age_all(&self, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut looked = 0;
+        spaces.visit(&mut |space| looked += self.age(space, all));
+        looked
+    }
+
+    /// A round of aging over `span` of a space; returns how many pages it scanned.
+    fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
+        let folios = Folios::new(self.base().phys.meta());
+        let tables = self.base().view(space).tables();
+        let own = tables.home(span.start).space;
+        let mut gather = Gather::new();
+        let looked = tables.harvest(span, &mut gather, |folio, touched| {
+            // A folio that many spaces map ages once a round, and not once in each space.
+            let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
+            if touched || !shared || folios.home(folio).space == own {
+                folios.grow_old(folio, touched);
+            }
+        });
+        self.base().settle(space, &mut gather);
+        self.base().count(Event::PagesAged, looked);
+        looked
+    }
+
+    /// Makes about `pages` pages free: clean pages of files, mapped or not, and anonymous folios,
+    /// those with the oldest last access first, and more of the kind with the lower recent cost.
+    /// Pages that are paged out must be written before they are free.
+    ///
+    /// Frees less when no more can leave, or swap devices are full. The scan has a bound: four
+    /// times all pages; and after 64 pages for each wanted one, age no longer counts.
+    pub fn reclaim(&self, pages: u64, spaces: &(impl AllSpaces<A> + ?Sized)) -> Reclaimed {
+        let mut quest = Quest::new(pages, None);
+        self.go_rounds(&mut quest, spaces);
+        let mut done = quest.done;
+        // Pages just read from a device are about to be mapped, so they go last.
+        if done.pages() < pages {
+            done.dropped += self.drop_from_swap(pages - done.pages());
+        }
+        done
+    }
+
+    /// Pages out about `pages` pages of a group's spaces; returns how many.
+    pub(crate) fn reclaim_in(
+        &self,
+        group: GroupId,
+        pages: u64,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> u64 {
+        let mut quest = Quest::new(pages, Some(group));
+        self.go_rounds(&mut quest, spaces);
+        quest.done.paged_out
+    }
+
+    fn go_rounds(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
+        let mut gives = self.has_slots();
+        for round in 0..ROUNDS.len() {
+            let (before, out) = (quest.looked, quest.done.paged_out);
+            if quest.group.is_none() {
+                let all = quest.lacks();
+                let swappiness = self.base().policy.swappiness();
+                let files =
+                    if gives { self.files().balance.share_of_files(all, swappiness) } else { all };
+                quest.begin(round, files);
+                self.shed_files(quest, spaces);
+            }
+            quest.begin(round, quest.lacks());
+            if !quest.is_over() {
+                self.go_round(quest, spaces);
+            }
+            if quest.lacks() == 0 || quest.looked == before && !gives {
+                break;
+            }
+            // Where one kind has no pages of that age, the other gives all.
+            gives = quest.done.paged_out > out;
+        }
+    }
+
+    /// The hand of a quest: each group has its own.
+    fn hand_of(&self, quest: &Quest) -> &Hand {
+        let group = quest.group.and_then(|id| self.base().groups.group(id).ok());
+        group.map_or(&self.hand, |group| &group.hand)
+    }
+
+    /// Drops clean pages of swap devices that no space maps, `pages` or a few more; returns how
+    /// many.
+    fn drop_from_swap(&self, pages: u64) -> u64 {
+        let is_swap = |file: &&File| file.store() == Some(Store::Swap);
+        let mut dropped = 0;
+        for id in self.files().ids() {
+            let Some(file) = self.base().file(id).filter(is_swap) else { continue };
+            if dropped >= pages {
+                break;
+            }
+            dropped += self.files().drop_clean(id, FilePages::new(0, file.pages())).unwrap_or(0);
+        }
+        dropped
+    }
+
+    /// Whether a page could go to a swap device.
+    fn has_slots(&self) -> bool {
+        self.base().swaps.iter().any(|swap| swap.is_open() && swap.used() < swap.slots())
+    }
+
+    /// Lets the hand go once around all spaces, or until the quest is over.
+    fn go_round(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
+        let (root, page) = self.hand_of(quest).load();
+        let page = Vpn::new(page.min(A::USER_PAGES));
+        let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
+        // From the hand on, and then the pages before it, up to the end of its window, all of which
+        // is a round older then.
+        let last = page.align_up(WINDOW.pages()).unwrap_or(end).min(end);
+        for ahead in [true, false] {
+            let mut is_ahead = false;
+            spaces.visit(&mut |space| {
+                let is_here = space.root().get() == root;
+                let span = match (is_here, ahead) {
+                    (true, true) => PageSpan::new(page, end),
+                    (true, false) => PageSpan::new(first, last),
+                    (false, _) => PageSpan::new(first, end),
+                };
+                is_ahead |= is_here;
+                let is_meant =
+                    quest.group.is_none_or(|group| self.base().groups.is_member(space, group));
+                if is_meant && (is_here || is_ahead == ahead) && !quest.is_over() {
+                    self.sweep(space, span, quest, spaces);
+                }
+            });
+        }
+    }
+
+    /// Moves the hand through `span` of a space, window by window, until the quest is over.
+    fn sweep(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        quest: &mut Quest,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) {
+        // If the hand stopped within a window, all of that window is aged already.
+        let (mut at, mut aged) =
+            (span.start, span.start.align_up(WINDOW.pages()).unwrap_or(span.end));
+        while let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next() {
+            if quest.is_over() {
+                return;
+            }
+            // Folios lie in blocks, so the end of a window cuts none; but they may lie across
+            // areas.
+            let start = at.max(area.span.start);
+            let end = start.align_down(WINDOW.pages()).add(WINDOW.pages()).min(span.end);
+            let locked = |area: &Area| area.flags.contains(AreaFlags::LOCKED);
+            let mixed =
+                self.spaces().areas(space, PageSpan::new(start, end)).any(|area| locked(&area));
+            let end = if mixed { end.min(area.span.end) } else { end };
+            let window = PageSpan::new(start, end);
+            at = window.end;
+            if !locked(&area) {
+                if window.end > aged {
+                    quest.looked += self.age(space, PageSpan::new(start.max(aged), window.end));
+                    aged = window.end;
+                }
+                // Without a frame for it, the memory stays for now.
+                let _ = self.spaces().let_go_droppable(space, window, quest.idle());
+                at = self.page_out_old(space, window, quest, spaces);
+            }
+            self.hand_of(quest).store(space.root().get(), at.get());
+        }
+    }
+
+    /// Pages out the old folios of `window`; returns the page to continue at.
+    fn page_out_old(
+        &self,
+        space: &Space<A>,
+        window: PageSpan,
+        quest: &mut Quest,
+        spaces: &(impl AllSpaces<A> + ?Sized),
+    ) -> Vpn {
+        quest.done.dropped += self.thin(space, window, quest.idle());
+        if quest.is_over() {
+            return window.end;
+        }
+        // Lazily freed folios need no slot.
+        let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
+        let demand = Demand { whose: Whose::All, idle, pages: quest.left() };
+        let done: Result<_, Error> = self.paging().page_out_if(space, window, demand, spaces);
+        let Ok((out, upto)) = done else { return window.end };
+        quest.done.paged_out += out.pages;
+        self.files().balance.left(out.pages);
+        self.files().balance.cost(Kind::Anon, out.pages, self.base().all_frames());
+        quest.starved |= out.starved;
+        upto
+    }
+}

@@ -1,0 +1,374 @@
+//! Faults, and populating ahead of them.
+
+use quire_arch::{Arch, Entry};
+use quire_hw::{Flush, FrameRun, Hardware};
+use quire_units::{Access, CpuSet, Order, PageSpan, Pfn, Vpn};
+
+use super::Spaces;
+use crate::base::Error;
+use crate::cache::Reads;
+use crate::fault::plan::{Leaf, Reach};
+use crate::fault::{
+    Cause, Choice, Decision, FilePage, Installed, MarkedPage, Plan, Refusal, Stale, decide,
+};
+use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
+use crate::space::{Seq, Space, View};
+use crate::stats::Event;
+use crate::sync::spin_loop;
+use crate::table::{MarkKind, Place};
+
+/// A page that a fault lacks and another service has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lack {
+    /// A page of a file, to be mapped.
+    File(FilePage),
+    /// A page that is on a swap device.
+    Swap(MarkedPage),
+}
+
+/// The result of a service: `None` where the fault must be decided anew.
+pub(crate) type Served = Result<Option<Resolved>, Error>;
+
+/// The result of populating.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Populated {
+    /// Pages that were mapped now.
+    pub pages: u64,
+    /// The folios that they are in.
+    pub folios: u64,
+}
+
+/// How a fault ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// These pages were mapped, as one folio or, by populating, several.
+    Mapped(Installed),
+    /// These pages of a file were mapped. Some between the first and the last may have been mapped
+    /// before.
+    Paged {
+        /// The pages.
+        pages: PageSpan,
+        /// The next pages that are worth reading.
+        ahead: Option<Reads>,
+    },
+    /// A leaf was present; the access is recorded in it.
+    Noted,
+    /// A shared leaf was present; these pages are exclusive now.
+    Unshared {
+        /// The pages.
+        pages: PageSpan,
+        /// The folio they were copied into; `None` where no other space had theirs any more.
+        copied: Option<Order>,
+    },
+    /// Other CPUs kept changing the space. The program tries again, and faults again.
+    Again,
+}
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// Maps every page of `span` that is not mapped; `serve` brings pages that this service lacks.
+    pub(crate) fn populate(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        access: Access,
+        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Populated, Error> {
+        if !span.is_empty() && !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        let reach = Reach::Upto(span.end);
+        let mut done = Populated::default();
+        let mut at = span.start;
+        while at < span.end {
+            at = match self.base().view(space).ready_until(at, span.end, access) {
+                Some(end) => end,
+                None => match self.resolve(space, at, access, reach, serve, resched)? {
+                    Resolved::Mapped(installed) => {
+                        done.pages += installed.pages.count();
+                        done.folios += installed.pages.count() >> installed.order.get();
+                        installed.pages.end
+                    }
+                    Resolved::Paged { pages, .. } => {
+                        done.pages += pages.count();
+                        pages.end.max(at)
+                    }
+                    Resolved::Unshared { pages, .. } => pages.end.max(at),
+                    Resolved::Noted => at.add(1),
+                    Resolved::Again => at,
+                },
+            };
+        }
+        Ok(done)
+    }
+
+    /// Decides a fault and carries it out, step by step; `serve` brings pages that this service
+    /// lacks, and returns `None` where the fault must be decided anew.
+    pub(crate) fn resolve(
+        &self,
+        space: &Space<A>,
+        page: Vpn,
+        access: Access,
+        reach: Reach,
+        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Resolved, Error> {
+        self.base().groups.charge_first(space)?;
+        let view = self.base().view(space);
+        let mut taken = None;
+        let mut result = Ok(Resolved::Again);
+        for _ in 0..FAULT_TRIES {
+            let step = match decide(&view, &self.base().policy, page, access, reach) {
+                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
+                Decision::Below(place, seq) => {
+                    self.deepen(&view, place, page, Some(seq)).map(|()| None)
+                }
+                Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
+                Decision::Marked(marked) => match unmapped(&marked) {
+                    Some(error) => Err(error),
+                    None => serve(&view, Lack::Swap(marked), resched),
+                },
+                Decision::File(page) => serve(&view, Lack::File(page), resched),
+                Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
+                Decision::Refuse(why) => Err(refused(why, page, access)),
+            };
+            match step {
+                Ok(None) => continue,
+                Ok(Some(resolved)) => result = Ok(resolved),
+                Err(error) => result = Err(error),
+            }
+            break;
+        }
+        if let Some((run, _)) = taken {
+            self.base().free(run);
+        }
+        result
+    }
+
+    /// Allocates frames for `plan`, clears them, maps them. `None` when the plan went stale: the
+    /// frames stay in `taken` for the next.
+    fn fill(
+        &self,
+        view: &View<'_, A, H>,
+        plan: &Plan,
+        taken: &mut Option<(FrameRun, Order)>,
+        resched: &mut dyn FnMut(),
+    ) -> Result<Option<Resolved>, Error> {
+        let fits = |order: Order, run: &FrameRun| {
+            plan.choice.orders >> order.get() & 1 != 0
+                && plan.start(order).add(run.count()) <= plan.wanted.end
+        };
+        let (run, order) = match taken.take() {
+            Some((run, order)) if fits(order, &run) => (run, order),
+            stale => {
+                if let Some((run, _)) = stale {
+                    self.base().free(run);
+                }
+                let (run, order) = self.take_for(view, plan)?;
+                let start = plan.start(order);
+                self.base().clear(&run, plan.page.get().saturating_sub(start.get()), resched);
+                (run, order)
+            }
+        };
+        let made = match plan.is_at(A::leaf_level(order)) {
+            true => Ok(()),
+            false => self.deepen_to(view, plan.start(order), order, Some(plan.seq)),
+        };
+        if let Err(error) = made {
+            *taken = Some((run, order));
+            return Err(error);
+        }
+        match plan.install(view, run, order) {
+            Ok(installed) => {
+                self.base().groups.draw(view.space, installed.pages.count());
+                self.tally(view.space, &plan.choice, &installed);
+                Ok(Some(Resolved::Mapped(installed)))
+            }
+            Err(Stale(run)) => {
+                self.base().count(Event::Stale, 1);
+                while view.space.areas.is_held(plan.wanted) {
+                    spin_loop();
+                }
+                *taken = Some((run, order));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The largest wanted run that is free, and the order of its folios.
+    fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
+        let mut order = plan.choice.largest();
+        loop {
+            if !self.base().groups.affords(view.space, order)
+                && let Some(smaller) = plan.choice.below(order)
+            {
+                self.fallback(view.space, order, Cause::Charge);
+                order = smaller;
+                continue;
+            }
+            if let Some(run) = self.take_several(view.space, plan, order) {
+                return Ok((run, order));
+            }
+            let hard = order == Order::ZERO || self.base().policy.tries_hard(plan.advice);
+            match self.base().frames(order, hard) {
+                Ok(run) => return Ok((run, order)),
+                Err(error) => {
+                    let Some(smaller) = plan.choice.below(order) else { return Err(error) };
+                    self.fallback(view.space, order, Cause::Memory);
+                    order = smaller;
+                }
+            }
+        }
+    }
+
+    /// Several folios of `order` at once, side by side, where the plan wants more than one: one
+    /// block that is aligned as its pages are, so that it can be cleared and mapped as one run.
+    fn take_several(&self, space: &Space<A>, plan: &Plan, order: Order) -> Option<FrameRun> {
+        // A fault wants one folio, even if it must be a smaller one.
+        if plan.wanted.count() <= plan.choice.largest().pages() {
+            return None;
+        }
+        let start = plan.start(order);
+        let aligned = start.get().trailing_zeros() as u8;
+        let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
+        let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
+        while block > order {
+            if self.base().groups.affords(space, block)
+                && let Ok(run) = self.base().frames(block, false)
+            {
+                return Some(run);
+            }
+            block = block.down()?;
+        }
+        None
+    }
+
+    /// Makes the missing tables for folios of `order` at `page`: a smaller folio than planned may
+    /// need lower ones. If the areas no longer match `seq`, some may still be missing; the caller's
+    /// install will fail as well.
+    pub(crate) fn deepen_to(
+        &self,
+        view: &View<'_, A, H>,
+        page: Vpn,
+        order: Order,
+        seq: Option<Seq>,
+    ) -> Result<(), Error> {
+        let level = A::leaf_level(order);
+        loop {
+            let place = view.tables().walk(page, level);
+            let absent = matches!(A::decode(place.word, place.level), Entry::Absent);
+            if place.level == level || !absent || !is_still(view, page, seq) {
+                return Ok(());
+            }
+            self.deepen(view, place, page, seq)?;
+        }
+    }
+
+    /// Makes the lower table that is missing at `place`, unless the areas have changed.
+    fn deepen(
+        &self,
+        view: &View<'_, A, H>,
+        place: Place,
+        page: Vpn,
+        seq: Option<Seq>,
+    ) -> Result<(), Error> {
+        let run = self.base().table_frame()?;
+        match view.tables().link_if(place, page, run, || is_still(view, page, seq)) {
+            Ok(()) => self.base().count(Event::TableMade, 1),
+            Err(run) => {
+                self.base().free(run);
+                self.wait(view, page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records an access in a present leaf. The leaf only ever grants more by that, so other CPUs
+    /// need no flush; this CPU's TLB may still hold the entry that made it fault.
+    fn note(
+        &self,
+        view: &View<'_, A, H>,
+        leaf: Leaf,
+        page: Vpn,
+        access: Access,
+    ) -> Option<Resolved> {
+        if !leaf.touch(view, page, access) {
+            self.wait(view, page);
+            return None;
+        }
+        self.forget(view, page);
+        self.base().count(Event::Spurious, 1);
+        Some(Resolved::Noted)
+    }
+
+    /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
+    pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
+        let own = CpuSet::new();
+        own.insert(self.base().hw.cpu());
+        self.base().hw.flush(&Flush {
+            asid: view.space.asid(),
+            root: view.space.root(),
+            pages: Some(PageSpan::new(page, page.add(1))),
+            stride: Order::ZERO,
+            tables: false,
+            cpus: &own,
+        });
+    }
+
+    /// Counts the size of a fault's folio, and the reasons against larger ones.
+    fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
+        let cpu = self.base().hw.cpu().index();
+        let order = installed.order;
+        let folios = installed.pages.count() >> order.get();
+        if let Some(own) = self.base().counters.get(cpu) {
+            own.alloc(order.index(), folios);
+            own.add(Event::EntriesMade, installed.entries);
+            if let Some(order) = choice.policy {
+                own.fallback(order.index(), Cause::Policy as usize);
+            }
+        }
+        space.counters.alloc(cpu, order.index(), folios);
+        for (mask, cause) in
+            [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
+        {
+            let mut left = mask;
+            while left != 0 {
+                let order = left.trailing_zeros();
+                self.fallback(space, Order::new(order as u8), cause);
+                left &= left - 1;
+            }
+        }
+    }
+
+    pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
+        let cpu = self.base().hw.cpu().index();
+        if let Some(own) = self.base().counters.get(cpu) {
+            own.fallback(order.index(), cause as usize);
+        }
+        space.counters.fallback(cpu, order.index());
+    }
+}
+
+/// Whether the areas still match `seq`, and no CPU is about to change them around `page`.
+fn is_still<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn, seq: Option<Seq>) -> bool {
+    let one = PageSpan::block(page, Order::ZERO);
+    seq.is_none_or(|seq| view.space.areas.is_current(seq, one))
+}
+
+fn refused(why: Refusal, page: Vpn, access: Access) -> Error {
+    match why {
+        Refusal::NoArea => Error::NoArea(page),
+        Refusal::Denied(prot) => Error::Denied(page, access, prot),
+        Refusal::Missing => Error::Missing(page),
+    }
+}
+
+/// The error of an access to a marked page, unless it is on a swap device.
+fn unmapped(marked: &MarkedPage) -> Option<Error> {
+    match MarkKind::of(marked.payload) {
+        Some(MarkKind::Guard) => Some(Error::Guarded(marked.page)),
+        Some(MarkKind::Poison) => Some(Error::Poisoned(Pfn::new(MarkKind::rest(marked.payload)))),
+        Some(MarkKind::Swap) | None => None,
+    }
+}

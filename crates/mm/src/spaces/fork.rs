@@ -1,0 +1,165 @@
+//! Fork: a second space with the same contents, and its own from then on.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
+
+use super::Spaces;
+use crate::base::Error;
+use crate::folio::Folios;
+use crate::limits::ORDER_MAX;
+use crate::space::{ForkNeed, Section, Space, View};
+use crate::stats::Event;
+use crate::table::Inherit;
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// See `Mm::fork`.
+    pub(crate) fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
+        self.fork_over(parent, self.base().table_frame()?, asid)
+    }
+
+    /// See `Mm::fork_over`.
+    pub(crate) fn fork_over(
+        &self,
+        parent: &Space<A>,
+        root: FrameRun,
+        asid: Asid,
+    ) -> Result<Space<A>, Error> {
+        let child = self.space_over(root, asid, parent.window())?;
+        child.set_opt_out(parent.opt_out());
+        child.set_stack_pages(parent.stack_pages());
+        child.set_group(parent.group());
+        child.note_all_of(parent);
+        match self.fork_into(parent, &child) {
+            Ok(()) => Ok(child),
+            Err(error) => {
+                self.destroy(child);
+                Err(error)
+            }
+        }
+    }
+
+    fn fork_into(&self, parent: &Space<A>, child: &Space<A>) -> Result<(), Error> {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        self.base().change(parent, |section| {
+            section.hold(all);
+            let done = self.base().change(child, |heir| self.inherit(parent, child, section, heir));
+            self.base().count(Event::EntriesForked, section.entries());
+            done
+        })
+    }
+
+    /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:
+    /// where two of them meet, a contiguous block may lie in both, and must not be cut.
+    fn inherit(
+        &self,
+        parent: &Space<A>,
+        child: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        heir: &mut Section<'_, A, H>,
+    ) -> Result<(), Error> {
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut alike: Option<(PageSpan, Inherit)> = None;
+        for area in self.base().view(parent).areas().overlapping(all) {
+            let inherited = area.inherited();
+            if let Some(area) = inherited {
+                self.base().complete(child, heir, |heir| heir.stocked(1))?;
+                heir.writer().set(area).map_err(|_| Error::Invalid)?;
+            }
+            let how = inherited.and_then(|area| area.inherits_pages());
+            alike = match (alike, how) {
+                (Some((span, same)), Some(how)) if same == how && span.end == area.span.start => {
+                    Some((PageSpan::new(span.start, area.span.end), how))
+                }
+                (before, how) => {
+                    self.inherit_pages(parent, child, section, before)?;
+                    how.map(|how| (area.span, how))
+                }
+            };
+        }
+        self.inherit_pages(parent, child, section, alike)
+    }
+
+    fn inherit_pages(
+        &self,
+        parent: &Space<A>,
+        child: &Space<A>,
+        section: &mut Section<'_, A, H>,
+        pages: Option<(PageSpan, Inherit)>,
+    ) -> Result<(), Error> {
+        let Some((mut left, how)) = pages else { return Ok(()) };
+        let view = self.base().view(child);
+        let lend_marks = |marks, pages| self.base().lend_marks(marks, pages);
+        while !left.is_empty() {
+            let mut copy = None;
+            self.base().complete(parent, section, |section| {
+                match section.fork(&view, &mut left, how, &lend_marks) {
+                    Ok(()) => Ok(()),
+                    Err(ForkNeed::Of(need)) => Err(need),
+                    Err(ForkNeed::Copy(pages, frame, attrs)) => {
+                        copy = Some((pages, frame, attrs));
+                        Ok(())
+                    }
+                }
+            })?;
+            if let Some((pages, frame, attrs)) = copy {
+                if how == Inherit::Shared {
+                    return Err(Error::NoMemory(Order::ZERO));
+                }
+                self.copy_for(&view, pages, frame, attrs)?;
+                left = PageSpan::new(pages.end, left.end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps copies of the frames from `frame` on at `pages` of a child that is being made, in
+    /// folios as large as alignment and memory allow.
+    fn copy_for(
+        &self,
+        child: &View<'_, A, H>,
+        pages: PageSpan,
+        frame: Pfn,
+        attrs: Attrs,
+    ) -> Result<(), Error> {
+        let mut at = pages.start;
+        while at < pages.end {
+            let aligned = Order::new(at.get().trailing_zeros().min(ORDER_MAX.get().into()) as u8);
+            let left = pages.end.offset_from(at);
+            let most = Order::fitting(left).unwrap_or_default().min(aligned);
+            let (run, order) = self.frames_upto(most)?;
+            let from = FrameSpan::new(frame.add(at.offset_from(pages.start)), order.pages());
+            let run = run.dirtied();
+            if let Err(poisoned) = self.base().hw.copy(&run, 0, from) {
+                self.base().free(run);
+                return Err(poisoned.into());
+            }
+            if let Err(error) = self.deepen_to(child, at, order, None) {
+                self.base().free(run);
+                return Err(error);
+            }
+            let copy = run.start();
+            Folios::new(child.meta).adopt_mapped(run, order, child.tables().home(at));
+            // The parent may map it by smaller leaves, and then the child has a table for them.
+            let locked = child.tables().lock_lowest(at, Level::LAST);
+            let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
+            let own = attrs.difference(Attrs::COW);
+            locked.put(locked.index(at), entries, copy, own, order);
+            self.base().count(Event::ForkCopy, order.pages());
+            at = at.add(order.pages());
+        }
+        Ok(())
+    }
+
+    /// The largest free block up to `most`, or else a page.
+    fn frames_upto(&self, most: Order) -> Result<(quire_hw::FrameRun, Order), Error> {
+        let mut order = most;
+        loop {
+            match (self.base().frames(order, order == Order::ZERO), order.down()) {
+                (Ok(run), _) => return Ok((run, order)),
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(smaller)) => order = smaller,
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Address spaces at work: faults, changes of areas, fork, guards, pins' copies.
+//!
+//! ```text
+//!   fault ──► step ──► Done                      mapped, noted, or unshared
+//!                  ├─► Again                     something changed meanwhile: decide anew
+//!                  ├─► Need(File | Swap)         another service has the page
+//!                  └─► an error                  the program may not, or there is no memory
+//!
+//!   map, unmap, protect, advise, discard ─┐
+//!   fork, remap, guard, seal, track ──────┴─► one change of a space: prepare, change, settle
+//! ```
+//!
+//! **Owns** no state beside the [`Base`]; the state of a space is in `space` and `table`. **Key
+//! type**: [`Spaces`].
+//!
+//! **Never** reads a file or a swap device: a step returns what it lacks. **Next room**: `files`.
+
+mod change;
+mod create;
+mod detach;
+mod divide;
+mod failed;
+mod faults;
+mod fork;
+mod guard;
+mod lazy;
+mod own_block;
+mod remap;
+mod report;
+mod seal;
+mod track;
+mod unshare;
+
+pub use failed::Loss;
+pub(crate) use faults::Lack;
+pub use faults::{Populated, Resolved};
+pub use remap::Move;
+pub use report::{FolioMap, SizeOf};
+pub use track::is_written;
+
+use crate::base::Base;
+
+/// The operations on address spaces.
+pub struct Spaces<'m, A, H> {
+    base: Base<'m, A, H>,
+}
+
+impl<'m, A, H> Spaces<'m, A, H> {
+    pub(crate) fn new(base: Base<'m, A, H>) -> Self {
+        Self { base }
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> &Base<'m, A, H> {
+        &self.base
+    }
+}

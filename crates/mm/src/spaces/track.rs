@@ -1,0 +1,81 @@
+//! The pages written since the last query (row D4; Linux: soft-dirty).
+//!
+//! It uses only the dirty bits that the hardware sets anyway: a query cleans the leaves of an area,
+//! by runs and with one flush, and later dirty pages were written. No page faults for it where the
+//! hardware sets dirty bits by itself. A swap entry remembers the state, a fork inherits it, and
+//! moved pages count as written at their new place. A contiguous block, and a large leaf, are
+//! written as a whole.
+
+use quire_arch::{Arch, Attrs};
+use quire_hw::Hardware;
+use quire_units::PageSpan;
+
+use super::Spaces;
+use crate::base::Error;
+use crate::cache::file_of;
+use crate::folio::{Folios, Known};
+use crate::space::{Area, AreaFlags, Space};
+use crate::stats::Event;
+use crate::swap::SwapEntry;
+use crate::table::{Marks, Seen, Sight};
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// From now on, pages in the areas of `span` count as [written](crate::is_written) if they are
+    /// written after this call, and also if they are pinned: a pin's owner may write them at any
+    /// time. Pages that a swap device has as well go on to count as written if they were. Areas
+    /// that are mapped later are not tracked. Unmapped pages in the span are no error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when a large
+    /// leaf or an area must be split and there is no frame for that. Nothing has changed then.
+    pub fn track(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        if !Space::<A>::may_map(span) {
+            return Err(Error::Invalid);
+        }
+        self.base().change(space, |section| {
+            self.base().complete(space, section, |section| section.prepare(span, 2))?;
+            let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
+            section.writer().update(span, tracked).map_err(|_| Error::Invalid)?;
+            section.open();
+            let folios = Folios::new(self.base().phys.meta());
+            let before = section.entries();
+            let forgets = |folio, _, _: Attrs| {
+                // For a folio that a swap device has as well, the dirty bit says whether the device
+                // is out of date.
+                let (known, owner) = folios.known(folio);
+                let cached = known.contains(Known::CACHED);
+                let swapped = cached && self.base().device_of(file_of(owner)).is_ok();
+                let pinned = swapped || folios.counts(folio).pins > 0;
+                // A cleared dirty bit would no longer show whether it was written since it was
+                // freed.
+                if !pinned && folios.is_lazy(folio) {
+                    folios.set_lazy(folio, false);
+                }
+                !pinned
+            };
+            section.forget(span, Attrs::DIRTY, forgets, unwritten);
+            self.base().count(Event::EntriesChanged, section.entries() - before);
+            Ok(())
+        })
+    }
+}
+
+/// Whether pages of `area` in the state `seen` were written since [tracking](Spaces::track) began
+/// there, or may have been. In areas without tracking, all count as written.
+pub fn is_written(area: &Area, seen: &Seen) -> bool {
+    let noted = match seen.what {
+        Sight::Leaf { attrs, .. } => attrs.contains(Attrs::DIRTY),
+        Sight::Marker(Marks { first, .. }) => {
+            SwapEntry::of(first).is_some_and(|entry| entry.written)
+        }
+    };
+    noted || !area.flags.contains(AreaFlags::TRACKED)
+}
+
+/// The markers of pages that no program has written yet.
+fn unwritten(marks: Marks) -> Marks {
+    match SwapEntry::of(marks.first) {
+        Some(entry) => Marks { first: SwapEntry { written: false, ..entry }.payload(), ..marks },
+        None => marks,
+    }
+}

@@ -1,0 +1,178 @@
+//! Changing what leaves grant, in place: contiguous blocks keep their form, and the duty to flush
+//! is a value.
+
+use quire_arch::{Arch, Attrs, Entry, Transition};
+use quire_hw::Hardware;
+use quire_units::{Order, PageSpan, Prot};
+
+use super::fold::plain;
+use super::run::{Stretch, is_settled};
+use super::{Found, Gather, Locked, Run, What};
+
+/// How a change alters the attributes of leaves: rights and the library's own flags.
+#[derive(Clone, Copy)]
+pub(crate) struct Regrant {
+    less: Attrs,
+    more: Attrs,
+}
+
+impl Regrant {
+    /// Keeps all.
+    pub(super) const NONE: Self = Self { less: Attrs::empty(), more: Attrs::empty() };
+
+    /// Other spaces may map the page from now on: the next write asks first.
+    pub(super) const LENT: Self = Self { less: Attrs::WRITE, more: Attrs::COW };
+
+    /// The rights of `prot` in place of those it had.
+    #[inline]
+    pub(crate) const fn rights(prot: Prot) -> Self {
+        Self { less: Attrs::RIGHTS, more: Attrs::empty().with_prot(prot) }
+    }
+
+    /// The same without `attrs`.
+    #[inline]
+    pub(crate) const fn without(self, attrs: Attrs) -> Self {
+        Self { less: self.less.union(attrs), more: self.more.difference(attrs) }
+    }
+
+    /// The same with `attrs`.
+    #[inline]
+    pub(crate) const fn with(self, attrs: Attrs) -> Self {
+        Self { less: self.less, more: self.more.union(attrs) }
+    }
+
+    /// The same for leaves that have `attrs` besides what their words say.
+    pub(super) const fn given(self, attrs: Attrs) -> Self {
+        Self { less: self.less, more: self.more.union(attrs.difference(self.less)) }
+    }
+
+    /// The attributes that `attrs` turn into.
+    #[inline]
+    pub(super) const fn of(self, attrs: Attrs) -> Attrs {
+        attrs.difference(self.less).union(self.more)
+    }
+}
+
+/// The flush that a change owes: other CPUs may hold the old translations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[must_use = "note it in a gather, or say why no flush is needed"]
+pub(super) enum Owed {
+    /// Nothing.
+    Nothing,
+    /// A flush.
+    Flush,
+}
+
+impl Owed {
+    /// Notes in `gather` what is owed for `pages`, which entries of `stride` map.
+    #[inline]
+    pub(super) fn note(self, gather: &mut Gather, pages: PageSpan, stride: Order) {
+        if self == Owed::Flush {
+            gather.flush(pages, stride);
+        }
+    }
+
+    /// The change only granted more, or its caller flushes these pages in any case.
+    #[inline]
+    pub(super) fn waive(self) {}
+}
+
+impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
+    /// Gives the leaves of the run, whose attributes are `attrs`, those that `change` makes of
+    /// theirs. How many entries were written.
+    #[inline]
+    pub(super) fn regrant(mut self, attrs: Attrs, change: Regrant, gather: &mut Gather) -> u64 {
+        if change.of(attrs) == attrs {
+            return 0;
+        }
+        debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
+        let (table, count) = (self.table, self.run.count);
+        table.part_run(&mut self.run);
+        let owed = table.regrant(&self.run, count, Owed::Nothing, change);
+        owed.note(gather, self.pages, self.leaf_order());
+        table.refold_ends(self.run.index, count);
+        count as u64
+    }
+}
+
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
+    /// makes of theirs: block for block in place, without unfolding. A caller that flushes in any
+    /// case says so with `owed`. The caller folds what may have become foldable at the ends.
+    #[inline]
+    pub(super) fn regrant(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
+        let What::Leaf { attrs, .. } = run.what else { return owed };
+        if self.folded() > 0 && !change.of(attrs).intersects(Attrs::RIGHTS) {
+            self.hide(run, count, change);
+            return Owed::Flush;
+        }
+        if run.uniform {
+            let folded = A::is_folded(run.raw, self.level());
+            let s = Stretch { index: run.index, count, raw: run.raw, folded };
+            return self.regrant_stretch(&s, owed, change);
+        }
+        self.stretches(run, count).fold(owed, |owed, s| self.regrant_stretch(&s, owed, change))
+    }
+
+    /// Takes all rights from leaves. Their blocks are unfolded: leaves without rights form none.
+    #[inline(never)]
+    fn hide(&self, run: &Run, count: usize, change: Regrant) {
+        let (level, settled) = (self.level(), run.is_settled());
+        let (mut at, end) = (run.index, run.index + count);
+        while at < end {
+            let raw = self.raw(at);
+            if !A::is_folded(raw, level) {
+                let stretch = self.stretch(at, end, raw);
+                self.regrant_stretch(&stretch, Owed::Flush, change).waive();
+                at += stretch.count;
+                continue;
+            }
+            match A::decode(plain::<A>(raw, level, at), level) {
+                Entry::Leaf { frame, attrs } if settled => {
+                    let hidden = A::leaf(frame, level, change.of(attrs | self.gathered(at)));
+                    self.fill(at, self.width(), hidden, A::step(level));
+                }
+                _ => self.convert(at, false, change),
+            }
+            self.add(0, -1);
+            at += self.width();
+        }
+    }
+
+    #[inline]
+    fn regrant_stretch(&self, s: &Stretch, owed: Owed, change: Regrant) -> Owed {
+        let level = self.level();
+        let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(s.raw, level, s.index)) else {
+            return owed;
+        };
+        let now = change.of(attrs);
+        if !attrs.intersects(Attrs::RIGHTS) {
+            // The hardware does not see these leaves: they are written as if mapped anew.
+            self.each_piece(s.index, s.count, frame, now, |at, entries, frame, each| {
+                let folded = self.spell(at, entries, frame, now, each);
+                self.add(0, folded as i64);
+            });
+            self.refold(s.index, s.count);
+            return owed;
+        }
+        let new = self.spelled(frame, now);
+        let new = if s.folded { A::fold(new, level) } else { new };
+        if is_settled(attrs) {
+            self.fill_stretch(&Stretch { raw: new, ..*s });
+        } else {
+            for index in s.index..s.index + s.count {
+                self.exchange_leaf(index, None, change);
+            }
+        }
+        if owed == Owed::Nothing { self.owed(s.raw, new) } else { owed }
+    }
+
+    /// The flush that the change of a leaf from `old` to `new` owes.
+    #[inline]
+    pub(super) fn owed(&self, old: u64, new: u64) -> Owed {
+        match A::transition(old, new, self.level(), self.tables.is_relaxed()) {
+            Transition::Nothing => Owed::Nothing,
+            _ => Owed::Flush,
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The calls that change a process's areas: what a step asks for, how it is carried out on a real
+//! space, which answer is right, and what the model has afterwards.
+//!
+//! ```text
+//!   Step ─► Action::of ─┬─► Action::carry_out ─► the library's answer ─┐
+//!                       └─► Process::expect   ─► the right answer ─────┴─► equal? Process::apply
+//! ```
+//!
+//! Each system that runs scripts adds what it alone has: the simulator its faults and its devices,
+//! the kernel its swap device.
+
+use quire::arch::Arch;
+use quire::cache::FileId;
+use quire::fault::SizePolicy;
+use quire::hw::Hardware;
+use quire::space::{Advice, AreaFlags, At, Backing, OptOut, Request, Space};
+use quire::{Error, Mm, Move};
+use quire_units::{PageSpan, Prot, Vpn};
+
+use crate::naive::{Lost, Page, Process, Source};
+use crate::step::Step;
+use crate::verb::Verb;
+
+const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+
+/// Pages of a window: the first, and their number.
+pub type Part = (usize, usize);
+
+/// The pages in which each process of a script has its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The first page.
+    pub base: Vpn,
+    /// The number of pages.
+    pub pages: u32,
+}
+
+impl Window {
+    /// Page `at` of it.
+    #[must_use]
+    pub fn vpn(self, at: usize) -> Vpn {
+        self.base.add(at as u64)
+    }
+
+    /// Some pages of it.
+    #[must_use]
+    pub fn span(self, (at, count): Part) -> PageSpan {
+        PageSpan::new(self.vpn(at), self.vpn(at + count))
+    }
+
+    /// The place of a page, if it lies in the window.
+    #[must_use]
+    pub fn at(self, page: Vpn) -> Option<usize> {
+        let at = page.get().checked_sub(self.base.get())?;
+        (at < u64::from(self.pages)).then_some(at as usize)
+    }
+
+    /// The part that two arguments of a step name: cut off at the end, at least one page.
+    #[must_use]
+    pub fn part(self, page: u32, count: u32) -> Part {
+        let at = page % self.pages;
+        (at as usize, count.clamp(1, self.pages - at) as usize)
+    }
+}
+
+/// One of these calls.
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// `unmap`.
+    Unmap,
+    /// `protect`.
+    Protect(Prot),
+    /// `advise`.
+    Advise(Advice),
+    /// `set_flags`: those to set and those to clear.
+    Flags(AreaFlags, AreaFlags),
+    /// `lock`, which also brings the pages in.
+    Lock,
+    /// `unlock`.
+    Unlock,
+    /// `discard`.
+    Discard,
+    /// `guard`.
+    Guard,
+    /// `unguard`.
+    Unguard,
+    /// `free_lazily`.
+    Free,
+    /// `track`.
+    Track,
+    /// `remap` to another place; the area may stay behind.
+    Move(Part, bool),
+    /// `remap` in place, to another number of pages.
+    Resize(usize),
+}
+
+/// A call and the pages it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Action {
+    /// The call.
+    pub call: Call,
+    /// The pages.
+    pub part: Part,
+    window: Window,
+}
+
+impl Action {
+    /// The call that `step` makes, if it is one of these.
+    #[must_use]
+    pub fn of(step: &Step, window: Window) -> Option<Self> {
+        let args = &step.args;
+        let part = window.part(args[0], args[1]);
+        let call = match step.verb {
+            Verb::Unmap => Call::Unmap,
+            Verb::Protect => Call::Protect(rights(args[2])),
+            Verb::Advise => {
+                Call::Advise([Advice::None, Advice::Huge, Advice::NoHuge][args[2] as usize % 3])
+            }
+            Verb::Mark => {
+                let all = [
+                    AreaFlags::DONTFORK,
+                    AreaFlags::WIPEONFORK,
+                    AreaFlags::SEQUENTIAL,
+                    AreaFlags::RANDOM,
+                ];
+                let (flag, none) = (all[args[2] as usize % all.len()], AreaFlags::empty());
+                let is_set = args[3].is_multiple_of(2);
+                if is_set { Call::Flags(flag, none) } else { Call::Flags(none, flag) }
+            }
+            Verb::Lock if args[2].is_multiple_of(2) => Call::Lock,
+            Verb::Lock => Call::Unlock,
+            Verb::Discard => Call::Discard,
+            Verb::Guard => Call::Guard,
+            Verb::Unguard => Call::Unguard,
+            Verb::Free => Call::Free,
+            Verb::Track => Call::Track,
+            Verb::Move => {
+                let keep = args[4] % 2 == 1;
+                let count = if keep { part.1 as u32 } else { args[2] };
+                Call::Move(window.part(args[3], count), keep)
+            }
+            Verb::Resize => Call::Resize(window.part(part.0 as u32, args[2]).1),
+            _ => return None,
+        };
+        Some(Self { call, part, window })
+    }
+
+    /// The name of the call.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.call {
+            Call::Unmap => "unmap",
+            Call::Protect(_) => "protect",
+            Call::Advise(_) => "advise",
+            Call::Flags(..) => "set_flags",
+            Call::Lock => "lock",
+            Call::Unlock => "unlock",
+            Call::Discard => "discard",
+            Call::Guard => "guard",
+            Call::Unguard => "unguard",
+            Call::Free => "free",
+            Call::Track => "track",
+            Call::Move(..) | Call::Resize(_) => "remap",
+        }
+    }
+
+    /// Whether the call clears dirty bits on purpose.
+    #[must_use]
+    pub fn cleans(&self) -> bool {
+        matches!(self.call, Call::Free | Call::Track)
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// The library's answer.
+    pub fn carry_out<A: Arch, H: Hardware>(
+        &self,
+        mm: &Mm<'_, A, H>,
+        space: &Space<A>,
+    ) -> Result<(), Error> {
+        let span = self.window.span(self.part);
+        match self.call {
+            Call::Unmap => mm.unmap(space, span),
+            Call::Protect(prot) => mm.protect(space, span, prot),
+            Call::Advise(advice) => mm.advise(space, span, advice),
+            Call::Flags(on, off) => mm.spaces().set_flags(space, span, on, off),
+            Call::Lock => mm.mlock(space, span),
+            Call::Unlock => mm.spaces().munlock(space, span),
+            Call::Discard => mm.discard(space, span),
+            Call::Guard => mm.guard(space, span),
+            Call::Unguard => mm.unguard(space, span),
+            Call::Free => mm.spaces().free_lazily(space, span),
+            Call::Track => mm.spaces().track(space, span),
+            Call::Move((to, pages), keep) => {
+                let to = self.window.vpn(to);
+                let how = if keep { Move::Keep(At::Fixed(to)) } else { Move::To(to) };
+                mm.remap(space, span, pages as u64, how).map(drop)
+            }
+            Call::Resize(pages) => mm.remap(space, span, pages as u64, Move::Never).map(drop),
+        }
+    }
+}
+
+impl Process {
+    /// The right answer to an action, if nothing fails.
+    ///
+    /// # Errors
+    /// The error that is due.
+    pub fn expect(&self, action: &Action) -> Result<(), Error> {
+        let Action { call, part: (at, count), window } = *action;
+        let invalid = |is_wrong: bool| is_wrong.then_some(Error::Invalid);
+        let hole = |at| Err(Error::NoArea(window.vpn(at)));
+        match call {
+            Call::Unmap | Call::Discard | Call::Track => Ok(()),
+            Call::Advise(_) | Call::Lock | Call::Unlock | Call::Unguard => {
+                self.agree(action, |_, _| None)
+            }
+            Call::Protect(prot) => self.agree(action, |page, at| {
+                (!page.most.contains(prot)).then_some(Error::Forbidden(at, prot))
+            }),
+            Call::Flags(on, _) => {
+                let wipes = on.contains(AreaFlags::WIPEONFORK);
+                self.agree(action, |page, _| invalid(wipes && !page.is_anon()))
+            }
+            Call::Guard => self.agree(action, |page, _| invalid(page.is_locked())),
+            Call::Free => {
+                self.agree(action, |page, _| invalid(!page.is_anon() || page.is_locked()))
+            }
+            Call::Move((to, pages), keep) => match self.area_break(at, count) {
+                Some(at) => hole(at),
+                None if keep && pages != count => Err(Error::Invalid),
+                None if at < to + pages && to < at + count => Err(Error::Invalid),
+                None => Ok(()),
+            },
+            Call::Resize(pages) => match self.area_break(at, count) {
+                Some(at) => hole(at),
+                None if self.pages[at..at + pages].iter().skip(count).any(Page::is_mapped) => {
+                    Err(Error::NoRoom((pages - count) as u64))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The answer of a call that changes each page of a span: a hole, or the error of a page.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn agree(
+        &self,
+        action: &Action,
+        refuse: impl Fn(&Page, Vpn) -> Option<Error>,
+    ) -> Result<(), Error> {
+        let (at, count) = action.part;
+        for (here, page) in self.pages.iter().enumerate().skip(at).take(count) {
+            let vpn = action.window.vpn(here);
+            if !page.is_mapped() {
+                return Err(Error::NoArea(vpn));
+            }
+            if let Some(error) = refuse(page, vpn) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the pages of a part what `page` is at the first of them, and its successors behind.
+    pub fn put(&mut self, (at, count): Part, page: Page) {
+        for ahead in 0..count {
+            self.pages[at + ahead] = page.ahead(ahead as u32);
+        }
+    }
+
+    /// Changes each page of a part.
+    pub fn alter(&mut self, (at, count): Part, change: impl Fn(&mut Page)) {
+        self.pages[at..at + count].iter_mut().for_each(change);
+    }
+
+    /// Notes that an action succeeded.
+    pub fn apply(&mut self, action: &Action) {
+        let (at, count) = action.part;
+        let all = |process: &mut Self, change: &dyn Fn(&mut Page)| {
+            process.alter(action.part, change);
+        };
+        match action.call {
+            Call::Unmap => all(self, &|page| *page = Page::FREE),
+            Call::Protect(prot) => all(self, &|page| page.prot = prot),
+            Call::Advise(advice) => all(self, &|page| page.flags = advice.put(page.flags)),
+            Call::Flags(on, off) => all(self, &|page| page.flags = (page.flags - off) | on),
+            Call::Lock => all(self, &|page| page.flags |= AreaFlags::LOCKED),
+            Call::Unlock => all(self, &|page| page.flags -= LOCKS),
+            Call::Discard => all(self, &Page::forget),
+            Call::Guard => all(self, &Page::fence),
+            Call::Unguard => all(self, &|page| page.guard = false),
+            Call::Free => {
+                // Memory whose writes are tracked is gone at once. Other memory may hold what it
+                // held, or be zero, until it is written again; what was lost is no longer lost.
+                let tracked = self.is_tracked(action.part);
+                all(self, &|page| match tracked || page.lost == Lost::Yes {
+                    true => page.forget(),
+                    false => page.loosen(),
+                });
+            }
+            Call::Track => all(self, &|page| {
+                page.written = false;
+                // A free page has no area that could hold the flag.
+                if page.is_mapped() {
+                    page.flags |= AreaFlags::TRACKED;
+                }
+            }),
+            Call::Move((to, pages), keep) => {
+                let first = self.pages[at];
+                for ahead in 0..pages {
+                    let page = match ahead < count {
+                        true => self.pages[at + ahead],
+                        false => first.ahead(ahead as u32),
+                    };
+                    // At its new place its writes are not tracked yet.
+                    self.pages[to + ahead] =
+                        Page { flags: page.flags - AreaFlags::TRACKED, ..page };
+                }
+                all(self, &|page| if keep { page.leave() } else { *page = Page::FREE });
+            }
+            Call::Resize(pages) => {
+                let first = self.pages[at];
+                for ahead in count..pages {
+                    self.pages[at + ahead] = first.ahead(ahead as u32);
+                }
+                if pages < count {
+                    self.pages[at + pages..at + count].fill(Page::FREE);
+                }
+            }
+        }
+    }
+
+    /// Notes that an action that was to succeed failed for want of memory. A call that frees
+    /// memory has freed some of it by then; a move is left to the caller.
+    pub fn apply_half(&mut self, action: &Action) {
+        if let Call::Discard | Call::Free = action.call {
+            self.alter(action.part, Page::loosen);
+        }
+    }
+
+    /// Whether writes to one of these pages are tracked.
+    #[must_use]
+    pub fn is_tracked(&self, (at, count): Part) -> bool {
+        self.pages[at..at + count].iter().any(|page| page.flags.contains(AreaFlags::TRACKED))
+    }
+}
+
+/// The file that a step shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Its number in the script.
+    pub file: u8,
+    /// Its number in the library.
+    pub id: FileId,
+    /// Whether it can be written.
+    pub writable: bool,
+}
+
+/// The request of a step that maps zeroed memory, or a file; and the first page of it.
+#[must_use]
+pub fn request(step: &Step, window: Window, shown: Option<Shown>) -> (Request, Page) {
+    let args = &step.args;
+    let (at, count) = window.part(args[0], args[1]);
+    let here = window.vpn(at);
+    let anon = Request { prot: rights(args[2]), ..Request::anon(count as u64) };
+    let Some(Shown { file, id, writable }) = shown else {
+        let place = [At::Fixed(here), At::FixedNoReplace(here), At::Anywhere][args[4] as usize % 3];
+        let request = Request { flags: area_flags(args[3]), ..anon }.at(place);
+        return (request, page_of(&request, Source::Anon));
+    };
+    let (first, shared) = (args[4] % 4096, args[5].is_multiple_of(2));
+    let most = if shared && !writable { Prot::RX } else { Prot::all() };
+    let request = Request {
+        prot: anon.prot & most,
+        most,
+        flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
+        backing: Backing::Object { id: id.0, page: u64::from(first) },
+        ..anon.at(At::Fixed(here))
+    };
+    (request, page_of(&request, Source::File { file, page: first, shared }))
+}
+
+fn page_of(request: &Request, source: Source) -> Page {
+    let Request { prot, flags, .. } = *request;
+    let most = if source == Source::Anon { Prot::all() } else { request.most };
+    Page { source, prot, most, flags, ..Page::FREE }
+}
+
+/// The rights that an argument names.
+fn rights(number: u32) -> Prot {
+    [Prot::empty(), Prot::READ, Prot::RW, Prot::RX, Prot::all()][number as usize % 5]
+}
+
+fn area_flags(number: u32) -> AreaFlags {
+    let all = [
+        AreaFlags::empty(),
+        AreaFlags::empty(),
+        AreaFlags::HUGE,
+        AreaFlags::NOHUGE,
+        AreaFlags::LOCKED,
+        AreaFlags::DONTFORK,
+    ];
+    all[number as usize % all.len()]
+}
+
+/// The choice about folios of a size that an argument names.
+#[must_use]
+pub fn size_policy(number: u32) -> SizePolicy {
+    let all = [SizePolicy::Never, SizePolicy::Always, SizePolicy::Madvise, SizePolicy::Inherit];
+    all[number as usize % all.len()]
+}
+
+/// The choice of a process that an argument names.
+#[must_use]
+pub fn opt_out(number: u32) -> OptOut {
+    [OptOut::No, OptOut::All, OptOut::ExceptAdvised][number as usize % 3]
+}
