@@ -10,13 +10,14 @@
 //!   | frame          |  0   | owner | level  |  1   |      a link to a lower node
 //! ```
 //!
-//! The room **owns** the walk, the growth and the locks of a tree. The owner of the tree gives all
-//! other words a meaning, and keeps the root and the right to change it. **Key types**: [`Tree`] (a
-//! view of one tree), [`Node`], [`Place`].
+//! The room **owns** the walk, the growth and the locks of a tree. The owner of the tree defines
+//! all other words, and keeps the root and the right to change it. **Key types**: [`Tree`] (a view
+//! of one tree), [`Node`], [`Spot`].
 //!
-//! Readers take no lock: they load words, and may end in a frame that is no node any more, so that
-//! what they find is a guess. Writers lock the one node that they change, and ask its slot whether
-//! it is that node: *lock, then ask*, as in page tables. Nodes are locked from the root down.
+//! Readers take no lock: they load words, and may end in a frame that is no node any more, so the
+//! word that they find is a guess. Writers lock the one node that they change, and ask its slot
+//! whether it is that node: *lock, then ask*, as in page tables. Nodes are locked from the root
+//! down.
 //!
 //! **Never** knows folios or slots. **Next room**: `folio`.
 
@@ -64,10 +65,10 @@ impl Node {
 
 /// One place of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Spot {
     pub(crate) node: Node,
     pub(crate) at: usize,
-    /// What was read there.
+    /// The word there, as it was read.
     pub(crate) word: u64,
 }
 
@@ -76,9 +77,9 @@ pub(crate) struct Tree<'a, A, H> {
     pub(crate) hw: &'a H,
     pub(crate) meta: Meta<'a>,
     root: &'a AtomicU64,
-    /// What its nodes are on record as.
+    /// The kind of its nodes.
     kind: Kind,
-    /// What its nodes say with their first number: nodes of two trees of a kind differ in it.
+    /// Added to a node's first number in its slot, so that nodes of two trees of a kind differ.
     name: u64,
     arch: PhantomData<A>,
 }
@@ -97,7 +98,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The number of places in a node.
     pub(crate) const PLACES: usize = 1 << Self::BITS;
 
-    /// The tree under `root`, whose nodes are of `kind` and say `name` with their first number.
+    /// The tree under `root`, whose nodes are of `kind` and have `name` in their slots.
     #[inline]
     pub(crate) fn new(
         hw: &'a H,
@@ -149,7 +150,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The place of `number` in the lowest node there is, `level` or above; `None` where the root
     /// is no node, or none that reaches so far.
     #[inline]
-    pub(crate) fn walk(&self, number: u64, level: u8) -> Option<Place> {
+    pub(crate) fn walk(&self, number: u64, level: u8) -> Option<Spot> {
         let mut node = self.top(number, level)?;
         loop {
             let at = Self::place(number, node.level);
@@ -159,7 +160,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
                 Some(lower) if node.level > level => {
                     node = Node { frame: lower.frame, level: node.level - 1 };
                 }
-                _ => return Some(Place { node, at, word }),
+                _ => return Some(Spot { node, at, word }),
             }
         }
     }
@@ -167,14 +168,14 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The frame of the lowest node for `number`, in a tree that has all of them.
     #[inline]
     pub(crate) fn lowest(&self, number: u64) -> Option<Pfn> {
-        let mut node = self.top(number, 0)?;
+        let mut node = Node::of(self.root())?;
         while node.level > 0 {
             node = Node::of(self.hw.load(node.frame, Self::place(number, node.level)))?;
         }
         Some(node.frame)
     }
 
-    /// Locks the node that holds `number`, if that is what its frame is.
+    /// Locks the node that holds `number`, if its frame is that node.
     #[inline]
     pub(crate) fn lock(&self, node: Node, number: u64) -> Option<WordsLock<'a>> {
         let lock = self.meta.lock(node.frame)?.words()?;
@@ -248,7 +249,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// `None` where there is no frame for it.
     pub(crate) fn link(
         &self,
-        place: &Place,
+        place: &Spot,
         lock: &WordsLock<'_>,
         number: u64,
         spare: &mut Option<FrameRun>,

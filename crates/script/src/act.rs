@@ -376,9 +376,9 @@ pub fn request(step: &Step, window: Window, shown: Option<Shown>) -> (Request, P
     let most = if shared && !writable { Prot::RX } else { Prot::all() };
     let request = Request {
         prot: anon.prot & most,
-        most,
+        max_prot: most,
         flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
-        backing: Backing::Object { id: id.0, page: u64::from(first) },
+        backing: Backing::File { id, page: u64::from(first) },
         ..anon.at(At::Fixed(here))
     };
     (request, page_of(&request, Source::File { file, page: first, shared }))
@@ -386,7 +386,7 @@ pub fn request(step: &Step, window: Window, shown: Option<Shown>) -> (Request, P
 
 fn page_of(request: &Request, source: Source) -> Page {
     let Request { prot, flags, .. } = *request;
-    let most = if source == Source::Anon { Prot::all() } else { request.most };
+    let most = if source == Source::Anon { Prot::all() } else { request.max_prot };
     Page { source, prot, most, flags, ..Page::FREE }
 }
 

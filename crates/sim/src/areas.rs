@@ -66,8 +66,8 @@ impl NaiveAreas {
     /// Gives each mapped page of `span` the rights and flags that `update` answers with.
     pub fn update(&mut self, span: PageSpan, update: impl Fn(Area) -> Area) {
         for (_, page) in self.pages.range_mut(span.start.get()..span.end.get()) {
-            let Area { prot, most, flags, .. } = update(*page);
-            *page = Area { prot, most, flags, ..*page };
+            let Area { prot, max_prot, flags, .. } = update(*page);
+            *page = Area { prot, max_prot, flags, ..*page };
         }
     }
 

@@ -109,7 +109,7 @@ impl NaiveSpace {
         self.areas.replace(Area {
             span,
             prot: request.prot,
-            most: request.most,
+            max_prot: request.max_prot,
             flags: request.flags,
             backing: request.backing,
         });
@@ -141,7 +141,7 @@ impl NaiveSpace {
     /// # Errors
     /// [`Error::Invalid`], [`Error::NoArea`], [`Error::Forbidden`].
     pub fn protect(&mut self, span: PageSpan, prot: Prot) -> Result<(), Error> {
-        self.alter(span, |area| match area.most.contains(prot) {
+        self.alter(span, |area| match area.max_prot.contains(prot) {
             true => Ok(Area { prot, ..area }),
             false => Err(Error::Forbidden(area.span.start, prot)),
         })

@@ -1,15 +1,11 @@
-//! One file: what of it does not depend on how many pages are in memory.
+//! One file: the part of its state that does not grow with the pages in memory.
 
 use quire_units::Order;
 
 use super::word::Entry;
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
-/// The number of a file: its place among the files that the embedder lent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileId(pub u32);
-
-/// Where a file's pages come from, and what becomes of those that are written.
+/// The source of a file's pages, and the destination of dirty ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Store {
@@ -21,25 +17,25 @@ pub enum Store {
     /// The embedder reads them, and writes dirty ones back.
     ReadWrite = 3,
     /// The embedder reads them, and writes dirty ones: the slots of a swap device, which
-    /// [`Mm::swap_on`](crate::mm::Mm::swap_on) makes a file of. No area shows them.
+    /// [`Paging::swap_on`](crate::Paging::swap_on) makes a file of. No area shows them.
     Swap = 4,
 }
 
-/// A file whose pages are in memory, or could be. The embedder lends an array of them; which are in
-/// use, and for what, it says by [`Mm::open_file`](crate::mm::Mm::open_file).
+/// A file whose pages are in memory, or could be. The embedder lends an array of them;
+/// [`Files::open`](crate::Files::open) takes one into use.
 pub struct File {
     /// An [`Entry`](super::word::Entry): the folio at page 0, or the highest node.
     pub(super) root: AtomicU64,
-    /// Who changes `root` holds it.
+    /// Held to change `root`.
     pub(super) changing: Lock<()>,
-    /// Who gives pages that are in memory other folios holds it from the beginning to the end.
+    /// Held all the while pages in memory move to other folios.
     reshaping: Lock<()>,
-    /// Odd while words of the index become others for the same pages.
+    /// Odd while pages in memory move to other folios.
     pub(super) shape: AtomicU64,
-    /// 0: nobody's.
+    /// 0: not in use.
     store: AtomicU32,
     smallest: AtomicU32,
-    /// Whether an area has shown it as code; a hint.
+    /// Whether an executable area has shown it; a hint.
     code: AtomicU32,
     pages: AtomicU64,
     /// How many pages of it are in memory.
@@ -49,7 +45,7 @@ pub struct File {
 }
 
 impl File {
-    /// Nobody's file.
+    /// A file that is not in use.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -66,7 +62,7 @@ impl File {
         }
     }
 
-    /// Nobody's file.
+    /// A file that is not in use.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self {
@@ -83,9 +79,9 @@ impl File {
         }
     }
 
-    /// Takes it into use, if it is nobody's.
+    /// Takes it into use, if it is free.
     pub(crate) fn open(&self, store: Store, pages: u64, smallest: Order) -> bool {
-        // Most are in use: a look is cheaper than an exchange.
+        // Most are in use: a load is cheaper than an exchange.
         if self.store.load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -100,13 +96,13 @@ impl File {
         true
     }
 
-    /// It is nobody's from now on. Its index is empty.
+    /// Frees it. Its index is empty.
     pub(crate) fn close(&self) {
         debug_assert_eq!(self.root.load(Ordering::Relaxed), 0);
         self.store.store(0, Ordering::Release);
     }
 
-    /// Where its pages come from; `None` for nobody's file.
+    /// The source of its pages; `None` if it is not in use.
     #[inline]
     pub fn store(&self) -> Option<Store> {
         match self.store.load(Ordering::Acquire) {
@@ -118,13 +114,13 @@ impl File {
         }
     }
 
-    /// Waits until nobody else gives its pages other folios, and keeps others from it until what is
-    /// returned is dropped. Who waits for it obeys flushes.
+    /// The right to move its pages to other folios, until the guard is dropped. A CPU that waits
+    /// for it obeys flushes.
     pub(crate) fn reshaping(&self) -> impl core::ops::DerefMut<Target = ()> + '_ {
         self.reshaping.lock()
     }
 
-    /// How many pages it has. Those beyond are not to be had.
+    /// How many pages it has. Access beyond them fails.
     #[inline]
     pub fn pages(&self) -> u64 {
         self.pages.load(Ordering::Acquire)
@@ -134,23 +130,22 @@ impl File {
         self.pages.store(pages, Ordering::SeqCst);
     }
 
-    /// The smallest folio that its pages may be in: what its blocks demand.
+    /// The smallest folio that its pages may be in: its file system's blocks demand it.
     pub fn smallest(&self) -> Order {
         Order::new(self.smallest.load(Ordering::Relaxed) as u8)
     }
 
-    /// Notes that an area shows it whose pages may be executed.
+    /// Notes that an executable area shows it.
     pub(crate) fn note_code(&self) {
         self.code.store(1, Ordering::Relaxed);
     }
 
-    /// Whether an area has shown it, since it was opened, whose pages may be executed: it is a
-    /// program or a library.
+    /// Whether an executable area has shown it since it was opened: it is a program or a library.
     pub fn holds_code(&self) -> bool {
         self.code.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts so many more pages in memory, or fewer.
+    /// Counts `more` pages in memory, or fewer.
     pub(crate) fn count_cached(&self, more: i64) {
         self.cached.fetch_add(more as u64, Ordering::Relaxed);
     }
@@ -161,7 +156,7 @@ impl File {
     }
 }
 
-/// What is at the top of a file's index.
+/// The root of a file's index.
 pub(crate) fn root_of(file: &File) -> Entry {
     Entry::of(file.root.load(Ordering::Acquire))
 }

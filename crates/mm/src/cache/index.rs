@@ -24,7 +24,7 @@ use super::word::{Entry, Note};
 use super::{File, FileId, FilePages};
 use crate::folio::Folio;
 use crate::phys::{Kind, Meta, WordsLock};
-use crate::radix::{Node, Place, Tree};
+use crate::radix::{Node, Spot, Tree};
 
 /// How many pages a file may have at most: 64 PiB of 4 KiB pages.
 pub const FILE_PAGES_MAX: u64 = 1 << PAGE_BITS;
@@ -33,13 +33,13 @@ pub const FILES_MAX: usize = 1 << (64 - PAGE_BITS);
 
 const PAGE_BITS: u32 = 44;
 
-/// Who a folio or a node of the index is: which file's, from which page on.
+/// The identity of a folio or a node of the index: its file, and its first page there.
 #[inline]
 pub(crate) const fn identity(file: FileId, page: u64) -> u64 {
     (file.0 as u64) << PAGE_BITS | page
 }
 
-/// Which file's an identity is: what [`known`](crate::folio::Folios::known) tells with a folio.
+/// The file of an identity, which [`known`](crate::folio::Folios::known) returns with a folio.
 #[inline]
 pub const fn file_of(identity: u64) -> FileId {
     FileId((identity >> PAGE_BITS) as u32)
@@ -66,14 +66,13 @@ impl<A, H> Clone for Index<'_, A, H> {
 
 impl<A, H> Copy for Index<'_, A, H> {}
 
-/// What stopped an insertion. Nothing was changed.
+/// An insertion lacks this. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InsertLack {
     /// One zeroed frame, to become a node.
     Node,
-    /// An empty place: some page of the block is in memory, or lower nodes are in the way of a
-    /// folio that is larger than one, which hold nothing any more, and which
-    /// [`prune`](Index::prune) removes.
+    /// An empty place: some page of the block is in memory, or empty nodes are in the way of a
+    /// folio that is larger than one of them; [`prune`](Index::prune) removes these.
     Room,
 }
 
@@ -87,7 +86,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Self { tree, file, id }
     }
 
-    /// What covers `page`, and which pages that covers; just the page where nothing does.
+    /// The entry that covers `page`, and all the pages that it covers; just the page where there is
+    /// none.
     #[inline]
     pub(crate) fn find(&self, page: u64) -> (Entry, FilePages) {
         self.steady(|| self.find_once(page), |(entry, _)| *entry != Entry::Empty)
@@ -134,7 +134,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             let place = self.tree.walk(at, 0)?;
             let unit = 1_u64 << Tree::<A, H>::shift(place.node.level);
             let here = at & !(unit - 1);
-            // What lies behind the pages was not asked for, and may be empty far and wide.
+            // A search beyond the pages could go on for long.
             let wanted = (pages.end - here).div_ceil(unit);
             let limit = wanted.min((1 << Self::BITS) - place.at as u64) as usize;
             let skip = match Entry::of(place.word) {
@@ -205,7 +205,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Puts `entry` into its places of a locked node, from `place` on.
-    fn put_at(&self, lock: &WordsLock<'_>, place: &Place, entry: Entry) -> Result<(), InsertLack> {
+    fn put_at(&self, lock: &WordsLock<'_>, place: &Spot, entry: Entry) -> Result<(), InsertLack> {
         let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
         let (at, mut used) = (place.at, 0);
         for index in at..at + count {
@@ -236,15 +236,16 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         free
     }
 
-    /// Takes `folio` out, which is at `page`, and leaves `note` if there is one. Whether it was
-    /// there.
+    /// Takes `folio` out, which is at `page`, and leaves `note` if there is one. Returns whether
+    /// the folio was there.
     pub(crate) fn remove(&self, page: u64, folio: Folio, note: Option<Note>) -> bool {
         let left = note.map_or(Entry::Empty, |note| Entry::Note { note, order: folio.order });
         self.replace(page, folio, left).is_some()
     }
 
-    /// Notes that the folio at `page` is dirty, or clean. Whether it is there. Nodes above a dirty
-    /// folio say so when this returns; above a clean one, the scan for dirty ones finds out.
+    /// Notes that the folio at `page` is dirty, or clean; returns whether it is there. All links
+    /// above a dirty folio are marked by then. The next scan for dirty folios takes needless marks
+    /// away.
     pub(crate) fn set_dirty(&self, page: u64, folio: Folio, dirty: bool) -> bool {
         let Some(level) = self.replace(page, folio, Entry::Folio { folio, dirty }) else {
             return false;
@@ -255,7 +256,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         true
     }
 
-    /// Notes in all nodes above the one of `level` at `page` that something below is dirty.
+    /// Marks the links above the node of `level` at `page` as dirty.
     pub(super) fn mark_all_above(&self, page: u64, level: u8) {
         let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
         for level in (level + 1..=top).rev() {
@@ -263,7 +264,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
     }
 
-    /// Notes in the node of `level` that something below is dirty.
+    /// Marks the link in the node of `level`.
     fn mark_above(&self, page: u64, level: u8) {
         loop {
             let Some(place) = self.tree.walk(page, level) else { return };
@@ -303,7 +304,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         &self,
         page: u64,
         order: Order,
-    ) -> Result<(Place, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
+    ) -> Result<(Spot, WordsLock<'a>), impl DerefMut<Target = ()> + use<'a, A, H>> {
         loop {
             if let Some(place) = self.place_of(page, order) {
                 if let Some(lock) = self.tree.lock(place.node, page) {
@@ -334,7 +335,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
     /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
     /// [`walk`](Tree::walk).
-    pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Place> {
+    pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Spot> {
         let level = Self::level_of(order);
         let place = self.tree.walk(page, level);
         let is_whole = (order.get() as u32).is_multiple_of(Self::BITS);
@@ -344,7 +345,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             .filter(|node| is_whole && is_there && node.level + 1 == level);
         let Some(node) = below else { return place };
         let is_its = place.is_some() || page == 0;
-        is_its.then(|| Place { node, at: 0, word: self.tree.hw.load(node.frame, 0) })
+        is_its.then(|| Spot { node, at: 0, word: self.tree.hw.load(node.frame, 0) })
     }
 
     #[inline]
@@ -352,23 +353,23 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Entry::of(self.tree.root())
     }
 
-    /// What is at place `at` of a node.
+    /// The entry at place `at` of a node.
     #[inline]
     pub(super) fn entry(&self, node: Node, at: usize) -> Entry {
         Entry::of(self.tree.hw.load(node.frame, at))
     }
 
-    /// What covers the place: what is there, or at an aligned ancestor in the node.
+    /// The entry that covers the place: its own, or that of an aligned ancestor in the node.
     #[inline]
-    fn covering(&self, place: &Place) -> (usize, Entry) {
+    fn covering(&self, place: &Spot) -> (usize, Entry) {
         match Entry::of(place.word) {
             Entry::Empty => self.covering_in(place.node, place.at),
             entry => (place.at, entry),
         }
     }
 
-    /// What covers place `at` of a node from an aligned ancestor of it. An entry there that is too
-    /// short ends the search: one further left would overlap it.
+    /// The entry at an aligned ancestor that covers place `at` of a node. One that is too short
+    /// ends the search: another further left would overlap it.
     fn covering_in(&self, node: Node, at: usize) -> (usize, Entry) {
         let mut left = at;
         while left != 0 {
@@ -399,7 +400,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         }
         let root = self.root();
         let (height, below) = match root {
-            // A root's word does not say whether something below is dirty: a scan finds out.
+            // The root's word has no dirty mark to copy: assume dirty, and let a scan find out.
             Entry::Node { node, .. } => (node.level + 1, root.with_dirty(true)),
             Entry::Folio { folio, .. } => (Self::level_of(folio.order), root),
             Entry::Empty | Entry::Note { .. } => {
@@ -412,7 +413,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Puts a node below `place`, which has none, for `page`.
     fn link(
         &self,
-        place: &Place,
+        place: &Spot,
         page: u64,
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {

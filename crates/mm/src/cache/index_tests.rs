@@ -16,7 +16,7 @@ use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Slot};
 use crate::stats::Counters;
 
-/// Something done to an index. Places are aligned to the order.
+/// An operation on an index. Places are aligned to the order.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Insert { page: u64, order: u8 },
@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the index should hold: by the first page, the folio and whether it is dirty.
+/// The expected content of the index: by the first page, the folio and whether it is dirty.
 #[derive(Default)]
 struct Naive {
     folios: BTreeMap<u64, (Folio, bool)>,
@@ -187,7 +187,7 @@ impl<A: Arch> Pair<'_, '_, '_, A> {
         }
     }
 
-    /// Divides the folio at `page`: pages of it are not there any more, and others are single.
+    /// Divides the folio at `page`: `pages` of it leave the index, and the others become single.
     fn part(&mut self, page: u64, from: u64, pages: u64) {
         let Some((at, folio, dirty)) = self.naive.at(page) else { return };
         let mut spare = None;

@@ -1,4 +1,4 @@
-//! Mapping what is in memory around a fault (row B5): whole folios, by runs, under one table lock.
+//! Mapping the cached pages around a fault (row B5): whole folios, by runs, under one table lock.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
@@ -10,7 +10,7 @@ use crate::folio::{Folio, Folios, Known};
 use crate::space::{AreaFlags, View};
 use crate::table::{Locked, Regrant, What, unwritten};
 
-/// What was mapped for a fault.
+/// The pages that were mapped for a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
     /// From the first to the last page that was mapped. Pages between may have been there, or not
@@ -26,14 +26,14 @@ pub(crate) struct Shown {
     pub(crate) marked: Option<FilePages>,
 }
 
-/// Maps the page that faulted, and what of `around` is in memory and not mapped; of folios that are
-/// partly in `around`, all that the area and the table have room for. A whole block by one leaf of
-/// order `leaf`, if that is not a page's.
+/// Maps the page that faulted, and the pages of `around` that are in memory and not mapped; of
+/// folios that are partly in `around`, all that the area and the table have room for. Maps a whole
+/// block by one leaf of order `leaf`, if that is larger than a page.
 ///
-/// `None` when the areas have changed, or the table is another by now.
+/// `None` when the areas have changed, or the table has left the tree.
 ///
-/// Whoever takes a page out of its file does so first, and takes it out of the tables then. So
-/// either it is not found here any more, or it is found in the table afterwards.
+/// A truncation takes a page out of its file first and out of the tables afterwards. So either this
+/// does not find the page, or the truncation finds the leaf.
 pub(crate) fn map_around<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     index: &Index<'_, A, H>,
@@ -60,8 +60,8 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     Some(work.shown)
 }
 
-/// What entries grant: nothing is written through them before it was asked for, but where nobody
-/// needs to know.
+/// The attributes of the leaves: COW, so that the first write faults, except where a shared file
+/// lives in memory alone and has no dirty pages to write back.
 fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Attrs {
     let free =
         fault.area.flags.contains(AreaFlags::SHARED) && index.file.store() == Some(Store::Memory);
@@ -69,7 +69,7 @@ fn attrs<A: Arch, H: Hardware>(index: &Index<'_, A, H>, fault: &FilePage) -> Att
     if !free {
         return attrs.with_prot(unwritten(fault.area.prot)) | Attrs::COW;
     }
-    // As for anonymous memory: who tracks writes wants to know the difference.
+    // As for anonymous memory: in a tracked area the dirty bit must tell the written pages.
     let tracked = fault.area.flags.contains(AreaFlags::TRACKED);
     let written = fault.area.prot.contains(Prot::WRITE) && !tracked;
     attrs | if written { Attrs::DIRTY } else { Attrs::empty() }
@@ -87,7 +87,7 @@ pub(crate) fn leaf_order<A: Arch, H: Hardware>(
     let agrees = (fault.page.get() ^ fault.at) & (order.pages() - 1) == 0;
     let fits = folio.order >= order
         && agrees
-        // Where a table is already, its entries do.
+        // A leaf cannot take the place of a table.
         && fault.place_order >= order
         && fault.area.span.covers(PageSpan::block(fault.page, order))
         && FilePages::block(fault.at, order).end <= index.file.pages();
@@ -99,7 +99,7 @@ fn nothing(fault: &FilePage) -> Shown {
     Shown { pages, count: 0, entries: 0, hit: false, marked: None }
 }
 
-/// A fault's table, locked, and what was mapped in it so far.
+/// A fault's table, locked, and the pages that were mapped in it so far.
 struct Work<'w, 'a, A, H> {
     index: &'w Index<'a, A, H>,
     fault: &'w FilePage,
@@ -127,7 +127,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         let room = PageSpan::new(room.start, end);
         let around = around.intersect(room);
         if around.is_empty() {
-            // The file ends before by now.
+            // The file was truncated meanwhile.
             return;
         }
         let mut left =
@@ -138,7 +138,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         }
     }
 
-    /// Maps what `room` has of a folio that was found at `pages`, as far as nothing is there.
+    /// Maps the pages of a folio, found at `pages`, that lie in `room` and are not mapped.
     fn map_folio(&mut self, folio: Folio, pages: FilePages, room: PageSpan) {
         let (mut at, end) =
             (self.fault.page_of(pages.start, room), self.fault.page_of(pages.end, room));
@@ -155,7 +155,8 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     }
 
     /// Counts `pages` of `folio`, which was found at `all` under the table's lock, as mapped, if
-    /// they may be; the frame of the first. Whether it is still the file's its own slot tells.
+    /// they may be; returns the frame of the first. The folio's slot tells whether it is still that
+    /// of the file.
     fn take(&mut self, folio: Folio, all: FilePages, pages: FilePages) -> Option<Pfn> {
         if !all.covers(pages) {
             return None;
@@ -189,11 +190,12 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     }
 }
 
-/// Lets a page of a file that others see as well be written, with all that this table maps of its
-/// folio, and notes that the folio is dirty; how many pages. `None` when something has changed.
+/// Makes a page of a shared area writable, with all the pages of its folio that this table maps,
+/// and marks the folio dirty. Returns how many pages; `None` when the areas or the leaf have
+/// changed.
 ///
 /// The folio is dirty before the first entry can be written, and both happen under the table's
-/// lock: who cleans it takes the note away first, and the right to write then.
+/// lock: writeback clears the mark first and write-protects the leaves then.
 pub(crate) fn grant_write<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     index: &Index<'_, A, H>,

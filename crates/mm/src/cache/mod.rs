@@ -1,10 +1,29 @@
 //! Files in memory: which pages of which file are in which folio.
 //!
-//! **Owns** the index from a file's pages to its folios, what is known about each folio's content,
-//! and what is worth reading next. **Key types**: [`FilePages`].
+//! **Owns** the index from a file's pages to its folios, the state of each folio's content, and the
+//! readahead. **Key types**: [`FilePages`].
 //!
-//! **Never** chooses victims, waits, or talks to a device: it says what to read, in which folios,
-//! and hears when that is done. **Next room**: `swap`.
+//! ```text
+//!   fault ──► Index::find ──► a folio: map its run (map) ──► a marked one: Readahead
+//!                  │                                                   │
+//!                  └─ missing ──► Readahead, FilePolicy ──► Window ◄───┘
+//!                                                             │
+//!   Index::insert ◄── the engine reads, folio by folio ◄── Reads
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `index`, `word`, `sweep`, `reshape` | the tree: lookups, its words, dirty folios, folios that merge or split |
+//! | `file` | one file: source, length, locks |
+//! | `map` | mapping cached folios around a fault |
+//! | `readahead`, `window`, `policy` | which pages to read, and in which folios |
+//! | `pages`, `reads` | pages of a file, and plans to read some |
+//!
+//! **Locks**: a file's `reshaping`, then its `changing`, then nodes from the root down, then a
+//! folio.
+//!
+//! **Never** chooses victims, waits, or talks to a device: it returns plans of reads, and the
+//! engine tells it when they are done. **Next room**: `engine`.
 
 mod file;
 pub(crate) mod index;
@@ -26,7 +45,7 @@ mod index_tests;
 mod readahead_tests;
 
 pub(crate) use file::root_of;
-pub use file::{File, FileId, Store};
+pub use file::{File, Store};
 pub use index::{FILE_PAGES_MAX, FILES_MAX};
 pub(crate) use index::{Index, InsertLack, file_of, identity, page_of};
 pub(crate) use map::{Shown, grant_write, leaf_order, map_around};
@@ -37,3 +56,5 @@ pub use readahead::{Pattern, Readahead};
 pub use reads::{Read, Reads};
 pub(crate) use window::{Bounds, Window};
 pub(crate) use word::{Entry, Note};
+
+pub use crate::space::FileId;

@@ -1,11 +1,11 @@
-//! Which folio sizes are wanted for what is read from files (row B4).
+//! Which folio sizes are wanted for pages of files (row B4).
 //!
 //! For each size there is a choice of two questions at once, in the grammar that was proposed for
 //! Linux's `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/file_enabled`: may any file be read
 //! in folios of this size (`always`), and is it *the* size for code (`exec`)? Reading a choice
 //! prints all words with the active one in brackets; writing takes one word.
 //!
-//! Pages alone are always allowed, and a size that is not allowed is not a limit for larger ones.
+//! Single pages are always allowed, and a size that is not allowed does not limit larger ones.
 
 use core::fmt;
 use core::str::FromStr;
@@ -22,11 +22,11 @@ use crate::sync::{AtomicU64, Ordering};
 words! {
     /// The choice for one size.
     FileSize {
-        /// For nothing.
+        /// Never.
         Never = "never",
         /// For all files.
         Always = "always",
-        /// For code, and for nothing else.
+        /// For code only.
         Exec = "exec",
         /// For all files, and preferred for code.
         AlwaysExec = "always+exec",
@@ -45,7 +45,7 @@ impl FileSize {
     }
 }
 
-/// Why a choice was not taken. Nothing is changed then.
+/// The reason to refuse a choice. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// There is no choice for this order: 0, or above the largest folio.
@@ -68,20 +68,20 @@ impl core::error::Error for Refused {}
 /// The system's policy for files. May be changed while it is in use.
 #[derive(Debug)]
 pub struct FilePolicy {
-    /// Two sets of orders in one word, so that both change at once: in the low half those that
-    /// files may be read in, in the high half those that are preferred for code.
+    /// Two sets of orders in one word, so that both change at once: the low half allows orders for
+    /// files, the high half prefers orders for code.
     sizes: AtomicU64,
-    /// The most that is read ahead, in pages.
+    /// The largest readahead window, in pages.
     window: AtomicU64,
-    /// What is mapped around a fault.
+    /// How much is mapped around a fault.
     around: Order,
     /// The order of folios in areas that are advised to be huge.
     huge: Order,
 }
 
 impl FilePolicy {
-    /// All sizes up to a block are allowed, and the one that suits code is preferred for it; what
-    /// is read ahead, mapped around, and read for areas advised to be huge is as in Linux.
+    /// All sizes up to a block are allowed, and the one that suits code is preferred for it.
+    /// Readahead, fault-around and the sizes for areas advised to be huge are as in Linux.
     pub fn new<A: Arch>() -> Self {
         let pages = |bytes: u64| (bytes >> A::PAGE_SHIFT).max(1);
         let files = up_to(A::block_order()) & ORDERS_WITH_CHOICE;
@@ -129,8 +129,8 @@ impl FilePolicy {
     }
 
     /// Prefers several sizes for code (row B7): of them, the largest whose block around the fault
-    /// lies within the area, and under pressure the next smaller. None: whatever comes. Whether
-    /// other files may use these sizes stays as it is.
+    /// lies within the area, and under pressure the next smaller. None: any size. The permission
+    /// for other files to use these sizes stays as it is.
     ///
     /// # Errors
     /// [`Refused::NoChoice`].
@@ -157,24 +157,24 @@ impl FilePolicy {
         self.update(|old| Ok(word(sets(old).0, code))).map_err(|_| text)
     }
 
-    /// The most that is read ahead, in pages; 0 for nothing.
+    /// The largest readahead window, in pages; 0 for none.
     pub fn window(&self) -> u64 {
         self.window.load(Ordering::Relaxed)
     }
 
-    /// Sets the most that is read ahead, in pages.
+    /// Sets the largest readahead window, in pages.
     pub fn set_window(&self, pages: u64) {
         self.window.store(pages, Ordering::Relaxed);
     }
 
-    /// What bounds reading in a file of `end` pages, whose folios have at least the order
+    /// The bounds of reads in a file of `end` pages, whose folios have at least the order
     /// `smallest` (see [`Bounds`]).
     #[inline]
     pub fn bounds(&self, end: u64, smallest: Order) -> Bounds {
         Bounds { end, window: self.window(), smallest, sizes: self.sets().0 }
     }
 
-    /// What faults would like to have.
+    /// The folio sizes that faults prefer.
     #[inline]
     pub fn preference(&self) -> Preference {
         Preference { exec: self.sets().1, huge: self.huge }
@@ -185,7 +185,7 @@ impl FilePolicy {
         self.sets().1 | choice_bit(self.huge) | choice_bit(self.around)
     }
 
-    /// How much around a fault is mapped of what is cached, at least.
+    /// How many pages around a fault are mapped if they are cached, at least.
     pub fn around(&self) -> Order {
         self.around
     }
@@ -195,7 +195,7 @@ impl FilePolicy {
         sets(self.sizes.load(Ordering::Relaxed))
     }
 
-    /// Puts what `change` makes of the word in its place, as one step.
+    /// Replaces the word by the result of `change`, as one step.
     fn update(&self, change: impl Fn(u64) -> Result<u64, Refused>) -> Result<(), Refused> {
         let mut old = self.sizes.load(Ordering::Relaxed);
         loop {

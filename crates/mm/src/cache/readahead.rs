@@ -1,8 +1,9 @@
-//! What to read, and what to read ahead (rows B1 and B2).
+//! Which pages to read, and which to read ahead (rows B1 and B2).
 //!
-//! A *stream* is someone who reads a file from front to back. It begins with a small window in
-//! small folios. In the window lies a *mark*; whoever comes to it has used what was read so far, so
-//! the next window is read before it is needed, larger and in folios four times as large:
+//! A *stream* is a reader that goes through a file from front to back. It begins with a small
+//! window in small folios. In the window lies a *mark*. A reader that comes to it has used the
+//! pages before it, so the next window is read before it is needed, larger and in folios four times
+//! as large:
 //!
 //! ```text
 //!   miss            marked             marked
@@ -11,28 +12,27 @@
 //!      ^ mark         ^ mark             ^ mark
 //! ```
 //!
-//! A *fault* in a mapped file tells less: programs jump. What is read is decided in this order:
+//! A *fault* in a mapped file tells less: programs jump. The first that holds decides:
 //!
 //! 1. the area is advised to be huge: one or two of the largest folios;
 //! 2. reading ahead is off, or the area is advised to be random and holds no code: the page;
 //! 3. the area is advised to be sequential: a stream;
 //! 4. the area is read as code: a window in folios of the size that suits the CPU, within the area,
-//!    and without a mark, since code does not run from front to back. That is where it may be
-//!    executed; where somebody prefers a size, in folios of that; and, where code has a preferred
-//!    size, in all of a file that holds code: constants and data of a program are used as its code
-//!    is;
+//!    and without a mark, since code does not run from front to back. An area is read as code if it
+//!    is executable or has a preferred size of its own, and, where code has a preferred size, if
+//!    its file holds code: a program uses its constants and data as it uses its code;
 //! 5. there were many misses and few hits: the page;
 //! 6. else: a window around the page.
 //!
 //! The figures are Linux's (mm/readahead.c and mm/filemap.c of 7.2), so that programs tuned there
-//! find the same here. Where this differs:
+//! find the same here. The differences:
 //! - any touch of a marked folio continues the stream, also in its middle;
 //! - a window that is cut to end aligned does not make the next ones smaller;
 //! - a stream keeps windows as large as the reads that began it;
 //! - code that is read as a stream keeps its preferred size;
 //! - where code has a preferred size, its windows are twice as large, and a quarter of them lies
-//!   before the block of the fault: calls lead back as well as ahead, and what is read in whole
-//!   blocks anyhow reads less in vain;
+//!   before the block of the fault: calls lead back as well as ahead, and windows of whole blocks
+//!   read fewer pages in vain;
 //! - where code has a preferred size, a window around other pages ends with their area.
 //!
 //! All of this is arithmetic on numbers: no lock, no memory.
@@ -45,13 +45,13 @@ use super::window::{Bounds, Window, bit, highest, up_to};
 /// After how many misses, in excess of hits, faults stop reading around.
 pub const MANY_MISSES: u16 = 100;
 
-/// More misses than these are not remembered, so that hits can make up for them.
+/// The count of misses stops here, so that hits can make up for them.
 const MISSES_MOST: u16 = 10 * MANY_MISSES;
 
-/// How an open file or an area is read, as far as the program has said.
+/// The advice of a program on how it reads an open file or an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pattern {
-    /// Nothing was said.
+    /// No advice.
     #[default]
     Normal,
     /// From front to back (`POSIX_FADV_SEQUENTIAL`, `MADV_SEQUENTIAL`): no evidence is asked for,
@@ -71,17 +71,17 @@ pub struct Mapped {
     pub exec: bool,
     /// Whether it was advised so (`MADV_HUGEPAGE`).
     pub huge: bool,
-    /// What else it was advised.
+    /// The advice on how it is read.
     pub pattern: Pattern,
 }
 
 impl Mapped {
-    /// Whether its hits and misses say how the file is read.
+    /// Whether its hits and misses are evidence of how the file is read.
     const fn is_counted(&self) -> bool {
         matches!(self.pattern, Pattern::Normal) && !self.exec && !self.huge
     }
 
-    /// What is read for a fault at `page` where code is not cached: aligned blocks of the preferred
+    /// The window for a fault at `page` of code that is not cached: aligned blocks of the preferred
     /// size, within the area.
     pub(crate) fn code_around(
         &self,
@@ -105,24 +105,23 @@ impl Mapped {
     }
 }
 
-/// Which folio sizes faults would like to have.
+/// The folio sizes that faults prefer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Preference {
     /// For code, as a set of orders: of several, the largest whose block around the fault lies
-    /// within the area and the file; else the smallest of them. None: whatever comes.
+    /// within the area and the file; else the smallest of them. None: any size.
     pub exec: u32,
     /// For areas that are advised to be huge.
     pub huge: Order,
 }
 
-/// Where a reader is: one for each open file, and one for each file that is mapped (Linux:
+/// The position of a reader: one for each open file, and one for each mapped file (Linux:
 /// `file_ra_state`).
 ///
-/// These are hints. Any values are valid, so that words of two states that were mixed up do no
-/// harm but to speed.
+/// These are hints. Any values are valid, so that a mixture of two states costs only speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readahead {
-    /// The page after the last that was read by the program.
+    /// The page after the last that the program has read.
     next: u64,
     /// The page after the last window.
     end: u64,
@@ -135,10 +134,10 @@ pub struct Readahead {
 }
 
 impl Readahead {
-    /// What to read when a program reads `wanted`, of which the first page is not cached. `wanted`
-    /// is not empty and begins within the file; it is in the window as far as it lies in the file.
+    /// The window when a program reads `wanted`, of which the first page is not cached. `wanted` is
+    /// not empty and begins within the file; it is in the window as far as it lies in the file.
     /// `before` is how many pages right before it are cached, counted up to `bounds.window`: a
-    /// stream that this state does not know of leaves such a trace.
+    /// stream that is new to this state leaves such a trace.
     pub fn miss(
         &mut self,
         wanted: FilePages,
@@ -169,7 +168,7 @@ impl Readahead {
         self.next = pages.end;
     }
 
-    /// What to read when someone comes to `folio`, which has the mark. The caller takes the mark
+    /// The window when a reader comes to `folio`, which has the mark. The caller takes the mark
     /// away. `missing` is the first page after the folio that is not cached; it is enough to look
     /// `bounds.window` pages far. `None` if enough is cached already.
     pub fn marked(
@@ -210,7 +209,7 @@ impl Readahead {
         }
     }
 
-    /// What to read for a fault at `page`, which lies in the file and is not cached.
+    /// The window for a fault at `page`, which lies in the file and is not cached.
     pub fn fault(
         &mut self,
         page: u64,
@@ -244,7 +243,8 @@ impl Readahead {
         if preference.exec == 0 {
             return self.open(start, size, Order::ZERO, mark, bounds);
         }
-        // Beyond the area there may be code: what is read here in small folios would be in the way.
+        // Beyond the area there may be code, and small folios would be in the way of its large
+        // ones.
         let around = FilePages::new(start, start + size).intersect(mapped.pages);
         self.open(around.start, around.count().max(1), Order::ZERO, mark, bounds)
     }
@@ -280,8 +280,8 @@ impl Readahead {
         window.with(tier.map_or(0, |order| preference.exec & up_to(order)))
     }
 
-    /// The first window of a stream. The mark is the first page that was not asked for, so that
-    /// the next window is on its way while the program works on this one.
+    /// The first window of a stream. The mark is the first page that the program did not ask for,
+    /// so that the next window is on its way while the program works on this one.
     fn start_stream(
         &mut self,
         wanted: FilePages,
@@ -317,7 +317,7 @@ impl Readahead {
         ]
     }
 
-    /// The state that is in two words.
+    /// The state from two words.
     pub const fn from_words(words: [u64; 2]) -> Self {
         Self {
             next: words[0] & PLACE_MASK,

@@ -13,7 +13,7 @@ use quire_units::Order;
 use super::readahead::MANY_MISSES;
 use super::{Bounds, FilePages, Mapped, Pattern, Preference, Readahead, Window};
 
-/// What is cached of a file.
+/// The cached folios of a file.
 #[derive(Clone, Default)]
 struct File {
     folios: BTreeMap<u64, Order>,
@@ -41,7 +41,7 @@ impl File {
         (0..page).rev().take_while(|&before| self.folio(before).is_some()).count() as u64
     }
 
-    /// Adds a folio if there is nothing in its place.
+    /// Adds a folio if its place is empty.
     fn stray(&mut self, page: u64, order: Order) {
         let block = FilePages::block(page, order);
         if (block.start..block.end).all(|page| self.folio(page).is_none()) {
@@ -49,7 +49,7 @@ impl File {
         }
     }
 
-    /// The loop over a window. `fails` says whether there is no memory for a folio of an order.
+    /// The loop over a window. `fails` tells whether there is no memory for a folio of an order.
     fn fill(
         &mut self,
         window: &Window,
@@ -414,7 +414,7 @@ fn any_window() -> impl Strategy<Value = (Bounds, u64, Window)> {
     prop_oneof![read, fault, marked]
 }
 
-/// What is cached already, in folios that the file may have.
+/// Folios that are cached already, of sizes that the file may have.
 fn populated(bounds: &Bounds, strays: &[(u64, u8)]) -> File {
     let mut file = File::default();
     for &(at, order) in strays {

@@ -1,4 +1,4 @@
-//! What is to be read, and what is being read.
+//! Reads that are planned, and reads under way.
 
 use quire_hw::FrameRun;
 
@@ -7,12 +7,12 @@ use crate::folio::Folio;
 
 /// A plan to read pages of a file into memory. It holds nothing: to drop it is to read less.
 ///
-/// [`Mm::next_read`](crate::mm::Mm::next_read) carries it out, folio by folio.
+/// [`Files::next_read`](crate::Files::next_read) carries it out, folio by folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reads {
     pub(crate) file: FileId,
     pub(crate) window: Window,
-    /// The page that somebody waits for; those around it are guesses.
+    /// The page that a caller waits for; those around it are guesses.
     pub(crate) wanted: Option<u64>,
     /// How far it has been carried out.
     pub(crate) at: u64,
@@ -35,10 +35,10 @@ impl Reads {
 }
 
 /// A folio that is being filled with pages of a file: the right to its frames until the embedder
-/// gives it to [`Mm::read_done`](crate::mm::Mm::read_done). Until then, who needs one of its
-/// pages is told to wait.
+/// gives it to [`Files::read_done`](crate::Files::read_done). Until then, a fault on one of its
+/// pages has to wait.
 #[derive(Debug)]
-#[must_use = "whoever needs its pages waits for ever: give it to `read_done`"]
+#[must_use = "faults on its pages wait until it is given to `read_done`"]
 pub struct Read {
     pub(crate) file: FileId,
     pub(crate) page: u64,
@@ -63,7 +63,7 @@ impl Read {
         &self.run
     }
 
-    /// Whether somebody waits for one of the pages; otherwise it is read ahead.
+    /// Whether a caller waits for one of the pages; otherwise it is read ahead.
     pub fn is_wanted(&self) -> bool {
         self.wanted
     }

@@ -5,11 +5,11 @@
 //!   part    | 0..8                 |       ──►  | 0..4  | 4 |  gone    |     right to left
 //! ```
 //!
-//! Who does it has taken all that is there from everybody else ([`Known::SECLUDED`]): whoever is
-//! led to one of the old folios waits. But a reader that loads some words before and some after
-//! could find *nothing* where there is something all the time, and nobody to ask. So `File::shape`
-//! is odd meanwhile, and what finds nothing asks it: as for areas, an answer stands if it is even
-//! and the same before and after (the argument is that of `space::tree`).
+//! The caller has secluded all the old folios ([`Known::SECLUDED`]): a lookup that finds one of
+//! them waits. But a lookup that loads some words before the change and some after it could find
+//! *nothing* where there is a folio all the time, and there is no slot to ask. So `File::shape` is
+//! odd during the change, and a lookup that found nothing checks it: the answer stands if `shape`
+//! is even and the same before and after (the argument is that of `space::tree`).
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -18,15 +18,15 @@ use super::index::{Index, InsertLack};
 use super::word::Entry;
 use crate::folio::Folio;
 use crate::phys::WordsLock;
-use crate::radix::{Place, Tree};
+use crate::radix::{Spot, Tree};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 #[cfg(doc)]
 use crate::folio::Known;
 
 impl<A: Arch, H: Hardware> Index<'_, A, H> {
-    /// What `look` finds, if it is `sure` of it; otherwise what it finds while no words become
-    /// others.
+    /// The result of `look`, if it is `sure` of it; otherwise the result while no pages change
+    /// folios.
     #[inline]
     pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
         loop {
@@ -43,9 +43,9 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
     }
 
-    /// Makes `folio` what is at `page`, in place of all folios of its block, each of which goes to
-    /// `gone`: with locks held. It is dirty if one of them was. Whether all of them are `such` and
-    /// there is one; if not, nothing has changed. The caller keeps others from joining and parting.
+    /// Puts `folio` at `page`, in place of all folios of its block, each of which goes to `gone`
+    /// with locks held. It is dirty if one of them was. Returns whether there is one and all of
+    /// them are `such`; if not, nothing has changed. The caller has `File::reshaping`.
     pub(crate) fn join(
         &self,
         page: u64,
@@ -80,7 +80,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
     fn join_in(
         &self,
         lock: &WordsLock<'_>,
-        place: &Place,
+        place: &Spot,
         folio: Folio,
         such: &impl Fn(Folio) -> bool,
         gone: &mut impl FnMut(Folio),
@@ -124,9 +124,9 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         Some(dirty)
     }
 
-    /// Sees to it that the word of `folio`, which is at `page`, is in a node of the lowest level,
-    /// so that its parts have places there. A node that is needed is made of the frame in `spare`.
-    /// Whether it is: a folio that is larger than such a node stays where it is.
+    /// Moves the word of `folio`, which is at `page`, to a node of the lowest level, so that its
+    /// parts have places there. A node that is needed is made of the frame in `spare`. Returns
+    /// whether the word is there now: a folio that is larger than such a node stays where it is.
     ///
     /// # Errors
     /// [`InsertLack::Node`]: repeat with a frame.
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             match self.place_of(page, folio.order) {
                 None => self.raise(page, Self::level_of(folio.order), spare)?,
                 Some(place) if place.node.level == 0 => return Ok(true),
-                Some(Place { node, at, .. }) => {
+                Some(Spot { node, at, .. }) => {
                     let Some(lock) = self.tree.lock(node, page) else { continue };
                     let now = self.entry(node, at);
                     let dirty = match now {
@@ -161,17 +161,16 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
     }
 
-    /// Makes `parts` of `folio`, which is at `page` and [low](Self::lower), what is there in its
-    /// place, each as dirty as it is; other pages of it are not there from then on. The parts come
-    /// from the last to the first. Whether it was there. The caller keeps others from joining and
-    /// parting.
+    /// Puts `parts` of `folio`, which is at `page` and [low](Self::lower), in its place, each as
+    /// dirty as it is; its other pages leave the index. The parts come from the last to the first.
+    /// Returns whether the folio was there. The caller has `File::reshaping`.
     pub(crate) fn part(
         &self,
         page: u64,
         folio: Folio,
         parts: impl Iterator<Item = (u64, Folio)>,
     ) -> bool {
-        let Ok((Place { node, at, .. }, lock)) = self.locked(page, folio.order) else {
+        let Ok((Spot { node, at, .. }, lock)) = self.locked(page, folio.order) else {
             return false;
         };
         let dirty = match self.entry(node, at) {
@@ -195,7 +194,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         true
     }
 
-    /// Words become others for the same pages, until what is returned is dropped.
+    /// Announces that pages move to other folios, until the guard is dropped.
     fn change_shape(&self) -> Changing<'_> {
         let shape = &self.file.shape;
         shape.fetch_add(1, Ordering::Relaxed);

@@ -18,7 +18,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
     fn next_dirty_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
         let mut left = pages;
         while let Some((folio, at)) = self.next_marked(left) {
-            // Its own word is exact.
+            // The mark of its own word is exact.
             if let (Entry::Folio { folio: here, dirty: true }, pages) = self.find(at.start)
                 && here == folio
             {
@@ -76,12 +76,12 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
     }
 
-    /// Whether there may be something: folios, notes, or nodes that hold nothing any more.
+    /// Whether the index may have folios, notes, or empty nodes.
     pub(crate) fn has_entries(&self) -> bool {
         self.root() != Entry::Empty
     }
 
-    /// Takes the mark off the word above the node of `level` at `page`, if nothing in it is marked.
+    /// Takes the mark off the link to the node of `level` at `page`, if no word of it is marked.
     fn unmark_above(&self, page: u64, level: u8) {
         let Some(place) = self.tree.walk(page, level + 1) else { return };
         if place.node.level != level + 1 {
@@ -96,7 +96,7 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
         }
     }
 
-    /// Forgets all notes of `pages`, and calls `free` with the frames of nodes that hold nothing.
+    /// Forgets all notes of `pages`, and calls `free` with the frames of empty nodes.
     pub(crate) fn prune(&self, pages: FilePages, free: &mut impl FnMut(FrameRun)) {
         self.prune_such(pages, &|_| true, free);
     }

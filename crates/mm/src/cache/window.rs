@@ -1,8 +1,8 @@
-//! What is read at once, and the folios that it is cut into (row B3).
+//! The pages of one read, and the folios that they are cut into (row B3).
 //!
 //! Sets of orders are bit masks: bit `n` is order `n`. The highest order of a window's set is the
-//! one that is *preferred*, the lowest is the file's hard minimum, and those between are what is
-//! tried in turn when memory is short:
+//! one that is *preferred*, the lowest is the file's hard minimum, and those between are tried in
+//! turn when memory is short:
 //!
 //! ```text
 //!   at = start
@@ -20,20 +20,20 @@ use quire_units::Order;
 
 use super::FilePages;
 
-/// What bounds reading in a file. Page numbers are below 2^52: a file's bytes are counted in 63
+/// The bounds of reads in a file. Page numbers are below 2^52: a file's bytes are counted in 63
 /// bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// How many pages the file has, the last one perhaps in part.
     pub end: u64,
-    /// How many pages are read ahead at most; 0 for none. What is wanted may be more.
+    /// How many pages are read ahead at most; 0 for none. A program may ask for more.
     pub window: u64,
     /// No folio is smaller, and each begins at a multiple of it: the file system's block where that
     /// is larger than a page. This is a hard minimum; where there is no memory for it, reading
     /// fails.
     pub smallest: Order,
-    /// The orders that folios may have, as a set. `smallest` always belongs to it, and nothing
-    /// below.
+    /// The orders that folios may have, as a set. `smallest` always belongs to it, and no lower
+    /// order.
     pub sizes: u32,
 }
 
@@ -57,8 +57,8 @@ impl Bounds {
         highest(self.orders() & up_to(order)).max(self.smallest)
     }
 
-    /// `pages` without what lies beyond the file's end, rounded to folios of the smallest order;
-    /// at least the one that holds the first page.
+    /// `pages` up to the file's end, rounded to folios of the smallest order; at least the one that
+    /// holds the first page.
     fn clip(&self, pages: FilePages) -> FilePages {
         let unit = self.smallest.pages();
         let start = pages.start & !(unit - 1);
@@ -67,7 +67,7 @@ impl Bounds {
     }
 }
 
-/// What is to be read at once.
+/// The pages of one read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// The pages: within the file, but that the ends are rounded to folios of the smallest order.
@@ -80,8 +80,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// `pages` within `bounds`, in folios of up to `order`. There is no mark where nothing of the
-    /// file comes after the window.
+    /// `pages` within `bounds`, in folios of up to `order`. There is no mark where the file ends
+    /// with the window.
     pub(super) fn new(pages: FilePages, order: Order, mark: Option<u64>, bounds: &Bounds) -> Self {
         let pages = bounds.clip(pages);
         let sizes = bounds.orders() & up_to(order) | bit(bounds.smallest);
@@ -89,8 +89,8 @@ impl Window {
         Self { pages, sizes, mark }
     }
 
-    /// Just `wanted`, in the largest folios that fit: what is certain to be used need not begin
-    /// small. For random reads, and for what a program asks to be read (`readahead`,
+    /// Just `wanted`, in the largest folios that fit: pages that are certain to be used need not
+    /// begin small. For random reads, and for reads that a program asks for (`readahead`,
     /// `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`).
     pub fn exactly(wanted: FilePages, bounds: &Bounds) -> Self {
         let order = Order::fitting(wanted.count()).unwrap_or_default();
@@ -110,8 +110,8 @@ impl Window {
         highest(self.sizes)
     }
 
-    /// The order of the folio that begins at `at`, a page of the window where nothing is cached.
-    /// `empty` is the largest order of which nothing is cached from `at` on.
+    /// The order of the folio that begins at `at`, a page of the window that is not cached. `empty`
+    /// is the largest order without a cached page from `at` on.
     ///
     /// It is aligned and ends within the window, and is below none of the window's sizes.
     #[inline]

@@ -2,39 +2,40 @@
 //!
 //! ```text
 //!   63                         12        7     6..2     1..0
-//!   | frame, or what is noted   |  0     |dirty| order  | kind |
+//!   | frame, or the note        |  0     |dirty| order  | kind |
 //! ```
 //!
 //! A word stands for the aligned block of its order that begins at its place. A folio of any order
-//! is *one* word, at the place of its first page; the places behind it are zero. Which word covers
-//! a page is found as the head of a frame's block is: at the page's aligned ancestors.
+//! is *one* word, at the place of its first page; the places behind it are zero. The word that
+//! covers a page stands at one of the page's aligned ancestors. Links to lower nodes are words of
+//! [`radix`](crate::radix), with the dirty bit.
 
 use quire_units::{Order, Pfn};
 
 use crate::folio::Folio;
 use crate::radix::{Node, TAG};
 
-/// What a word of the index says.
+/// A word of the index, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// Nothing is here.
+    /// No folio and no note.
     Empty,
     /// A lower node. Some folio below a dirty one may be dirty.
     Node { node: Node, dirty: bool },
     /// A folio of the file.
     Folio { folio: Folio, dirty: bool },
-    /// No folio, but something to remember of a block of pages. It makes room for folios.
+    /// No folio, but a note about a block of pages. It makes room for folios.
     Note { note: Note, order: Order },
 }
 
-/// What is remembered of pages that are not in memory.
+/// A note about pages that are not in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// They could not be read in one piece: page by page next time.
     Small,
-    /// The page could not be read, and whoever wanted it has not been told yet.
+    /// The page could not be read, and no caller has got the error yet.
     Failed,
-    /// They were in one folio, which left when the clock of reclaiming said so.
+    /// They were in one folio, which left memory at this time of the reclaim clock.
     Left(u64),
 }
 
@@ -70,7 +71,7 @@ impl Entry {
         kind | (order as u64) << ORDER_AT | if dirty { DIRTY } else { 0 } | rest << REST_AT
     }
 
-    /// The same, dirty or not. What cannot be dirty stays as it is.
+    /// The same, dirty or not. An entry that cannot be dirty stays as it is.
     pub(crate) const fn with_dirty(self, dirty: bool) -> Self {
         match self {
             Entry::Node { node, .. } => Entry::Node { node, dirty },
@@ -93,7 +94,7 @@ impl Entry {
     }
 }
 
-/// Whatever garbage a reader finds in a node that was reused under its hands becomes an order.
+/// Makes an order of any garbage that a reader finds in a reused node.
 const fn clamped(order: u8) -> Order {
     Order::new(if order > crate::limits::ORDER_MAX.get() { 0 } else { order })
 }
@@ -103,7 +104,7 @@ impl Note {
         match self {
             Note::Small => 0,
             Note::Failed => 1,
-            // As many bits as there are; the clock counts pages, and does not come that far.
+            // As many bits as fit; the clock counts pages and stays below.
             Note::Left(at) => (at & (u64::MAX >> (REST_AT + 1))) + 2,
         }
     }

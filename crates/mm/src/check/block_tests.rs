@@ -1,4 +1,4 @@
-//! Defects that walkers must find in contiguous blocks and in shared pages.
+//! Walkers must find these faults in contiguous blocks and in spaces that share pages.
 
 use std::vec::Vec;
 

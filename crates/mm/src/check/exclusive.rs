@@ -1,4 +1,4 @@
-//! I11 and I13: an exclusive page has one mapping.
+//! I11 and I13: an exclusive page has one owner.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -14,8 +14,8 @@ const MAPPED: u32 = 1 << 20;
 const MAPPED_TWICE: u32 = 1 << 21;
 const OWNED: u32 = 1 << 22;
 
-/// Checks that no page mapped exclusively in a private area is mapped a second time. It records
-/// pages as flags in the frames' slots, and clears them at the end.
+/// Verifies that each page that is mapped exclusively in a private area is mapped nowhere else. It
+/// marks the frames that it has seen by flags in their slots, and takes the flags back.
 pub(super) fn check_exclusive<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],

@@ -8,7 +8,7 @@ use crate::folio::clear::NEIGHBOURHOOD;
 /// Ranges that do not clear a folio correctly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentViolation {
-    /// This page is cleared this many times, and not once.
+    /// This page is not cleared exactly once.
     Times {
         /// Counted from the folio's first page.
         page: u64,
@@ -40,7 +40,7 @@ impl core::error::Error for ExtentViolation {}
 /// folio counts as one on its last page.
 ///
 /// # Errors
-/// The first page that breaks the rule.
+/// The first wrong page.
 pub fn extents(pages: u64, fault: u64, ranges: &[Range<u64>; 3]) -> Result<(), ExtentViolation> {
     let fault = fault.min(pages.saturating_sub(1));
     for page in 0..pages {

@@ -11,7 +11,7 @@ use crate::phys::Kind;
 use crate::radix::Node;
 use crate::sync::Ordering;
 
-/// A file's part of memory.
+/// The part of a file that is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileReport {
     /// Nodes of its index.
@@ -24,9 +24,9 @@ pub struct FileReport {
     pub dirty: u64,
 }
 
-/// Verifies one file: the identity of each node of its index and its count of words; that its
-/// folios are at their places, name the file and the place, overlap nowhere, and begin before the
-/// file's end; and that every word above a dirty folio is marked. Does nothing for an unused file.
+/// Verifies one file: the identity and the word count of each node of its index; that its folios
+/// are at their places, carry their identities, do not overlap, and begin before the file's end;
+/// and that every link above a dirty folio is marked. Empty for a file that is not in use.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -54,8 +54,8 @@ struct Walk<'w, 'm, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
-    /// Walks one node and all below it; returns whether a folio there is dirty. Calls itself once a
-    /// level.
+    /// Goes through one node and all below it; returns whether a folio there is dirty. Calls itself
+    /// once a level.
     fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
         let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
         let slot = self.mm.allocator().meta().slot(frame).ok_or(wrong)?;

@@ -9,15 +9,15 @@
 //!   areas ◄── every leaf lies in one, and grants no more ──┐
 //!                                                          │
 //!   root ─► table ─► table ─► leaf ────────────────────────┤
-//!    identity, counts of entries                           │
+//!    right slot? entries counted right?                     │
 //!                                                          ▼
 //!   slots: free | cached | folio | table | node | held    folio: as many mappings as it counts
 //!          each frame is exactly one of these
 //! ```
 //!
 //! They go entry by entry and frame by frame, share no loop with the code that they check, and need
-//! no memory. They are for tests, for fuzzing, and for an embedder that suspects an error: while
-//! they run, no other CPU may use the memory manager.
+//! no memory. They are for tests, for fuzzing, and for an embedder that suspects damage. While they
+//! run, no other CPU may use the memory manager.
 //!
 //! | invariant | checked by |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | I11, I13: an exclusive page is mapped once | [`system`] |
 //! | I12: mapped pages counted = entries found | [`system`] |
 //! | I10: a swap slot counts the entries that refer to it; an exclusive one is alone | [`system`] |
-//! | a file's folios are where its index says, and name that place | [`file()`] |
+//! | a file's folios are at their index places, and carry their identities | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
 mod blocks;

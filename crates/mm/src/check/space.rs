@@ -15,7 +15,7 @@ use crate::space::{Area, Space, View};
 use crate::sync::Ordering;
 use crate::table::{FOREIGN, plain};
 
-/// The parts of a space.
+/// The size of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceReport {
     /// Areas.
@@ -47,7 +47,7 @@ pub struct Leaf {
     pub pages: PageSpan,
     /// The first of its frames.
     pub frame: Pfn,
-    /// Its rights and records.
+    /// Its attributes.
     pub attrs: Attrs,
     /// The level it is at.
     pub level: Level,
@@ -55,8 +55,8 @@ pub struct Leaf {
     pub folded: bool,
 }
 
-/// Verifies one space: the area tree, with all possible merges made; the identity of each table and
-/// its count of entries; and that each leaf lies in one area, grants no more than it, and maps
+/// Verifies one space: the area tree, with all neighbours merged that can be; the identity and the
+/// entry count of each table; and that each leaf lies in one area, grants no more than it, and maps
 /// frames of one live folio.
 ///
 /// A table cannot be linked twice: its slot records its root, its level and its first page, and no
@@ -89,7 +89,7 @@ pub fn space<A: Arch, H: Hardware>(
 /// Calls `hear` with every leaf of a space, ascending.
 ///
 /// # Errors
-/// A [`Violation`] of the tables themselves; `hear` has seen the leaves before it.
+/// A [`Violation`] of the tables themselves, after the leaves before it.
 pub fn leaves<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     space: &Space<A>,
@@ -125,7 +125,7 @@ fn walk_table<A: Arch, H: Hardware>(
     report.tables += 1;
     let (mut found, mut blocks) = (0, 0);
     let block = A::order(level);
-    // Entries beyond the programs' half are the embedder's, and not counted.
+    // The embedder's half is not counted.
     let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
     let end = A::entries(level).min(user as usize);
     let mut next = 0;
@@ -251,7 +251,7 @@ fn check_leaf<A: Arch, H: Hardware>(
     }
 }
 
-/// The rights that `prot` becomes where the ISA ties some together.
+/// The rights that the ISA grants for `prot`: some formats tie rights together.
 fn granted<A: Arch>(prot: Prot, leaf: &Leaf) -> Prot {
     match A::decode(A::leaf(leaf.frame, leaf.level, Attrs::user(prot)), leaf.level) {
         Entry::Leaf { attrs, .. } => attrs.prot(),

@@ -1,4 +1,4 @@
-//! Swap devices: every slot counts its entries, and is cached where its file has a folio.
+//! Swap devices: every slot counts its entries, and is cached just where its file has a folio.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

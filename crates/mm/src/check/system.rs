@@ -14,7 +14,7 @@ use crate::space::Space;
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
 
-/// The use of all frames: each is in exactly one of the first eight.
+/// The use of all frames: each in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames that are free in the zones.
@@ -29,26 +29,26 @@ pub struct Totals {
     pub node: u64,
     /// Frames of files' index nodes.
     pub index: u64,
-    /// Frames that hold the words of swap devices' slots.
+    /// Frames of the trees of swap slots.
     pub swap: u64,
-    /// All others: taken by the embedder, never added, or lost.
+    /// All others: held by the embedder, never added, or lost.
     pub held: u64,
     /// Folios.
     pub folios: u64,
     /// Those that are in the index of a file.
     pub of_files: u64,
-    /// Folios with references or pins besides their mappings.
+    /// Folios with a reference or a pin besides their mappings.
     pub pinned: u64,
     /// Pages that are mapped to folios, over all spaces.
     pub mapped: u64,
 }
 
-/// Verifies each of `spaces`, which must be all spaces, and then everything against everything: the
-/// recorded tables and nodes are those of the spaces, each folio counts its mappings (I12), and no
-/// frame has two uses. The caller must know whether one is lost: it counts as
-/// [`held`](Totals::held).
+/// Verifies each of `spaces`, which must be all, and then all of them against RAM: the tables and
+/// nodes on record are those that the spaces have, each folio is mapped as often as it counts
+/// (I12), and no frame is two things at once. A lost frame counts as [`held`](Totals::held), so the
+/// caller compares that with its own frames.
 ///
-/// No other CPU may use the memory manager meanwhile; even reads can cause a false alarm.
+/// No other CPU may use the memory manager meanwhile; even a read can cause a false alarm.
 ///
 /// # Errors
 /// The first [`Violation`].
@@ -142,8 +142,8 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that no cached frame belongs to a folio. The allocator's walker finds those with another
-/// record.
+/// Verifies that no frame in a CPU's cache is a folio's. The allocator's walker finds those with
+/// another record.
 fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation> {
     let folios = Folios::new(mm.allocator().meta());
     let mut bad = None;
@@ -155,8 +155,8 @@ fn check_cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(), Violation
     bad.map_or(Ok(()), |frame| Err(Violation::Cached(frame)))
 }
 
-/// I12, without memory for sums: subtracts the mappings of the tables from each folio's count,
-/// checks that zero is left, and adds them again.
+/// I12, without memory to add up in: subtracts the mapped pages from each folio's count, checks the
+/// rest, and adds them again.
 fn check_mapped<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],

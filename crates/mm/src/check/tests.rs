@@ -1,4 +1,4 @@
-//! The walkers must find what is broken: each claim is broken by hand, and the walker names it.
+//! The walkers must find damage: each test breaks a claim by hand, and the walker names it.
 
 use std::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The findings of the walkers, with their evidence.
+//! The faults that a walker can find, with their evidence.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::phys::{self, Kind};
 use crate::space::tree::TreeViolation;
 use crate::swap::SlotFault;
 
-/// A rule that does not hold.
+/// A violated invariant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// The allocator's walker found this.
@@ -47,8 +47,8 @@ pub enum Violation {
         /// The first page it is used for.
         page: u64,
     },
-    /// A folio in a file's index does not name that place, is not aligned, overlaps another, or
-    /// lies beyond the file's end.
+    /// A folio in a file's index has another identity, is not aligned, overlaps another, or lies
+    /// beyond the file's end.
     NotThePage {
         /// The folio.
         folio: Folio,
@@ -63,10 +63,10 @@ pub enum Violation {
         id: FileId,
         /// The slot.
         slot: u64,
-        /// The contradiction.
+        /// Its fault.
         fault: SlotFault,
     },
-    /// Below this place of a file's index a folio is dirty, but its word is not marked.
+    /// Below this place of a file's index a folio is dirty, and the link is not marked.
     Unmarked {
         /// The file of the index.
         id: FileId,
@@ -157,14 +157,14 @@ pub enum Violation {
         folio: Folio,
         /// Its count.
         counted: u32,
-        /// The mappings in the tables.
+        /// The number in the tables.
         found: u32,
     },
-    /// This folio has no references, pins or mappings.
+    /// A folio without any hold.
     Unheld(Folio),
     /// A folio is not aligned to its size, or goes beyond RAM.
     Misplaced(Folio),
-    /// A frame in the midst of a folio has a record of its own.
+    /// A frame amid a folio is on record as something else.
     Inside {
         /// The folio.
         folio: Folio,
@@ -191,7 +191,7 @@ pub enum Violation {
         /// Found in the spaces.
         found: u64,
     },
-    /// More frames are recorded as in use than have been taken.
+    /// More frames are on record as used than have been taken.
     TooMany {
         /// Frames that are neither free nor cached.
         taken: u64,
@@ -201,7 +201,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Prints the findings about files.
+    /// Faults in a file.
     fn fmt_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotTheNode { frame, id, page } => {

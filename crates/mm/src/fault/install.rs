@@ -9,7 +9,7 @@ use crate::folio::Folios;
 use crate::space::View;
 use crate::table::Locked;
 
-/// The pages that were mapped.
+/// A run that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Installed {
     /// The pages.
@@ -51,7 +51,7 @@ impl Plan {
         let pages = PageSpan::new(start, start.add(run.count()));
         let level = A::leaf_level(order);
         let tables = view.tables();
-        // Mostly the planned table; the lock verifies which table it is.
+        // Mostly the planned table; its slot tells, once it is locked.
         let place = if self.is_at(level) { self.place } else { tables.walk(start, level) };
         if place.level != level {
             return Err(Stale(run));
@@ -67,8 +67,8 @@ impl Plan {
         Ok(Installed { pages, order, entries: entries as u64 })
     }
 
-    /// Whether the plan still holds, under the table's lock: the areas have not changed, so a later
-    /// change of them finds the new entries; and the place is empty.
+    /// Whether the plan still holds, under the table's lock: the areas did not change, so a later
+    /// change will find these leaves; and the place is empty.
     fn holds<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,

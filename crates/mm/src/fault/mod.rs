@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
-//! table, the empty entries around the page. Frames are taken and cleared with no lock held.
-//! [`install`](Plan) then locks *one* table, verifies that it is the planned table, that the area
-//! tree is unchanged, and that the place is still empty, and writes one run.
+//! table, how much around the page is empty. Frames are taken and cleared with no lock held.
+//! [`install`](Plan) then locks *one* table, asks its slot whether it is that table, asks the area
+//! tree whether it is unchanged, looks whether the place is still empty, and writes one run.
 //!
 //! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.
 

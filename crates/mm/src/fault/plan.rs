@@ -8,23 +8,23 @@ use super::policy::Policy;
 use super::size::{Choice, choose};
 use super::unshare::Unshare;
 use crate::limits::{ORDER_MAX, POPULATE_ORDER};
-use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
+use crate::space::{Advice, Area, AreaFlags, Backing, FileId, Seq, View};
 use crate::table::Place;
 
-/// The decision about a fault.
+/// The next step for a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision {
     /// Frames are needed: allocate them, clear them, install them.
     Fill(Plan),
     /// A lower table is needed below this place first, if the areas are unchanged.
     Below(Place, Seq),
-    /// A leaf is present: record the access in it.
-    Touch(Leaf),
-    /// A leaf is present that other spaces may map, too, and is to be written.
+    /// A leaf is there: note the access in it.
+    Touch(Touch),
+    /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
     /// A marker is present, such as a swap entry.
     Marked(MarkedPage),
-    /// A page of a file is needed, or a write to one that must mark its folio dirty first.
+    /// A page of a file is needed, or a shared page of one is written for the first time.
     File(FilePage),
     /// A stack may grow down to the page: its area.
     Grow(Area),
@@ -32,14 +32,14 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
-/// The reason why an access is refused.
+/// The reason to refuse a program its access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No area holds the page (Linux: `SEGV_MAPERR`).
     NoArea,
     /// The area's rights do not allow the access (Linux: `SEGV_ACCERR`).
     Denied(Prot),
-    /// It is a page of an object, beyond the object's end (Linux: SIGBUS with `BUS_ADRERR`).
+    /// It is a page of a file beyond the file's end (Linux: SIGBUS with `BUS_ADRERR`).
     Missing,
 }
 
@@ -50,28 +50,28 @@ pub struct Plan {
     pub page: Vpn,
     /// The sizes that are possible here.
     pub choice: Choice,
-    /// The area's advice.
+    /// The advice for the area.
     pub advice: Advice,
     /// Empty pages from the block's start on that are wanted at once: one block for a fault, more
     /// for populating. Never shorter than the largest block.
     pub wanted: PageSpan,
-    /// The table for their entries; it may be out of date, as all of a plan.
+    /// The table that they go into: perhaps out of date, like the rest of a plan.
     pub(super) place: Place,
     pub(super) attrs: Attrs,
     pub(super) area: Area,
     pub(crate) seq: Seq,
 }
 
-/// A leaf that should have allowed the access.
+/// A leaf that allows the access by its area, and is to be given those rights.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf {
+pub struct Touch {
     prot: Prot,
     seq: Seq,
 }
 
-impl Leaf {
-    /// Records `access` to `page` in the leaf, and gives it its area's rights. Returns whether the
-    /// areas are unchanged and there is a leaf; otherwise decide again.
+impl Touch {
+    /// Notes `access` to `page` in the leaf, and gives it its area's rights. Whether the areas are
+    /// unchanged and there is a leaf; otherwise decide again.
     pub fn touch<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
@@ -100,9 +100,9 @@ pub struct MarkedPage {
 pub struct FilePage {
     /// The page that faulted.
     pub page: Vpn,
-    /// The file.
-    pub file: u32,
-    /// The page of the file.
+    /// Which file.
+    pub file: FileId,
+    /// Which page of it.
     pub at: u64,
     /// The size of the entry that is to map it, where there is no lower table yet; zero where an
     /// entry maps it already.
@@ -160,7 +160,7 @@ pub fn decide<A: Arch, H: Hardware>(
         Entry::Absent if area.backing == Backing::Anon => {}
         Entry::Absent => return file_page(page, A::order(place.level), false, area, seq),
         Entry::Marker(first) => {
-            // Of an entry for a block, each page has its own.
+            // The pages of a block's entry have consecutive payloads.
             let payload = first + page.offset_from(page.align_down(A::order(place.level).pages()));
             return Decision::Marked(MarkedPage { page, payload, area, seq });
         }
@@ -171,7 +171,7 @@ pub fn decide<A: Arch, H: Hardware>(
             let leaf = Some((frame, attrs));
             return Decision::Unshare(Unshare { page, place, leaf, area, seq });
         }
-        _ => return Decision::Touch(Leaf { prot: area.prot, seq }),
+        _ => return Decision::Touch(Touch { prot: area.prot, seq }),
     }
     let advice = Advice::of(area.flags);
     let candidates = policy.candidates(advice, view.space.opt_out());
@@ -188,8 +188,8 @@ pub fn decide<A: Arch, H: Hardware>(
         Reach::Upto(end) => wanted(view, block, largest, end.min(area.span.end)),
     };
     let mut attrs = Attrs::user(area.prot) | Attrs::YOUNG;
-    // A writable page is mapped dirty at once, which saves the hardware an update. With tracked
-    // writes the dirty bit must tell the truth.
+    // A writable page is mapped dirty at once: that saves the hardware a second walk. In a tracked
+    // area the dirty bit must tell the written pages.
     let writes = access == Access::Write || !area.flags.contains(AreaFlags::TRACKED);
     attrs.set(Attrs::DIRTY, writes && area.prot.contains(Prot::WRITE));
     Decision::Fill(Plan { page, choice, advice, wanted, place, attrs, area, seq })
@@ -197,7 +197,7 @@ pub fn decide<A: Arch, H: Hardware>(
 
 fn file_page(page: Vpn, place_order: Order, is_there: bool, area: Area, seq: Seq) -> Decision {
     match area.backing_of(page) {
-        Backing::Object { id: file, page: at } => {
+        Backing::File { id: file, page: at } => {
             Decision::File(FilePage { page, file, at, place_order, is_there, area, seq })
         }
         Backing::Anon => Decision::Refuse(Refusal::Missing),
@@ -232,8 +232,8 @@ fn empty_order<A: Arch, H: Hardware>(
     empty.min(ORDER_MAX)
 }
 
-/// The end of the empty entries that begin with `block`, within one table and up to `end`, in whole
-/// blocks, as far as it pays to allocate frames at once.
+/// The empty pages from `block` on, in whole blocks, within one table and up to `end`, as far as it
+/// pays to take frames at once.
 fn wanted<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     block: PageSpan,

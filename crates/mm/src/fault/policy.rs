@@ -172,7 +172,7 @@ impl Policy {
     }
 
     /// Sets the most pages that one step of paging out takes; at first a block. Zero is a page at a
-    /// time, to measure the benefit of runs. Entries for more pages than that are still one step.
+    /// time, to measure the worth of runs. Entries for more pages than that are still one step.
     pub fn set_evict_most(&self, order: Order) {
         self.evict_most.store(order.get().into(), Ordering::Relaxed);
     }
@@ -189,8 +189,8 @@ impl Policy {
         self.zeroes_most.store(most.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// The share of anonymous memory, beside pages of files, in reclaim, as long as both cost the
-    /// same: a number out of [`SWAPPINESS_MOST`].
+    /// How much of what is reclaimed is anonymous memory rather than pages of files, as long as
+    /// neither costs more than the other, in parts of [`SWAPPINESS_MOST`].
     pub fn swappiness(&self) -> u32 {
         self.swappiness.load(Ordering::Relaxed)
     }
@@ -214,8 +214,8 @@ impl Policy {
     }
 
     /// Sets how many frames large folios leave free; at first none. One folio can be larger than
-    /// all free memory below a watermark, and freeing memory needs frames itself: tables of a swap
-    /// device's index, a disk's requests, and room for compressed pages.
+    /// all that is free below a watermark, and reclaim itself needs some: for the tables of a swap
+    /// device, for disk requests, for compressed pages.
     pub fn set_spare(&self, frames: u64) {
         self.spare.store(frames, Ordering::Relaxed);
     }
@@ -303,8 +303,8 @@ impl Policy {
         always | if advised { madvise } else { 0 } | if inherits { inherit } else { 0 }
     }
 
-    /// Whether an area with this advice may allocate a large folio as hard as a page, by emptying
-    /// other CPUs' caches. Otherwise only a free block is taken.
+    /// Whether an allocation for a large folio in an area with this advice may empty other CPUs'
+    /// caches, as one for a page may. Otherwise it is taken only if it is at hand.
     #[inline]
     pub fn tries_hard(&self, advice: Advice) -> bool {
         match self.defrag() {
@@ -346,7 +346,7 @@ impl Policy {
 #[inline]
 fn stored<T: Copy>(all: &[T], cell: &AtomicU32) -> T {
     let number = cell.load(Ordering::Relaxed) as usize;
-    // The number was stored from one of them.
+    // The cell always holds one of their numbers.
     all.get(number).copied().unwrap_or(all[0])
 }
 

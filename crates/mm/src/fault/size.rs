@@ -1,8 +1,8 @@
 //! The folio sizes that are possible at a page (row E4).
 //!
 //! A size is a candidate if the policy allows it. It is possible if the naturally aligned block of
-//! that size around the page lies in the area and is empty. Candidates that are impossible are
-//! returned with the cause, so that the counters can show *why* a program gets small folios.
+//! that size around the page lies in the area and is empty. A candidate that is not possible is
+//! reported with its cause, so that the counters can say *why* a program gets small folios.
 //!
 //! Sets of orders are bit masks: bit `n` is order `n`.
 
@@ -47,7 +47,7 @@ impl Cause {
 pub struct Choice {
     /// Possible orders; order 0 always is.
     pub orders: u32,
-    /// Candidates whose block around the page exceeds the area.
+    /// Candidates whose block reaches beyond the area.
     pub geometry: u32,
     /// Candidates whose block is not empty.
     pub occupied: u32,
@@ -98,9 +98,9 @@ pub fn fitting(area: PageSpan, page: Vpn) -> Order {
     Order::new(left.min(right).min(ORDER_MAX.get()))
 }
 
-/// The possible orders at `page` of `area`: `candidates` are the orders that the policy allows,
-/// `empty` is the largest order whose block around the page is empty, and `block` is the order of a
-/// table's block (2 MiB with 4 KiB pages).
+/// The sizes that are possible at `page` of `area`: `candidates` are the orders that the policy
+/// allows, `empty` is the largest order whose block around the page is empty, and `block` is the
+/// order of a table's block (2 MiB with 4 KiB pages).
 #[inline]
 pub fn choose(area: PageSpan, page: Vpn, candidates: u32, empty: Order, block: Order) -> Choice {
     let fits = fitting(area, page);

@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use super::size::{Choice, choose, fitting};
 use crate::limits::{ORDER_MAX, ORDERS};
 
-/// The same, page by page: whether all of the block lies in the area.
+/// The naive form, page by page: whether all of the block lies in the area.
 fn fits(area: PageSpan, page: Vpn, order: u8) -> bool {
     let block = PageSpan::block(page, Order::new(order));
     (block.start.get()..block.end.get()).all(|page| area.contains(Vpn::new(page)))

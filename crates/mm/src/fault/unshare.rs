@@ -1,21 +1,20 @@
 //! A write to a shared page (copy-on-write): keep the folio or copy from it.
 //!
 //! ```text
-//!   a COW leaf is written ── is its folio mapped by this table alone, without other references?
+//!   a COW leaf is written ── is all of its folio mapped by this table alone, without other holds?
 //!                               │ yes                          │ no
 //!                               ▼                              ▼
 //!                        keep it: the whole run         take a reference; copy the largest block
 //!                        gets its rights back           that is allowed; map the copy
 //!                               │ the page before is exclusive already
 //!                               ▼
-//!                        the same for the next leaves: a write to them is likely
+//!                        the same for the next leaves: they are about to be written
 //! ```
 //!
-//! One comparison decides whether another space has a folio: it counts its mapped pages, and this
-//! code counts those that this table maps. If both agree, no other space maps a page of it, and
-//! none can begin to: that takes the lock of a table that maps it, and this is the only one. A
-//! folio across two tables does not pass this test, and is copied; that costs time, not
-//! correctness.
+//! One comparison tells whether a folio is shared: the folio counts its mapped pages, and this code
+//! counts those that this table maps. If both agree, no other table maps a page of it, and none can
+//! begin to: that takes the lock of a table that maps it, and this is the only one. A folio across
+//! two tables counts as shared and is copied, which costs time, not correctness.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -26,32 +25,31 @@ use crate::limits::KEEP_AHEAD;
 use crate::space::{Advice, Area, AreaFlags, Backing, Seq, View};
 use crate::table::{Locked, Place, Regrant, Run, What};
 
-/// A leaf that other spaces may map as well, and that should become exclusive, as found without a
-/// lock.
+/// A COW leaf that is to become its space's own, as it was read without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Unshare {
-    /// The page that is written.
+    /// The page that the program writes.
     pub page: Vpn,
     /// The place where a walk for it ended.
     pub(super) place: Place,
-    /// The leaf found there, if known.
+    /// The leaf that the walk found there, if it did.
     pub(super) leaf: Option<(Pfn, Attrs)>,
     pub(super) area: Area,
     pub(super) seq: Seq,
 }
 
-/// The result under the table's lock.
+/// The result of a look under the table's lock.
 #[derive(Debug)]
 pub enum Claim {
-    /// No other space had the folio: these pages are exclusive now.
+    /// The folio was not shared: these pages are exclusive now.
     Kept(PageSpan),
-    /// The page must be copied. The folio has a reference until [`Source::release`].
+    /// The folio is shared: copy from it. It is held until [`Source::release`].
     Copy(Source),
     /// The leaf or the areas have changed.
     Stale,
 }
 
-/// The source of a copy.
+/// The folio to copy from.
 #[derive(Debug)]
 #[must_use = "the folio is held: release it"]
 pub struct Source {
@@ -71,7 +69,7 @@ impl Source {
         FrameSpan::new(self.frame.add(ahead), pages.count())
     }
 
-    /// Releases the folio; returns its frames, if this was the last reference.
+    /// Drops the hold; returns the folio's frames, if it was the last hold.
     #[must_use = "the last reference returns the frames"]
     pub fn release<A: Arch, H: Hardware>(self, view: &View<'_, A, H>) -> Option<FrameRun> {
         Folios::new(view.meta).put(self.folio)
@@ -86,12 +84,12 @@ impl Unshare {
         area.map(|area| Self { page, place, leaf: None, area, seq })
     }
 
-    /// The area's rights.
+    /// The rights of the area.
     pub fn prot(&self) -> Prot {
         self.area.prot
     }
 
-    /// The area's advice.
+    /// The advice for the area.
     pub fn advice(&self) -> Advice {
         Advice::of(self.area.flags)
     }
@@ -104,8 +102,8 @@ impl Unshare {
         self.area.backing != Backing::Anon && prot.contains(Prot::WRITE) && !told_apart
     }
 
-    /// Keeps the folio if no other space has it; otherwise takes a reference, for a copy of `most`
-    /// pages at once, so that no more are inspected.
+    /// Keeps the folio if it is not shared; otherwise holds it, to be copied from. At most a block
+    /// of order `most` is copied at once, so the search ends there.
     pub fn claim<A: Arch, H: Hardware>(&self, view: &View<'_, A, H>, most: Order) -> Claim {
         let tables = view.tables();
         let locked = tables.lock_lowest_from(self.place, self.page);
@@ -130,8 +128,8 @@ impl Unshare {
             let count = (pages.count() >> A::order(locked.level()).get()) as usize;
             let whole = (run.index, run.count) == (first, count);
             let run = if whole { run } else { locked.run(first, first + count) };
-            // They count as written: the faulting page is about to be, and the others need no
-            // second update by the hardware.
+            // They get the dirty bit: the program is about to write one of them, and the others
+            // save the hardware a second walk.
             let mut noted = Attrs::YOUNG;
             noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
             locked.own(run, folio.order, self.area.prot, noted);
@@ -144,9 +142,9 @@ impl Unshare {
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
     }
 
-    /// Also keeps the folios behind `run`, which was kept, as far as no other space has them; but
-    /// only if the leaf before `run` is exclusive already: a program that writes one page after the
-    /// other then faults once for many. Returns the entry where that ends.
+    /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
+    /// where the page before `run` is exclusive already, so that a program that writes page after
+    /// page faults once for many. Returns the entry where that ends.
     fn keep_ahead<A: Arch, H: Hardware>(
         &self,
         locked: &Locked<'_, A, H>,
@@ -176,8 +174,8 @@ impl Unshare {
         at
     }
 
-    /// Maps `run`, a folio with a copy of `source` at `pages`, in its place. Returns the frames of
-    /// the old folio, if this was the last reference.
+    /// Maps `run`, a folio with the copy of `pages` of `source`, in their place. Returns the frames
+    /// of the old folio, if this was the last hold.
     ///
     /// # Errors
     /// The run, when the areas or the leaves have changed.
@@ -231,7 +229,7 @@ fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
 
 /// The run around the entry `leaf`, which maps `frame` of `folio`, as far as it maps the folio
 /// within the block of order `reach` around it; and how many pages of the folio this table maps
-/// there at matching places, in any state.
+/// there at the same offset, whatever their attributes.
 #[inline]
 fn around<A: Arch, H: Hardware>(
     locked: &Locked<'_, A, H>,

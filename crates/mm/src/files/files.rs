@@ -37,7 +37,7 @@ impl Held {
 
 impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// Opens a file of `pages` pages, none of which is in memory yet, in folios of order `smallest`
-    /// at least. Its number is for areas ([`Backing::Object`](crate::space::Backing::Object)) and
+    /// at least. Its number is for areas ([`Backing::File`](crate::space::Backing::File)) and
     /// for the calls here.
     ///
     /// # Errors

@@ -116,7 +116,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         index: &Index<'_, A, H>,
         pages: FilePages,
     ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
-        let (id, all) = (index.id.0, PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES)));
+        let (id, all) = (index.id, PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES)));
         let areas = self.spaces().areas(space, all);
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
         shown.filter(|(_, span)| !span.is_empty())

@@ -7,7 +7,7 @@ use quire_units::{Access, Order, PageSpan, Prot};
 use super::Files;
 use crate::base::Error;
 use crate::cache::{
-    Entry, FileId, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
+    Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
     grant_write, identity, leaf_order, map_around,
 };
 use crate::fault::FilePage;
@@ -30,8 +30,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         reach: Reach,
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
-        let index =
-            self.base().index(FileId(fault.file)).map_err(|_| Error::Missing(fault.page))?;
+        let index = self.base().index(fault.file).map_err(|_| Error::Missing(fault.page))?;
         if fault.at >= index.file.pages() {
             return Err(Error::Missing(fault.page));
         }

@@ -177,7 +177,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         mut act: impl FnMut(&mut Section<'a, A, H>, PageSpan) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let shown = |area: Area| area.showing(id.0, pages.start, pages.end);
+        let shown = |area: Area| area.showing(id, pages.start, pages.end);
         let areas = || self.base().view(space).areas();
         if areas().overlapping(all).all(|area| shown(area).is_empty()) {
             return Ok(());

@@ -42,7 +42,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     let space = mm.space(Asid(1), PageSpan::new(START, Vpn::new(8192))).expect("memory");
     let file = mm.files().open(Store::Memory, 64, Order::ZERO).expect("a free file");
     let shown = Request {
-        backing: Backing::Object { id: file.0, page: 0 },
+        backing: Backing::File { id: file, page: 0 },
         ..Request::anon(64).at(At::Fixed(START))
     };
     mm.map(&space, &shown).expect("free");

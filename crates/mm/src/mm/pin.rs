@@ -74,7 +74,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn pin_change(&self, space: &Space<A>, page: Vpn) -> Result<Pinned, Error> {
         let area = self.spaces().areas(space, PageSpan::new(page, page.add(1))).next();
         let area = area.ok_or(Error::NoArea(page))?;
-        let own = !area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE);
+        let own = !area.flags.contains(AreaFlags::SHARED) && area.max_prot.contains(Prot::WRITE);
         match area.prot.allows(Access::Write) {
             true => self.pin(space, page, Access::Write),
             false if own => self.pin_as(space, page, Access::Read, Hold::Change),

@@ -11,7 +11,7 @@ use crate::check;
 use crate::fault::SizePolicy;
 use crate::phys::fail::FailPlan;
 use crate::phys::{CpuCache, Slot};
-use crate::space::{Advice, AreaFlags, At, Backing, Request, Space};
+use crate::space::{Advice, AreaFlags, At, Backing, FileId, Request, Space};
 use crate::stats::{Counters, Event};
 use crate::{Errno, Error, Mm, Parts, Populated, Resolved};
 
@@ -186,7 +186,7 @@ fn errors_have_linuxs_numbers_and_say_what_they_mean() {
     let area = crate::space::Area {
         span: span(0, 1),
         prot: Prot::READ,
-        most: Prot::all(),
+        max_prot: Prot::all(),
         flags: crate::space::AreaFlags::empty(),
         backing: crate::space::Backing::Anon,
     };
@@ -228,7 +228,7 @@ fn e3_a_stack_grows_no_further_than_its_limit() {
 fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
     with(|_, mm, space| {
         let object = Request {
-            backing: Backing::Object { id: 1, page: 7 },
+            backing: Backing::File { id: FileId(1), page: 7 },
             ..Request::anon(4).at(At::FixedNoReplace(START))
         };
         mm.map(&space, &object).expect("free");

@@ -65,9 +65,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All;
             match area.backing {
                 Backing::Anon => done.add(Err(Hindrance::Area)),
-                Backing::Object { .. } if refused => done.add(Err(Hindrance::Advice)),
-                Backing::Object { id, .. } => {
-                    self.collapse_area(space, (&area, part), FileId(id), spaces, &mut done)?;
+                Backing::File { .. } if refused => done.add(Err(Hindrance::Advice)),
+                Backing::File { id, .. } => {
+                    self.collapse_area(space, (&area, part), id, spaces, &mut done)?;
                 }
             }
         }
@@ -300,7 +300,7 @@ impl From<Bound> for Hindrance {
 
 /// The smallest of `sizes`, if the pages of an area and of its file are aligned alike to it.
 fn unit(area: &Area, sizes: u32) -> Option<Order> {
-    let Backing::Object { page: at, .. } = area.backing else { return None };
+    let Backing::File { page: at, .. } = area.backing else { return None };
     let unit = Order::new(sizes.trailing_zeros() as u8);
     let differs = (area.span.start.get() ^ at) & (unit.pages() - 1) != 0;
     (sizes != 0 && !differs).then_some(unit)
@@ -309,7 +309,7 @@ fn unit(area: &Area, sizes: u32) -> Option<Order> {
 /// The largest block of one of `sizes` at the beginning of `left`, a part of an area that maps a
 /// file of `end` pages.
 fn target<A: Arch>(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
-    let Backing::Object { page: at, .. } = area.backing_of(left.start) else { return None };
+    let Backing::File { page: at, .. } = area.backing_of(left.start) else { return None };
     let room = left.count().min(end.saturating_sub(at));
     let fits = |order: &Order| {
         let aligned = (left.start.get() | at) & (order.pages() - 1) == 0;

@@ -151,7 +151,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         for area in
             self.spaces().areas(space, all).filter(|area| !area.flags.contains(AreaFlags::LOCKED))
         {
-            let span = area.showing(id.0, window.start, window.end);
+            let span = area.showing(id, window.start, window.end);
             if !span.is_empty() {
                 act(span);
             }

@@ -1,8 +1,8 @@
-//! Advice on large folios: of an area, and of a process.
+//! The advice about large folios: for an area, and for a process.
 
 use super::AreaFlags;
 
-/// The advice of an area on large folios.
+/// The advice to an area about large folios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Advice {
     /// No advice.
@@ -15,7 +15,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// The advice in `flags`.
+    /// The advice that `flags` hold.
     #[inline]
     pub fn of(flags: AreaFlags) -> Self {
         if flags.contains(AreaFlags::NOHUGE) {

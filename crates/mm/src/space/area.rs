@@ -7,22 +7,22 @@
 //! word 0   first page
 //! word 1   page after the last
 //! word 2   63           32 31              8 7   6      5..3   2..0
-//!          | object id    | flags           | 0 | kind | most | prot |      kind: 0 anon, 1 object
-//! word 3   page of the object at the first page of the area; 0 for anon
+//!          | file id      | flags           | 0 | kind | max  | prot |      kind: 0 anon, 1 file
+//! word 3   page of the file at the first page of the area; 0 for anon
 //! ```
 //!
-//! Word 0 is the key of the tree, and no word names memory: a reader may find any garbage in a node
-//! that is being reused, and [`Area::unpack`] makes a harmless value or `None` of it.
+//! Word 0 is the key of the tree, and no word names memory: [`Area::unpack`] turns garbage from a
+//! reused node into a harmless value or `None`.
 
 use bitflags::bitflags;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
 bitflags! {
-    /// The kind of an area and its advice, besides its rights.
+    /// The kind of an area and the advice for it, besides its rights.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct AreaFlags: u32 {
-        /// Writes reach the object and every space that maps it (`MAP_SHARED`); otherwise the area
-        /// is private and a write makes a copy.
+        /// Writes reach the file and all spaces that map it (`MAP_SHARED`); otherwise the area is
+        /// private and a write makes a copy.
         const SHARED = 1 << 0;
         /// Large folios are wanted (`MADV_HUGEPAGE`).
         const HUGE = 1 << 1;
@@ -46,15 +46,15 @@ bitflags! {
         const DONTDUMP = 1 << 10;
         /// It is not counted against the commit limit (`MAP_NORESERVE`).
         const NORESERVE = 1 << 11;
-        /// The dirty bits of its leaves show the writes since the last query. Without this flag,
-        /// all pages count as written.
+        /// Its leaves tell which pages were written since tracking began (soft-dirty). Without the
+        /// flag all pages count as written.
         const TRACKED = 1 << 12;
         /// It keeps its place, rights and contents (`mseal`).
         const SEALED = 1 << 13;
         /// Its content may be lost when memory is short, and reads as zero then (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 14;
-        /// The order of the folios in which its file is best read, in five bits; 0: no preference.
-        /// See [`read_order`](Self::read_order).
+        /// The order of the folios in which its file is best read, in five bits; 0: no advice. See
+        /// [`read_order`](Self::read_order).
         const READ_ORDER = 31 << READ_ORDER_AT;
     }
 }
@@ -71,7 +71,7 @@ impl AreaFlags {
         .union(Self::RANDOM)
         .union(Self::DONTDUMP);
 
-    /// The order of the folios in which its file is best read, if there is a preference.
+    /// The order of the folios in which its file is best read, if there was such advice.
     #[inline]
     pub const fn read_order(self) -> Option<Order> {
         match self.intersection(Self::READ_ORDER).bits() >> READ_ORDER_AT {
@@ -80,7 +80,7 @@ impl AreaFlags {
         }
     }
 
-    /// The same flags with another such order, or none; 0 means none.
+    /// The same flags with this order for reading, or none; 0 is no advice.
     #[must_use]
     pub fn with_read_order(self, order: Option<Order>) -> Self {
         let number = u32::from(order.unwrap_or_default().get()) << READ_ORDER_AT;
@@ -88,16 +88,20 @@ impl AreaFlags {
     }
 }
 
-/// The source of an area's pages that no program has written yet.
+/// The number of a file: its place among the files that the embedder lent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u32);
+
+/// The content of an area's pages until they are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
     /// Zeroes.
     Anon,
-    /// Pages of a file-like object.
-    Object {
-        /// The object.
-        id: u32,
-        /// The page of the object at the first page of the area.
+    /// Pages of a file.
+    File {
+        /// Which file.
+        id: FileId,
+        /// Which page of the file the first page of the area shows.
         page: u64,
     },
 }
@@ -109,7 +113,7 @@ impl Backing {
     pub const fn advanced(self, count: u64) -> Self {
         match self {
             Backing::Anon => Backing::Anon,
-            Backing::Object { id, page } => Backing::Object { id, page: page.wrapping_add(count) },
+            Backing::File { id, page } => Backing::File { id, page: page.wrapping_add(count) },
         }
     }
 }
@@ -119,37 +123,37 @@ impl Backing {
 pub struct Area {
     /// The pages; never empty in a tree.
     pub span: PageSpan,
-    /// The rights that a program has now.
+    /// The rights of a program to them now.
     pub prot: Prot,
-    /// The rights that it may ever get: the bound of a later change of `prot`.
-    pub most: Prot,
-    /// The kind of the area and its advice.
+    /// The most that a later change of `prot` may allow.
+    pub max_prot: Prot,
+    /// The kind of the area and the advice for it.
     pub flags: AreaFlags,
-    /// The source of its pages.
+    /// The content of its pages until they are written.
     pub backing: Backing,
 }
 
-const MOST_AT: u32 = 3;
-const OBJECT: u64 = 1 << 6;
+const MAX_AT: u32 = 3;
+const FILE: u64 = 1 << 6;
 const FLAGS_AT: u32 = 8;
 const ID_AT: u32 = 32;
 const PROTS: u64 = Prot::all().bits() as u64;
 const KNOWN: u64 = PROTS
-    | PROTS << MOST_AT
-    | OBJECT
+    | PROTS << MAX_AT
+    | FILE
     | (AreaFlags::all().bits() as u64) << FLAGS_AT
     | (u32::MAX as u64) << ID_AT;
 
 const _: () = assert!(AreaFlags::all().bits() < 1 << (ID_AT - FLAGS_AT), "flags meet the id");
-const _: () = assert!(PROTS < 1 << MOST_AT, "rights meet the bound of rights");
+const _: () = assert!(PROTS < 1 << MAX_AT, "rights meet the bound of rights");
 
 impl Area {
-    /// Whether a tree can hold it: it has a page, and its object has a page for each of them.
+    /// Whether a tree can hold it: it has a page, and its file has a page for each of them.
     #[inline]
     pub const fn is_well_formed(&self) -> bool {
         let fits = match self.backing {
             Backing::Anon => true,
-            Backing::Object { page, .. } => {
+            Backing::File { page, .. } => {
                 !self.span.is_empty() && page.checked_add(self.span.count()).is_some()
             }
         };
@@ -161,10 +165,11 @@ impl Area {
     pub const fn pack(&self) -> [u64; 4] {
         let (kind, id, page) = match self.backing {
             Backing::Anon => (0, 0, 0),
-            Backing::Object { id, page } => (OBJECT, id, page),
+            Backing::File { id, page } => (FILE, id.0, page),
         };
         let flags = (self.flags.bits() & AreaFlags::all().bits()) as u64;
-        let rights = self.prot.bits() as u64 & PROTS | (self.most.bits() as u64 & PROTS) << MOST_AT;
+        let rights =
+            self.prot.bits() as u64 & PROTS | (self.max_prot.bits() as u64 & PROTS) << MAX_AT;
         let terms = rights | kind | flags << FLAGS_AT | (id as u64) << ID_AT;
         [self.span.start.get(), self.span.end.get(), terms, page]
     }
@@ -174,8 +179,8 @@ impl Area {
     pub const fn unpack(words: [u64; 4]) -> Option<Self> {
         let [start, end, terms, page] = words;
         let id = (terms >> ID_AT) as u32;
-        let backing = if terms & OBJECT != 0 {
-            Backing::Object { id, page }
+        let backing = if terms & FILE != 0 {
+            Backing::File { id: FileId(id), page }
         } else if id == 0 && page == 0 {
             Backing::Anon
         } else {
@@ -187,7 +192,7 @@ impl Area {
         let area = Area {
             span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
             prot: Prot::from_bits_truncate(terms as u8),
-            most: Prot::from_bits_truncate((terms >> MOST_AT) as u8),
+            max_prot: Prot::from_bits_truncate((terms >> MAX_AT) as u8),
             flags: AreaFlags::from_bits_truncate((terms >> FLAGS_AT) as u32),
             backing,
         };
@@ -195,12 +200,12 @@ impl Area {
     }
 
     /// Whether `self` and `next` are one area cut in two: `next` begins where `self` ends, all
-    /// attributes are equal, and the object's pages go on.
+    /// attributes are equal, and the file's pages go on.
     #[inline]
     pub fn can_merge(&self, next: &Area) -> bool {
         self.span.end == next.span.start
             && self.prot == next.prot
-            && self.most == next.most
+            && self.max_prot == next.max_prot
             && self.flags == next.flags
             && self.backing.advanced(self.span.count()) == next.backing
     }
@@ -225,8 +230,8 @@ impl Area {
         self.backing == Backing::Anon && !self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Whether its contents must not be discarded: it is sealed and anonymous, and its program
-    /// could not write the contents again.
+    /// Whether its content must stay (`mseal`): it is sealed and anonymous, and the program could
+    /// not write it anew.
     #[inline]
     pub fn keeps_content(&self) -> bool {
         let is_lost = self.is_private_anon() && !self.prot.contains(Prot::WRITE);
@@ -240,11 +245,11 @@ impl Area {
         self.split_at(span.end).0.split_at(span.start).1
     }
 
-    /// Its pages that map those of object `id` from number `first` up to but not including `end`;
+    /// Its pages that show those of file `id` from number `first` up to but not including `end`;
     /// an empty span if there are none.
-    pub fn showing(&self, id: u32, first: u64, end: u64) -> PageSpan {
+    pub fn showing(&self, id: FileId, first: u64, end: u64) -> PageSpan {
         let nothing = PageSpan::new(self.span.start, self.span.start);
-        let Backing::Object { id: own, page } = self.backing else { return nothing };
+        let Backing::File { id: own, page } = self.backing else { return nothing };
         let at =
             |number: u64| self.span.start.add(number.saturating_sub(page).min(self.span.count()));
         if own == id && first < end { PageSpan::new(at(first), at(end)) } else { nothing }

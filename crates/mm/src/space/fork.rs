@@ -1,4 +1,4 @@
-//! Inheritance: the areas of a child, and their pages.
+//! Which areas a child inherits, and how their pages.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
@@ -8,10 +8,10 @@ use super::section::{Need, Section};
 use super::{Area, AreaFlags, View};
 use crate::table::{ForkLack, Heritage, Inherit, Marks};
 
-/// The lack that stopped a fork of an area's pages.
+/// A fork of an area's pages stopped for lack of this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForkNeed {
-    /// A lack that any change may have.
+    /// A frame, as in any change.
     Of(Need),
     /// A copy for these pages of the child, of the frames from this one on, with these attributes:
     /// the parent's are pinned. Make it and continue behind them.
@@ -19,16 +19,14 @@ pub enum ForkNeed {
 }
 
 impl Area {
-    /// The child's area; `None` if children do not inherit it. Locks are not inherited, as on
-    /// Linux.
+    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child does not inherit locks.
     pub fn inherited(&self) -> Option<Area> {
         let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
         let inherits = !self.flags.contains(AreaFlags::DONTFORK);
         inherits.then_some(Area { flags, ..*self })
     }
 
-    /// The inheritance of its pages in a child that has the area; `None` where it gets none of
-    /// them.
+    /// How a child with the area inherits its pages; `None` where it gets none of them.
     pub fn inherits_pages(&self) -> Option<Inherit> {
         if self.flags.contains(AreaFlags::WIPEONFORK) {
             None
@@ -41,10 +39,10 @@ impl Area {
 }
 
 impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Gives `child`, which has such areas already and which no CPU uses, the pages mapped here in
-    /// `span`, which shrinks from below as they are done. Faults wait, here and until the change
-    /// ends: the child must not see later writes. `lend_marks` gets each run of markers, and
-    /// returns the run that both spaces have then.
+    /// Maps the pages of `span` in `child`, too, which has the areas already and runs on no CPU.
+    /// `span` shrinks from below by the part that is done. Faults wait until the change ends: the
+    /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
+    /// returns the markers that both have.
     ///
     /// # Errors
     /// [`ForkNeed`]: bring it and repeat.

@@ -1,7 +1,13 @@
-//! Address spaces: the pages that a program may access, its rights, and their backing.
+//! Address spaces: which pages a program may touch, how, and which backing they have.
 //!
 //! **Owns** the areas of each space and every change of them. **Key types**: [`Space`], [`Area`],
-//! [`View`] (a space with its context), [`Section`] (the right to change it).
+//! [`View`] (a space, its frames and its hardware), [`Section`] (the right to change it).
+//!
+//! ```text
+//!   Request ──► place ──► Section: prepare ─► change the areas ─► take, protect ─► settle ─► end
+//!                                                │
+//!   fault ──► View::areas (no lock) ◄──────── AreaTree: Area, Area, ..     (tree)
+//! ```
 //!
 //! Faults read the areas without a lock and validate the reading by a sequence number; so faults in
 //! different areas, and in different parts of one, do not meet. Changes take turns.
@@ -12,7 +18,7 @@
 //! | fault – fault, same table | the table's lock; the second finds the place taken |
 //! | fault – change of areas | the fault checks, with the table locked, that the areas are unchanged; a change alters the areas *before* it locks the table |
 //! | change – change | the tree's writer lock |
-//! | fault – preparations or unflushed entries of a change | the change *holds* the pages: no reading of them is current |
+//! | fault – pages that a change prepares, or has not flushed | the change *holds* the pages: no reading of them is current |
 //!
 //! **Never** takes frames itself: steps return what they lack. **Next room**: `fault`.
 
@@ -29,7 +35,7 @@ mod view;
 mod tree_tests;
 
 pub use advice::{Advice, OptOut};
-pub use area::{Area, AreaFlags, Backing};
+pub use area::{Area, AreaFlags, Backing, FileId};
 pub(crate) use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};

@@ -16,13 +16,13 @@ pub struct Request {
     pub pages: u64,
     /// The place.
     pub at: At,
-    /// The rights.
+    /// The rights to them.
     pub prot: Prot,
-    /// The rights that it may ever get.
-    pub most: Prot,
-    /// The kind of the area, and its advice.
+    /// The most that a later change of the rights may allow.
+    pub max_prot: Prot,
+    /// The kind of the area and the advice for it.
     pub flags: AreaFlags,
-    /// The source of the pages.
+    /// The content of the pages until they are written.
     pub backing: Backing,
 }
 
@@ -33,7 +33,7 @@ impl Request {
             pages,
             at: At::Anywhere,
             prot: Prot::RW,
-            most: Prot::all(),
+            max_prot: Prot::all(),
             flags: AreaFlags::empty(),
             backing: Backing::Anon,
         }
@@ -93,9 +93,9 @@ impl fmt::Display for MapError {
 impl core::error::Error for MapError {}
 
 impl<A: Arch, H: Hardware> View<'_, A, H> {
-    /// The place of `request`, for a caller that has the right to change the areas. `align` is the
-    /// order of the folio to which a place without an address is aligned, if possible; pages of an
-    /// object have the same offset in such a block as in the object.
+    /// Where `request` goes. The caller holds the right to change the areas. `align` is the order
+    /// of the folio for which a place without an address is aligned, if it can be; a page of a file
+    /// gets the same offset in such a block as it has in the file.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -126,9 +126,9 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
         }
         let window = self.space.window();
         let find = |align: Order| {
-            // Pages of an object keep their offset: its folios are aligned there.
+            // A file's folios are aligned in the file, so its pages keep their offset in a block.
             let skew = match request.backing {
-                Backing::Object { page, .. } => page & (align.pages() - 1),
+                Backing::File { page, .. } => page & (align.pages() - 1),
                 Backing::Anon => 0,
             };
             let room = pages.checked_add(skew)?;

@@ -7,8 +7,8 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! A step *returns* what it lacks; `base` brings it and repeats the step. A section that is dropped
-//! before the areas change has changed nothing that a program could see.
+//! A step *returns* what it lacks; the engine brings it and repeats the step. A program sees no
+//! effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
@@ -19,7 +19,7 @@ use super::{Area, View};
 use crate::folio::Folio;
 use crate::table::{Gather, Marks, Taking};
 
-/// The lack of a step.
+/// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// One frame, any content, for the area tree.
@@ -30,7 +30,7 @@ pub enum Need {
     Settle,
 }
 
-/// The right to change a space's areas, and the frames and removed entries of the change.
+/// The right to change a space's areas, with the frames and leaves that the change holds.
 pub struct Section<'a, A, H: Hardware> {
     pub(super) view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
@@ -38,8 +38,8 @@ pub struct Section<'a, A, H: Hardware> {
     pub(super) gather: Gather,
     pub(super) entries: u64,
     splits: u64,
-    /// No page is mapped here, and no table is empty here: a table showed that under its lock when
-    /// faults already waited, and later faults are refused.
+    /// No page is mapped here, and no table is empty here. A table said so, locked while faults
+    /// waited; later faults find the areas changed.
     vacant: PageSpan,
 }
 
@@ -57,12 +57,12 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         &self.writer
     }
 
-    /// Entries zeroed or given other rights until now.
+    /// How many entries were zeroed or got other rights so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Prepares a change of `span` that inserts `insertions` areas at most: from now on it cannot
+    /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
     /// fail, and faults wait.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         Ok(())
     }
 
-    /// Prepares a move of the pages of `from` to `to`, whatever is there: the same for both places.
+    /// Prepares both places for moving the pages of `from` to `to`, which may be mapped.
     ///
     /// # Errors
     /// As for [`prepare`](Self::prepare).
@@ -105,7 +105,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
         for page in [span.start, span.end] {
-            // No leaf reaches across where none is present.
+            // No leaf reaches across where none is.
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
@@ -139,7 +139,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         tables.prune(from, hole, &mut self.gather);
     }
 
-    /// Brings the frame that a [`Need`] asked for. An unwanted one is returned.
+    /// Brings the frame that [`Need`] asked for. An unwanted frame comes back.
     pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
         match need {
             Need::Node => self.writer.stock(run),
@@ -151,18 +151,18 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
     }
 
-    /// Makes faults in `pages` wait from now on: pages that are removed while their area stays must
-    /// be flushed before others are mapped there, or two CPUs could see different memory.
+    /// Makes faults in `pages` wait from now on. Leaves that are taken out of an area that stays
+    /// must be flushed before a fault maps other memory there, lest two CPUs see different memory.
     pub fn hold(&self, pages: PageSpan) {
         self.writer.hold(pages);
     }
 
-    /// Lets faults continue: the areas have their new state.
+    /// Lets faults go on, now that the areas have changed.
     pub fn open(&self) {
         self.writer.release();
     }
 
-    /// Makes the tables that guards in `span`, which is prepared, need.
+    /// Makes the tables for guards in `span`, which is prepared.
     ///
     /// # Errors
     /// [`Need::Table`]: bring one and repeat.
@@ -184,9 +184,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += self.view.tables().unguard(span);
     }
 
-    /// Removes the entries of `span` that `what` selects from the tables, and tables that became
-    /// empty as well if they translate nothing outside `hole`, which is called only if there are
-    /// any.
+    /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
+    /// within `hole` with them; `hole` is called only if there is an empty table.
     ///
     /// # Errors
     /// [`Need::Settle`]: flush and free the gather, and repeat with the rest, which `span` is by
@@ -220,7 +219,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Clears the flags `noted` in the leaves of `span`, which is prepared, for each piece of a
-    /// folio for which `forgets` is true. `remark` changes markers.
+    /// folio for which `forgets` is true. `remark` changes the markers.
     pub fn forget(
         &mut self,
         span: PageSpan,
@@ -232,18 +231,17 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
     }
 
-    /// Write-protects the leaves of `span` that map one of `frames`, until a fault grants the write
-    /// again.
+    /// Write-protects the leaves of `span` that map one of `frames`: the next write faults.
     pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
     }
 
-    /// Makes the leaves of `span` COW, except for pinned pages.
+    /// Makes the leaves of `span` COW, but for pinned pages.
     pub fn lend(&mut self, span: PageSpan) {
         self.entries += self.view.tables().lend(span, &mut self.gather);
     }
 
-    /// The removed entries, to be flushed and freed.
+    /// The leaves that were taken out, to be settled.
     pub fn gathered(&mut self) -> &mut Gather {
         &mut self.gather
     }

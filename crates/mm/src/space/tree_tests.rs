@@ -1,5 +1,5 @@
-//! Areas and their tree from inside: damage, garbage, races. `quire-sim` compares the tree's
-//! answers with a naive model.
+//! Areas and their tree from inside: damage, garbage, races. `quire-sim` compares the answers of
+//! the tree with a naive model.
 
 use std::vec::Vec;
 
@@ -102,7 +102,7 @@ fn area(start: u64, end: u64, kind: u32) -> Area {
     Area {
         span: span(start, end),
         prot: Prot::READ,
-        most: Prot::RW,
+        max_prot: Prot::RW,
         flags: AreaFlags::from_bits_truncate(kind),
         backing: Backing::Anon,
     }
@@ -130,13 +130,14 @@ mod plain {
     fn any_area() -> impl Strategy<Value = Area> {
         let backing = prop_oneof![
             Just(Backing::Anon),
-            (any::<u32>(), 0..1u64 << 60).prop_map(|(id, page)| Backing::Object { id, page }),
+            (any::<u32>(), 0..1u64 << 60)
+                .prop_map(|(id, page)| Backing::File { id: crate::space::FileId(id), page }),
         ];
         (0..1u64 << 52, 1..1u64 << 40, 0..8u8, 0..8u8, any::<u32>(), backing).prop_map(
             |(start, count, prot, most, flags, backing)| Area {
                 span: span(start, start + count),
                 prot: Prot::from_bits_truncate(prot),
-                most: Prot::from_bits_truncate(most),
+                max_prot: Prot::from_bits_truncate(most),
                 flags: AreaFlags::from_bits_truncate(flags),
                 backing,
             },
@@ -180,7 +181,7 @@ mod plain {
             prop_assert_eq!(head.span.count() + tail.span.count(), area.span.count());
         }
 
-        /// Nodes of random words: whatever a reader asks, it returns.
+        /// Nodes of random words: every call of a reader returns.
         #[test]
         fn e3_reading_garbage_terminates(
             seed in any::<u64>(),

@@ -14,10 +14,10 @@ use crate::stats::{Counters, SpaceCounters};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{Tables, Target, What};
 
-/// An address space: its areas, the root of its page tables, and the CPUs that run it.
+/// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
 /// The embedder owns the value and gives it back to
-/// [`Mm::destroy`](crate::mm::Mm::destroy); dropping it instead leaks its memory.
+/// [`Mm::destroy`](crate::Mm::destroy); dropping it instead leaks its memory.
 #[must_use = "a space that is dropped leaks its memory; destroy it"]
 pub struct Space<A> {
     pub(crate) areas: AreaTree,
@@ -27,17 +27,17 @@ pub struct Space<A> {
     cpus: CpuSet,
     opt_out: AtomicU32,
     stack_pages: AtomicU64,
-    /// Events in its past: bits of [`Ever`].
+    /// Rare events that happened here: bits of [`Ever`].
     ever: AtomicU32,
     /// The number of the group it is in; 0: none.
     group: AtomicU32,
-    /// How many CPUs take leaves out without a change of the space, and have not flushed yet.
+    /// How many callers take leaves out without a change of the space, and have not flushed yet.
     unflushed: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
 }
 
-/// Rare events; code that must handle their effects checks this first.
+/// A rare event. A search for its effects skips spaces where it never happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ever {
     /// Pages were moved: a folio may be mapped elsewhere than at its home.
@@ -48,9 +48,8 @@ pub(crate) enum Ever {
     Droppable = 4,
 }
 
-/// A CPU takes leaves out of a space, and flushes later. A concurrent change of the space that
-/// finds them absent could return before they are flushed, so it flushes as well (Linux: the
-/// pending batch of `mm/rmap.c`).
+/// A caller takes leaves out of a space and flushes later. A concurrent change that finds them gone
+/// cannot rely on that flush, so it must flush, too (Linux: the pending batch of `mm/rmap.c`).
 pub(crate) struct Unflushed<'a>(&'a AtomicU32);
 
 impl Drop for Unflushed<'_> {
@@ -78,10 +77,10 @@ impl<A: Arch> Space<A> {
         }
     }
 
-    /// From now on this CPU takes leaves out without a change of the space, until it drops the
-    /// returned value after the flush.
+    /// Announces that the caller takes leaves out without a change of the space. It drops the
+    /// returned value after its flush.
     pub(crate) fn taking(&self) -> Unflushed<'_> {
-        // The lock of a table orders this before any CPU finds a leaf absent.
+        // A CPU that finds a leaf gone has locked its table after this store.
         self.unflushed.fetch_add(1, Ordering::Relaxed);
         Unflushed(&self.unflushed)
     }
@@ -104,7 +103,7 @@ impl<A: Arch> Space<A> {
         self.asid
     }
 
-    /// The pages for areas that the program maps without an address.
+    /// The pages in which areas without an address are placed.
     #[inline]
     pub fn window(&self) -> PageSpan {
         self.window
@@ -142,7 +141,7 @@ impl<A: Arch> Space<A> {
         self.stack_pages.load(Ordering::Relaxed)
     }
 
-    /// Sets how many pages a stack may grow to (`RLIMIT_STACK`). Larger ones stay so.
+    /// Sets how many pages a stack may grow to (`RLIMIT_STACK`). A stack that is larger stays so.
     pub fn set_stack_pages(&self, pages: u64) {
         self.stack_pages.store(pages, Ordering::Relaxed);
     }
@@ -153,12 +152,12 @@ impl<A: Arch> Space<A> {
         self.ever.load(Ordering::Relaxed) & ever as u32 != 0
     }
 
-    /// Records the event before it happens.
+    /// Notes the event before it happens.
     pub(crate) fn note(&self, ever: Ever) {
         self.ever.fetch_or(ever as u32, Ordering::Relaxed);
     }
 
-    /// Records all events of `parent`, whose pages and areas this space inherits.
+    /// Notes all events of `parent`, whose pages and areas this space inherits.
     pub(crate) fn note_all_of(&self, parent: &Self) {
         self.ever.fetch_or(parent.ever.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -174,7 +173,7 @@ impl<A: Arch> Space<A> {
         self.group.store(group.map_or(0, GroupId::get), Ordering::Relaxed);
     }
 
-    /// The results of this space's faults, by size.
+    /// How many folios of each size faults got in this space.
     pub fn counters(&self) -> &SpaceCounters {
         &self.counters
     }
@@ -189,13 +188,13 @@ impl<A: Arch> Space<A> {
         Target { asid: self.asid, root: self.root, cpus: &self.cpus }
     }
 
-    /// Whether a program may map all of `span`.
+    /// Whether a program may map `span` at all.
     pub(crate) fn may_map(span: PageSpan) -> bool {
         !span.is_empty() && span.end <= Vpn::new(A::USER_PAGES)
     }
 }
 
-/// A space with its context. Cheap to make and to copy.
+/// A space, with the hardware, the slots and the counters to work on it. Cheap to make and to copy.
 pub struct View<'a, A, H> {
     /// The hardware.
     pub hw: &'a H,
@@ -228,8 +227,8 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
         self.space.areas.reader(self.hw, self.meta)
     }
 
-    /// The end of the stretch of pages from `page` on that need no fault for `access`, `end` at the
-    /// latest; `None` when `page` needs one. For a read, a page only has to be mapped.
+    /// The end, at most `end`, of the stretch of pages from `page` on that need no fault for
+    /// `access`; `None` when `page` needs one. A page that is mapped can be read.
     pub fn ready_until(&self, page: Vpn, end: Vpn, access: Access) -> Option<Vpn> {
         let locked = self.tables().lock_lowest(page, Level::LAST);
         let (run, upto) = locked.run_in(page, end);

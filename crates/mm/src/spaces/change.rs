@@ -6,8 +6,6 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
-#[cfg(feature = "files")]
-use crate::cache::FileId;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
 use crate::stats::Event;
@@ -29,7 +27,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let area = Area {
             span,
             prot: request.prot,
-            most: request.most,
+            max_prot: request.max_prot,
             flags: request.flags,
             backing: request.backing,
         };
@@ -76,7 +74,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.alter(space, span, |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
-            } else if area.most.contains(prot) {
+            } else if area.max_prot.contains(prot) {
                 let area = Area { prot, ..area };
                 #[cfg(feature = "files")]
                 self.note_code(&area);
@@ -92,8 +90,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     #[cfg(feature = "files")]
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
-            && let Backing::Object { id, .. } = area.backing
-            && let Some(file) = self.base().file(FileId(id))
+            && let Backing::File { id, .. } = area.backing
+            && let Some(file) = self.base().file(id)
         {
             file.note_code();
         }
@@ -128,7 +126,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         self.alter(space, span, |area| match area.backing {
             Backing::Anon => Err(Error::Invalid),
-            Backing::Object { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
+            Backing::File { .. } => Ok(Area { flags: area.flags.with_read_order(order), ..area }),
         })
     }
 
@@ -337,9 +335,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 self.base().policy.candidates(Advice::of(request.flags), space.opt_out())
             }
             #[cfg(feature = "files")]
-            Backing::Object { .. } => self.base().file_policy.alignments(),
+            Backing::File { .. } => self.base().file_policy.alignments(),
             #[cfg(not(feature = "files"))]
-            Backing::Object { .. } => 0,
+            Backing::File { .. } => 0,
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);

@@ -8,7 +8,7 @@ use super::Spaces;
 use crate::base::Error;
 #[cfg(feature = "files")]
 use crate::cache::Reads;
-use crate::fault::plan::{Leaf, Reach};
+use crate::fault::plan::{Reach, Touch};
 use crate::fault::{
     Cause, Choice, Decision, FilePage, Installed, MarkedPage, Plan, Refusal, Stale, decide,
 };
@@ -292,7 +292,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn note(
         &self,
         view: &View<'_, A, H>,
-        leaf: Leaf,
+        leaf: Touch,
         page: Vpn,
         access: Access,
     ) -> Option<Resolved> {

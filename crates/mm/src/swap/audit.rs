@@ -1,4 +1,5 @@
-//! What the walkers ask of the slots, for which a word has room while nobody else uses the device.
+//! The walkers' audit of the slots. Notes for it fit into the words, since no CPU uses the device
+//! meanwhile.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -7,24 +8,25 @@ use super::Slots;
 use super::slots::{CACHED, COUNT};
 use crate::cache::FilePages;
 
-/// What is wrong with a slot.
+/// A wrong slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotFault {
-    /// It counts other than there are entries.
+    /// Its count differs from the number of entries.
     Count {
         /// How many it counts.
         counted: u64,
         /// How many there are.
         found: u64,
     },
-    /// It says that it is in memory, or not, and its file says the contrary.
+    /// Its cached bit contradicts its file.
     Cached {
-        /// What it says.
+        /// Its cached bit.
         says: bool,
     },
-    /// An entry says that it is the only one, and is not.
+    /// An exclusive entry is not alone.
     Exclusive,
-    /// The device, or the cluster that begins with this slot, counts other than it uses.
+    /// The count of used slots is wrong, of the device or of the cluster that begins with this
+    /// slot.
     Used {
         /// How many slots it counts.
         counted: u64,
@@ -36,7 +38,7 @@ pub enum SlotFault {
 /// One entry that was found; bits 32..52 of a word.
 const FOUND: u64 = 1 << 32;
 const FOUND_ALL: u64 = ((1 << 20) - 1) << 32;
-/// One of them says that it is the only one.
+/// One of them is exclusive.
 const OWNED: u64 = 1 << 60;
 /// The file has it in memory.
 const IN_MEMORY: u64 = 1 << 61;
@@ -61,8 +63,7 @@ impl<A: Arch, H: Hardware> Slots<'_, A, H> {
         });
     }
 
-    /// Compares what was noted with what the slots say, and takes the notes back. The first that is
-    /// wrong.
+    /// Compares the notes with the slots, and takes the notes back. Returns the first wrong slot.
     pub(crate) fn audit(&self) -> Result<(), (u64, SlotFault)> {
         let slots = self.swap.slots();
         let (mut wrong, mut used) = (None, 0);

@@ -1,10 +1,10 @@
-//! One swap device: its clusters, and where the next slots are taken from.
+//! One swap device: its clusters, and the source of the next slots.
 //!
-//! A *cluster* is as many slots as a frame has words, which is also what a page table has entries:
+//! A *cluster* has as many slots as a frame has words, and so as many as a page table has entries:
 //! the largest folio that an entry maps fits into one. A cluster has the order for which it was
 //! taken last, so that aligned runs of one size lie together, and freeing one makes room for
-//! another. Only when there is neither room of its own nor an empty cluster, an order takes what
-//! larger ones have left.
+//! another. An order takes slots of larger orders' clusters only when it has no room of its own and
+//! no cluster is empty.
 //!
 //! ```text
 //!   free ──► current of a lane ──► no run of its order: frag[order], or unlisted if full
@@ -28,20 +28,20 @@ pub const CLUSTER_LANES: usize = 2;
 /// The largest order of a run of slots, and one more: a cluster with 64 KiB pages has 2^13.
 #[cfg(not(loom))]
 pub(super) const RUN_ORDERS: usize = 14;
-/// As few as a model can go through.
+/// Few enough for a model.
 #[cfg(loom)]
 pub(super) const RUN_ORDERS: usize = 2;
 
 /// No cluster.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Nobody's device.
+/// The file of a device that is not in use.
 const NO_FILE: u32 = u32::MAX;
 
 /// In which list a cluster is: the flags of its frame's slot. Only changed with the lists locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum Place {
+pub(super) enum InList {
     /// In none: it has no run of its order left.
     Unlisted = 0,
     /// Empty.
@@ -54,14 +54,14 @@ pub(super) enum Place {
     Current = 4,
 }
 
-impl Place {
+impl InList {
     const fn of(flags: u32) -> Self {
         match flags {
-            1 => Place::Free,
-            2 => Place::Partial,
-            3 => Place::Frag,
-            4 => Place::Current,
-            _ => Place::Unlisted,
+            1 => InList::Free,
+            2 => InList::Partial,
+            3 => InList::Frag,
+            4 => InList::Current,
+            _ => InList::Unlisted,
         }
     }
 }
@@ -78,23 +78,23 @@ impl Lists {
         Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
     }
 
-    fn head(&mut self, place: Place, order: u8) -> Option<&mut u32> {
+    fn head(&mut self, place: InList, order: u8) -> Option<&mut u32> {
         match place {
-            Place::Free => Some(&mut self.free),
-            Place::Frag => self.frag.get_mut(order as usize),
-            Place::Partial => self.partial.get_mut(order as usize),
-            Place::Unlisted | Place::Current => None,
+            InList::Free => Some(&mut self.free),
+            InList::Frag => self.frag.get_mut(order as usize),
+            InList::Partial => self.partial.get_mut(order as usize),
+            InList::Unlisted | InList::Current => None,
         }
     }
 
     /// The place and the order of the cluster at `frame`.
-    pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (Place, u8) {
+    pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (InList, u8) {
         let state = meta.at(frame).state();
-        (Place::of(state.flags()), state.order())
+        (InList::of(state.flags()), state.order())
     }
 
     /// Moves the cluster at `frame` to `place`, and gives it `order`.
-    pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: Place, order: u8) {
+    pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: InList, order: u8) {
         self.unlink(meta, frame);
         let slot = meta.at(frame);
         let state = crate::phys::State::new(slot.state().kind(), order);
@@ -131,18 +131,18 @@ impl Lists {
     /// The next cluster to take runs of `order` from, which is `Current` from now on.
     pub(super) fn take(&mut self, meta: Meta<'_>, order: u8) -> Option<Pfn> {
         let own = order as usize;
-        // What has no run for larger ones goes first, and then what would break into theirs.
+        // First clusters without a run for larger orders, and then clusters that have one.
         let left = self.frag[own + 1..].iter().chain(self.partial[own + 1..].iter().rev());
         let found = [&self.partial[own], &self.free].into_iter().chain(left);
         let found = found.copied().find(|&at| at != NONE)?;
         let frame = meta.frame(found);
-        self.put(meta, frame, Place::Current, order);
+        self.put(meta, frame, InList::Current, order);
         Some(frame)
     }
 }
 
-/// A swap device. The embedder lends an array of them; which are in use it says by
-/// [`Mm::swap_on`](crate::mm::Mm::swap_on).
+/// A swap device. The embedder lends an array of them; [`Paging::swap_on`](crate::Paging::swap_on)
+/// takes one into use.
 pub struct Swap {
     /// The file whose pages are the slots.
     file: AtomicU32,
@@ -160,7 +160,7 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// Nobody's device.
+    /// A device that is not in use.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Swap {
         }
     }
 
-    /// Nobody's device.
+    /// A device that is not in use.
     #[cfg(loom)]
     pub fn new() -> Self {
         let lane = || core::array::from_fn(|_| AtomicU32::new(NONE));
@@ -211,7 +211,7 @@ impl Swap {
         self.file().is_some() && self.closing.load(Ordering::Relaxed) == 0
     }
 
-    /// Slots are taken, or no more.
+    /// Allows or forbids to take slots.
     pub(crate) fn set_closing(&self, closing: bool) {
         self.closing.store(closing.into(), Ordering::SeqCst);
     }
@@ -224,7 +224,7 @@ impl Swap {
         self.file.store(file.0, Ordering::Release);
     }
 
-    /// It is nobody's from now on.
+    /// Frees it.
     pub(crate) fn close(&self) {
         self.file.store(NO_FILE, Ordering::Release);
         *self.lists.lock() = Lists::new();

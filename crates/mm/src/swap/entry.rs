@@ -1,4 +1,4 @@
-//! What a page-table entry says of a page that is on a swap device: the payload of a marker.
+//! The page-table entry of a page on a swap device: the payload of a marker.
 //!
 //! ```text
 //!   55     52 51     46    45        44         43   41 40           0
@@ -29,13 +29,13 @@ pub struct SwapEntry {
     /// Whether no other entry, of any space, has the page (Linux: the exclusive bit of a swap
     /// entry, taken over from AnonExclusive).
     pub exclusive: bool,
-    /// Whether the page was written, or may have been, since somebody asked last
-    /// ([`Mm::track`](crate::mm::Mm::track); Linux: the soft-dirty bit of a swap entry).
+    /// Whether the page was written, or may have been, since tracking began
+    /// ([`Spaces::track`](crate::Spaces::track); Linux: the soft-dirty bit of a swap entry).
     pub written: bool,
 }
 
 impl SwapEntry {
-    /// The entry that a marker's payload is; `None` where it is something else.
+    /// The entry of a marker's payload; `None` for another kind of marker.
     #[inline]
     pub const fn of(payload: u64) -> Option<Self> {
         let Some(MarkKind::Swap) = MarkKind::of(payload) else { return None };

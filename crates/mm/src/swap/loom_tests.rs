@@ -21,12 +21,12 @@ const ROOT: Pfn = Pfn::new(1);
 const FRAMES: u64 = 4;
 /// Words of a frame that may change: the slots of a cluster that its lanes take.
 const WORDS: u64 = 4;
-/// What other slots of a cluster are for ever: not free.
+/// The word of all other slots of a cluster: never free.
 const TAKEN: u64 = CACHED | COUNT;
 
 type Taken = Option<(u64, Order)>;
 
-/// The first words of each frame; what follows them in a cluster is never free.
+/// The first words of each frame; the other slots of a cluster are never free.
 struct Board {
     words: Vec<AtomicU64>,
     first_cluster: u64,
@@ -83,7 +83,7 @@ impl Hardware for Board {
 type Device = Slots<'static, X86_64, Board>;
 
 /// A device of `clusters` clusters in use, of each of which `WORDS` slots are free. It is leaked:
-/// the model's threads ask for what lives for ever.
+/// the model's threads need `'static` values.
 fn leaked(clusters: u64) -> Device {
     let words = (0..FRAMES * WORDS).map(|_| AtomicU64::new(0)).collect();
     let first_cluster = ROOT.get() + u64::from(clusters > 1);
@@ -124,7 +124,7 @@ fn borrow(device: Device, order: u8, cpu: usize) -> Taken {
     None
 }
 
-/// What is held is cached and overlaps nowhere; all else is free, and the counts and lists say so.
+/// Held slots are cached and do not overlap; all others are free, and the counts and lists agree.
 fn settle(device: Device, clusters: u64, held: &[Taken]) {
     let owners = |slot| {
         let holds = |taken: &&(u64, Order)| (run(**taken).start..run(**taken).end).contains(&slot);
@@ -150,7 +150,8 @@ fn settle(device: Device, clusters: u64, held: &[Taken]) {
     assert_eq!(rest as u64, free, "all that is free can be taken");
 }
 
-/// Runs `second` on another CPU while this one runs `first`; what both hold in the end.
+/// Runs `second` on another CPU while this one runs `first`; returns the runs that both hold in the
+/// end.
 fn both(
     device: Device,
     first: impl Fn(Device) -> Taken,

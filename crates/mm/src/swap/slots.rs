@@ -7,14 +7,14 @@
 //!
 //! A word that is zero is a free slot. `cached`: the slot belongs to a folio in memory, which may
 //! be about to leave it, or about to be read. Words are changed with the cluster's frame locked, by
-//! runs: what was equal before is equal after, and is one `fill`.
+//! runs: equal words stay equal, so each run is one `fill`.
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
 use super::Swap;
-use super::device::{CLUSTER_LANES, Lists, NONE, Place};
+use super::device::{CLUSTER_LANES, InList, Lists, NONE};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::radix::Tree;
@@ -47,8 +47,8 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         Self { tree: Tree::new(hw, meta, &swap.root, Kind::Swap, 0), swap }
     }
 
-    /// Makes the tree of all clusters of `slots` slots, of frames that `frame` gives: zeroed ones.
-    /// `false` when it gives none: [`fell`](Self::fell) what there is.
+    /// Makes the tree of all clusters for `slots` slots, of zeroed frames that `frame` gives.
+    /// `false` when it gives none: [`fell`](Self::fell) the part that is there.
     pub(crate) fn found(&self, slots: u64, frame: impl FnMut() -> Option<FrameRun>) -> bool {
         if self.tree.plant(slots, frame).is_none() {
             return false;
@@ -62,7 +62,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         let mut lists = self.swap.lists.lock();
         let clusters = (0..slots.div_ceil(Self::WORDS)).rev();
         for frame in clusters.filter_map(|number| self.tree.lowest(number << Self::BITS)) {
-            lists.put(self.tree.meta, frame, Place::Free, 0);
+            lists.put(self.tree.meta, frame, InList::Free, 0);
         }
         true
     }
@@ -92,16 +92,15 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         }
     }
 
-    /// Sees to it that `lane` names a current cluster; `false` when there is none that may have a
-    /// run of `order`.
+    /// Gives `lane` a current cluster; `false` when there is none that may have a run of `order`.
     ///
-    /// All of it under the lock of the lists. Else two CPUs of a lane would each take a cluster,
-    /// and the one that is written over would be current, and in no lane, for ever; and who looks
-    /// for another lane's cluster would not see the one that is on its way there.
+    /// All of it happens under the lock of the lists. Otherwise two CPUs of a lane could each take
+    /// a cluster, and the one that is written over would stay current, and in no lane, for ever;
+    /// and a CPU that looks for another lane's cluster would not see the one on its way there.
     fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
         let is_current = |at: u32, lists: &Lists| {
-            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == Place::Current
+            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == InList::Current
         };
         if is_current(lane.load(Ordering::Relaxed), &lists) {
             return true;
@@ -121,7 +120,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// its list afterwards if it has none.
     fn take_from(&self, frame: Pfn, order: Order) -> Option<u64> {
         let lock = self.tree.meta.lock(frame)?.words()?;
-        if self.swap.lists.lock().place(self.tree.meta, frame).0 != Place::Current {
+        if self.swap.lists.lock().place(self.tree.meta, frame).0 != InList::Current {
             return None;
         }
         if let Some(at) = self.find(&lock, order) {
@@ -133,7 +132,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             return Some(self.tree.first(&lock) + at as u64);
         }
         let full = self.tree.used(&lock) == Self::WORDS;
-        let place = if full { Place::Unlisted } else { Place::Frag };
+        let place = if full { InList::Unlisted } else { InList::Frag };
         self.swap.lists.lock().put(self.tree.meta, frame, place, order.get());
         None
     }
@@ -186,17 +185,17 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
     }
 
-    /// Notes that so many slots of a locked cluster have become free.
+    /// Notes that `count` slots of a locked cluster have become free.
     fn freed(&self, lock: &WordsLock<'_>, count: usize) {
         self.tree.add_used(lock, -(count as i64));
         self.swap.used.fetch_sub(count as u64, Ordering::Relaxed);
         let mut lists = self.swap.lists.lock();
         let (place, order) = lists.place(self.tree.meta, lock.frame());
         let now = match place {
-            Place::Current => return,
-            _ if self.tree.used(lock) == 0 => Place::Free,
-            Place::Partial => return,
-            Place::Unlisted | Place::Frag | Place::Free => Place::Partial,
+            InList::Current => return,
+            _ if self.tree.used(lock) == 0 => InList::Free,
+            InList::Partial => return,
+            InList::Unlisted | InList::Frag | InList::Free => InList::Partial,
         };
         lists.put(self.tree.meta, lock.frame(), now, order);
     }
@@ -209,8 +208,8 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         });
     }
 
-    /// Counts one entry less for each of `slots`. Those that are not cached are free when they had
-    /// no other.
+    /// Counts one entry less for each of `slots`. A slot that is not cached is free when it was the
+    /// last.
     pub(crate) fn release(&self, slots: FilePages) {
         self.change(slots, |word| {
             debug_assert!(word & COUNT > 0, "an entry that was counted");
@@ -254,7 +253,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             {
                 let most = (end - first) as usize;
                 let count = self.tree.hw.count_run(cluster, word(first), most, 0, 0);
-                // It may have been taken since.
+                // Another CPU may have taken it since.
                 return Some(FilePages::new(first, first + count.max(1) as u64));
             }
             at = end;

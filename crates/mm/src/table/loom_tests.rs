@@ -237,7 +237,7 @@ fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
         let area = Area {
             span,
             prot: Prot::RW,
-            most: Prot::RW,
+            max_prot: Prot::RW,
             flags: AreaFlags::empty(),
             backing: Backing::Anon,
         };

@@ -217,7 +217,7 @@ impl<'a, 'm, 'r, A: Arch> Beside<'a, 'm, 'r, A> {
     ) -> Request {
         let at = wish(place, stretch.from.page(&self.field));
         let pages = stretch.len.count(&self.field);
-        Request { pages, at, prot, most: most | prot, flags, backing: Backing::Anon }
+        Request { pages, at, prot, max_prot: most | prot, flags, backing: Backing::Anon }
     }
 
     fn map(&mut self, at: usize, request: &Request) -> Result<(), String> {

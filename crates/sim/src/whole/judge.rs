@@ -177,14 +177,14 @@ impl<A: Arch> World<'_, '_, '_, A> {
             for (ahead, page) in pages[start..start + count].iter().enumerate() {
                 let source = match area.backing.advanced(ahead as u64) {
                     Backing::Anon => Source::Anon,
-                    Backing::Object { id, page } => {
-                        let file = self.ids.iter().position(|known| known.0 == id);
+                    Backing::File { id, page } => {
+                        let file = self.ids.iter().position(|known| *known == id);
                         let file = file.unwrap_or(usize::from(u8::MAX)) as u8;
                         let shared = area.flags.contains(AreaFlags::SHARED);
                         Source::File { file, page: page as u32, shared }
                     }
                 };
-                let (prot, most, flags) = (area.prot, area.most, area.flags);
+                let (prot, most, flags) = (area.prot, area.max_prot, area.flags);
                 if *page != (Page { source, prot, most, flags, ..*page }) {
                     return wrong(start + ahead, &area);
                 }

@@ -1,7 +1,7 @@
 //! Advice that an area remembers, and how a caller learns what a span is made of (row E3).
 
 use quire::Error;
-use quire::space::{Area, AreaFlags, At, Backing, Request};
+use quire::space::{Area, AreaFlags, At, Backing, FileId, Request};
 use quire_arch::X86_64;
 use quire_machine::Config;
 use quire_sim::program::Program;
@@ -44,7 +44,7 @@ fn e3_advice_may_not_change_what_an_area_is() {
         let space = space_of(mm, 4, NONE);
         let shared = Request::anon(4).at(At::Fixed(page(4))).flags(AreaFlags::SHARED);
         let object = Request {
-            backing: Backing::Object { id: 1, page: 0 },
+            backing: Backing::File { id: FileId(1), page: 0 },
             ..Request::anon(4).at(At::Fixed(page(8)))
         };
         mm.map(&space, &shared).unwrap();

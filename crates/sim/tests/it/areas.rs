@@ -9,7 +9,7 @@ use quire::hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
 use quire::inject::Phys;
 use quire::inject::{AreaTree, EditError, Placement, TreeWriter};
 use quire::phys::{CpuCache, Slot};
-use quire::space::{Area, AreaFlags, Backing};
+use quire::space::{Area, AreaFlags, Backing, FileId};
 use quire_sim::areas::NaiveAreas;
 use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
@@ -100,11 +100,11 @@ fn area(pages: u64) -> impl Strategy<Value = Area> {
     (span(pages), prot(), flags(), 0..4u64).prop_map(|(span, prot, flags, kind)| Area {
         span,
         prot,
-        most: Prot::RW,
+        max_prot: Prot::RW,
         flags,
         backing: match kind {
             0 | 1 => Backing::Anon,
-            _ => Backing::Object { id: 7, page: span.start.get() + kind },
+            _ => Backing::File { id: FileId(7), page: span.start.get() + kind },
         },
     })
 }
@@ -312,7 +312,7 @@ proptest! {
                 pair.apply(&Op::Set(Area {
                     span: page,
                     prot: Prot::READ,
-                    most: Prot::RW,
+                    max_prot: Prot::RW,
                     flags: AreaFlags::empty(),
                     backing: Backing::Anon,
                 }));

@@ -1,6 +1,6 @@
 //! Collapse: one folio of many, of every size (row B4).
 
-use quire::space::{AreaFlags, At, Backing, OptOut, Request};
+use quire::space::{AreaFlags, At, Backing, FileId, OptOut, Request};
 use quire::stats::Event::{CollapseAlloc, CollapseFailed, Flush, FramesFreed};
 use quire::{Collapsed, Errno, Error, Hindrance};
 use quire_arch::{Arch, Arm4k, Arm16k, Level, Sv39, X86_64};
@@ -107,7 +107,7 @@ fn b4_a_block_that_may_not_collapse_stays_and_the_answer_says_why() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, _| {
         let space = space_of(mm, 16, NONE);
         let object = Request {
-            backing: Backing::Object { id: 1, page: 0 },
+            backing: Backing::File { id: FileId(1), page: 0 },
             ..Request::anon(16).at(At::Fixed(page::<X86_64>(48)))
         };
         let shared = Request::anon(16).at(At::Fixed(page::<X86_64>(16))).flags(AreaFlags::SHARED);

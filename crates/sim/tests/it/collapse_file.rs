@@ -31,7 +31,7 @@ fn shown<A: Arch>(
     let window = PageSpan::new(place::<A>(), place::<A>().add(A::block_order().pages() * 16));
     let space = mm.space(Asid(tag), window).unwrap();
     let request = Request {
-        backing: Backing::Object { id: file.0, page: 0 },
+        backing: Backing::File { id: file, page: 0 },
         prot,
         flags,
         ..Request::anon(pages).at(At::Fixed(place::<A>()))

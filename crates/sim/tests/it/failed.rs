@@ -120,7 +120,7 @@ fn shows<A: Arch>(
     let file = mm.files().open(store, 8, Order::ZERO).unwrap();
     let space = space_of(mm, 1, NONE);
     for (at, flags) in [(16, NONE), (24, AreaFlags::SHARED)] {
-        let backing = Backing::Object { id: file.0, page: 0 };
+        let backing = Backing::File { id: file, page: 0 };
         let request = Request { backing, ..Request::anon(8) }.at(At::Fixed(page::<A>(at)));
         mm.map(&space, &request.flags(flags)).unwrap();
     }

@@ -30,7 +30,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     /// Shows all of a file from `page` on at `START` plus `skew`.
     fn show(&self, file: FileId, page: u64, pages: u64, prot: Prot, flags: AreaFlags) -> PageSpan {
         let request = Request {
-            backing: Backing::Object { id: file.0, page },
+            backing: Backing::File { id: file, page },
             prot,
             flags,
             ..Request::anon(pages).at(At::Fixed(START))
@@ -146,7 +146,7 @@ fn b2_an_area_is_placed_so_that_folios_of_its_file_are_aligned_in_it() {
         let file = scene.file(Store::ReadOnly, 3000);
         for (page, pages, order) in [(0, 2000, 9), (7, 40, 4), (700, 1024, 9), (5, 3, 0)] {
             let request = Request {
-                backing: Backing::Object { id: file.0, page },
+                backing: Backing::File { id: file, page },
                 ..Request::anon(pages).prot(Prot::RX)
             };
             let span = scene.mm.map(&scene.space, &request).unwrap();

@@ -235,7 +235,7 @@ fn d6_holdings_of_a_group_are_told_by_kinds_and_paged_out_on_request() {
         mm.groups().join(&one, Some(group)).unwrap();
         mm.reclaim().relieve(group, &[&one][..]).unwrap();
         let file = mm.files().open(Store::Memory, 16, Order::ZERO).unwrap();
-        let backing = Backing::Object { id: file.0, page: 0 };
+        let backing = Backing::File { id: file, page: 0 };
         let shared = Request { prot: Prot::RW, backing, ..Request::anon(16) };
         let shared = Request { flags: AreaFlags::SHARED, ..shared }.at(At::Fixed(BASE.add(64)));
         for space in [&one, &other] {
@@ -337,7 +337,7 @@ fn d6_fault_around_takes_no_more_than_the_limit_leaves() {
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let file = mm.files().open(Store::Memory, 512, Order::ZERO).unwrap();
-        let backing = Backing::Object { id: file.0, page: 0 };
+        let backing = Backing::File { id: file, page: 0 };
         let start = BASE.add(64);
         let private =
             Request { prot: Prot::RW, backing, ..Request::anon(512) }.at(At::Fixed(start));

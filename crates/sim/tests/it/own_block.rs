@@ -40,7 +40,7 @@ fn want<A: Arch>(mm: &HostedMm<'_, '_, A>, most: u8) {
 fn space<A: Arch>(mm: &HostedMm<'_, '_, A>, asid: u16, file: FileId, flags: AreaFlags) -> Space<A> {
     let window = PageSpan::new(place::<A>(), place::<A>().add(A::block_order().pages() * 16));
     let space = mm.space(Asid(asid), window).unwrap();
-    let backing = Backing::Object { id: file.0, page: 0 };
+    let backing = Backing::File { id: file, page: 0 };
     let request = Request { backing, flags, ..Request::anon(PAGES).at(At::Fixed(page::<A>(0))) };
     mm.map(&space, &request).unwrap();
     space

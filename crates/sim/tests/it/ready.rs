@@ -141,7 +141,7 @@ fn c4_no_call_changes_read_only_or_shared_pages() {
     stage::<X86_64>(Config::x86_64(), 4096, &[ORDER], |mm, cpu| {
         let space = space_of(mm, PAGES, AreaFlags::empty());
         let at = |number| At::Fixed(page::<X86_64>(number));
-        let never = Request { most: Prot::READ, ..Request::anon(1).prot(Prot::READ).at(at(0)) };
+        let never = Request { max_prot: Prot::READ, ..Request::anon(1).prot(Prot::READ).at(at(0)) };
         mm.map(&space, &never).unwrap();
         let shared = Request::anon(1).prot(Prot::READ).flags(AreaFlags::SHARED).at(at(1));
         mm.map(&space, &shared).unwrap();

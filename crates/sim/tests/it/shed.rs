@@ -75,7 +75,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
         let spaces = [AreaFlags::SHARED, AreaFlags::empty()].map(|flags| {
             let asid = Asid(1 + u16::from(flags.is_empty()));
             let space = mm.space(asid, PageSpan::new(START, START.add(1 << 12))).unwrap();
-            let backing = Backing::Object { id: file.0, page: 0 };
+            let backing = Backing::File { id: file, page: 0 };
             let request = Request { backing, prot: Prot::RW, flags, ..Request::anon(PAGES) };
             mm.map(&space, &request.at(At::Fixed(START))).unwrap();
             space

@@ -21,7 +21,7 @@ fn with_file<A: Arch>(config: Config, model: fn(&Scene<'_, '_, '_, A>, FileId, V
         let file = scene.mm.open_file(Store::ReadWrite, PAGES, Order::ZERO).expect("it is free");
         let start = scene.span().end.add(16);
         let request = Request {
-            backing: Backing::Object { id: file.0, page: 0 },
+            backing: Backing::File { id: file, page: 0 },
             ..Request::anon(PAGES).at(At::Fixed(start)).flags(AreaFlags::SHARED)
         };
         scene.mm.map(&scene.space, &request).expect("memory for an area");

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use quire::space::{AreaFlags, At, Backing, Request};
+use quire::space::{AreaFlags, At, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot, Vpn};
 use quire_linux::exec::{self, Plan, Segment, Space};
 use quire_linux::files::{Caller, Description};
@@ -225,7 +225,7 @@ fn show(memory: &Memory, file: &Arc<Description>, segment: &Segment) -> Result<(
     let request = Request::anon(shown.count()).at(at).prot(first);
     file.node().show(false, true, |id, _| {
         let id = id.ok_or(Errno::ENFILE)?;
-        let backing = Backing::Object { id, page: segment.file_offset / PAGE };
+        let backing = Backing::File { id: FileId(id), page: segment.file_offset / PAGE };
         memory.show(id, file.clone(), &Request { backing, ..request })
     })?;
     if !tail.is_empty() {

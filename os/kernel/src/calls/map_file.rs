@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as abi;
-use quire::space::{AreaFlags, Backing, Request};
+use quire::space::{AreaFlags, Backing, FileId, Request};
 use quire::units::{PageSpan, Prot};
 use quire_linux::files::{Body, Description, Device, LENGTH_MAX};
 use quire_linux::{Errno, Result};
@@ -66,8 +66,8 @@ pub(super) fn map(
     file.node().show(is_shared, writes, |id, may_write| {
         let id = id.ok_or(Errno::ENFILE)?;
         let may_write = !is_shared || may_write && file.may_write();
-        let most = if may_write { request.most } else { request.most & !Prot::WRITE };
-        let backing = Backing::Object { id, page: offset / PAGE };
-        memory.show(id, file.clone(), &Request { most, backing, ..*request })
+        let max_prot = if may_write { request.max_prot } else { request.max_prot & !Prot::WRITE };
+        let backing = Backing::File { id: FileId(id), page: offset / PAGE };
+        memory.show(id, file.clone(), &Request { max_prot, backing, ..*request })
     })
 }

@@ -153,7 +153,7 @@ impl MapRequest {
             pages,
             at,
             prot: rights(prot)?,
-            most: Prot::all(),
+            max_prot: Prot::all(),
             flags: area,
             backing: Backing::Anon,
         })

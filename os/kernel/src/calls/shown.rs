@@ -17,17 +17,17 @@ use crate::task::{Answer, Thread};
 
 /// Makes what an area shows of a file in memory a hole.
 pub(super) fn remove(area: &Area, part: PageSpan) -> Result<()> {
-    let Backing::Object { id, page } = area.backing_of(part.start) else {
+    let Backing::File { id, page } = area.backing_of(part.start) else {
         return Err(Errno::EINVAL);
     };
     if area.flags.contains(AreaFlags::LOCKED) {
         return Err(Errno::EINVAL);
     }
-    if !area.flags.contains(AreaFlags::SHARED) || !area.most.contains(Prot::WRITE) {
+    if !area.flags.contains(AreaFlags::SHARED) || !area.max_prot.contains(Prot::WRITE) {
         return Err(Errno::EACCES);
     }
     let pages = FilePages::new(page, page + part.count());
-    mm().files().punch(FileId(id), pages, &Everyone).map_err(|error| match error {
+    mm().files().punch(id, pages, &Everyone).map_err(|error| match error {
         Error::Invalid => Errno::EOPNOTSUPP,
         other => errno(other),
     })
@@ -56,7 +56,7 @@ fn collapse_all(memory: &Memory, span: PageSpan) -> core::result::Result<Collaps
         let part = area.span.intersect(span);
         let more = match area.backing {
             Backing::Anon => collapse_anon(space, part, block),
-            Backing::Object { .. } => mm().reclaim().collapse_file(space, part, &Everyone),
+            Backing::File { .. } => mm().reclaim().collapse_file(space, part, &Everyone),
         };
         done = done.and(more?);
     }

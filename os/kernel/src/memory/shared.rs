@@ -11,7 +11,7 @@ use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use quire::AllSpaces;
-use quire::space::{Area, AreaFlags, Backing, Request, Space};
+use quire::space::{Area, AreaFlags, Backing, FileId, Request, Space};
 use quire::units::{PageSpan, Prot};
 use quire_linux::files::Pages;
 use quire_linux::{Errno, Result};
@@ -65,7 +65,7 @@ impl Objects {
 /// The file that an area shows.
 fn file_of(area: &Area) -> Option<u32> {
     match area.backing {
-        Backing::Object { id, .. } => Some(id),
+        Backing::File { id, .. } => Some(id.0),
         Backing::Anon => None,
     }
 }
@@ -98,7 +98,7 @@ impl Memory {
     pub(crate) fn map_shared(&self, request: &Request) -> Result<PageSpan> {
         let file = MemoryFile::shared(request.pages);
         let id = file.object().map_err(|_| Errno::ENOMEM)?;
-        let backing = Backing::Object { id, page: 0 };
+        let backing = Backing::File { id: FileId(id), page: 0 };
         self.show(id, file, &Request { backing, ..*request })
     }
 
@@ -207,7 +207,9 @@ impl Showing {
 
     /// Whether a shared area can be written, or may become writable.
     pub(super) fn is_writable(&self) -> bool {
-        self.any(|area| area.flags.contains(AreaFlags::SHARED) && area.most.contains(Prot::WRITE))
+        self.any(|area| {
+            area.flags.contains(AreaFlags::SHARED) && area.max_prot.contains(Prot::WRITE)
+        })
     }
 
     /// Whether an area has code of it, as a program's or a library's does.

@@ -78,12 +78,12 @@ impl Names {
     ) -> Result<T> {
         let (offset, file) = match area.backing {
             Backing::Anon => (0, None),
-            Backing::Object { id, page } => (page * PAGE, open_file(memory, id)),
+            Backing::File { id, page } => (page * PAGE, open_file(memory, id.0)),
         };
         let path = file.as_ref().map(|file| file.path()).transpose()?;
         let (volume, inode) = match (&file, area.backing) {
             (Some(file), _) => (file.node().volume(), file.node().inode()),
-            (None, Backing::Object { id, .. }) => (0, u64::from(id)),
+            (None, Backing::File { id, .. }) => (0, u64::from(id.0)),
             (None, Backing::Anon) => (0, 0),
         };
         action(&AreaLine {

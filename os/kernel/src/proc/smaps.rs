@@ -1,7 +1,7 @@
 //! Memory use of each area of a program.
 
 use quire::arch::Attrs;
-use quire::cache::{FileId, Store};
+use quire::cache::Store;
 use quire::space::{Advice, Area, AreaFlags, Backing};
 use quire::units::{Order, Prot};
 use quire_linux::Result;
@@ -60,8 +60,8 @@ fn held(memory: &Memory, area: &Area) -> Held {
 /// Whether an area shows a file in memory, or shared memory.
 fn is_of_memory(area: &Area) -> bool {
     match area.backing {
-        Backing::Object { id, .. } => {
-            mm().files().get(FileId(id)).is_some_and(|file| file.store() == Some(Store::Memory))
+        Backing::File { id, .. } => {
+            mm().files().get(id).is_some_and(|file| file.store() == Some(Store::Memory))
         }
         Backing::Anon => false,
     }
@@ -116,7 +116,7 @@ fn is_eligible(memory: &Memory, area: &Area) -> bool {
 /// The words of `VmFlags`, in Linux's order.
 fn flags(memory: &Memory, area: &Area) -> impl Iterator<Item = &'static str> {
     let has = |flag| area.flags.contains(flag);
-    let (may, shared) = (area.most, has(AreaFlags::SHARED));
+    let (may, shared) = (area.max_prot, has(AreaFlags::SHARED));
     // Counted as committed memory: private and writable.
     let counted = area.prot.contains(Prot::WRITE) && !shared && !has(AreaFlags::NORESERVE);
     [

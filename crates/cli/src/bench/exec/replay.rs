@@ -174,7 +174,7 @@ fn map<A: Arch>(
         if count == 0 {
             continue;
         }
-        let backing = Backing::Object { id: id.0, page: first };
+        let backing = Backing::File { id, page: first };
         let request = Request { backing, ..Request::anon(count).prot(prot).at(At::Fixed(start)) };
         let span = mm.map(space, &request)?;
         areas.push(Shown { span, first, exec: *exec, write: *write && !exec });

@@ -31,7 +31,7 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     pub(super) count: AtomicU64,
     /// 1 while a writer exists; the fields below are the writer's.
     pub(super) writing: AtomicU32,
-    /// Start and end of the pages for which a writer holds all readings to be out of date.
+    /// Start and end of the pages that a writer holds: no reading of them is current.
     pub(super) held: [AtomicU64; 2],
     /// The first spare node: its index in the metadata plus one, 0 for none. Spares are linked
     /// through `links[0]` of their slots, in the same way.
@@ -113,10 +113,10 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// Whether the tree is unchanged since the reading that gave `seq`, and no writer
     /// [holds](TreeWriter::hold) a page of `pages`, on which the reader is about to act.
     ///
-    /// To act on a reading, take the lock that makes the act visible to changes of the tree, and
-    /// check then: a fault locks the page table that it will write, checks, writes and unlocks; an
-    /// unmap changes the tree first and locks that table afterwards. If the fault was first, the
-    /// unmap finds its entry; if the unmap was, the lock makes the new number visible.
+    /// To act on a reading, take a lock that every change of the tree takes afterwards, and ask
+    /// then: a fault locks the page table it is about to write, asks, writes and unlocks; an unmap
+    /// changes the tree first and locks that table afterwards. If the fault was first, the unmap
+    /// finds its entry. If the unmap was first, the fault sees the new number through the lock.
     #[inline]
     pub fn is_current(&self, seq: Seq, pages: PageSpan) -> bool {
         !self.is_held(pages) && self.seq.load(Ordering::Acquire) == seq.0
@@ -137,8 +137,8 @@ impl<const CAP: usize> AreaTree<CAP> {
         TreeReader::new(self, Nodes::new(hw, meta))
     }
 
-    /// The writing view, one at a time: waits until another is dropped. A writer usually holds the
-    /// lock of the address space, so there is none.
+    /// The writing view, one at a time: waits for another to be dropped. A caller usually holds the
+    /// lock of the address space, so that there is no wait.
     #[inline]
     pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
         while self

@@ -10,7 +10,7 @@ use super::write::TreeWriter;
 use super::{AreaTree, Root};
 use crate::space::area::Area;
 
-/// The counts of a tree's parts.
+/// The size of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeStats {
     /// How many areas.
@@ -47,7 +47,7 @@ pub enum TreeViolation {
         /// Which entry.
         at: usize,
     },
-    /// A parent's summary of a child differs from the child.
+    /// A parent's summary of a child is wrong.
     Summary {
         /// The parent's frame.
         node: Pfn,
@@ -60,14 +60,14 @@ pub enum TreeViolation {
     },
     /// The tree has another number of areas than it counts.
     Count {
-        /// The number counted.
+        /// Its count.
         counted: u64,
         /// The number found.
         found: u64,
     },
     /// The list of spare nodes has another length than it counts.
     Spares {
-        /// The number counted.
+        /// Its count.
         counted: u64,
         /// The number found.
         found: u64,
@@ -136,7 +136,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         Ok(stats)
     }
 
-    /// Checks the node and all below it; returns the summary that its parent should have. Calls
+    /// Checks the node and all below it, and returns the summary that its parent should have. Calls
     /// itself once a level.
     fn check_node(
         &self,
@@ -157,7 +157,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if count < least as u64 || count > CAP as u64 {
             return Err(TreeViolation::Fill { node: frame, count });
         }
-        // Computed here once more, not by `Node::summary`, which is under test.
+        // Computed here and not by `Node::summary`, which is what this checks.
         let mut gap = 0;
         let mut end = node.key(0);
         for at in 0..node.count {

@@ -1,4 +1,4 @@
-//! The edits of a tree: cut, set, replace, update.
+//! The operations on a tree: cut, set, replace, update.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ pub enum EditError {
     Lacks(usize),
     /// This area occupies some of the pages.
     Occupied(Area),
-    /// This area has no pages, or more than its object.
+    /// This area has no pages, or more than its file.
     Malformed(Area),
 }
 
@@ -35,9 +35,9 @@ impl fmt::Display for EditError {
 impl core::error::Error for EditError {}
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. Calls `taken` with the removed parts, whole
-    /// areas and the parts of areas at the ends, in ascending order. One insertion at most, for an
-    /// area that reaches beyond both ends.
+    /// Takes all pages of `span` out of their areas. `taken` gets the areas that go, in ascending
+    /// order, those at the ends clipped to `span`. One insertion at most, for an area that reaches
+    /// beyond both ends.
     ///
     /// Readers wait while this runs; `taken` must not read the tree.
     ///
@@ -96,9 +96,10 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Gives the areas in `span` other rights, bounds and flags: `update` gets each area's part
-    /// within `span`, in ascending order, and returns one with the new `prot`, `most` and `flags`;
-    /// its span and backing are ignored. Areas at the ends are split where the result differs, and
-    /// neighbours that became equal become one. Free pages stay free. Two insertions at most.
+    /// within `span`, in ascending order, and returns its new `prot`, `max_prot` and `flags`; the
+    /// span and backing of the answer are ignored. Areas at the ends are split where the answer
+    /// differs, and neighbours that became equal become one. Free pages stay free. Two insertions
+    /// at most.
     ///
     /// Readers wait while this runs; `update` must not read the tree.
     ///
@@ -215,7 +216,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             };
             let old = area.clipped(PageSpan::new(at, span.end));
             let asked = update(old);
-            let new = Area { prot: asked.prot, most: asked.most, flags: asked.flags, ..old };
+            let new =
+                Area { prot: asked.prot, max_prot: asked.max_prot, flags: asked.flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
             if differs {

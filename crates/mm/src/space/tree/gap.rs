@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::node::{Node, Nodes};
 use super::{DEPTH_MAX, Root};
 
-/// The choice among the places that fit.
+/// Which of the fitting places to take.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
     /// The highest: the usual one of `mmap`.
@@ -47,7 +47,7 @@ impl Search {
         (start.get() >= from && place.end.get() <= to).then_some(place)
     }
 
-    /// The rest of the search once the gap has been tried.
+    /// The rest of the search after a gap was tried.
     fn beyond(self, (from, to): (u64, u64)) -> Self {
         match self.placement {
             Placement::TopDown => Self { high: from, ..self },
@@ -56,8 +56,8 @@ impl Search {
     }
 }
 
-/// How many more nodes a descent may enter. Only children that hold an end of `low..high` can fail
-/// it, two on each level; a damaged tree could fail it anywhere.
+/// How many more nodes a descent may enter. In a sound tree only the two children of a level that
+/// hold an end of `low..high` can have no fitting gap in spite of their summary.
 struct Budget(usize);
 
 impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
@@ -118,8 +118,7 @@ impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
         match search.placement {
             Placement::TopDown => {
                 let (mut at, mut next) = (node.rank(search.high), None);
-                // The gap behind the last entry that begins at `low` or before is the last that
-                // counts.
+                // The last gap that counts lies behind an area that begins at `low` or before.
                 while at > 0 && next.is_none_or(|next| next > search.low) {
                     at -= 1;
                     let found = self

@@ -100,7 +100,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 impl<const CAP: usize> AreaTree<CAP> {
     /// How many of `CAP + 1` entries the left half of a split keeps when the new one is at `at`.
     /// Areas are mostly mapped next to each other, downwards or upwards; the side where the next
-    /// one will go gets a quarter, the other side three.
+    /// one will go gets a quarter, and the other three.
     fn keep(at: usize) -> usize {
         let few = Self::MIN.max((CAP + 1) / 4);
         match at {

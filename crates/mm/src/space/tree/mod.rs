@@ -9,11 +9,11 @@
 //! word 0      how many entries
 //! 1..128      keys        first page of entry 0, 1, 2, …  (compact: a search touches few lines)
 //! 128..509    records     3 words each
-//!             leaf        end       rights, flags, object id       object page      (see `area`)
+//!             leaf        end       rights, flags, file id         file page        (see `area`)
 //!             inner       end       frame of the child             largest gap inside
 //! ```
 //!
-//! Gaps *between* two children follow from the end of one and the key of the next, and are nowhere
+//! Gaps *between* two children follow from the end of one and the key of the next, and are not
 //! stored; a change of an area therefore touches the path to it and nothing beside it.
 //!
 //! # Reading without a lock
@@ -33,11 +33,11 @@
 //! * If R1 reads what W3 wrote, it sees all of W2. Hence a standing answer has read the whole of
 //!   each change that ended before R1. Together: the tree as it was at one moment.
 //! * R3 stays behind R2 because the loads of R2 acquire.
-//! * A node that a change gives up may be reused for anything, even a cleared folio, while a reader
-//!   still reads it. Its new owner got it from the writer, after W1, and the fence orders W1 before
-//!   every later store, plain ones included: a reader that reads such a store fails at R3. W1 is an
-//!   exchange, which on x86-64 also orders it before non-temporal stores. So nodes are freed at
-//!   once, and no writer waits for readers.
+//! * A node that a change gives up may leave the tree's hands and be anything, a cleared folio
+//!   even, while a reader still reads it. Its new owner got it from the writer, after W1, and the
+//!   fence orders W1 before every later store, plain ones included: a reader of such a store fails
+//!   at R3. W1 is an exchange, which on x86-64 also orders it before non-temporal stores. So nodes
+//!   are freed at once, without a grace period.
 //! * Until R3 a reader holds garbage. It bounds every index, follows only frames that exist, and
 //!   goes down a fixed number of levels; the words mean no memory (see `area`).
 //!

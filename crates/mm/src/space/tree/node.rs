@@ -117,7 +117,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
         if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank }
     }
 
-    /// The parent's summary of a node that has entries. `leaf` means that entries have no inside.
+    /// The summary of a node with entries. The entries of a `leaf` have no gaps inside.
     pub(super) fn summary(&self, leaf: bool) -> Entry {
         let mut end = self.end(0);
         let mut gap = if leaf { 0 } else { self.gap(0) };
@@ -240,8 +240,8 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
         });
     }
 
-    /// Calls `write` with the right to write a node, under the frame's lock. Only frames recorded
-    /// as nodes can be written, so a damaged tree harms no other memory.
+    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
+    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
     #[inline]
     fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
         let lock = self.meta.lock(frame);

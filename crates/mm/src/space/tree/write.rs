@@ -96,16 +96,16 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
-    /// its number, until [`release`](Self::release) or the end of the writer: a CPU that acts on a
-    /// reading waits, so the change can make its preparations before the areas change. A second
-    /// hold replaces the first and covers all of it.
+    /// its number, until [`release`](Self::release) or the end of the writer: faults wait, so that
+    /// the page tables can be prepared before the areas change. A second hold takes the place of
+    /// the first and covers all of it.
     pub fn hold(&self, pages: PageSpan) {
         let [start, end] = &self.tree.held;
         start.store(pages.start.get(), Ordering::Release);
         end.store(pages.end.get(), Ordering::Release);
     }
 
-    /// Ends a [`hold`](Self::hold). A CPU that sees the end sees the changes before it.
+    /// Ends a [`hold`](Self::hold). A CPU that sees the end sees the changes made before it.
     pub fn release(&self) {
         self.tree.held[1].store(0, Ordering::Release);
     }
@@ -194,8 +194,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
         self.refresh(path, 0);
     }
 
-    /// Updates the summaries in the parents, from that of `level` upwards. It stops at a parent
-    /// that is up to date: that parent's own summary has not changed.
+    /// Updates the summaries in the parents, from that of `level` upwards, as far as they change.
     pub(super) fn refresh(&self, path: &Path, level: usize) {
         for (level, pair) in path.steps[..path.depth].windows(2).enumerate().skip(level) {
             let [child, parent] = [pair[0], pair[1]];

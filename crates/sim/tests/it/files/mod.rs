@@ -307,13 +307,13 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             Prot::READ
         };
         let mut request = Request {
-            backing: Backing::Object { id: self.files[file].id.0, page: from },
+            backing: Backing::File { id: self.files[file].id, page: from },
             prot,
             ..Request::anon(span.count()).at(At::Fixed(start))
         };
         request.flags.set(AreaFlags::SHARED, shared);
         if shared && store == Store::ReadOnly {
-            request.most = Prot::RX;
+            request.max_prot = Prot::RX;
         }
         self.unmap(space, slot, 0, AREA);
         let _operation = self.cpu.operation("map");

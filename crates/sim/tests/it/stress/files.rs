@@ -272,7 +272,7 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
 fn shown<A: Arch>(files: [FileId; 3], space: u64, file: usize, pages: FilePages) -> Request {
     let shared = file == MEMORY || space % 2 == 1;
     Request {
-        backing: Backing::Object { id: files[file].0, page: pages.start },
+        backing: Backing::File { id: files[file], page: pages.start },
         prot: if file == MEMORY { Prot::RW } else { Prot::RX },
         flags: if shared { AreaFlags::SHARED } else { AreaFlags::empty() },
         ..Request::anon(pages.count()).at(At::Fixed(place::<A>(file).add(pages.start)))
