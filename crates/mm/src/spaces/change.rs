@@ -31,6 +31,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             flags: request.flags,
             backing: request.backing,
         };
+        #[cfg(feature = "files")]
         self.note_code(&area);
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
@@ -75,6 +76,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Err(Error::Sealed(area.span.start))
             } else if area.max_prot.contains(prot) {
                 let area = Area { prot, ..area };
+                #[cfg(feature = "files")]
                 self.note_code(&area);
                 Ok(area)
             } else {
@@ -85,6 +87,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Tells the file that `area` maps when the area holds code: all of the file is then read as
     /// code.
+    #[cfg(feature = "files")]
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
             && let Backing::File { id, .. } = area.backing
@@ -331,7 +334,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Backing::Anon => {
                 self.base().policy.candidates(Advice::of(request.flags), space.opt_out())
             }
+            #[cfg(feature = "files")]
             Backing::File { .. } => self.base().file_policy.alignments(),
+            #[cfg(not(feature = "files"))]
+            Backing::File { .. } => 0,
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
