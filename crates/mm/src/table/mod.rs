@@ -8,7 +8,7 @@
 //!   visit      the one walk over runs: each body acts on a locked run
 //!     │          change, noted   protect, age, harvest, forget   ─► regrant ─► Owed ─┐
 //!     │          take, evict     take, detach, evict             ────────────────────┼─► gather
-//!     │          look, map, weigh, relocate                                          ┘
+//!     │          look, map, relocate                                                 ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
 //!   map, split, divide, fork, relocate        changes of more than one table
@@ -57,7 +57,6 @@ mod split;
 mod take;
 mod visit;
 pub(crate) mod walk;
-mod weigh;
 mod write;
 
 #[cfg(all(test, loom))]
