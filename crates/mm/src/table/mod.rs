@@ -16,11 +16,11 @@
 //!
 //! ## Lock, then ask
 //! A walk takes no lock and holds nothing: it loads words, and the table it arrives at may have
-//! been freed, or be another space's by now. That is harmless, since a walk decides nothing. To act,
-//! a caller locks the frame where the walk ended, whatever that frame is now, and asks its slot: is
-//! it a page table? of this root? of this level? does it translate this page? If one answer is no,
-//! the walk begins anew. A table leaves its tree only with its own lock held, so the answers stay
-//! true under the lock.
+//! been freed, or be another space's by now. That is harmless, since a walk decides nothing. To
+//! act, a caller locks the frame where the walk ended, whatever that frame is now, and asks its
+//! slot: is it a page table? of this root? of this level? does it translate this page? If one
+//! answer is no, the walk begins anew. A table leaves its tree only with its own lock held, so the
+//! answers stay true under the lock.
 //!
 //! ```text
 //!   root ──► … ──► [ table, level L, base B ]      walk: loads only
