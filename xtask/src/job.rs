@@ -32,7 +32,7 @@ const BENCHES: [(&str, u64); 7] = [
     ("bench pageout --size 64M --loops 3", 30),
 ];
 
-/// What the kernel runs on each ISA: a name for the screen, and the words.
+/// The programs that each ISA's kernel runs: a name for the screen, and the words.
 const PROGRAMS: [(&str, &[&str]); 2] = [
     ("busybox uname", &["busybox", "uname", "-a"]),
     ("forkbench", &["forkbench", "-t", "-m", "16", "-n", "1", "4K", "64K", "2M"]),

@@ -38,7 +38,6 @@ pub(crate) enum Isa {
 
 /// Work that is the same for every format.
 pub(crate) trait Job {
-    /// What it comes to.
     type Out;
 
     /// Does it, for the format `A`; `config` is the machine that has it.

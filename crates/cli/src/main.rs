@@ -1,12 +1,12 @@
 //! The `quire` command: benches, and reports of what they found.
 //!
-//! Exit status: 0 done, 1 something failed on the way, 2 the command line asks for what cannot be
-//! (an unknown name, a wrong size, more memory than there is), which one sentence on stderr tells.
+//! Exit status: 0 done, 1 something failed on the way, 2 the command line asks for something
+//! impossible (an unknown name, a wrong size, more memory than there is), told by one sentence on
+//! stderr.
 
 mod args;
 mod bench;
 mod explain;
-mod headline;
 mod host;
 mod isa;
 mod maps;
@@ -14,13 +14,14 @@ mod plot;
 mod record;
 mod recorder;
 mod recording;
+mod refused;
 mod report;
 mod sim;
 mod size;
 mod stats;
 mod table;
+mod threads;
 
-use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
@@ -29,18 +30,7 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 use crate::host::Host;
-
-/// The command line asks for what cannot be; the text says what, in one sentence.
-#[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
+use crate::refused::Refused;
 
 fn main() -> ExitCode {
     match Cli::try_parse() {
@@ -60,11 +50,11 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Record(record) => recorder::run(record),
         Command::Report(report) => report::run(report),
         Command::Sim(sim) => sim::run(sim),
-        Command::Helper(helper) => host::helper::run(helper),
+        Command::Helper(helper) => bench::run_helper(helper),
     }
 }
 
-/// Says what went wrong, and turns it into the exit status.
+/// Prints the error, and turns it into the exit status.
 fn finish(result: Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if error.is::<Refused>() {

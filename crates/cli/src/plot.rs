@@ -1,13 +1,15 @@
 //! Plots as inline SVG. The only module that knows the plotting crate.
 //!
-//! Sizes go along the x axis by their logarithm to base two, because every size is a power of two
-//! and what happens at the caches' sizes is what one looks for.
+//! The x axis is logarithmic to base two, because every size is a power of two and the caches'
+//! sizes are where the lines bend.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
@@ -34,14 +36,67 @@ const COLORS: [RGBColor; 12] = [
 const MARK: RGBColor = RGBColor(0xd5, 0x3e, 0x1f);
 const BASELINE: RGBColor = RGBColor(0x20, 0x24, 0x2c);
 
-/// How much a line wants to be seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A plot, as a run saves it.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Plot {
+    pub(crate) caption: String,
+    /// The label of the y axis.
+    y: String,
+    shape: Shape,
+}
+
+#[derive(Clone, Serialize, Deserialize, Debug)]
+enum Shape {
+    Lines(Vec<Line>),
+    /// The names of the parts of each bar, and groups of bars.
+    Bars(Vec<String>, Vec<(String, Vec<Bar>)>),
+}
+
+impl Plot {
+    /// Values against sizes.
+    pub(crate) fn lines(caption: &str, y: &str, lines: Vec<Line>) -> Plot {
+        Plot { caption: caption.to_owned(), y: y.to_owned(), shape: Shape::Lines(lines) }
+    }
+
+    /// Bars beside each other in groups, each bar a stack of `parts`.
+    pub(crate) fn bars(
+        caption: &str,
+        y: &str,
+        parts: &[&str],
+        groups: Vec<(String, Vec<Bar>)>,
+    ) -> Plot {
+        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+        Plot { caption: caption.to_owned(), y: y.to_owned(), shape: Shape::Bars(parts, groups) }
+    }
+
+    /// Whether there is anything to draw.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.shape {
+            Shape::Lines(all) => all.iter().all(|line| line.points.is_empty()),
+            Shape::Bars(_, groups) => groups.iter().all(|(_, bars)| bars.is_empty()),
+        }
+    }
+
+    /// The plot as SVG, and its legend: names and CSS colours.
+    pub(crate) fn draw(&self) -> Result<(String, Vec<(String, String)>)> {
+        match &self.shape {
+            Shape::Lines(all) => Ok((lines(&self.y, all)?, legend(all))),
+            Shape::Bars(parts, groups) => {
+                let legend = parts.iter().enumerate().map(|(at, n)| (n.clone(), part_color(at)));
+                Ok((bars(&self.y, groups)?, legend.collect()))
+            }
+        }
+    }
+}
+
+/// How strongly a line is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub(crate) enum Weight {
     /// The line the plot is about: thick, with a dot at each point.
     Marked,
-    /// What it is held against: dark.
+    /// The first baseline: dark.
     Baseline,
-    /// A second thing it is held against: grey.
+    /// The second baseline: grey.
     Second,
     /// A bound: a broad pale band behind the others.
     Limit,
@@ -50,6 +105,7 @@ pub(crate) enum Weight {
 }
 
 /// One line of a plot.
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Line {
     /// For the legend.
     pub(crate) name: String,
@@ -59,6 +115,7 @@ pub(crate) struct Line {
 }
 
 /// One bar, stacked from parts, bottom first.
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Bar {
     /// Below the bar.
     pub(crate) name: String,
@@ -79,12 +136,12 @@ fn color(lines: &[Line], at: usize) -> RGBColor {
 }
 
 /// The legend of [`lines`](self::lines): name and CSS colour of each.
-pub(crate) fn legend(lines: &[Line]) -> Vec<(String, String)> {
+fn legend(lines: &[Line]) -> Vec<(String, String)> {
     (0..lines.len()).map(|at| (lines[at].name.clone(), css(color(lines, at)))).collect()
 }
 
 /// CSS colour of part `index` of bars.
-pub(crate) fn part_color(index: usize) -> String {
+fn part_color(index: usize) -> String {
     css(bar_color(index))
 }
 
@@ -97,11 +154,8 @@ fn css(color: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
 }
 
-/// Values against sizes.
-///
-/// # Errors
-/// There is nothing to plot.
-pub(crate) fn lines(y_label: &str, lines: &[Line]) -> Result<String> {
+/// Values against sizes; an error without any.
+fn lines(y_label: &str, lines: &[Line]) -> Result<String> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let least = all().map(|p| p.0).min().ok_or_else(|| anyhow!("no points"))?;
     let most = all().map(|p| p.0).max().unwrap_or(least);
@@ -117,7 +171,7 @@ pub(crate) fn lines(y_label: &str, lines: &[Line]) -> Result<String> {
             .y_label_area_size(52)
             .build_cartesian_2d(x, 0.0..top.max(f64::MIN_POSITIVE))
             .map_err(failed)?;
-        mesh(&mut chart, y_label, (log2(most) - log2(least)) as usize + 1)?;
+        mesh(&mut chart, y_label, Some((log2(most) - log2(least)) as usize + 1))?;
         // The pale ones first, so that the marked ones lie on top.
         let order = [Weight::Limit, Weight::Thin, Weight::Second, Weight::Baseline, Weight::Marked];
         for weight in order {
@@ -132,21 +186,22 @@ pub(crate) fn lines(y_label: &str, lines: &[Line]) -> Result<String> {
 
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn mesh(chart: &mut Chart<'_>, y_label: &str, x_labels: usize) -> Result<()> {
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
+/// Grid and axes; `x_labels` sizes below, or none.
+fn mesh(chart: &mut Chart<'_>, y_label: &str, x_labels: Option<usize>) -> Result<()> {
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(INK)
         .label_style((FONT, 13).into_font().color(&INK))
         .y_desc(y_label)
-        .x_labels(x_labels)
-        .x_label_formatter(&size_label)
         .y_labels(7)
-        .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
-        .draw()
-        .map_err(failed)
+        .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") });
+    match x_labels {
+        Some(labels) => mesh.x_labels(labels).x_label_formatter(&size_label).draw(),
+        None => mesh.disable_x_axis().draw(),
+    }
+    .map_err(failed)
 }
 
 /// The size at `x`; nothing between two powers of two.
@@ -172,10 +227,7 @@ fn draw_line(chart: &mut Chart<'_>, line: &Line, color: RGBColor) -> Result<()> 
 }
 
 /// Bars beside each other in groups, one group for each entry of `groups`.
-///
-/// # Errors
-/// There is nothing to plot.
-pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<String> {
+fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<String> {
     let height = |bar: &Bar| bar.parts.iter().map(|p| p.0).sum::<f64>();
     let top = groups.iter().flat_map(|g| &g.1).map(height).fold(0.0, f64::max) * 1.12;
     // A group is as wide as its bars and one more for the gap; single bars are not stretched.
@@ -193,7 +245,7 @@ pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<Strin
             .y_label_area_size(64)
             .build_cartesian_2d(0.0..total, 0.0..top)
             .map_err(failed)?;
-        bar_mesh(&mut chart, y_label)?;
+        mesh(&mut chart, y_label, None)?;
         let mut edge = 0.0;
         for (name, bars) in groups {
             let left = edge + (width(bars) - bars.len() as f64) / 2.0;
@@ -207,22 +259,6 @@ pub(crate) fn bars(y_label: &str, groups: &[(String, Vec<Bar>)]) -> Result<Strin
         area.present().map_err(failed)?;
     }
     Ok(svg)
-}
-
-fn bar_mesh(chart: &mut Chart<'_>, y_label: &str) -> Result<()> {
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .disable_x_axis()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(GRID)
-        .axis_style(INK)
-        .label_style((FONT, 13).into_font().color(&INK))
-        .y_desc(y_label)
-        .y_labels(7)
-        .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
-        .draw()
-        .map_err(failed)
 }
 
 fn draw_bar(

@@ -1,4 +1,4 @@
-//! Results: one record per measured thing, and the run that saves them.
+//! Results: one record for each figure, and the run that saves them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,62 +9,29 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::host::cpu::Machine;
+use crate::plot::Plot;
 use crate::size::Size;
-use crate::stats::Summary;
 
-/// One measured thing; one line of `--format json`.
+/// One figure; one line of `--format json`.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub(crate) struct Record {
-    /// The bench: `clear`, `sweep`, `fault`.
     pub(crate) bench: String,
-    /// What was done: a [`Case`] as text.
+    /// The work that was measured: a [`Case`] as text.
     pub(crate) case: String,
-    /// Who did it: `chosen`, `page-at-a-time`, `raw-<backend>`, `linux`.
+    /// The way it was done: `chosen`, `page-at-a-time`, `raw-<backend>`, `linux`.
     pub(crate) variant: String,
-    /// What was measured: `rate`, `cost`, `clear`, `rest`.
+    /// The kind of figure: `rate`, `cost`, `clear`, `rest`.
     pub(crate) metric: String,
-    /// In which unit: `GB/s` (1e9 bytes per second) or `ns`.
+    /// `GB/s` (1e9 bytes per second), `ns`, `ratio`, `count`.
     pub(crate) unit: String,
-    /// The middle value.
     pub(crate) median: f64,
-    /// The smallest value.
     pub(crate) min: f64,
-    /// The largest value.
     pub(crate) max: f64,
-    /// How many values there were.
+    /// The number of values.
     pub(crate) n: usize,
 }
 
-impl Record {
-    /// A record of `summary`.
-    pub(crate) fn new(
-        bench: &str,
-        case: &Case,
-        variant: &str,
-        (metric, unit): (&str, &str),
-        summary: Summary,
-    ) -> Record {
-        let Summary { median, min, max, n } = summary;
-        Record {
-            bench: bench.to_owned(),
-            case: case.to_string(),
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: unit.to_owned(),
-            median,
-            min,
-            max,
-            n,
-        }
-    }
-
-    /// The case, taken apart.
-    pub(crate) fn case(&self) -> Case {
-        Case::parse(&self.case)
-    }
-}
-
-/// What was done, to how much, under which circumstances:
+/// The work that was measured, of which size, under which circumstances:
 /// `demand 64K (2 threads, thp 64kB=always)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Case {
@@ -72,22 +39,19 @@ pub(crate) struct Case {
     pub(crate) form: String,
     /// The size of the extent or folio, where there is one.
     pub(crate) size: Option<Size>,
-    /// Circumstances that are not the default, separated by commas.
-    pub(crate) notes: String,
+    /// Circumstances that are not the default.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Case {
     /// A case without circumstances.
     pub(crate) fn new(form: &str, size: Option<Size>) -> Case {
-        Case { form: form.to_owned(), size, notes: String::new() }
+        Case { form: form.to_owned(), size, notes: Vec::new() }
     }
 
-    /// The case with one more circumstance.
+    /// The case with one more circumstance; an empty note is none.
     pub(crate) fn with(mut self, note: &str) -> Case {
-        if !note.is_empty() {
-            self.notes += if self.notes.is_empty() { "" } else { ", " };
-            self.notes += note;
-        }
+        self.notes.extend((!note.is_empty()).then(|| note.to_owned()));
         self
     }
 
@@ -96,16 +60,13 @@ impl Case {
         if threads == 1 { self } else { self.with(&format!("{threads} threads")) }
     }
 
-    fn parse(text: &str) -> Case {
-        let (head, notes) = match text.strip_suffix(')').and_then(|t| t.split_once(" (")) {
-            Some((head, notes)) => (head, notes),
-            None => (text, ""),
-        };
-        let (form, size) = match head.rsplit_once(' ').map(|(f, s)| (f, s.parse())) {
-            Some((form, Ok(size))) => (form, Some(size)),
-            _ => (head, None),
-        };
-        Case { form: form.to_owned(), size, notes: notes.to_owned() }
+    pub(crate) fn has(&self, note: &str) -> bool {
+        self.notes.iter().any(|known| known == note)
+    }
+
+    /// The first note: the format, where a bench has several.
+    pub(crate) fn format(&self) -> &str {
+        self.notes.first().map_or("", String::as_str)
     }
 }
 
@@ -115,33 +76,93 @@ impl fmt::Display for Case {
         if let Some(size) = self.size {
             write!(f, " {size}")?;
         }
-        if self.notes.is_empty() { Ok(()) } else { write!(f, " ({})", self.notes) }
+        if self.notes.is_empty() { Ok(()) } else { write!(f, " ({})", self.notes.join(", ")) }
     }
 }
 
-/// One run of a bench with all that is needed to judge its figures later.
+/// A table of figures.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Table {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<String>,
+    /// Names, and in each column the place of a figure among the records of the run.
+    pub(crate) rows: Vec<(String, Vec<Option<usize>>)>,
+}
+
+/// A row of the table that sums up all benches.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Headline {
+    pub(crate) what: String,
+    pub(crate) quire: String,
+    /// Page-at-a-time, and the host's kernel.
+    pub(crate) pages: Option<String>,
+    pub(crate) linux: Option<String>,
+    /// How many times as fast as page-at-a-time Quire is.
+    pub(crate) ratio: Option<String>,
+    /// The goal, and whether it is met.
+    pub(crate) goal: Option<(String, bool)>,
+}
+
+/// One run of a bench with all that is needed to judge its figures later. Sentences are whole.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Run {
-    /// The bench.
     pub(crate) bench: String,
     /// When it ended, UTC: `2026-01-31 23:59:59`.
     pub(crate) date: String,
+    /// The heading in the report, and what stands below it.
+    pub(crate) title: String,
+    pub(crate) about: String,
     /// The machine it ran on.
     pub(crate) machine: Machine,
-    /// Settings it ran under, and what they mean for the figures; one sentence each.
+    /// Settings it ran under, and what they mean for the figures.
     pub(crate) settings: Vec<String>,
-    /// What the figures say, computed from them; one sentence each.
+    /// Conclusions computed from the figures.
     pub(crate) findings: Vec<String>,
-    /// What the figures leave out; one sentence each.
+    /// Costs and circumstances that the figures leave out.
     pub(crate) limits: Vec<String>,
-    /// The figures.
+    /// Skipped measurements, each with its reason.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) headlines: Vec<Headline>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) plots: Vec<Plot>,
     pub(crate) records: Vec<Record>,
 }
 
+impl Run {
+    /// A run without figures.
+    pub(crate) fn new(bench: &str, machine: Machine) -> Run {
+        Run {
+            bench: bench.to_owned(),
+            date: now_utc(),
+            title: String::new(),
+            about: String::new(),
+            machine,
+            settings: Vec::new(),
+            findings: Vec::new(),
+            limits: Vec::new(),
+            skipped: Vec::new(),
+            headlines: Vec::new(),
+            tables: Vec::new(),
+            plots: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// The sentences beside the figures, under their headings.
+    pub(crate) fn sentences(&self) -> [(&'static str, Vec<String>); 4] {
+        let mut machine = self.machine.lines();
+        machine.push(format!("measured {} UTC", self.date));
+        let limits = self.limits.iter().chain(&self.skipped).cloned().collect();
+        [
+            ("Findings", self.findings.clone()),
+            ("Machine", machine),
+            ("Settings", self.settings.clone()),
+            ("Not in these figures, or to be known", limits),
+        ]
+    }
+}
+
 /// Saves `run` in the state folder and returns the file.
-///
-/// # Errors
-/// The folder or the file cannot be written.
 pub(crate) fn save(run: &Run) -> Result<PathBuf> {
     let folder = runs_folder()?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -155,31 +176,34 @@ pub(crate) fn save(run: &Run) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The last run of `bench`; `None` if there is none. A file that is no run is skipped.
-///
-/// # Errors
-/// The folder exists and cannot be read.
-pub(crate) fn last(bench: &str) -> Result<Option<Run>> {
+/// The last run of each bench, in the order in which they were run. A file that is no run is
+/// skipped.
+pub(crate) fn last_runs() -> Result<Vec<Run>> {
     let folder = runs_folder()?;
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).with_context(|| format!("cannot read {}", folder.display())),
     };
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    paths.retain(|p| {
-        let name = p.file_name().and_then(|n| n.to_str()).unwrap_or("");
-        !name.starts_with('.') && name.ends_with(&format!("-{bench}.json"))
-    });
     paths.sort();
-    Ok(paths.iter().rev().find_map(|p| serde_json::from_str(&fs::read_to_string(p).ok()?).ok()))
+    let mut runs: Vec<Run> = Vec::new();
+    for path in paths.iter().rev() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        // `20260131235959-clear.json`.
+        let bench = name.split_once('-').and_then(|(_, rest)| rest.strip_suffix(".json"));
+        if bench.is_none_or(|bench| runs.iter().any(|run| run.bench == bench)) {
+            continue;
+        }
+        let text = fs::read_to_string(path).unwrap_or_default();
+        runs.extend(serde_json::from_str::<Run>(&text));
+    }
+    runs.reverse();
+    Ok(runs)
 }
 
 /// The state folder: `target/quire` of the workspace one is in, else `$XDG_STATE_HOME/quire`,
 /// else `~/.local/state/quire`.
-///
-/// # Errors
-/// Neither is known.
 pub(crate) fn state_folder() -> Result<PathBuf> {
     let here = env::current_dir().context("the current folder is gone")?;
     if let Some(root) = here.ancestors().find(|dir| is_workspace(dir)) {
@@ -246,22 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn a_case_reads_back_from_its_print() {
-        for case in [
-            Case::new("cold", Some(Size(4096))),
-            Case::new("demand", Some(Size(1 << 30))).on_threads(2).with("thp 64kB=always"),
-            Case::new("trap syscall", None),
-            Case::new("trap read fault", None).with("zero page"),
-        ] {
-            assert_eq!(Case::parse(&case.to_string()), case);
-        }
+    fn a_case_prints_its_form_size_and_notes() {
+        let case = Case::new("demand", Some(Size(1 << 30))).on_threads(2).with("").with("thp on");
+        assert_eq!(case.to_string(), "demand 1G (2 threads, thp on)");
+        assert_eq!(Case::new("trap getppid", None).on_threads(1).to_string(), "trap getppid");
+        assert!(case.has("thp on") && !case.has("thp") && case.format() == "2 threads");
     }
 
     #[test]
     fn a_record_is_one_json_line_with_the_agreed_names() {
-        let summary = Summary::of(&[1.0, 2.0, 3.0]).unwrap();
-        let case = Case::new("cold", Some(Size(4096)));
-        let record = Record::new("clear", &case, "chosen", ("rate", "GB/s"), summary);
+        let words = ["clear", "cold 4K", "chosen", "rate", "GB/s"].map(str::to_owned);
+        let [bench, case, variant, metric, unit] = words;
+        let (median, min, max, n) = (2.0, 1.0, 3.0, 3);
+        let record = Record { bench, case, variant, metric, unit, median, min, max, n };
         assert_eq!(
             serde_json::to_string(&record).unwrap(),
             concat!(

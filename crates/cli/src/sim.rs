@@ -15,10 +15,10 @@ use quire_sim::whole::{
     shrink,
 };
 
-use crate::Refused;
 use crate::isa::Isa;
+use crate::refused::Refused;
 
-/// Scripts that are tried at most to find the shortest.
+/// The most scripts that are tried to find the shortest.
 const TRIES: u64 = 4000;
 
 /// Options of `sim`.
@@ -30,7 +30,7 @@ pub(crate) struct SimArgs {
     /// How many steps each seed has
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: u64,
-    /// One seed after the other for so many minutes
+    /// One seed after the other, for this number of minutes
     #[arg(long, value_name = "MINUTES", value_parser = minutes, conflicts_with = "replay")]
     pub(crate) swarm: Option<Duration>,
     /// The page-table format [default: drawn from the seed]
@@ -39,7 +39,7 @@ pub(crate) struct SimArgs {
     /// Run a script from a file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["isa", "seed", "ops"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Write each step and what it came to into a file
+    /// Write each step and its result into a file
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub(crate) trace: Option<PathBuf>,
 }
@@ -51,9 +51,8 @@ fn minutes(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(minutes * 60.0))
 }
 
-/// Does what the command line says.
 pub(crate) fn run(args: &SimArgs) -> Result<()> {
-    // What panics is a finding, told with its script; its backtrace would only be in the way.
+    // A panic is a finding, printed with its script; a backtrace would only hide it.
     panic::set_hook(Box::new(|_| {}));
     match (&args.replay, args.swarm) {
         (Some(file), _) => replay(file, args.trace.as_deref()),
@@ -89,7 +88,7 @@ fn play(
     }
 }
 
-/// Runs one seed; how many steps.
+/// Runs one seed.
 fn one(args: &SimArgs, seed: u64, trace: Option<&Path>) -> Result<Report> {
     let format: Option<Format> = match args.isa {
         Some(isa) => Some(isa.name().parse().map_err(Refused)?),
@@ -121,7 +120,7 @@ fn line(seed: u64, setup: &Setup, report: &Report, rate: f64) -> String {
     )
 }
 
-/// Shrinks what was found, prints it, and makes an error of it.
+/// Shrinks the failing script, prints it, and makes an error of it.
 fn told(seed: u64, script: Script, violation: Violation) -> anyhow::Error {
     eprintln!("quire: seed {seed}: {violation}");
     eprintln!("quire: looking for the shortest script that does the same");

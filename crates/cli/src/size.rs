@@ -7,15 +7,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A number of bytes that reads and prints as people write sizes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub(crate) struct Size(pub(crate) u64);
 
 /// Unit letters and the power of two each stands for, the largest first.
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
 impl Size {
-    /// The number of bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.0
     }
@@ -43,7 +44,7 @@ impl fmt::Display for Size {
 pub(crate) enum BadSize {
     /// It does not begin with a digit.
     NoNumber,
-    /// What follows the digits is no unit.
+    /// The text after the digits is no unit.
     Unit(String),
     /// It does not fit 64 bits.
     TooLarge,

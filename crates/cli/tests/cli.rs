@@ -52,7 +52,7 @@ fn assert_refused(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence_with_status_2() {
+fn an_impossible_request_is_refused_in_one_sentence_with_status_2() {
     let place = Place::new();
     for (line, words) in [
         ("", &["command"][..]),
@@ -133,7 +133,7 @@ fn help_and_version_are_no_errors() {
     for line in ["--help", "--version", "bench clear --help", "bench fork --help"] {
         let output = place.run(line);
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty());
-        // What the command says to itself is no business of its user.
+        // The helper is internal.
         assert!(!String::from_utf8_lossy(&output.stdout).contains("helper"));
     }
 }
@@ -300,7 +300,7 @@ fn d7_paging_out_gives_times_counts_and_judged_goals_for_each_format_and_backing
 }
 
 #[test]
-fn c5_less_memory_is_populated_where_there_is_less_and_what_lacks_is_said() {
+fn c5_less_memory_is_populated_where_there_is_less_and_skipped_sizes_are_told() {
     let place = Place::new();
     let root = place.fake_host(500 << 10);
     let output = place.run(&format!("--host-root {root} bench protect --loops 1 --sizes 4K,64K"));

@@ -26,7 +26,7 @@ use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
 use quire_units::Pfn;
 
-use crate::phys::{Kind, Meta, WordsLock};
+use crate::phys::{FrameLock, Kind, Meta, WordsLock};
 use crate::sync::{AtomicU64, Ordering};
 
 const LINK: u64 = 1;
@@ -271,7 +271,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         }
         self.write(&lock, at, 1, 0);
         self.add_used(&lock, -1);
-        Some(self.meta.disown(below.frame()))
+        Some(self.meta.disown(below))
     }
 
     /// Takes the root out, if no word of it is used; its frame. The caller holds the right to
@@ -282,7 +282,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
             return None;
         }
         self.set_root(0);
-        Some(self.meta.disown(lock.frame()))
+        Some(self.meta.disown(lock))
     }
 
     /// Makes all nodes for the numbers below `end`, of the frames that `frame` gives; `None` when
@@ -317,6 +317,8 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         for lower in (0..below).filter_map(|at| Node::of(self.hw.load(node.frame, at))) {
             self.fell_node(lower, free);
         }
-        free(self.meta.disown(node.frame));
+        if let Some(lock) = self.meta.lock(node.frame).and_then(FrameLock::words) {
+            free(self.meta.disown(lock));
+        }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_step_is_refused_in_one_sentence() {
+    fn a_line_that_is_no_step_is_refused_in_one_sentence() {
         for line in [
             "",
             "x",

@@ -13,7 +13,7 @@ use crate::steps::{Missing, build_dir};
 /// Where the tests are within Linux's sources.
 const PLACE: &str = "tools/testing/selftests/mm";
 
-/// What runs a test in the machine: it mounts what tests look for, as a distribution would, and
+/// The script that runs a test in the machine: it mounts file systems, as a distribution would, and
 /// swaps to a disk in RAM where tests page something out.
 const START: &str = "#!/bin/sh
 /bin/busybox mkdir -p /tmp /dev/shm
@@ -64,7 +64,7 @@ impl Tests {
     /// Compiles a test.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The output of the compiler.
     pub(super) fn compile(&self, program: &Program) -> Result<(), String> {
         let fail = |error| format!("{}: {error}", self.built.display());
         fs::create_dir_all(&self.built).map_err(fail)?;
@@ -81,7 +81,7 @@ impl Tests {
     }
 
     /// The compiler with all its words, as Linux's own makefiles give them, but static. Warnings
-    /// about sources that are not ours help nobody.
+    /// about foreign sources are of no use.
     fn command(&self, program: &Program) -> Command {
         let dir = self.tree.join(PLACE);
         let (name, headers) = (program.name, self.headers.join("include"));

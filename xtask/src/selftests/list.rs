@@ -1,12 +1,12 @@
-//! Which of Linux's tests are run: those that can say something about memory management in a small
-//! machine without huge pages of their own kind, devices, or modules.
+//! The tests of Linux that run here: those about memory management that need only a small machine
+//! without hugetlb pages, devices, or modules.
 
 /// A test program of `tools/testing/selftests/mm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Program {
     /// The name of its source without `.c`.
     pub name: &'static str,
-    /// What it is told.
+    /// Its arguments.
     pub args: &'static [&'static str],
     /// Further files that it consists of.
     pub parts: &'static [&'static str],

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!   Debian: linux-source ──setup──► sources ──build──► static ELF ──root──► a machine for each
-//!   table ◄── tap (what each test said) ◄──────────────────── its console ◄─────────┘
+//!   table ◄── tap (each test's results) ◄──────────────────── its console ◄─────────┘
 //! ```
 //!
-//! The tests are Linux's and stay what they are: nothing of them is checked in, and nothing is
-//! changed. docs/conformance.md holds the results, and says for each failure what is missing.
+//! The tests are Linux's: none is checked in or changed. docs/conformance.md holds the results, and
+//! says for each failure what is missing.
 
 mod build;
 mod list;

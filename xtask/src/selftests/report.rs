@@ -1,13 +1,13 @@
-//! The table of both kernels, and what Quire's lacks.
+//! The table of both kernels, and the checks that Quire's lacks.
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::tap::{Outcome, Said};
 
-/// How many names are shown of what a program found well on Linux only.
+/// The most names that are shown of checks that pass on Linux only.
 const SHOWN: usize = 6;
 
-/// A program, and what it said on Linux and on Quire's kernel.
+/// A program, and its results on Linux and on Quire's kernel.
 pub(super) struct Row {
     pub name: String,
     pub linux: Option<Said>,
@@ -36,7 +36,7 @@ impl Row {
     }
 }
 
-/// Prints the table as text and as what docs/conformance.md holds, then what each lacks.
+/// Prints the table, in the form of docs/conformance.md, then the checks that each program lacks.
 pub(super) fn print(rows: &[Row]) {
     println!("{}", table(rows));
     for row in rows.iter().filter(|row| !row.is_good()) {
@@ -82,7 +82,7 @@ fn figures(said: Option<&Said>) -> Vec<String> {
     ]
 }
 
-/// What a program found well on Linux only, and why it ended early.
+/// The checks of a program that pass on Linux only, and the reason of an early end.
 fn lacks(row: &Row) -> Vec<String> {
     let (Some(linux), Some(quire)) = (&row.linux, &row.quire) else { return Vec::new() };
     let lost = linux.lost_in(quire);

@@ -9,13 +9,13 @@ use super::tap::Said;
 use crate::guest::{self, Isa, Order};
 use crate::steps::Missing;
 
-/// How many CPUs the machine has.
+/// The number of CPUs of the machine.
 const CPUS: u32 = 2;
 
-/// How much memory it has: `mremap_test` maps 2 GiB, which Linux refuses where there is less.
+/// The memory of the machine: `mremap_test` maps 2 GiB, which Linux refuses where there is less.
 const MEMORY: &str = "3G";
 
-/// What is run.
+/// The tests to run.
 #[derive(Clone, Debug)]
 pub struct What {
     /// The machine's ISA.

@@ -1,5 +1,5 @@
-//! What a test says on the console: lines of TAP (`ok 3 name`, `not ok 4 name`), or the coloured
-//! words of `khugepaged`, which is older.
+//! The output of a test on the console: lines of TAP (`ok 3 name`, `not ok 4 name`), or the
+//! coloured words of `khugepaged`, which is older.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ pub(super) enum Outcome {
 /// One check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Check {
-    /// What it says of itself, after the heading under which it stands.
+    /// Its name, after the heading under which it stands.
     pub name: String,
     pub outcome: Outcome,
 }
 
-/// What came of a program.
+/// The results of a program.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Said {
-    /// What was checked, in order.
+    /// The checks, in order.
     pub checks: Vec<Check>,
-    /// How many checks it had in mind, if it said so.
+    /// The number of checks it planned, if it said so.
     pub planned: usize,
     /// The exit status: 0 good, 1 failed, 4 skipped; 101, 124, 125 when the machine went wrong.
     pub status: u8,
@@ -44,7 +44,7 @@ impl Said {
         for line in lines {
             said.take(line, &mut heading);
         }
-        // One that knows no checks is one itself.
+        // A program without checks counts as one.
         let is_tap = lines.iter().any(|line| line.starts_with("TAP version"));
         if said.checks.is_empty() && !is_tap && status != SKIPPED {
             said.planned = 1;
@@ -91,17 +91,17 @@ impl Said {
         self.checks.push(Check { name: name.to_owned(), outcome });
     }
 
-    /// How many checks went so.
+    /// The number of checks with this outcome.
     pub(super) fn count(&self, outcome: Outcome) -> usize {
         self.checks.iter().filter(|check| check.outcome == outcome).count()
     }
 
-    /// How many checks it had in mind and did not come to.
+    /// The number of planned checks that did not run.
     pub(super) fn left(&self) -> usize {
         self.planned.saturating_sub(self.checks.len())
     }
 
-    /// Whether all went well that `other`, the same program elsewhere, found well.
+    /// Whether every check passed here that passed in `other`, the same program elsewhere.
     pub(super) fn is_as_good_as(&self, other: &Self) -> bool {
         let ends_as_well = self.status == other.status || self.status == 0;
         ends_as_well && other.lost_in(self).is_empty()

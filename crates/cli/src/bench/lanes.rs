@@ -1,24 +1,23 @@
 //! Threads that walk through memory of their own, extent by extent.
 
 use std::sync::Barrier;
-use std::thread;
-use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
-use quire_hw::read_through;
+use anyhow::Result;
+use quire_hw::{Calibration, Chosen, calibrate, extent::Backend, read_through};
 
-use super::thread_ns;
-use crate::Refused;
 use crate::host::Host;
 use crate::host::cpu::{Machine, rounded};
-use crate::host::memory::{self, Buffer};
+use crate::host::memory::{self, Area};
+use crate::refused::Refused;
 use crate::size::Size;
+use crate::stats::thread_ns;
+use crate::threads::{self, Span, Timing};
 
-/// A measurement covers so many last-level caches, so that what a method leaves dirty in them is
-/// a small part of what it wrote.
+/// The last-level caches that a measurement covers: what a method leaves dirty in them is then a
+/// small part of what it wrote.
 const CACHES_PER_SAMPLE: u64 = 4;
-/// Each thread's buffer is at least so many last-level caches long, so that the walk returns to
-/// an extent only long after it has left the caches.
+/// The least length of a thread's buffer in last-level caches: the walk returns to an extent only
+/// long after it has left the caches.
 const CACHES_PER_BUFFER: u64 = 8;
 
 /// Caches larger than this are not outgrown: the memory that would take is not always there.
@@ -33,11 +32,11 @@ pub(crate) struct Lanes {
 
 /// One thread's memory.
 struct Lane {
-    buffer: Buffer,
+    buffer: Area,
     /// Where the next extent begins.
     at: usize,
     /// Read before each sample, so that the last-level cache holds clean lines.
-    clean: Buffer,
+    clean: Area,
 }
 
 /// How much memory `threads` threads need for extents of up to `largest`.
@@ -49,10 +48,8 @@ fn needed(machine: &Machine, largest: Size, threads: u32) -> (u64, u64) {
 }
 
 impl Lanes {
-    /// Memory for `threads` threads and extents of up to `largest`.
-    ///
-    /// # Errors
-    /// [`Refused`] where the host has not as much.
+    /// Memory for `threads` threads and extents of up to `largest`; refused where the host has not
+    /// enough.
     pub(crate) fn new(
         host: &Host,
         machine: &Machine,
@@ -63,9 +60,9 @@ impl Lanes {
         let (buffer, clean) = needed(machine, largest, threads);
         let lane = |_| {
             Ok(Lane {
-                buffer: Buffer::new(buffer as usize)?,
+                buffer: Area::present(buffer as usize)?,
                 at: 0,
-                clean: Buffer::new(clean as usize)?,
+                clean: Area::present(clean as usize)?,
             })
         };
         let lanes = (0..threads).map(lane).collect::<Result<_>>()?;
@@ -74,10 +71,7 @@ impl Lanes {
         Ok(Lanes { lanes, sample })
     }
 
-    /// Whether there is memory for `threads` threads and extents of up to `largest`.
-    ///
-    /// # Errors
-    /// [`Refused`] where the host has not as much.
+    /// Refuses what the host has not enough memory for.
     pub(crate) fn check(
         host: &Host,
         machine: &Machine,
@@ -89,12 +83,20 @@ impl Lanes {
         memory::require(host, &what, buffer.saturating_add(clean).saturating_mul(threads.into()))
     }
 
+    /// Calibrates all backends of this CPU in the lanes' memory, by the CPU time of this thread, so
+    /// that other work on the host does not count against a backend.
+    pub(crate) fn calibrated(&mut self) -> Chosen {
+        let all: Vec<Backend> = Backend::available().collect();
+        let clock = || thread_ns() as u64;
+        calibrate(self.scratch(), clock, &all, Calibration::THOROUGH, |_| ())
+    }
+
     /// The first thread's memory.
     pub(crate) fn scratch(&mut self) -> &mut [u8] {
         self.lanes[0].buffer.bytes()
     }
 
-    /// What the memory is, in a sentence.
+    /// The memory, in a sentence.
     pub(crate) fn sentence(&mut self) -> String {
         let len = self.lanes[0].buffer.bytes().len() as u64;
         let huge = match self.lanes[0].buffer.huge_share() {
@@ -109,48 +111,37 @@ impl Lanes {
     }
 
     /// GB/s of all threads together that hand extent after extent to `work`.
-    ///
-    /// # Errors
-    /// `work` said that something is wrong.
     pub(crate) fn rate<W>(&mut self, extent: Size, work: W) -> Result<f64>
     where
         W: Fn(&mut [u8]) -> Result<()> + Sync,
     {
         let sample = self.sample;
         if let [lane] = &mut self.lanes[..] {
-            let (bytes, ns, ..) = lane.walk(sample, extent, || (), &work)?;
-            return Ok(bytes as f64 / ns);
+            let (bytes, span) = lane.walk(sample, extent, || (), &work)?;
+            return Ok(bytes as f64 / Timing::of(&[span]).cpu);
         }
         let barrier = Barrier::new(self.lanes.len());
         let ready = || {
             barrier.wait();
         };
-        let times = thread::scope(|scope| {
-            let start = |lane| scope.spawn(|| Lane::walk(lane, sample, extent, ready, &work));
-            let all: Vec<_> = self.lanes.iter_mut().map(start).collect();
-            let join = |t: thread::ScopedJoinHandle<'_, Result<Walked>>| {
-                t.join().map_err(|_| anyhow!("a thread of the bench panicked"))?
-            };
-            all.into_iter().map(join).collect::<Result<Vec<_>>>()
-        })?;
-        let bytes: usize = times.iter().map(|t| t.0).sum();
-        let start = times.iter().map(|t| t.2).min().context("no threads")?;
-        let end = times.iter().map(|t| t.3).max().context("no threads")?;
-        Ok(bytes as f64 / (end - start).as_nanos() as f64)
+        let (ready, work) = (&ready, &work);
+        let jobs = self.lanes.iter_mut();
+        let spans = threads::all(jobs.map(|lane| move || lane.walk(sample, extent, ready, work)))?;
+        let bytes: usize = spans.iter().map(|(bytes, _)| bytes).sum();
+        let spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).collect();
+        Ok(bytes as f64 / Timing::of(&spans).wall)
     }
 }
 
-/// Bytes, nanoseconds of CPU time, start and end of one thread's sample.
-type Walked = (usize, f64, Instant, Instant);
-
 impl Lane {
+    /// The bytes of one thread's sample, and its time.
     fn walk(
         &mut self,
         sample: usize,
         extent: Size,
         ready: impl Fn(),
         work: &impl Fn(&mut [u8]) -> Result<()>,
-    ) -> Result<Walked> {
+    ) -> Result<(usize, Span)> {
         std::hint::black_box(read_through(self.clean.bytes()));
         ready();
         let extent = extent.len();
@@ -158,16 +149,17 @@ impl Lane {
         let count = (sample / extent).max(1);
         // Extents are aligned to their size, as folios are.
         self.at = self.at.next_multiple_of(extent);
-        let (start, cpu) = (Instant::now(), thread_ns());
-        for _ in 0..count {
-            if self.at + extent > memory.len() {
-                self.at = 0;
+        let span = Span::of(|| {
+            for _ in 0..count {
+                if self.at + extent > memory.len() {
+                    self.at = 0;
+                }
+                work(&mut memory[self.at..self.at + extent])?;
+                self.at += extent;
             }
-            work(&mut memory[self.at..self.at + extent])?;
-            self.at += extent;
-        }
-        let ns = thread_ns() - cpu;
-        Ok((count * extent, ns, start, Instant::now()))
+            anyhow::Ok(())
+        })?;
+        Ok((count * extent, span))
     }
 }
 

@@ -1,16 +1,67 @@
-//! The benches: they measure in shuffled rounds, save what they found, and print it.
+//! The benches: each measures in shuffled rounds, saves its figures, and prints them.
+//!
+//! [`driver`] has the trait that all share, and runs them; [`sheet`] takes their figures; [`scene`]
+//! and [`lanes`] set memory up. The benches know these, and none knows another's goals or words.
 
-mod setup;
-mod rounds;
-pub(crate) mod lanes;
-mod pace;
-pub(crate) mod clear;
-pub(crate) mod sweep;
-pub(crate) mod fault;
-pub(crate) mod entries;
-pub(crate) mod exec;
-pub(crate) mod read;
-pub(crate) mod pageout;
+pub(crate) mod options;
+pub(crate) mod sheet;
+mod driver;
+mod lanes;
+mod scene;
+mod clear;
+mod sweep;
+mod fault;
+mod entries;
+mod exec;
+mod read;
+mod pageout;
 
-pub(crate) use rounds::{measured, rounds, thread_ns};
-pub(crate) use setup::{Filter, empty_run, run, sizes};
+use anyhow::Result;
+use clap::Subcommand;
+
+use self::driver::drive;
+use self::entries::{EntriesArgs, Task};
+use crate::host::Host;
+
+pub(crate) use entries::{HelperArgs, run_helper};
+
+/// The benches.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// GB/s of clearing against the size of the extent, for each way to clear
+    Clear(clear::ClearArgs),
+    /// The cost of a page fault against the size of the folio, on demand and populated
+    Fault(fault::FaultArgs),
+    /// The cost of copying a space and of ending the copy, for each entry of its tables
+    Fork(EntriesArgs),
+    /// The cost of unmapping and freeing memory, for each entry of its tables
+    Zap(EntriesArgs),
+    /// The cost of taking and giving the right to write, for each entry of the tables
+    Protect(EntriesArgs),
+    /// The layout of real programs' text under different ways to read it, by replay
+    Exec(exec::ExecArgs),
+    /// The cost of reading a file that is in memory, beside the bare copy
+    Read(read::ReadArgs),
+    /// The cost of paging anonymous memory out and bringing it back, for each page
+    Pageout(pageout::PageoutArgs),
+}
+
+/// Runs a bench, saves its figures and prints them.
+pub(crate) fn run(bench: &Bench, host: &Host) -> Result<()> {
+    let entries = |task: Task, args: &EntriesArgs| {
+        drive::<entries::Entries>(&(task, args.clone()), args.common.format, host)
+    };
+    match bench {
+        Bench::Clear(args) if args.sweep => {
+            drive::<sweep::Sweep>(args, args.shared.common.format, host)
+        }
+        Bench::Clear(args) => drive::<clear::Clear>(args, args.shared.common.format, host),
+        Bench::Fault(args) => drive::<fault::Fault>(args, args.shared.common.format, host),
+        Bench::Fork(args) => entries(Task::Fork, args),
+        Bench::Zap(args) => entries(Task::Zap, args),
+        Bench::Protect(args) => entries(Task::Protect, args),
+        Bench::Exec(args) => drive::<exec::Exec>(args, args.format, host),
+        Bench::Read(args) => drive::<read::Read>(args, args.common.format, host),
+        Bench::Pageout(args) => drive::<pageout::Pageout>(args, args.common.format, host),
+    }
+}

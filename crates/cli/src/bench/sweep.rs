@@ -2,10 +2,10 @@
 //! that the CPU no longer sees (row A8)?
 //!
 //! A kernel that cannot be preempted clears a large folio in units and asks between them whether
-//! another task should run. When that is slower than one extent, either the asking costs, or the
+//! another task should run. When that is slower than one extent, either the check costs, or the
 //! CPU does: told only a unit at a time, it may go on allocating cache lines that it would skip
-//! for the whole. So both are varied, each without the other: the unit (whole extent, 32M, 8M) and
-//! what follows each unit (nothing, a test of a flag, `sched_yield`).
+//! for the whole. So both vary, each without the other: the unit (whole extent, 32M, 8M) and the
+//! check after each unit (none, a test of a flag, `sched_yield`).
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,24 +14,22 @@ use anyhow::Result;
 use quire_hw::Reuse;
 use quire_hw::extent::Backend;
 
-use super::clear::{CHOSEN, calibrated, page_backend, raw_name};
+use super::clear::{CHOSEN, ClearArgs, page_backend, raw_name};
+use super::driver::Bench;
 use super::lanes::Lanes;
-use super::{Filter, empty_run, measured, rounds, sizes};
-use crate::args::Shared;
+use super::options::Filter;
+use super::sheet::{Key, Place, Sheet};
 use crate::host::Host;
-use crate::record::{Case, Record, Run};
+use crate::record::Case;
 use crate::size::Size;
-use crate::stats::Summary;
 
-/// The bench's name in records.
-pub(crate) const NAME: &str = "sweep";
 const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
 const UNITS: [Option<Size>; 3] = [None, Some(Size(32 << 20)), Some(Size(8 << 20))];
 const LOOPS: u32 = 15;
-/// Less than this, as a share of the rate, is not told from noise.
+/// A smaller share of the rate is noise.
 const NOTHING: f64 = 0.05;
 
-/// What follows each unit.
+/// The check after each unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
     Nothing,
@@ -87,55 +85,89 @@ impl Cell {
     }
 }
 
-/// Measures, and answers.
-///
-/// # Errors
-/// [`Refused`](crate::Refused) for unknown variants and more memory than there is.
-pub(crate) fn run(shared: &Shared, host: &Host) -> Result<Run> {
-    let string = page_backend();
-    let mut known = vec![CHOSEN.to_owned()];
-    known.extend(Backend::available().map(raw_name));
-    let filter = Filter::new(&shared.variants, &known)?;
-    let mut run = empty_run(NAME, host);
-    let extents = sizes(shared, &SIZES);
-    let largest = extents.last().copied().unwrap_or(Size(SIZES[0]));
-    let mut lanes = Lanes::new(host, &run.machine, largest, shared.threads)?;
-    let chosen = calibrated(&mut lanes);
-    let mut cells = Vec::new();
-    for &extent in &extents {
-        let pick = chosen.backend(extent.bytes(), Reuse::Later);
-        run.settings.push(format!("Chosen for {extent}: {pick}."));
-        let named = Backend::available().filter(|b| !shared.variants.is_empty() || *b == string);
-        let all = named.map(|b| (raw_name(b), b)).chain([(CHOSEN.to_owned(), pick)]);
-        for (variant, backend) in all.filter(|(variant, _)| filter.has(variant)) {
-            cells.extend(crossed(variant, backend, extent));
+pub(crate) struct Sweep {
+    threads: u32,
+    loops: u32,
+    cells: Vec<Cell>,
+    lanes: Lanes,
+}
+
+impl Sweep {
+    fn key(&self, cell: &Cell) -> Key {
+        let case = Case::new("cold", Some(cell.extent)).with(&cell.unit_name());
+        let case = case.with(cell.check.name()).on_threads(self.threads);
+        Key::new(&case, &cell.variant, ("rate", "GB/s"))
+    }
+}
+
+impl Bench for Sweep {
+    type Args = ClearArgs;
+
+    fn titles(_: &ClearArgs) -> [&'static str; 3] {
+        [
+            "sweep",
+            "Units and checks",
+            "A large folio may be cleared as one extent or in units with a \
+             check for waiting tasks after each. Which of the two costs, the check or the smaller \
+             extent?",
+        ]
+    }
+
+    fn new(args: &ClearArgs, host: &Host, sheet: &mut Sheet) -> Result<Self> {
+        let shared = &args.shared;
+        let mut known = vec![CHOSEN.to_owned()];
+        known.extend(Backend::available().map(raw_name));
+        let filter = Filter::new(&shared.variants, &known)?;
+        let extents = shared.sizes(&SIZES);
+        let largest = extents.last().copied().unwrap_or(Size(SIZES[0]));
+        let mut lanes = Lanes::new(host, &sheet.run.machine, largest, shared.threads)?;
+        let chosen = lanes.calibrated();
+        let mut cells = Vec::new();
+        for &extent in &extents {
+            let pick = chosen.backend(extent.bytes(), Reuse::Later);
+            sheet.setting(format!("Chosen for {extent}: {pick}."));
+            let all_are_named = !shared.variants.is_empty();
+            let raw = Backend::available().filter(|b| all_are_named || *b == page_backend());
+            let all = raw.map(|b| (raw_name(b), b)).chain([(CHOSEN.to_owned(), pick)]);
+            for (variant, backend) in all.filter(|(variant, _)| filter.has(variant)) {
+                cells.extend(crossed(variant, backend, extent));
+            }
         }
+        let loops = shared.common.loops.unwrap_or(LOOPS);
+        Ok(Sweep { threads: shared.threads, loops, cells, lanes })
     }
-    let values = rounds("sweeping", &cells, shared.loops.unwrap_or(LOOPS), |cell| {
-        let work = |extent: &mut [u8]| {
-            cell.clear(extent);
-            Ok(())
-        };
-        lanes.rate(cell.extent, work).map(Some)
-    })?;
-    run.settings.push(lanes.sentence());
-    let mut rates = Vec::new();
-    for (cell, values) in cells.iter().zip(&values) {
-        let Some(summary) = Summary::of(&measured(values)) else { continue };
-        let case = Case::new("cold", Some(cell.extent))
-            .with(&cell.unit_name())
-            .with(cell.check.name())
-            .on_threads(shared.threads);
-        run.records.push(Record::new(NAME, &case, &cell.variant, ("rate", "GB/s"), summary));
-        rates.push((cell.clone(), summary.median));
+
+    fn measure(&mut self, _: &Host, sheet: &mut Sheet) -> Result<()> {
+        let cells: Vec<(Vec<Key>, Cell)> =
+            self.cells.iter().map(|cell| (vec![self.key(cell)], cell.clone())).collect();
+        sheet.rounds("sweeping", self.loops, &cells, |cell| {
+            let work = |extent: &mut [u8]| {
+                cell.clear(extent);
+                Ok(())
+            };
+            Ok(vec![self.lanes.rate(cell.extent, work)?])
+        })?;
+        sheet.setting(self.lanes.sentence());
+        Ok(())
     }
-    run.findings = answers(&rates);
-    run.limits.push(
-        "The flag is never set and no other task waits: the cost of the check itself, not of what \
-         it may lead to."
-            .to_owned(),
-    );
-    Ok(run)
+
+    fn goals(&self, sheet: &mut Sheet) {
+        let rate = |cell: &Cell| Some((cell.clone(), sheet.median(&self.key(cell))?));
+        let rates: Vec<(Cell, f64)> = self.cells.iter().filter_map(rate).collect();
+        answers(&rates).into_iter().for_each(|answer| sheet.finding(answer));
+    }
+
+    fn words(&self, sheet: &mut Sheet) {
+        sheet.limit(
+            "The flag is never set and no other task waits: the cost of the check itself, not of \
+             the work that it may lead to.",
+        );
+    }
+
+    fn place(&self, key: &Key) -> Place {
+        let row = format!("{}, {}", key.variant, key.case.notes.join(", "));
+        Place::by_size(key, "sweep cold: GB/s, more is better (medians)", row)
+    }
 }
 
 /// All units that cut `extent`, and all checks.
@@ -147,18 +179,12 @@ fn crossed(variant: String, backend: Backend, extent: Size) -> Vec<Cell> {
         .collect()
 }
 
-/// One sentence for each variant: what the smallest unit costs of the largest extent's rate, what
-/// the checks cost, and which of the two it is.
+/// One sentence for each variant: the cost of the smallest unit for the largest extent, the cost of
+/// the checks, and which of the two it is.
 fn answers(rates: &[(Cell, f64)]) -> Vec<String> {
     let mut variants: Vec<&str> = rates.iter().map(|(cell, _)| cell.variant.as_str()).collect();
+    variants.sort_unstable();
     variants.dedup();
-    let mut seen = Vec::new();
-    variants.retain(|v| {
-        !seen.contains(v) && {
-            seen.push(*v);
-            true
-        }
-    });
     variants.iter().filter_map(|variant| answer(rates, variant)).collect()
 }
 

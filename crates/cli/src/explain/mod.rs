@@ -1,8 +1,8 @@
 //! `explain fault`: one page fault told step by step, from a real one.
 //!
 //! [`scene`] sets a small system up on the hosted machine and lets a program fault in it.
-//! [`recorder`] stands between the memory manager and the machine and writes down every effect.
-//! [`story`] tells what was recorded, room by room, with the files to read.
+//! [`recorder`] stands between the memory manager and the machine and records every effect.
+//! [`story`] tells the effects, room by room, with the files to read.
 
 mod recorder;
 mod scene;
@@ -13,18 +13,37 @@ mod tests;
 use std::io::Write;
 
 use anyhow::Result;
+use clap::{Args, Subcommand};
 
-use crate::args::Explain;
+use crate::bench::options::folio_size;
+use crate::host::{Host, memory};
+use crate::isa::Isa;
+use crate::size::Size;
 
-/// Runs a fault and tells it.
-///
-/// # Errors
-/// [`Refused`](crate::Refused) when the host has too little memory; else what went wrong.
-pub(crate) fn run(explain: &Explain, host: &crate::host::Host) -> Result<()> {
+/// The events that can be explained.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Explain {
+    /// One page fault, step by step through the rooms, with the files it passes
+    Fault(ExplainArgs),
+}
+
+/// Options of `explain fault`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// The size of the folio that the program gets
+    #[arg(long, default_value = "64K", value_parser = folio_size)]
+    size: Size,
+    /// The page-table format
+    #[arg(long, value_enum, default_value_t = Isa::X86_64)]
+    isa: Isa,
+}
+
+/// Runs a fault and prints its story.
+pub(crate) fn run(explain: &Explain, host: &Host) -> Result<()> {
     let Explain::Fault(args) = explain;
     let size = args.isa.nearest(args.size);
     let what = format!("explaining a fault of {size}");
-    crate::host::memory::require(host, &what, scene::ram_bytes(size, args.isa.page_shift()))?;
+    memory::require(host, &what, scene::ram_bytes(size, args.isa.page_shift()))?;
     let evidence = args.isa.with(scene::Scene { size })?;
     let story = story::tell(&evidence, (args.size, size));
     // Colours reach terminals only, and none where NO_COLOR is set.

@@ -1,4 +1,4 @@
-//! The scene: a program, its areas, and one fault of it that is recorded.
+//! The scene: a program, its areas, and one fault that is recorded.
 //!
 //! The area in which it happens is eight folios long, and one page in the neighbourhood is mapped
 //! already. So there is room for the folio, but not for one four times as large, which would take
@@ -29,19 +29,19 @@ const ALSO: [u8; 2] = [2, 4];
 /// RAM beside the folio.
 const MARGIN: u64 = 32 << 20;
 
-/// What a fault left behind: everything that the tour tells comes from here.
+/// The traces of a fault, from which the whole story is told.
 pub(super) struct Evidence {
     pub(super) format: &'static str,
     pub(super) page_shift: u32,
     pub(super) addr: VirtAddr,
     pub(super) page: Vpn,
     pub(super) trap: Trap,
-    /// What the MMU did for the access that trapped.
+    /// Counts of the MMU for the access that trapped.
     pub(super) missed: Counts,
     /// How many areas the program has, and the one it touched.
     pub(super) areas: u64,
     pub(super) area: Area,
-    /// The sizes that the policy wants, as a mask of orders, and those it fell back from.
+    /// The sizes that the policy wants, as a mask of orders.
     pub(super) wanted: u32,
     pub(super) before: Totals,
     pub(super) after: Totals,
@@ -53,23 +53,23 @@ pub(super) struct Evidence {
     pub(super) order: Order,
     pub(super) entries: u64,
     pub(super) clears: Chosen,
-    /// What the MMU did for the access when it was tried again.
+    /// Counts of the MMU for the access when it was tried again.
     pub(super) hit: Counts,
     pub(super) value: u64,
 }
 
-/// An effect with what its frame is and, for a word of a table, what it means.
+/// An effect with the use of its frame and, for a word of a table, its meaning.
 pub(super) struct Seen {
     pub(super) effect: Effect,
     pub(super) place: Place,
 }
 
-/// What a frame is used for.
+/// The use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// A node of the area tree.
     Node,
-    /// A table whose level is this far above the last, and what the word in question says.
+    /// A table, its level above the last, and the meaning of the word.
     Table { level: u8, entry: Entry },
     /// Something else.
     Other,
@@ -95,7 +95,7 @@ impl Job for Scene {
             .ok_or_else(|| anyhow!("{} has no folios of {}", A::NAME, self.size))?;
         let bytes = ram_bytes(self.size, A::PAGE_SHIFT);
         let mut ram = system::ram(usize::try_from(bytes)?)?;
-        // Whoever has the bytes may have written them, so that there is something to clear.
+        // A caller that has the bytes may have written them: then there is memory to clear.
         let _ = ram.bytes_mut();
         let (machine, frames) = Machine::new(config, &mut ram)?;
         let recorder = Recorder::new(&machine);
@@ -182,7 +182,7 @@ fn play<A: Arch>(stage: &Stage<'_, '_, A, Recorder<'_, '_>>, order: Order) -> Re
     Ok(evidence)
 }
 
-/// What the program stores.
+/// The value that the program stores.
 const VALUE: u64 = 42;
 
 /// Maps the program's areas and the page in the neighbourhood, and sets the policy. Returns the
@@ -210,7 +210,7 @@ fn furnish<A: Arch, H: Hardware>(
     Ok(area.start.add(order.pages() + order.pages() * 5 / 8))
 }
 
-/// How many frames wait in the CPU's cache.
+/// The number of frames in the CPU's cache.
 fn cached<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<u64> {
     Ok(mm.phys().check().map_err(|e| anyhow!("{e:?}"))?.cached)
 }
@@ -243,7 +243,7 @@ pub(super) fn frames(span: FrameSpan) -> String {
     }
 }
 
-/// What a leaf grants and remembers, in words.
+/// The rights and flags of a leaf, in words.
 pub(super) fn grants(attrs: Attrs) -> String {
     let names = [
         (Attrs::READ, "read"),

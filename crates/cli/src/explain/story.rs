@@ -22,30 +22,29 @@ pub(super) struct Chapter {
     pub(super) title: String,
     /// Where it happens, the file to read first.
     pub(super) files: &'static [&'static str],
-    pub(super) lines: Vec<String>,
+    pub(super) text: String,
 }
 
 /// All of it.
 pub(super) struct Story {
-    pub(super) head: Vec<String>,
+    pub(super) head: String,
     pub(super) chapters: Vec<Chapter>,
-    pub(super) tail: Vec<String>,
+    pub(super) tail: &'static str,
 }
 
 impl Story {
     /// The story as text with colours.
     pub(super) fn print(&self) -> String {
-        let mut text = String::new();
-        let (title, head) = self.head.split_first().map_or(("", &[][..]), |(t, h)| (t.as_str(), h));
-        let _ = writeln!(text, "{BOLD}{title}{PLAIN}");
-        head.iter().for_each(|line| text.extend([line, "\n"]));
-        for (at, chapter) in self.chapters.iter().enumerate() {
-            let _ = writeln!(text, "\n{BOLD}{:>2}  {}{PLAIN}", at + 1, chapter.title);
-            let _ = writeln!(text, "    {FILE}{}{PLAIN}", chapter.files.join("  "));
-            chapter.lines.iter().for_each(|line| text.extend(["    ", line, "\n"]));
+        let (title, head) = self.head.split_once('\n').unwrap_or((&self.head, ""));
+        let mut text = format!("{BOLD}{title}{PLAIN}\n{head}\n");
+        for (at, Chapter { title, files, text: lines }) in self.chapters.iter().enumerate() {
+            let files = files.join("  ");
+            let _ =
+                writeln!(text, "\n{BOLD}{:>2}  {title}{PLAIN}\n    {FILE}{files}{PLAIN}", at + 1);
+            lines.lines().for_each(|line| text.extend(["    ", line, "\n"]));
         }
         text.push('\n');
-        for line in &self.tail {
+        for line in self.tail.lines() {
             let _ = writeln!(text, "{DIM}{line}{PLAIN}");
         }
         text
@@ -96,20 +95,19 @@ fn leads_on(seen: &Seen) -> bool {
     matches!(seen.place, Place::Table { entry: Entry::Table(_), .. })
 }
 
-/// The story of `evidence`, for who asked for the first of `sizes` and got the second.
+/// The story of `evidence`; the user asked for the first of `sizes` and got the second.
 pub(super) fn tell(evidence: &Evidence, (asked, size): (Size, Size)) -> Story {
     let steps = Steps::of(&evidence.effects);
-    let mut head = vec![
-        format!("One page fault, step by step: {}, a folio of {size}", evidence.format),
-        String::new(),
-        "A program touches memory that it has mapped and never used. This has just happened, on the"
-            .to_owned(),
-        "hosted machine of this program; all numbers below were recorded on the way. File names are"
-            .to_owned(),
-        "those of Quire's sources: read along.".to_owned(),
-    ];
+    let mut head = format!(
+        "One page fault, step by step: {}, a folio of {size}
+
+A program touches memory that it has mapped and never used. This has just happened, on the
+hosted machine of this program; all numbers below were recorded on the way. File names are
+those of Quire's sources: read along.",
+        evidence.format
+    );
     if asked != size {
-        head.push(format!("({} has no folios of {asked}, so it is {size}.)", evidence.format));
+        let _ = write!(head, "\n({} has no folios of {asked}, so it is {size}.)", evidence.format);
     }
     Story {
         head,
@@ -125,29 +123,23 @@ pub(super) fn tell(evidence: &Evidence, (asked, size): (Size, Size)) -> Story {
             counters(evidence),
             again(evidence),
         ],
-        tail: vec![
-            "Next: crates/mm/src/lib.rs lists the rooms in the order of this story. ARCHITECTURE.md"
-                .to_owned(),
-            "says what must not happen between them, and `quire bench fault` how long it takes."
-                .to_owned(),
-        ],
+        tail:
+            "Next: crates/mm/src/lib.rs lists the rooms in the order of this story. ARCHITECTURE.md
+says what must not happen between them, and `quire bench fault` how long it takes.",
     }
 }
 
 fn touch(evidence: &Evidence) -> Chapter {
-    let missed = evidence.missed;
     Chapter {
         title: format!("The program stores a word at {}", evidence.addr),
         files: &["crates/machine/src/cpu.rs", "crates/machine/src/walk.rs"],
-        lines: vec![
-            "The CPU needs a translation. Its TLB has none: the MMU walks the tables, and reads"
-                .to_owned(),
-            format!(
-                "{}. The last one says: nothing here. The CPU stops the program with",
-                words(missed.words_walked)
-            ),
-            format!("a trap: \"{}\".", evidence.trap),
-        ],
+        text: format!(
+            "The CPU needs a translation. Its TLB has none: the MMU walks the tables, and reads
+{}. The last one says: nothing here. The CPU stops the program with
+a trap: \"{}\".",
+            words(evidence.missed.words_walked),
+            evidence.trap
+        ),
     }
 }
 
@@ -155,41 +147,33 @@ fn engine() -> Chapter {
     Chapter {
         title: "The kernel calls Mm::fault".to_owned(),
         files: &["crates/mm/src/spaces/faults.rs"],
-        lines: vec![
-            "The service `spaces` asks the room `fault` for a plan, brings what the plan"
+        text:
+            "The service `spaces` asks the room `fault` for a plan, brings the parts that the plan
+lacks, and has it carried out. If the world changed meanwhile, it asks again."
                 .to_owned(),
-            "lacks, and has it carried out. If the world changed meanwhile, it asks again."
-                .to_owned(),
-        ],
     }
 }
 
 fn area(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
     let area = &evidence.area;
-    let first = area.span.start.addr(evidence.page_shift);
-    let last = area.span.end.addr(evidence.page_shift);
     let mut nodes: Vec<Pfn> = steps.nodes.iter().filter_map(|seen| frame_of(seen)).collect();
     nodes.dedup();
     Chapter {
         title: "May it? Which area holds the page?".to_owned(),
         files: &["crates/mm/src/fault/plan.rs", "crates/mm/src/space/tree/read.rs"],
-        lines: vec![
-            format!(
-                "The program has {} areas in a tree. {} of {} answer, and no lock is taken:",
-                evidence.areas,
-                words(steps.nodes.len() as u64),
-                plural(nodes.len() as u64, "node")
-            ),
-            format!(
-                "  {first} to {last}, {}, {}",
-                sized(area.span.count(), evidence.page_shift),
-                rights(area.prot)
-            ),
-            "A store is allowed. The tree's sequence number goes into the plan: whoever changes an \
-             area"
-                .to_owned(),
-            "changes the number too, and then the plan is void.".to_owned(),
-        ],
+        text: format!(
+            "The program has {} areas in a tree. {} of {} answer, and no lock is taken:
+  {} to {}, {}, {}
+A store is allowed. The tree's sequence number goes into the plan: a change of an area
+changes the number too, and then the plan is void.",
+            evidence.areas,
+            words(steps.nodes.len() as u64),
+            plural(nodes.len() as u64, "node"),
+            area.span.start.addr(evidence.page_shift),
+            area.span.end.addr(evidence.page_shift),
+            sized(area.span.count(), evidence.page_shift),
+            rights(area.prot)
+        ),
     }
 }
 
@@ -222,7 +206,7 @@ fn walk(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
     Chapter {
         title: "What is there now?".to_owned(),
         files: &["crates/mm/src/table/walk.rs", "crates/arch/src/lib.rs"],
-        lines,
+        text: lines.join("\n"),
     }
 }
 
@@ -249,7 +233,7 @@ fn sizes(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
             Some(Cause::Occupied) => "no: a page in that block is mapped already",
             Some(Cause::Memory) => "no: no free block of that size",
             Some(Cause::Policy) => "no: the policy does not allow it",
-            Some(Cause::Charge) => "no: the group of the space may not have so much more",
+            Some(Cause::Charge) => "no: the memory group of the space is at its limit",
         };
         lines.push(format!("  {:>5}  {verdict}", bytes(order, evidence.page_shift)));
     }
@@ -260,14 +244,14 @@ fn sizes(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
         ));
     }
     lines.push(
-        "Each no is counted with its cause. These sizes are what the policy allows here, in the"
+        "Each no is counted with its cause. The policy allows these sizes here, in the
+words of Linux: `always`, `madvise` or `never` for each size."
             .to_owned(),
     );
-    lines.push("words of Linux: `always`, `madvise` or `never` for each size.".to_owned());
     Chapter {
         title: "How large?".to_owned(),
         files: &["crates/mm/src/fault/size.rs", "crates/mm/src/fault/policy.rs"],
-        lines,
+        text: lines.join("\n"),
     }
 }
 
@@ -309,7 +293,7 @@ fn block(evidence: &Evidence) -> Chapter {
     lines.push(
         "The result is a FrameRun: the right to these frames, which cannot be copied.".to_owned(),
     );
-    Chapter { title: "Where from?".to_owned(), files, lines }
+    Chapter { title: "Where from?".to_owned(), files, text: lines.join("\n") }
 }
 
 fn clear(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
@@ -345,26 +329,23 @@ fn clear(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
         ));
     }
     lines.push(
-        "The page that the program waits for comes last, so that it is in the cache when it"
+        "The page that the program waits for comes last, so that it is in the cache when it
+goes on. Memory known to be zero would not be cleared at all."
             .to_owned(),
     );
-    lines.push("goes on. Memory known to be zero would not be cleared at all.".to_owned());
     Chapter {
         title: "Zeroes".to_owned(),
         files: &["crates/mm/src/folio/clear.rs", "crates/hw/src/extent/mod.rs"],
-        lines,
+        text: lines.join("\n"),
     }
 }
 
 fn install(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
-    let mut lines = vec![
-        "Now one table is locked, and asked: are you still this table of this space? The areas: is"
-            .to_owned(),
-        format!(
-            "your number still the plan's? The place: still empty? {} tell. Three times yes, so",
-            words(steps.again as u64)
-        ),
-    ];
+    let mut lines = vec![format!(
+        "Now one table is locked, and asked: are you still this table of this space? The areas: is
+your number still the plan's? The place: still empty? {} tell. Three times yes, so",
+        words(steps.again as u64)
+    )];
     if let Some(Seen {
         effect: Effect::Fill { frame, index, count, first, step },
         place: Place::Table { level, entry },
@@ -383,17 +364,16 @@ fn install(evidence: &Evidence, steps: &Steps<'_>) -> Chapter {
             lines.push(format!("  which says: frame {:#x}, {}", frame.get(), grants(*attrs)));
         }
     }
-    lines.push(
-        "Young and dirty at once: the CPU need not come back to note them. What was empty is in"
-            .to_owned(),
-    );
     let flushes = evidence.effects.iter().filter(|seen| seen.effect == Effect::Flush).count();
-    lines
-        .push(format!("no TLB, so there is nothing to drop: {}.", plural(flushes as u64, "flush")));
+    lines.push(format!(
+        "Young and dirty at once: the CPU does not have to set them later. An empty entry is in
+no TLB, so there is nothing to drop: {}.",
+        plural(flushes as u64, "flush")
+    ));
     Chapter {
         title: "Lock, ask, write".to_owned(),
         files: &["crates/mm/src/fault/install.rs", "crates/mm/src/table/lock.rs"],
-        lines,
+        text: lines.join("\n"),
     }
 }
 
@@ -423,28 +403,22 @@ fn counters(evidence: &Evidence) -> Chapter {
     Chapter {
         title: "What was counted".to_owned(),
         files: &["crates/mm/src/stats.rs"],
-        lines: parts.chunks(2).map(|pair| format!("  {}", pair.join("   "))).collect(),
+        text: parts.chunks(2).map(|pair| format!("  {}\n", pair.join("   "))).collect(),
     }
 }
 
 fn again(evidence: &Evidence) -> Chapter {
-    let hit = evidence.hit;
     Chapter {
         title: "The program goes on".to_owned(),
         files: &["crates/machine/src/walk.rs", "crates/machine/src/mmu/entry.rs"],
-        lines: vec![
-            "It repeats the store. The MMU, whose decoder shares no code with Quire, reads"
-                .to_owned(),
-            format!(
-                "{} and finds the frame; the TLB keeps it. Then the program loads the word: {}.",
-                words(hit.words_walked),
-                evidence.value
-            ),
-            format!(
-                "The other {} of the folio are there as well, and will not fault.",
-                plural(evidence.pages.count() - 1, "page")
-            ),
-        ],
+        text: format!(
+            "It repeats the store. The MMU, whose decoder shares no code with Quire, reads
+{} and finds the frame; the TLB keeps it. Then the program loads the word: {}.
+The other {} of the folio are there as well, and will not fault.",
+            words(evidence.hit.words_walked),
+            evidence.value,
+            plural(evidence.pages.count() - 1, "page")
+        ),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::size::Size;
 const CLEARING: [&str; 8] =
     ["erms", "fsrm", "fzrm", "clzero", "avx2", "avx512f", "movdiri", "zicboz"];
 
-/// What a reader must know of the machine to judge a figure.
+/// The facts about the machine by which a reader can judge a figure.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Machine {
     /// The CPU's name, with family, model and stepping: hosts of virtual machines hide the name.
@@ -36,7 +36,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Reads the facts from `/proc` and `/sys`; what is not there is said to be unknown.
+    /// Reads the facts from `/proc` and `/sys`; missing ones are unknown.
     pub(crate) fn read(host: &Host) -> Machine {
         let info = host.read("proc/cpuinfo").unwrap_or_default();
         let flags: Vec<&str> = field(&info, "flags").unwrap_or("").split(' ').collect();
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// A size rounded to what people say.
+/// A size, rounded to one decimal.
 pub(crate) fn rounded(bytes: u64) -> String {
     let (unit, letter) = match bytes {
         0..0x10_0000 => (1u64 << 10, 'K'),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_come_from_the_hosts_files_and_what_lacks_is_unknown() {
+    fn facts_come_from_the_hosts_files_and_missing_ones_are_unknown() {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = dir.path().join(path);

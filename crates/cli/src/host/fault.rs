@@ -1,4 +1,4 @@
-//! What the host's own kernel takes for the faults that Quire is measured on.
+//! The cost of the same faults in the host's own kernel, and of entering that kernel.
 //!
 //! One sample maps fresh anonymous memory with the advice its folio size needs, and then touches
 //! one byte of each folio (*demand*) or asks the kernel to populate all of it (*populate*). Right
@@ -6,26 +6,27 @@
 //! memory that the hypervisor has taken away dominates everything. The pages it leaves on the
 //! kernel's free lists are the ones the timed faults get.
 //!
-//! Whether folios of the wanted size were really given is read from the kernel's own count per
-//! size; a sample in which fewer than 95 % were is no sample.
+//! The kernel counts per size how many folios it gave; a sample in which fewer than 95 % have the
+//! wanted size is no sample.
 
+use std::hint::black_box;
 use std::sync::Barrier;
-use std::thread;
-use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
-use memmap2::{Advice, MmapMut, MmapOptions};
+use anyhow::{Context, Result};
 
 use super::Host;
+use super::memory::Area;
 use super::thp::{Guard, folios_given};
 use crate::size::Size;
+use crate::stats::thread_ns;
+use crate::threads::{self, Span, Timing};
 
 const PAGE: u64 = 4096;
 const GIGANTIC: u64 = 1 << 30;
-/// Of the folios of a sample so many must be of the wanted size.
+/// The share of a sample's folios that must have the wanted size.
 const GIVEN: f64 = 0.95;
 
-/// How the memory comes to be there.
+/// The way in which memory is faulted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// One touch for each folio, one fault for each touch.
@@ -35,10 +36,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Both forms.
     pub(crate) const ALL: [Form; 2] = [Form::Demand, Form::Populate];
 
-    /// The word in cases.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Form::Demand => "demand",
@@ -71,10 +70,7 @@ pub(crate) fn unavailable(host: &Host, size: Size, region: u64) -> Option<String
 }
 
 /// Nanoseconds per folio over `region` bytes in each of `threads` threads, as each thread sees it;
-/// `None` if the kernel gave other folios than asked for.
-///
-/// # Errors
-/// The kernel refuses the mapping, the advice or the population.
+/// `None` if the kernel gave folios of other sizes.
 pub(crate) fn sample(
     host: &Host,
     guard: &Guard,
@@ -85,101 +81,69 @@ pub(crate) fn sample(
     let folios = region / size.bytes();
     guard.only(size).context("a huge-page setting cannot be written")?;
     let before = folios_given(host, size);
-    let ns = if threads == 1 {
-        one_sample(form, size, region, || ())?.0
-    } else {
-        parallel(form, size, region, threads)?
+    let barrier = Barrier::new(threads as usize);
+    let ready = || {
+        barrier.wait();
+    };
+    let one = || one_sample(form, size, region, ready);
+    let spans = match threads {
+        1 => vec![one()?],
+        _ => threads::all((0..threads).map(|_| one))?,
     };
     // The warming gets its folios as well, hence twice the number.
     let wanted = (2 * folios * u64::from(threads)) as f64;
     let given = before.zip(folios_given(host, size)).map(|(b, a)| a.saturating_sub(b) as f64);
     let counted = size.bytes() != PAGE && size.bytes() != GIGANTIC;
     let short = counted && given.is_some_and(|given| given < GIVEN * wanted);
-    Ok((!short).then_some(ns / folios as f64))
+    Ok((!short).then_some(Timing::of(&spans).seen(threads) / folios as f64))
 }
 
-/// Nanoseconds from the first thread's start to the last one's end.
-fn parallel(form: Form, size: Size, region: u64, threads: u32) -> Result<f64> {
-    let barrier = Barrier::new(threads as usize);
-    let ready = || {
-        barrier.wait();
-    };
-    let times = thread::scope(|scope| {
-        let run = || one_sample(form, size, region, ready);
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        let join = |t: thread::ScopedJoinHandle<'_, Result<(f64, Instant, Instant)>>| {
-            t.join().map_err(|_| anyhow!("a thread of the bench panicked"))?
-        };
-        all.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?;
-    let start = times.iter().map(|t| t.1).min().context("no threads")?;
-    let end = times.iter().map(|t| t.2).max().context("no threads")?;
-    Ok((end - start).as_nanos() as f64)
-}
-
-/// Nanoseconds of CPU time, start and end of faulting in `region` bytes. `ready` is called between
-/// the warming and the timed part.
-fn one_sample(
-    form: Form,
-    size: Size,
-    region: u64,
-    ready: impl Fn(),
-) -> Result<(f64, Instant, Instant)> {
+/// The time of faulting `region` bytes in. `ready` is called between the warming and the timed
+/// part.
+fn one_sample(form: Form, size: Size, region: u64, ready: impl Fn()) -> Result<Span> {
     // A thread that fails here must not leave the others waiting for it.
-    let warm = Area::new(size, region).and_then(|mut warm| warm.fault(Form::Populate));
+    let warm = Area::new(size, region).and_then(|mut warm| warm.populate());
     let area = Area::new(size, region);
     ready();
     warm?;
     let mut area = area?;
-    let (start, cpu) = (Instant::now(), crate::bench::thread_ns());
-    area.fault(form)?;
-    let ns = crate::bench::thread_ns() - cpu;
-    Ok((ns, start, Instant::now()))
+    Span::of(|| match form {
+        Form::Demand => {
+            area.touch();
+            Ok(())
+        }
+        Form::Populate => area.populate(),
+    })
 }
 
-/// Fresh memory, none of it present.
-struct Area {
-    map: MmapMut,
-    start: usize,
-    len: usize,
-    size: Size,
+/// Calls per sample: long against the clock's own cost.
+const CALLS: u32 = 20_000;
+/// Bytes read per sample; one fault for each 4 KiB.
+const READ: usize = 32 << 20;
+
+/// Nanoseconds for one `getppid`, the cheapest system call that enters the kernel: a lower bound of
+/// the trap that Quire's hosted figures leave out, because an exception saves more state than a
+/// system call and returns by a slower instruction. No unprivileged program can time the trap
+/// alone.
+pub(crate) fn system_call() -> f64 {
+    let start = thread_ns();
+    for _ in 0..CALLS {
+        black_box(rustix::process::getppid());
+    }
+    (thread_ns() - start) / f64::from(CALLS)
 }
 
-impl Area {
-    fn new(size: Size, region: u64) -> Result<Area> {
-        let len = usize::try_from(region)?;
-        let mut options = MmapOptions::new();
-        if size.bytes() == GIGANTIC {
-            options.len(len).huge(Some(30));
-        } else {
-            options.len(len + size.len());
-        }
-        let map = options.map_anon().context("the host does not map the memory")?;
-        let start = map.as_ptr().align_offset(size.len());
-        match size.bytes() {
-            // Without huge pages in the kernel this is refused, and not needed.
-            PAGE => drop(map.advise(Advice::NoHugePage)),
-            GIGANTIC => {}
-            _ => map.advise(Advice::HugePage).context("the kernel refuses MADV_HUGEPAGE")?,
-        }
-        Ok(Area { map, start, len, size })
+/// Nanoseconds for one read fault on the kernel's shared zero page: an upper bound of the trap,
+/// because it contains page-table work that Quire's figures already contain, yet no allocation and
+/// no clearing.
+pub(crate) fn read_fault() -> Result<f64> {
+    let mut area = Area::new(Size(PAGE), READ as u64)?;
+    let bytes = &*area.bytes();
+    let start = thread_ns();
+    for at in (0..READ).step_by(PAGE as usize) {
+        black_box(bytes[at]);
     }
-
-    fn fault(&mut self, form: Form) -> Result<()> {
-        match form {
-            Form::Demand => {
-                let bytes = &mut self.map[self.start..self.start + self.len];
-                for folio in bytes.chunks_exact_mut(self.size.len()) {
-                    folio[0] = 1;
-                }
-                Ok(())
-            }
-            Form::Populate => self
-                .map
-                .advise_range(Advice::PopulateWrite, self.start, self.len)
-                .context("the kernel refuses MADV_POPULATE_WRITE (it came with Linux 5.14)"),
-        }
-    }
+    Ok((thread_ns() - start) / (READ as u64 / PAGE) as f64)
 }
 
 #[cfg(test)]
@@ -198,6 +162,12 @@ mod tests {
                 assert!(ns.is_some_and(|ns| ns > 0.0));
             }
         }
+    }
+
+    #[test]
+    fn both_bounds_of_a_trap_are_times() {
+        assert!(system_call() > 0.0);
+        assert!(read_fault().unwrap() > 0.0);
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! Memory of the host: how much there is, and buffers of it to clear.
+//! Memory of the host: how much there is, and areas of it to clear and to fault in.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-use super::Host;
 use super::cpu::rounded;
-use crate::Refused;
+use super::{Host, smaps};
+use crate::refused::Refused;
+use crate::size::Size;
 
-/// The alignment of buffers, so that huge pages fit from their first byte on.
-const ALIGN: usize = 1 << 21;
+/// Bytes of a base page, of a huge page, and of the largest page.
+const PAGE: u64 = 4096;
+const BLOCK: u64 = 1 << 21;
+const GIGANTIC: u64 = 1 << 30;
 /// Left to the rest of the system.
 const RESERVE: u64 = 64 << 20;
 
@@ -22,10 +25,8 @@ pub(crate) fn meminfo(host: &Host, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Refuses work that needs more memory than the host has to give.
-///
-/// # Errors
-/// [`Refused`] with both figures. A host that does not tell how much there is refuses nothing.
+/// Refuses work that needs more memory than the host has available. On a host that does not say how
+/// much that is, nothing is refused.
 pub(crate) fn require(host: &Host, what: &str, bytes: u64) -> Result<(), Refused> {
     match meminfo(host, "MemAvailable") {
         Some(there) if bytes.saturating_add(RESERVE) > there => Err(Refused(format!(
@@ -37,63 +38,85 @@ pub(crate) fn require(host: &Host, what: &str, bytes: u64) -> Result<(), Refused
     }
 }
 
-/// Anonymous memory of the process, advised to be in huge pages and touched.
-pub(crate) struct Buffer {
-    map: MmapMut,
+/// Anonymous memory of this process, for folios of one size; none of it is present at first.
+pub(crate) struct Area {
+    pub(crate) map: MmapMut,
     start: usize,
     len: usize,
+    size: Size,
 }
 
-impl Buffer {
-    /// A buffer of `len` bytes, aligned to 2 MiB, every page of it present.
-    ///
-    /// # Errors
-    /// The host does not give the memory.
-    pub(crate) fn new(len: usize) -> Result<Buffer> {
-        let map = MmapOptions::new()
-            .len(len + ALIGN)
-            .map_anon()
-            .with_context(|| format!("the host does not map {}", rounded(len as u64)))?;
-        // A kernel without huge pages refuses the advice; the buffer is as good without.
-        let _ = map.advise(Advice::HugePage);
-        let start = map.as_ptr().align_offset(ALIGN);
-        let mut buffer = Buffer { map, start, len };
-        buffer.bytes().fill(1);
-        Ok(buffer)
+impl Area {
+    /// `len` bytes, aligned to folios of `size`, with the advice that such folios need.
+    pub(crate) fn new(size: Size, len: u64) -> Result<Area> {
+        let area = Area::map(size, len)?;
+        match size.bytes() {
+            // Kernels without huge pages refuse this advice, and do not need it.
+            PAGE => drop(area.map.advise(Advice::NoHugePage)),
+            GIGANTIC => {}
+            _ => area.map.advise(Advice::HugePage).context("the kernel refuses MADV_HUGEPAGE")?,
+        }
+        Ok(area)
     }
 
-    /// The memory.
+    /// `len` bytes in huge pages where the host has them; every page is present.
+    pub(crate) fn present(len: usize) -> Result<Area> {
+        let mut area = Area::map(Size(BLOCK), len as u64)?;
+        let _ = area.map.advise(Advice::HugePage);
+        area.bytes().fill(1);
+        Ok(area)
+    }
+
+    fn map(size: Size, len: u64) -> Result<Area> {
+        let len = usize::try_from(len)?;
+        let mut options = MmapOptions::new();
+        match size.bytes() {
+            GIGANTIC => options.len(len).huge(Some(30)),
+            _ => options.len(len + size.len()),
+        };
+        let refused = || format!("the host does not map {}", rounded(len as u64));
+        let map = options.map_anon().with_context(refused)?;
+        let start = map.as_ptr().align_offset(size.len());
+        Ok(Area { map, start, len, size })
+    }
+
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.map[self.start..self.start + self.len]
     }
 
-    /// How much of the buffer is in huge pages, from 0 to 1; `None` if the kernel does not tell.
-    pub(crate) fn huge_share(&self) -> Option<f64> {
-        let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
-        let huge = mapped_bytes(&smaps, self.map.as_ptr().addr() + self.start, "AnonHugePages")?;
-        Some((huge as f64 / self.len as f64).min(1.0))
+    /// Touches one byte of each folio.
+    pub(crate) fn touch(&mut self) {
+        let size = self.size.len();
+        self.bytes().chunks_exact_mut(size).for_each(|folio| folio[0] = 1);
     }
-}
 
-/// `field` of the mapping in `smaps` that holds `address`, in bytes.
-pub(crate) fn mapped_bytes(smaps: &str, address: usize, field: &str) -> Option<u64> {
-    let mut inside = false;
-    for line in smaps.lines() {
-        if let Some((start, end)) = line.split(' ').next().and_then(range) {
-            inside = (start..end).contains(&address);
-        } else if inside
-            && let Some(kib) = line.strip_prefix(field).and_then(|rest| rest.strip_prefix(':'))
-        {
-            return Some(kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10);
+    /// Has the kernel populate all of it in one call.
+    pub(crate) fn populate(&mut self) -> Result<()> {
+        self.map
+            .advise_range(Advice::PopulateWrite, self.start, self.len)
+            .context("the kernel refuses MADV_POPULATE_WRITE (it came with Linux 5.14)")
+    }
+
+    /// Splits the leaves of blocks, and leaves folios and the area whole.
+    pub(crate) fn split_leaves(&self) -> Result<()> {
+        let (page, step) = (PAGE as usize, self.size.len().max(BLOCK as usize));
+        for at in (self.start..self.start + self.len).step_by(step) {
+            self.map.advise_range(Advice::DontFork, at + page, page).context("MADV_DONTFORK")?;
+            self.map.advise_range(Advice::DoFork, at + page, page).context("MADV_DOFORK")?;
         }
+        Ok(())
     }
-    None
-}
 
-/// `1000-2000` in hexadecimal.
-fn range(text: &str) -> Option<(usize, usize)> {
-    let (start, end) = text.split_once('-')?;
-    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
+    /// The area's line of `/proc/self/smaps`.
+    pub(crate) fn smaps(&self) -> Option<smaps::Area> {
+        let text = fs::read_to_string("/proc/self/smaps").ok()?;
+        smaps::holding(&text, (self.map.as_ptr().addr() + self.start) as u64)
+    }
+
+    /// The share of the area in huge pages, from 0 to 1; `None` if the kernel does not say.
+    pub(crate) fn huge_share(&self) -> Option<f64> {
+        Some((self.smaps()?.anon_blocks as f64 / self.len as f64).min(1.0))
+    }
 }
 
 #[cfg(test)]
@@ -125,21 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn the_huge_share_is_that_of_the_mapping_asked_for() {
-        let smaps = "1000-3000 rw-p 0 0:0 0\nAnonHugePages:  4 kB\n\
-                     3000-9000 rw-p 0 0:0 0 [heap]\nRss: 7 kB\nAnonHugePages:      8 kB\n";
-        let huge = |address| mapped_bytes(smaps, address, "AnonHugePages");
-        assert_eq!(huge(0x1fff), Some(4096));
-        assert_eq!(huge(0x3000), Some(8192));
-        assert_eq!(huge(0x9000), None);
-        assert_eq!(mapped_bytes(smaps, 0x3000, "Rss"), Some(7168));
-    }
-
-    #[test]
-    fn a_buffer_is_aligned_and_writable_to_its_last_byte() {
-        let mut buffer = Buffer::new(3 << 20).unwrap();
-        let bytes = buffer.bytes();
-        assert_eq!((bytes.len(), bytes.as_ptr().align_offset(ALIGN)), (3 << 20, 0));
+    fn memory_that_is_present_is_aligned_and_writable_to_its_last_byte() {
+        let mut area = Area::present(3 << 20).unwrap();
+        assert!(area.smaps().is_some_and(|line| line.resident >= 3 << 20));
+        let bytes = area.bytes();
+        assert_eq!((bytes.len(), bytes.as_ptr().align_offset(BLOCK as usize)), (3 << 20, 0));
         assert!(bytes.iter().all(|b| *b == 1));
     }
 }

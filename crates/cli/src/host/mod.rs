@@ -1,12 +1,11 @@
-//! The machine the benches run on: its CPU, its memory, its kernel's huge-page settings, and what
-//! that kernel needs for the work that Quire does.
+//! The machine that the benches run on: its CPU, its memory, its kernel's huge-page settings, and
+//! the cost of page faults in that kernel.
 
 pub(crate) mod cpu;
 pub(crate) mod fault;
-pub(crate) mod helper;
 pub(crate) mod memory;
+pub(crate) mod smaps;
 pub(crate) mod thp;
-pub(crate) mod trap;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result, anyhow};
 use quire_linux::text::ORDERS;
 
-use crate::Refused;
 use crate::host::Host;
+use crate::refused::Refused;
 
 /// Bits of `kpageflags`, as `linux/kernel-page-flags.h` numbers them.
 pub(super) mod flag {
@@ -22,13 +22,13 @@ pub(super) mod flag {
     pub(crate) const ZERO: u64 = 1 << 24;
 }
 
-/// What has no folio that is counted: zeroes, hugetlb memory, what is no memory.
+/// Frames whose folios are not counted: zeroes, hugetlb memory, frames without memory.
 const NOT_COUNTED: u64 = flag::HUGETLB | flag::NO_PAGE | flag::ZERO;
 
 /// Frames whose words are read at a time.
 const CHUNK: u64 = 512;
 
-/// A folio as the flags of its frames tell it.
+/// A folio, from the flags of its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Folio {
     pub(super) head: u64,
@@ -46,9 +46,6 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Opens the file.
-    ///
-    /// # Errors
-    /// [`Refused`] when the kernel has none, or when the caller may not read it.
     pub(super) fn open(host: &Host) -> Result<Frames> {
         let file = File::open(host.path("proc/kpageflags")).map_err(|e| {
             match e.kind() {
@@ -65,10 +62,7 @@ impl Frames {
         Ok(Frames { file, chunks: HashMap::new(), last: None })
     }
 
-    /// The folio of `frame`; `None` when it has none that is counted.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// The folio of `frame`; `None` for frames that are not counted.
     pub(super) fn folio(&mut self, frame: u64) -> Result<Option<Folio>> {
         if let Some(folio) =
             self.last.filter(|folio| frame.wrapping_sub(folio.head) < folio.pages())
@@ -126,9 +120,6 @@ impl Folio {
 }
 
 /// At most `count` words of a file from word `first` on; fewer where it ends.
-///
-/// # Errors
-/// It cannot be read.
 pub(super) fn words(file: &File, first: u64, count: u64) -> std::io::Result<Vec<u64>> {
     let mut bytes = vec![0; 8 * count as usize];
     let mut done = 0;
@@ -144,11 +135,10 @@ pub(super) fn words(file: &File, first: u64, count: u64) -> std::io::Result<Vec<
     Ok(whole.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// The caller may not see frames.
+/// The refusal of a caller that may not see frames.
 pub(super) fn needs_root() -> anyhow::Error {
     Refused(
-        "this needs root (CAP_SYS_ADMIN): to others the kernel does not tell which frames memory \
-         is in"
+        "this needs root (CAP_SYS_ADMIN): the kernel hides the frames of memory from other users"
             .to_owned(),
     )
     .into()

@@ -1,22 +1,21 @@
-//! `quire maps`: which folio sizes programs got from a Linux host, and how these are mapped.
+//! `quire maps`: the folio sizes that programs got from a Linux host, and how these are mapped.
 //!
 //! ```text
-//!   /proc/PID/smaps ────► areas            [`smaps`]          [`show`]
+//!   /proc/PID/smaps ────► areas                              [`show`]
 //!   /proc/PID/pagemap ──► page → frame     [`process`] ─► pieces ─► quire-linux folds them
 //!   /proc/kpageflags ───► frame → folio    [`frames`]               and prints the table
 //! ```
 //!
 //! The kernel in `os/kernel/` prints the same table as `/proc/PID/folios`. A host does not say
-//! whether entries are contiguous blocks, so that `-folded` is missing here; what *could* be one is
-//! `-cont-aligned`. Nothing is stopped while it is read: of a program that runs, the figures are
-//! close and not exact. Not counted are pages of zeroes, of devices, and hugetlb memory, which RSS
-//! leaves out as well.
+//! whether entries are contiguous blocks, so that `-folded` is missing here; `-cont-aligned` are
+//! those that *could* be one. Nothing is stopped while it is read: of a program that runs, the
+//! figures are close and not exact. Not counted are pages of zeroes, of devices, and hugetlb
+//! memory, which RSS leaves out as well.
 
 mod frames;
-mod smaps;
 mod process;
 mod show;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use show::run;
+pub(crate) use show::{MapsArgs, run};

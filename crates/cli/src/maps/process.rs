@@ -1,4 +1,4 @@
-//! One process: its areas, and what their pages are.
+//! One process: its areas, and the folios of their pages.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -8,8 +8,8 @@ use quire_linux::text::{Folding, Folios, Grain, Piece};
 use rustix::io::Errno;
 
 use super::frames::{Frames, needs_root, words};
-use super::smaps::{self, Area};
 use crate::host::Host;
+use crate::host::smaps::{self, Area};
 
 /// A word of `pagemap`: there is a page, and its frame.
 const PRESENT: u64 = 1 << 63;
@@ -26,9 +26,8 @@ pub(super) struct Process {
     pub(super) areas: Vec<(Area, Folios)>,
 }
 
-/// What became of reading a process.
+/// The result of reading a process.
 pub(super) enum Found {
-    /// It was read.
     Process(Process),
     /// It has no memory.
     Nothing,
@@ -39,9 +38,6 @@ pub(super) enum Found {
 }
 
 /// The numbers of all processes.
-///
-/// # Errors
-/// `/proc` cannot be read.
 pub(super) fn all(host: &Host) -> Result<Vec<u32>> {
     let entries = fs::read_dir(host.path("proc")).context("/proc cannot be read")?;
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
@@ -51,9 +47,6 @@ pub(super) fn all(host: &Host) -> Result<Vec<u32>> {
 }
 
 /// Reads process `pid`.
-///
-/// # Errors
-/// [`Refused`](crate::Refused) when the caller may not see frames; else what cannot be read.
 pub(super) fn read(host: &Host, pid: u32, grain: Grain, frames: &mut Frames) -> Result<Found> {
     let path = |file: &str| host.path(format!("proc/{pid}/{file}"));
     let text = match fs::read(path("smaps")) {
@@ -80,7 +73,7 @@ pub(super) fn read(host: &Host, pid: u32, grain: Grain, frames: &mut Frames) -> 
     Ok(Found::Process(Process { name, areas }))
 }
 
-/// What an error of reading a process's files means.
+/// The meaning of an error of reading a process's files.
 fn gone(e: io::Error, pid: u32) -> Result<Found> {
     if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(Errno::SRCH.raw_os_error()) {
         return Ok(Found::Gone);
@@ -99,7 +92,7 @@ pub(super) enum Stop {
     Else(anyhow::Error),
 }
 
-/// What an area has.
+/// The folios of an area.
 fn folios(pagemap: &File, area: &Area, grain: Grain, frames: &mut Frames) -> Result<Folios, Stop> {
     let (first, end) = (area.line.start / grain.page, area.line.end / grain.page);
     let mut folding = Folding::new(grain);
@@ -114,16 +107,13 @@ fn folios(pagemap: &File, area: &Area, grain: Grain, frames: &mut Frames) -> Res
         page += words.len() as u64;
     }
     let mut sum = folding.done();
-    // These are of another moment, and cannot be more than there is.
+    // These were read at another moment; bound them by the total.
     sum.anon.blocks = (area.anon_blocks / grain.page).min(sum.anon.total);
     sum.file.blocks = (area.file_blocks / grain.page).min(sum.file.total);
     Ok(sum)
 }
 
 /// Adds the pages from `page` on, whose words of `pagemap` these are, in runs that end with folios.
-///
-/// # Errors
-/// [`Refused`](crate::Refused) when frames are hidden; `kpageflags` cannot be read.
 pub(super) fn add(
     folding: &mut Folding,
     page: u64,

@@ -1,27 +1,42 @@
-//! The command: which processes are read, and what is printed of them.
+//! The command: it reads processes and prints their tables.
 
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use quire_linux::files::Text;
 use quire_linux::text::{AreaLine, Folios, Grain};
 
 use super::frames::Frames;
 use super::process::{self, Found, Process};
-use crate::Refused;
-use crate::args::MapsArgs;
+use crate::bench::options::folio_size;
 use crate::host::Host;
+use crate::refused::Refused;
+use crate::size::Size;
+
+/// Options of `maps`.
+#[derive(Args, Debug)]
+pub(crate) struct MapsArgs {
+    /// The process
+    #[arg(required_unless_present = "all")]
+    pub(super) pid: Option<u32>,
+    /// All processes: a line for each, and the table of all together
+    #[arg(long, conflicts_with_all = ["pid", "areas"])]
+    pub(super) all: bool,
+    /// The blocks that are counted as contiguous, a power of two from the page size on
+    #[arg(long, default_value = "64K", value_parser = folio_size)]
+    pub(super) cont: Size,
+    /// A line for each area as well
+    #[arg(long)]
+    pub(super) areas: bool,
+}
 
 /// Prints the table of one process or of all.
-///
-/// # Errors
-/// [`Refused`] when there is no such process, or the caller may not see frames; else what cannot be
-/// read.
 pub(crate) fn run(args: &MapsArgs, host: &Host) -> Result<()> {
     let page = rustix::param::page_size() as u64;
     let grain = Grain { page, cont: args.cont.bytes() };
     if grain.cont < page {
-        let page = crate::size::Size(page);
+        let page = Size(page);
         return Err(Refused(format!("--cont {}: a page has {page}", args.cont)).into());
     }
     let mut frames = Frames::open(host)?;
@@ -104,7 +119,6 @@ fn table(head: &str, folios: &Folios, grain: Grain, out: &mut Text) -> Result<()
     folios.print_table(out, grain).context(MEMORY)
 }
 
-/// Why text cannot grow.
 const MEMORY: &str = "there is no memory for the table";
 
 fn print(out: &mut Text, args: std::fmt::Arguments<'_>) -> Result<()> {

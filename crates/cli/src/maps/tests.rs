@@ -7,10 +7,9 @@ use quire_linux::text::{Folding, Folios, Grain};
 
 use super::frames::{Frames, flag};
 use super::process::{Found, add, all, read};
-use super::{run, smaps};
-use crate::Refused;
-use crate::args::MapsArgs;
-use crate::host::Host;
+use super::show::{MapsArgs, run};
+use crate::host::{Host, smaps};
+use crate::refused::Refused;
 use crate::size::Size;
 
 const GRAIN: Grain = Grain { page: 4096, cont: 64 << 10 };
@@ -72,7 +71,7 @@ fn b6_what_cannot_be_told_is_refused_in_one_sentence() {
     assert_eq!(refused(&host, Some(7), 4096), "there is no process 7");
     fake.write("proc/7/smaps", "");
     assert!(refused(&host, Some(7), 4096).contains("process 7 has no memory"));
-    // Someone without the right sees that pages are present, and frame 0.
+    // A process without the right sees that pages are present, and frame 0.
     fake.process(7, &[PRESENT]);
     assert!(refused(&host, Some(7), 4096).contains("needs root"));
     assert!(refused(&host, None, 4096).contains("needs root"));
@@ -165,7 +164,7 @@ fn flags(folios: &[(u8, bool)]) -> Vec<u64> {
     flags
 }
 
-/// What one page at a time finds: total, and in whole folios, at an aligned page or not.
+/// The counts of a walk page by page: total, and in whole folios, at an aligned page or not.
 fn model(words: &[u64], flags: &[u64], anon: bool) -> (u64, u64, u64) {
     let is = |frame: usize, bit| flags.get(frame).is_some_and(|flags| flags & bit != 0);
     let (mut total, mut aligned, mut unaligned) = (0, 0, 0);

@@ -1,4 +1,5 @@
-//! Files that nobody has read: copies on a disk of their own, which reads one page at a time.
+//! Files that are not in the page cache: copies on a disk of their own, which reads one page at a
+//! time.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,7 @@ use super::tool::tool;
 /// The mounted copies. When this is dropped they are unmounted, and the folder is removed.
 pub(super) struct Cold {
     folder: PathBuf,
-    /// What was mounted, in its order.
+    /// The mounts, in their order.
     mounts: Vec<PathBuf>,
     /// The setting of the loop device, and its value before.
     read_ahead: Option<(PathBuf, String)>,
@@ -28,9 +29,6 @@ const SPARE: u64 = 16 << 10;
 
 impl Cold {
     /// Copies the files, and mounts each copy over its original.
-    ///
-    /// # Errors
-    /// A tool is missing or fails; there is no space, or no loop device.
     pub(super) fn new(folder: &Path, images: &[Image]) -> Result<Cold> {
         let mut cold = Cold {
             folder: folder.to_owned(),
@@ -73,7 +71,7 @@ impl Cold {
             ["-o".as_ref(), "loop,ro".as_ref(), disk.as_os_str(), place.as_os_str()],
         )?;
         self.mounts.push(place.clone());
-        // From here on the loop device holds it.
+        // From here on the loop device keeps it.
         fs::remove_file(disk)?;
         self.slow(&place)?;
         for (at, image) in images.iter().enumerate() {
@@ -86,7 +84,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Has the disk read nothing but what is asked for.
+    /// Turns the disk's readahead off.
     fn slow(&mut self, place: &Path) -> Result<()> {
         let device = fs::metadata(place)?.dev();
         self.device = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -104,7 +102,7 @@ impl Drop for Cold {
         if let Some((path, before)) = &self.read_ahead {
             let _ = fs::write(path, before.trim());
         }
-        // Lazily: whoever still runs keeps what it has, and nobody else sees it.
+        // Lazily: a process that still runs keeps its open files, and no other sees the mounts.
         for mount in self.mounts.iter().rev() {
             let _ = unmount(mount, UnmountFlags::DETACH);
         }

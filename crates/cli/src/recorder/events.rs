@@ -1,14 +1,14 @@
 //! From the kernel's events to touches.
 //!
-//! Of one first touch the kernel tells, in this order and of the same thread:
+//! For one first touch the kernel reports, in this order and for the same thread:
 //!
 //! ```text
-//!   page_fault_user: … error_code=0x14             what the access was (bits of x86's error code)
+//!   page_fault_user: … error_code=0x14             the kind of access (bits of x86's error code)
 //!   mm_filemap_fault: dev=7:0 ino=d ofs=4096       which page of which file it was about
 //!   mm_filemap_add_to_page_cache: dev 7:0 ino d … ofs=4096 order=0     that page comes in
 //! ```
 //!
-//! Without the first two someone read it by a call.
+//! Without the first two, a system call read the page.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,16 +27,16 @@ pub(super) struct Came {
     pub(super) offset: u64,
 }
 
-/// What the events say.
+/// The pages that came in.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(super) struct Events {
     /// Each page once, in the order of time.
     pub(super) came: Vec<Came>,
-    /// Pages that came in together with others, so that their own first touch is not known.
+    /// Pages that came in together with others: their own first touch is unknown.
     pub(super) together: u64,
 }
 
-/// What a thread is about to do.
+/// The fault that a thread is in.
 #[derive(Clone, Copy, Default)]
 struct Thread {
     /// Of its last fault.
@@ -77,7 +77,7 @@ pub(super) fn read(trace: &str, device: (u32, u32)) -> Events {
     events
 }
 
-/// What the access was whose fault had this error code.
+/// The kind of the access whose fault had this error code.
 fn kind(code: Option<u64>) -> Kind {
     match code {
         None => Kind::Unknown,

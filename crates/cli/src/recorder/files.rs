@@ -12,27 +12,23 @@ use elf::ElfBytes;
 use elf::abi::{PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD};
 use elf::endian::AnyEndian;
 
-use super::run::Program;
+use super::program::Program;
 use crate::recording::{Segment, Source};
 
 /// A file that will be recorded.
 pub(super) struct Image {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// What it is.
     pub(super) source: Source,
 }
 
-/// In the first moments libraries come one after the other: so long nothing is missed.
+/// The first moments, in which libraries come one after the other: no pause meanwhile.
 const BUSY: Duration = Duration::from_millis(200);
-/// Later it is enough to look now and then.
+/// The pause between two looks afterwards.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs the program, unseen, and watches which files it and its children map. What the loader would
-/// load at once is asked of it before, for programs that end too soon to be watched.
-///
-/// # Errors
-/// It cannot be started, or the run was interrupted.
+/// Runs the program without output, and watches which files it and its children map. The loader
+/// lists its libraries before, for programs that end too soon to be watched.
 pub(super) fn discover(program: &Program<'_>) -> Result<Vec<Image>> {
     let mut paths = needed(&program.path);
     paths.insert(program.path.clone());
@@ -50,8 +46,8 @@ pub(super) fn discover(program: &Program<'_>) -> Result<Vec<Image>> {
     Ok(paths.into_iter().filter_map(image).collect())
 }
 
-/// The libraries of a program and its loader, as the loader of glibc tells them in lines of
-/// `libc.so.6 => /lib/libc.so.6 (0x7f…)`. Others tell nothing, or run the program.
+/// The libraries of a program and its loader, as the loader of glibc prints them in lines of
+/// `libc.so.6 => /lib/libc.so.6 (0x7f…)`. Other loaders print nothing, or run the program.
 fn needed(path: &Path) -> BTreeSet<PathBuf> {
     let bytes = fs::read(path).unwrap_or_default();
     let is_dynamic = |file: ElfBytes<'_, AnyEndian>| {
@@ -74,7 +70,7 @@ fn mapped(line: &str) -> Option<PathBuf> {
     (!path.ends_with(" (deleted)")).then(|| PathBuf::from(path))
 }
 
-/// A process and all below it. A kernel without `children` (`CONFIG_PROC_CHILDREN`) tells none.
+/// A process and its descendants. A kernel without `children` (`CONFIG_PROC_CHILDREN`) lists none.
 fn tree(root: u32) -> Vec<u32> {
     let mut all = vec![root];
     let mut at = 0;
@@ -96,7 +92,7 @@ fn image(path: PathBuf) -> Option<Image> {
     Some(Image { path, source: Source { name, bytes: bytes.len() as u64, segments } })
 }
 
-/// What of an ELF file is mapped; `None` when it is none.
+/// The mapped parts of an ELF file; `None` for other files.
 pub(super) fn segments(bytes: &[u8]) -> Option<Vec<Segment>> {
     let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).ok()?;
     let loads = file.segments()?.iter().filter(|header| header.p_type == PT_LOAD);
@@ -121,9 +117,6 @@ pub(super) fn segments(bytes: &[u8]) -> Option<Vec<Segment>> {
 }
 
 /// The name of a file, without folders.
-///
-/// # Errors
-/// It is no text.
 pub(super) fn name_of(path: &Path) -> Result<String> {
     let name = path.file_name().and_then(|name| name.to_str());
     Ok(name.context("the program's name is no text")?.to_owned())
@@ -141,7 +134,7 @@ mod tests {
         assert_eq!(segments[0].offset, 0);
         assert_eq!(segments.iter().filter(|segment| segment.rights[2]).count(), 1);
         assert!(segments.iter().all(|segment| segment.offset % 4096 == segment.address % 4096));
-        // What is cut off, or no such file at all, is none.
+        // A truncated file, and one that is no ELF file, have none.
         assert_eq!(super::segments(&bytes[..bytes.len() / 2]), None);
         assert_eq!(super::segments(b"#!/bin/sh\n"), None);
     }

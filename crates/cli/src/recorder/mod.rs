@@ -6,8 +6,8 @@
 //! So the recorder has every first touch *read its page from a disk that reads one page at a time*:
 //!
 //! ```text
-//!   1 private   a mount namespace of its own: what is mounted is seen by nobody else, and is gone
-//!               with the last process in it                                             [`run`]
+//!   1 private   a mount namespace of its own: no other process sees the mounts, and they end with
+//!               the last process in it                                                 [`run`]
 //!   2 files     the program runs once, to learn which ELF files it maps                 [`files`]
 //!   3 cold      copies of these in a file system of their own on a loop device, whose read-ahead
 //!               is 0; freshly mounted, nothing of it is cached; each copy is mounted over its
@@ -20,16 +20,17 @@
 //! a trace instance of its own. Both, and the mounts, are given back at the end and on a signal;
 //! after `kill -9` the mounts go by themselves, and the next recording removes the instance.
 //!
-//! **What a recording has**: each page of these files at its *first* touch, in the order of time,
-//! with what the first touch was, where the kernel says it (x86 and riscv do; elsewhere `?`).
+//! **A recording has** each page of these files at its *first* touch, in the order of time,
+//! with the kind of the first touch, where the kernel reports it (x86 and riscv; elsewhere `?`).
 //! Processes and threads that the program starts are in the same order.
 //!
-//! **What it has not**: later touches, of the same process or another; so it tells how text gets
-//! in, and not how often it is used. Files that are no ELF, or that a process mapped too shortly to
-//! be seen in the first run. What the kernel and the loader read by calls (the first page of each
-//! file) counts as read. The program runs twice: what it leaves behind the first time is there the
-//! second.
+//! **A recording lacks** later touches, of the same process or another: it shows how text gets in,
+//! and not how often it is used. It also lacks files that are no ELF, or that a process mapped too
+//! shortly to be seen in the first run. Pages that the kernel and the loader read by system calls
+//! (the first page of each file) count as read. The program runs twice: files that it leaves behind
+//! the first time exist the second time.
 
+mod program;
 mod run;
 mod files;
 mod cold;
@@ -37,4 +38,4 @@ mod trace;
 mod events;
 mod tool;
 
-pub(crate) use run::run;
+pub(crate) use run::{RecordArgs, run};

@@ -1,31 +1,46 @@
-//! The command: what is done in which order, and the program that is recorded.
+//! The command: the steps in their order, and the program that is recorded.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::Duration;
 use std::{env, fs, process};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::cold::Cold;
 use super::events;
 use super::files::{self, Image};
+use super::program::Program;
 use super::tool::{absent, program};
 use super::trace::Trace;
-use crate::Refused;
-use crate::args::RecordArgs;
 use crate::recording::{Recording, Source};
+use crate::refused::Refused;
+
+/// Options of `record`.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Where to write the recording [default: the program's name, with .recording]
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// The work of the program, in one line
+    #[arg(long, default_value = "")]
+    note: String,
+    /// The command is in a mount namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+    /// The program, which runs twice, and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
 
 /// Records a program.
-///
-/// # Errors
-/// [`Refused`] without root, or when the host lacks what it needs; else what failed.
 pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let why = "recording needs root: it mounts, and reads the kernel's trace";
@@ -84,7 +99,7 @@ fn record(program: &Program<'_>, folder: &Path, note: &str) -> Result<Recording>
         eprintln!("quire: the program ended with {status}.");
     }
     if !trace.knows_kinds {
-        eprintln!("quire: the host's kernel does not tell what touches were: each is a `?`.");
+        eprintln!("quire: the host's kernel does not report the kind of touches: each is a `?`.");
     }
     if events.together > 0 {
         eprintln!(
@@ -95,7 +110,7 @@ fn record(program: &Program<'_>, folder: &Path, note: &str) -> Result<Recording>
     made(program, note, images, &cold.inodes, &events.came)
 }
 
-/// The recording of what came in.
+/// The recording of the pages that came in.
 fn made(
     program: &Program<'_>,
     note: &str,
@@ -117,75 +132,12 @@ fn made(
         file.into_iter().for_each(|file| recording.touch(came.kind, file, came.offset / page));
     }
     if recording.touches.is_empty() {
-        bail!("the program touched nothing that could be seen");
+        bail!("the program touched nothing that the kernel reported");
     }
     Ok(recording)
 }
 
-/// The program that is recorded.
-pub(super) struct Program<'a> {
-    /// Its file.
-    pub(super) path: PathBuf,
-    /// What its user calls it.
-    name: &'a OsString,
-    args: &'a [OsString],
-    interrupted: Arc<AtomicBool>,
-}
-
-impl Program<'_> {
-    /// Starts it; what it prints is only seen when `loud`.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub(super) fn start(&self, loud: bool) -> Result<Running> {
-        let mut command = Command::new(self.name);
-        command.args(self.args).stdin(Stdio::null());
-        if !loud {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-        }
-        let child =
-            command.spawn().with_context(|| format!("{} does not run", self.path.display()))?;
-        Ok(Running { child, interrupted: self.interrupted.clone(), status: None })
-    }
-}
-
-/// A program that was started. It does not outlive this.
-pub(super) struct Running {
-    child: Child,
-    interrupted: Arc<AtomicBool>,
-    /// How it ended.
-    pub(super) status: Option<ExitStatus>,
-}
-
-impl Running {
-    /// Its number.
-    pub(super) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Whether it still runs.
-    ///
-    /// # Errors
-    /// A signal arrived that should end the recording.
-    pub(super) fn is_running(&mut self) -> Result<bool> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            bail!("the recording was interrupted");
-        }
-        self.status = self.child.try_wait()?;
-        Ok(self.status.is_none())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.status.is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// What our folders are called, before the number of the process.
+/// The start of the names of our folders; the number of the process follows.
 const FOLDER: &str = "quire-record-";
 
 /// A folder for a while.
@@ -211,7 +163,7 @@ fn remove_stale() {
     }
 }
 
-/// Removes a recorder's folder; never what is in its folders, where something may be mounted.
+/// Removes a recorder's folder; never the files in its folders, on which a disk may be mounted.
 fn remove(folder: &Path) {
     let _ = fs::remove_file(folder.join("disk"));
     for name in ["files", "trace", ""] {
@@ -269,21 +221,5 @@ mod tests {
         );
         assert_eq!(recording.to_string().parse::<Recording>().as_ref(), Ok(&recording));
         assert!(made(&[]).unwrap_err().to_string().contains("touched nothing"));
-    }
-
-    #[test]
-    fn a_program_that_is_interrupted_is_ended() {
-        let name = OsString::from("sleep");
-        let args = ["60".into()];
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let path = PathBuf::from("sleep");
-        let program = Program { path, name: &name, args: &args, interrupted: interrupted.clone() };
-        let mut running = program.start(false).unwrap();
-        assert!(running.is_running().unwrap());
-        interrupted.store(true, Ordering::Relaxed);
-        assert!(running.is_running().unwrap_err().to_string().contains("interrupted"));
-        let pid = running.id();
-        drop(running);
-        assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }
 }

@@ -8,12 +8,9 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::Refused;
+use crate::refused::Refused;
 
 /// Runs a tool to its end.
-///
-/// # Errors
-/// It is not there (`package` says where from to have it), or it failed, with what it said.
 pub(super) fn tool<I, S>(name: &str, package: &str, args: I) -> Result<()>
 where
     I: IntoIterator<Item = S>,
@@ -39,9 +36,6 @@ pub(super) fn absent(e: std::io::Error, name: &str, package: &str) -> anyhow::Er
 }
 
 /// Where the program is that a shell would run as `name`, symbolic links followed.
-///
-/// # Errors
-/// [`Refused`] when there is none.
 pub(super) fn program(name: &OsStr) -> Result<PathBuf> {
     let named = Path::new(name);
     let found = if named.components().count() > 1 {

@@ -1,4 +1,4 @@
-//! The kernel's trace: an instance of our own, with the events that tell which page came in.
+//! The kernel's trace: an instance of our own, with the events of pages that come in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,27 @@ use std::process;
 use anyhow::{Context, Result, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::Refused;
+use crate::refused::Refused;
 
 /// Without these there is no recording.
 const NEEDED: [&str; 2] = ["filemap/mm_filemap_fault", "filemap/mm_filemap_add_to_page_cache"];
-/// These say what the access was; not every machine has them.
+/// These report the kind of access; not every machine has them.
 const HELPFUL: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
-/// Events of one CPU are kept in so many KiB.
+/// KiB for the events of one CPU.
 const BUFFER: &str = "65536";
-/// What our instances are called, before the number of the process.
+/// The start of the names of our instances; the number of the process follows.
 const NAME: &str = "quire-";
 
-/// The instance. It records what this process and those do that it starts; dropped, it is gone.
+/// The instance, for this process and its children. Dropping it removes it.
 pub(super) struct Trace {
     mount: PathBuf,
     folder: PathBuf,
-    /// Whether the kernel tells what an access was.
+    /// Whether the kernel reports the kind of access.
     pub(super) knows_kinds: bool,
 }
 
 impl Trace {
     /// Mounts the kernel's trace at the folder `place`, which it makes, and makes an instance.
-    ///
-    /// # Errors
-    /// [`Refused`] when the kernel has no such trace or event; else what failed.
     pub(super) fn new(place: &Path) -> Result<Trace> {
         fs::create_dir(place)?;
         mount("quire", place, "tracefs", MountFlags::empty(), None).map_err(|e| {
@@ -66,16 +63,13 @@ impl Trace {
     }
 
     /// Ends the recording; all events as text.
-    ///
-    /// # Errors
-    /// There were more than the kernel kept; or they cannot be read.
     pub(super) fn stop(&self) -> Result<String> {
         self.set("tracing_on", "0")?;
         for cpu in fs::read_dir(self.folder.join("per_cpu"))? {
             let stats = fs::read_to_string(cpu?.path().join("stats"))?;
             ensure!(
                 lost(&stats) == 0,
-                "the program did so much that the kernel's trace lost {} events; let it do less",
+                "the kernel's trace lost {} events; let the program do less",
                 lost(&stats)
             );
         }

@@ -1,17 +1,17 @@
-//! What a recording holds.
+//! The parts of a recording.
 
 /// The order in which a program first touched the pages of its files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Recording {
     /// The name of the program's file.
     pub(crate) program: String,
-    /// What it did; one line, may be empty.
+    /// Its work in one line; may be empty.
     pub(crate) note: String,
     /// Bytes of a page: a power of two.
     pub(crate) page: u64,
     /// The files that it mapped.
     pub(crate) files: Vec<Source>,
-    /// What it touched, in the order of time.
+    /// The touched pages, in the order of time.
     pub(crate) touches: Vec<Touch>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Segment {
     pub(crate) address: u64,
 }
 
-/// What the program did with a page.
+/// The access to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// It fetched an instruction.
@@ -49,14 +49,14 @@ pub(crate) enum Kind {
     Read,
     /// It wrote: the page was copied for it.
     Write,
-    /// The host does not tell.
+    /// The host does not say.
     Unknown,
 }
 
 /// Pages of a file that were touched one after the other, ascending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Touch {
-    /// What was done with them.
+    /// The access.
     pub(crate) kind: Kind,
     /// Which of the files.
     pub(crate) file: usize,

@@ -107,7 +107,7 @@ fn rule_1_rights_and_dirty_flags_are_not_taken_away_without_a_flush() {
     on_each(|space, cpus| {
         let want = touched(space, &cpus[0], Prot::RW);
         let clean = leaf_word(space.isa, Want { dirty: false, ..want });
-        // That it is cleaned on purpose is another rule's concern.
+        // Another rule checks that the flag is cleared on purpose.
         let change = |space: &Space<'_, '_>, cpu: &Cpu<'_, '_>, now, flush: bool| {
             let _op = cpu.operation("clean").cleans();
             space.set(AT, 0, now);
@@ -172,7 +172,7 @@ fn rule_1_an_unlinked_table_needs_a_flush_of_walk_caches() {
 }
 
 #[test]
-fn rule_1_what_hung_below_an_unlinked_table_must_be_flushed_too() {
+fn rule_1_tables_below_an_unlinked_table_must_be_flushed_too() {
     on_each(|space, cpus| {
         touched(space, &cpus[0], Prot::RW);
         space.map(AT.add(1), used(space.frame(), Prot::READ));
@@ -463,7 +463,7 @@ fn rule_4_thorough_also_finds_frames_that_are_still_mapped() {
 }
 
 #[test]
-fn rule_5_an_audit_finds_what_no_operation_announced() {
+fn rule_5_an_audit_finds_changes_that_no_operation_announced() {
     for examine in [Examine::Off, Examine::Usual] {
         for isa in Isa::ALL {
             on(Config { examine, ..Config::new(isa) }, |space, cpus| {

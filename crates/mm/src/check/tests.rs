@@ -211,7 +211,7 @@ fn e1_frames_lost_or_owned_twice_are_found() {
 
         // Given to the allocator though it is still a folio's.
         mm.allocator()
-            .free(CpuId::new(0), mm.allocator().meta().mint(folio.span(), false).split_at(1).1);
+            .free(CpuId::new(0), mm.allocator().meta().forge(folio.span(), false).split_at(1).1);
         assert!(system(mm, &[own]).is_err());
     });
 }
@@ -220,7 +220,7 @@ fn e1_frames_lost_or_owned_twice_are_found() {
 fn e1_a_cached_frame_that_is_a_folios_is_found() {
     with(|mm, own| {
         let (_, folio) = leaf_of(mm, own, START);
-        let rest = mm.allocator().meta().mint(folio.span(), false).split_at(1).1;
+        let rest = mm.allocator().meta().forge(folio.span(), false).split_at(1).1;
         let (one, _) = rest.split_at(1);
         let frame = one.start();
         // Something else is lost, so that the sum is right.

@@ -7,7 +7,7 @@
 //! ```
 
 use quire_arch::Arch;
-use quire_hw::{Hardware, Reuse};
+use quire_hw::{FrameRun, Hardware};
 use quire_units::Order;
 
 use super::Files;
@@ -170,22 +170,34 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let kept =
             || pieces().filter(|(_, kept)| *kept).map(|(piece, _)| (piece.start, part(piece)));
         let known = folios.known(folio).0 & (Known::FILLED | Known::IDLE_LOW | Known::IDLE_HIGH);
-        for (page, part) in kept().filter(|(page, _)| *page != at.start) {
-            let run = folios.right_to(part);
-            folios.adopt_cached(run, part.order, identity(index.id, page), known);
+        let Some(mut left) = folios.dissolve(folio) else { return false };
+        let (mut first, mut freed) = (None, None::<FrameRun>);
+        for (piece, stays) in pieces() {
+            let (rest, run) = left.split_at(piece.start - at.start);
+            left = rest;
+            match stays {
+                true if piece.start == at.start => first = Some((run, part(piece))),
+                true => {
+                    let owner = identity(index.id, piece.start);
+                    folios.adopt_cached(&run, part(piece).order, owner, known);
+                }
+                // What is gone lies side by side.
+                false => {
+                    freed = match freed {
+                        Some(next) => run.join(next).ok(),
+                        None => Some(run),
+                    }
+                }
+            }
         }
         let parted = index.part(at.start, folio, kept());
         debug_assert!(parted, "a secluded folio stays in its index");
-        for (piece, kept) in pieces() {
-            let part = part(piece);
-            if !kept {
-                if part.head == folio.head {
-                    folios.abandon(part);
-                }
-                self.base().free(folios.right_to(part));
-            } else if part.head == folio.head {
-                folios.readmit(folio, part);
-            }
+        match first {
+            Some((run, part)) => folios.readopt(run, part),
+            None => folios.unadopt(folio),
+        }
+        if let Some(run) = freed {
+            self.base().free(run);
         }
         index.file.count_cached(-(gone.count() as i64));
         true
@@ -224,7 +236,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if cached.folio == folio && cached.known().contains(Known::FILLED) {
             let gone = gone.intersect(at);
             let pages = gone.start - at.start..gone.end - at.start;
-            self.base().hw.clear(&folios.right_to(folio), pages, Reuse::Later);
+            cached.zero(self.base().hw, pages);
         }
         true
     }

@@ -239,12 +239,11 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
         let entered = self.enter(index, block.start, run, order, known);
         if !matches!(entered, Ok(Some(_))) {
-            self.unclaim(index, block);
+            self.base().unclaim_slots(index.id, block);
         }
-        let Some(folio) = entered? else { return Ok(None) };
+        let Some((folio, run)) = entered? else { return Ok(None) };
         reads.at = block.end;
         self.base().count(Event::FilePagesRead, order.pages());
-        let run = Folios::new(self.base().phys.meta()).right_to(folio);
         let wanted = is_in(reads.wanted);
         self.came_back(index, before, order.pages(), wanted);
         Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
@@ -282,7 +281,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                 let note = if single && wanted { Note::Failed } else { Note::Small };
                 if index.remove(page, folio, Some(note)) {
                     self.forget_folio(&index, page, folio);
-                    self.unclaim(&index, FilePages::block(page, folio.order));
+                    self.base().unclaim_slots(index.id, FilePages::block(page, folio.order));
                 }
             }
             // Closed meanwhile.
@@ -291,27 +290,18 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         if let Some(run) = folios.put(folio) {
             self.base().free(run);
         }
-        if let Ok(device) = self.base().device_of(file) {
-            // The faults that waited for it may be gone.
-            self.base().let_go(&device, FilePages::block(page, folio.order));
-        }
+        self.base().read_ended(file, FilePages::block(page, folio.order));
     }
 
     /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
     /// skips them.
     fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
-        let claimed = self.base().device_of(index.id).is_ok_and(|device| device.slots.claim(slots));
+        let claimed = self.base().claim_slots(index.id, slots);
         if !claimed {
             reads.window.sizes = 1;
             reads.at += (slots.count() == 1) as u64;
         }
         claimed
-    }
-
-    fn unclaim(&self, index: &Index<'_, A, H>, slots: FilePages) {
-        if let Ok(device) = self.base().device_of(index.id) {
-            device.slots.uncache(slots);
-        }
     }
 
     /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
@@ -325,8 +315,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
     }
 
-    /// Inserts `run` into a file at `page` as one folio; `None`, and the run is free, when there is
-    /// a folio already or the file ends before.
+    /// Inserts `run` into a file at `page` as one folio, which comes back with the run for its
+    /// filler; `None`, and the run is free, when there is a folio already or the file ends before.
     pub(crate) fn enter(
         &self,
         index: &Index<'_, A, H>,
@@ -334,19 +324,19 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         run: FrameRun,
         order: Order,
         known: Known,
-    ) -> Result<Option<Folio>, Error> {
+    ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = Folios::new(self.base().phys.meta());
-        let folio = folios.adopt_cached(run, order, identity(index.id, page), known);
+        let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
         let (mut spare, mut pruned) = (None, false);
         let done = loop {
             match index.insert(page, folio, &mut spare) {
-                Ok(()) => break Ok(Some(folio)),
+                Ok(()) => break Ok(true),
                 Err(InsertLack::Room) if order > A::block_order() && !pruned => {
                     // A lower node may be empty by now.
                     index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
                     pruned = true;
                 }
-                Err(InsertLack::Room) => break Ok(None),
+                Err(InsertLack::Room) => break Ok(false),
                 Err(InsertLack::Node) => match self.base().table_frame() {
                     Ok(run) => spare = Some(run),
                     Err(error) => break Err(error),
@@ -356,16 +346,17 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         if let Some(run) = spare {
             self.base().free(run);
         }
-        if !matches!(done, Ok(Some(_))) {
-            self.base().free(folios.unadopt(folio));
-            return done;
+        if done != Ok(true) {
+            folios.unadopt(folio);
+            self.base().free(run);
+            return done.map(|_| None);
         }
         index.file.count_cached(order.pages() as i64);
         // Insert first, then read the file's length: a truncation writes the length first, and then
         // searches the index.
         fence(Ordering::SeqCst);
         if page < index.file.pages() {
-            return done;
+            return Ok(Some((folio, run)));
         }
         self.drop_folio(index, page, folio);
         // The CPU that fills it holds a reference.

@@ -68,7 +68,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let folios = Folios::new(self.base().phys.meta());
         let done = each_folio(index, pages, |folio, _| {
             if folios.is_secluded(folio) {
-                folios.readmit(folio, folio);
+                folios.readmit(folio);
             }
             Ok::<(), Bound>(())
         });

@@ -1,13 +1,16 @@
 //! Folios that hold pages of files.
 //!
-//! Such a folio is found by whoever looks for its page, and not only by who has a hold already. So
-//! it has an *identity* (`owner`: which file's, from which page), and while it has one, whoever
-//! looks locks its slot, asks, and takes a hold before letting go. What gives it one holds a
-//! reference; it loses its identity under that lock, before that reference is given back. As it is
-//! never held by a mapping alone while it has one, no table counts it with plain stores.
+//! A caller that looks for a page of a file finds such a folio without a hold on it. So the folio
+//! has an *identity* (`owner`: which file's, from which page), and while it has one, a caller that
+//! looks for it locks its slot, reads the identity, and takes a hold before it unlocks the slot.
+//! The caller that gives an identity holds a reference; the folio loses the identity under that
+//! lock, before the reference is given back. Because a folio with an identity is never held by a
+//! mapping alone, no table counts it with plain stores.
+
+use core::ops::Range;
 
 use bitflags::bitflags;
-use quire_hw::FrameRun;
+use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::{Order, Pfn, Vpn};
 
 use super::{Folio, Folios};
@@ -15,41 +18,43 @@ use crate::phys::{FrameLock, Kind, State};
 use crate::sync::Ordering;
 
 bitflags! {
-    /// What is known of a file's folio.
+    /// The facts recorded about a file's folio.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Known: u32 {
         /// It has an identity: it is in its file's index.
         const CACHED = 1 << 0;
-        /// All its bytes are what the file says. Whether the store has them, too, the index knows.
+        /// All its bytes are those of the file. The index records whether the store has them, too.
         const FILLED = 1 << 1;
         /// It is being written to the file's store.
         const WRITING = 1 << 2;
-        /// Whoever touches it asks for what comes after it to be read.
+        /// The caller that touches it next requests a read of the pages after it.
         const MARK = 1 << 3;
         /// Its memory failed; its content is lost.
         const POISONED = 1 << 4;
         /// It is on its way to a swap device: its mappings are being replaced by swap entries.
         const LEAVING = 1 << 5;
-        /// For how many rounds of aging it was not touched, up to three: the low bit.
+        /// For how many rounds of aging it was not touched, up to three: the low bit of that
+        /// number.
         const IDLE_LOW = 1 << 6;
-        /// The high bit.
+        /// The high bit of that number.
         const IDLE_HIGH = 1 << 7;
-        /// Its content may be lost as long as nobody writes it (`MADV_FREE`): its leaves were made
-        /// clean, and tell.
+        /// Its content may be dropped as long as no CPU writes it (`MADV_FREE`): its leaves were
+        /// made clean, so a dirty leaf shows a write.
         const LAZY = 1 << 8;
-        /// Its pages are about to be in another folio, or in several: who looks for it waits.
+        /// Its pages are about to move to another folio, or to several: a caller that looks for it
+        /// waits.
         const SECLUDED = 1 << 9;
     }
 }
 
-/// Where in [`Known`] the rounds are counted.
+/// The bit of [`Known`] at which the number of rounds begins.
 const IDLE_AT: u32 = 6;
-/// The most rounds that are counted.
+/// The largest number of rounds that is counted.
 const IDLE_MOST: u32 = 3;
 
-/// References that the index has to each of its folios.
+/// The references that the index has to each of its folios.
 const INDEX: u64 = 1;
-/// The reference of who fills a folio, or writes it to its store.
+/// The reference of the caller that fills a folio, or writes it to its store.
 const CARRIER: u64 = 1;
 
 impl Known {
@@ -57,7 +62,7 @@ impl Known {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
 
-    /// A round of aging later.
+    /// The same facts after one more round of aging.
     fn aged(self, touched: bool) -> Self {
         let idle = if touched { 0 } else { (self.idle() + 1).min(IDLE_MOST) };
         Self::from_bits_truncate(self.bits() & !(IDLE_MOST << IDLE_AT) | idle << IDLE_AT)
@@ -68,16 +73,19 @@ impl Known {
 pub(crate) struct Cached<'m> {
     folios: Folios<'m>,
     lock: FrameLock<'m>,
-    /// Which.
+    /// The folio.
     pub(crate) folio: Folio,
 }
 
 impl<'m> Folios<'m> {
     /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
-    /// index it is about to enter, and one for whoever fills it, if it is not `filled`.
+    /// index it is about to enter, and one for its filler, if it is not filled yet.
+    ///
+    /// The run stays in the caller's hand: for its filler, to write it until `read_done`, or to be
+    /// freed if [no index takes the folio](Self::unadopt). Otherwise the caller drops it.
     pub(crate) fn adopt_cached(
         &self,
-        run: FrameRun,
+        run: &FrameRun,
         order: Order,
         owner: u64,
         known: Known,
@@ -95,8 +103,8 @@ impl<'m> Folios<'m> {
     }
 
     /// Gives `folio`, an anonymous one, an identity: it is about to enter the index of `owner`'s
-    /// file, which refers to it from now on. `false` when it has one already. The caller refers to
-    /// it, too.
+    /// file, which holds a reference from now on. `false` when it has an identity already. The
+    /// caller holds a reference, too.
     pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
@@ -111,7 +119,7 @@ impl<'m> Folios<'m> {
         true
     }
 
-    /// The folio at `head`, locked, if it has an identity; and which.
+    /// The folio at `head`, locked, and its owner, if it has an identity.
     pub(crate) fn identified(&self, folio: Folio) -> Option<(Cached<'m>, u64)> {
         let owner = self.meta.at(folio.head).owner.load(Ordering::Relaxed);
         self.cached(folio.head, owner).filter(|cached| cached.folio == folio).map(|it| (it, owner))
@@ -123,14 +131,14 @@ impl<'m> Folios<'m> {
         self.known(folio).0.idle()
     }
 
-    /// Whether the content of `folio` may be lost as long as nobody writes it.
+    /// Whether the content of `folio` may be dropped as long as no CPU writes it.
     #[inline]
     pub(crate) fn is_lazy(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::LAZY)
     }
 
-    /// Notes whether the content of `folio`, an anonymous one, may be lost as long as nobody writes
-    /// it. The caller has the lock of a table that maps it, or refers to it.
+    /// Records whether the content of `folio`, an anonymous one, may be dropped as long as no CPU
+    /// writes it. The caller has the lock of a table that maps it, or a reference.
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -141,7 +149,7 @@ impl<'m> Folios<'m> {
         }
     }
 
-    /// Notes that memory of `folio`, an anonymous one, has failed. The caller refers to it.
+    /// Records that memory of `folio`, an anonymous one, has failed. The caller holds a reference.
     pub(crate) fn poison(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -149,7 +157,8 @@ impl<'m> Folios<'m> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes that memory of `folio`, which no file has, did not fail; whether it was said to have.
+    /// Records that memory of `folio`, which no file has, did not fail. Returns whether a failure
+    /// was recorded.
     pub(crate) fn mend(&self, folio: Folio) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
@@ -161,8 +170,8 @@ impl<'m> Folios<'m> {
         failed
     }
 
-    /// Notes a round of aging in which `folio` was touched, or not. The caller has the lock of a
-    /// table that maps it: without that, it might be something else by now.
+    /// Records a round of aging in which `folio` was touched, or not. The caller has the lock of a
+    /// table that maps it; without the lock, the frames could hold another object by now.
     pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -171,8 +180,8 @@ impl<'m> Folios<'m> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A
-    /// hint for who looks for its mappings; the tables know.
+    /// Records where `folio` is mapped: a number for its space, and the page at which its first
+    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
         let links = &self.meta.at(folio.head).links;
@@ -181,7 +190,7 @@ impl<'m> Folios<'m> {
         links[1].store((word >> 32) as u32, Ordering::Relaxed);
     }
 
-    /// Where `folio` was mapped when somebody noted it last.
+    /// Where `folio` was mapped when a caller recorded it last.
     #[inline]
     pub(crate) fn home(&self, folio: Folio) -> Home {
         let links = &self.meta.at(folio.head).links;
@@ -189,8 +198,9 @@ impl<'m> Folios<'m> {
         Home::of(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken.
-    pub(crate) fn unadopt(&self, folio: Folio) -> FrameRun {
+    /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
+    /// is the only right to the frames again.
+    pub(crate) fn unadopt(&self, folio: Folio) {
         let slot = self.meta.at(folio.head);
         {
             let _lock = self.meta.lock(folio.head);
@@ -198,10 +208,9 @@ impl<'m> Folios<'m> {
         }
         slot.counts.store(0, Ordering::Relaxed);
         slot.set_state(State::new(Kind::None, 0));
-        self.meta.mint(folio.span(), false)
     }
 
-    /// The folio at `head`, locked, if it is the pages of `owner` and not secluded.
+    /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.
     #[inline]
     pub(crate) fn cached(&self, head: Pfn, owner: u64) -> Option<Cached<'m>> {
         let lock = self.meta.lock(head)?;
@@ -216,30 +225,41 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// Lets those who look for `folio`, which was secluded, find it again: as `part`, which begins
-    /// as it does.
-    pub(crate) fn readmit(&self, folio: Folio, part: Folio) {
-        debug_assert_eq!(folio.head, part.head);
+    /// Lets those who look for `folio`, which was secluded, find it again.
+    pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
         let known = Known::from_bits_truncate(slot.state().flags()) - Known::SECLUDED;
-        slot.set_state(State::new(Kind::Folio, part.order.get()).with_flags(known.bits()));
+        slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
     }
 
-    /// Whether nobody has a hold on `folio` but its index.
+    /// The right to the frames of `folio`, which is secluded and about to be divided, if nothing
+    /// but its index has a hold on it. Its slot stays as it is, so that nothing else takes it for
+    /// free: [`readopt`](Self::readopt) makes it a folio again, [`unadopt`](Self::unadopt) ends it.
+    pub(crate) fn dissolve(&self, folio: Folio) -> Option<FrameRun> {
+        if !self.is_secluded(folio) {
+            return None;
+        }
+        self.meta.take_only_holds(folio.head, INDEX).map(|gone| self.meta.mint(gone))
+    }
+
+    /// Makes `run`, the first frames of a folio that was [dissolved](Self::dissolve), its first
+    /// part, which its index refers to, and lets it be found again.
+    pub(crate) fn readopt(&self, run: FrameRun, part: Folio) {
+        debug_assert_eq!(run.span(), part.span());
+        let slot = self.meta.at(part.head);
+        slot.counts.store(INDEX, Ordering::Relaxed);
+        self.readmit(part);
+    }
+
+    /// Whether the index has the only hold on `folio`.
     pub(crate) fn is_indexed_only(&self, folio: Folio) -> bool {
         self.meta.at(folio.head).counts.load(Ordering::Acquire) == INDEX
     }
 
-    /// Whether `folio` is a file's, and secluded.
+    /// Whether `folio` belongs to a file and is secluded.
     pub(crate) fn is_secluded(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
-    }
-
-    /// The right to write the frames of a folio that is not filled yet, for who fills it; or those
-    /// of its pages that nobody may look at, for who zeroes them.
-    pub(crate) fn right_to(&self, folio: Folio) -> FrameRun {
-        self.meta.mint(folio.span(), false)
     }
 
     /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
@@ -251,19 +271,19 @@ impl<'m> Folios<'m> {
     }
 }
 
-/// Where a folio is mapped, or was.
+/// Where a folio is mapped, or was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Home {
     /// The low bits of a number of the space: that of its root's frame.
     pub(crate) space: u32,
-    /// The page that its first page is at.
+    /// The page at which the folio's first page is.
     pub(crate) page: Vpn,
 }
 
 const HOME_PAGE_BITS: u32 = 44;
 
 impl Home {
-    /// It is not known.
+    /// The place is not known.
     pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
 
     /// `page` of the space with the root number `root`.
@@ -283,22 +303,27 @@ impl Home {
 }
 
 impl Cached<'_> {
-    /// What is known of it.
+    /// The facts recorded about it.
     #[inline]
     pub(crate) fn known(&self) -> Known {
         self.folios.known(self.folio).0
     }
 
-    /// Learns something new of it.
+    /// Replaces the facts recorded about it.
     #[inline]
     pub(crate) fn learn(&self, known: Known) {
         let slot = self.folios.meta.at(self.lock.frame());
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes a round of aging in which nobody is known to have touched it.
+    /// Records a round of aging in which no touch of it was seen.
     pub(crate) fn grow_old(&self) {
         self.learn(self.known().aged(false));
+    }
+
+    /// Zeroes `pages` of it, counted from its first.
+    pub(crate) fn zero<H: Hardware>(&self, hw: &H, pages: Range<u64>) {
+        hw.clear(&self.lock.lend(), pages, Reuse::Later);
     }
 
     /// Takes a reference; `false` when there are too many.
@@ -307,26 +332,26 @@ impl Cached<'_> {
         self.folios.hold(self.folio)
     }
 
-    /// Counts `pages` more mapped pages; `false` when there are too many.
+    /// Counts `pages` more mapped pages; `false` when the count is at its limit.
     #[inline]
     pub(crate) fn map(&self, pages: u32) -> bool {
         self.folios.share(self.folio, pages, false)
     }
 
-    /// Whether nobody has a hold on it but the index.
+    /// Whether the index has the only hold on it.
     pub(crate) fn is_idle(&self) -> bool {
         self.folios.is_indexed_only(self.folio)
     }
 
-    /// Takes its identity away, while it is still in its index: whoever finds it there from now on
-    /// waits until the caller has taken it out, and [given back](Folios::put) the index's
+    /// Takes its identity away while it is still in its index: a caller that finds it there from
+    /// now on waits until this caller has taken it out and [given back](Folios::put) the index's
     /// reference.
     pub(crate) fn disclaim(self) {
         self.learn(self.known() & Known::POISONED);
     }
 
-    /// Takes its identity away. Nobody finds it any more; the frames, if nobody has a hold on it
-    /// either. It is out of its index already.
+    /// Takes its identity away, so that no caller finds it any more. It is out of its index
+    /// already. Returns the frames, if there is no other hold on it.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {
         self.learn(self.known() & Known::POISONED);

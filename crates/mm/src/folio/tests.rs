@@ -1,4 +1,4 @@
-//! Who holds a folio, and when it dies.
+//! The holds on a folio, and when its frames become free.
 
 use std::vec::Vec;
 
@@ -44,10 +44,10 @@ fn i12_a_run_becomes_folios_that_count_their_pages() {
                 assert_eq!(kind, if page == 0 { Kind::Folio } else { Kind::None });
             }
         }
-        assert_eq!(folios.of(first.add(32)), None, "behind them is nobody's or free");
+        assert_eq!(folios.of(first.add(32)), None, "the frames behind them belong to no folio");
         for number in 0..4 {
             let folio = Folio { head: first.add(number * 8), order: Order::new(3) };
-            let run = folios.unmap(folio, 8).expect("nobody else holds it");
+            let run = folios.unmap(folio, 8).expect("there is no other hold");
             phys.free(quire_units::CpuId::new(0), run);
         }
         assert_eq!(phys.free_frames(), 64);
@@ -90,16 +90,16 @@ fn e1_only_the_sole_holder_retires_a_folio() {
         let folio = Folio { head: run.start(), order: Order::new(2) };
         folios.adopt_mapped(run, Order::new(2), HOME);
         folios.get(folio);
-        assert!(!folios.retire(folio, 4), "somebody refers to it");
+        assert!(folios.retire(folio, 4).is_none(), "somebody refers to it");
         assert_eq!(
             folios.counts(folio),
             Counts { refs: 1, pins: 0, mapped: 4 },
             "nothing has changed"
         );
         assert!(folios.put(folio).is_none());
-        assert!(!folios.retire(folio, 3), "one more page is mapped");
+        assert!(folios.retire(folio, 3).is_none(), "one more page is mapped");
         assert_eq!(folios.counts(folio), Counts { refs: 0, pins: 0, mapped: 4 });
-        assert!(folios.retire(folio, 4));
+        assert!(folios.retire(folio, 4).is_some());
         assert_eq!(folios.of(folio.head), None);
     });
 }

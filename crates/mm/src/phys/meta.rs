@@ -15,14 +15,17 @@
 //! other    None              -                  -        -        -
 //! ```
 //!
-//! * `state` is truthful for the *first* frame of a block only; the slots of the frames behind it
-//!   are `None`. So the head of whatever holds a frame is found by probing the frame's aligned
-//!   ancestors, at most [`ORDERS`] loads and mostly one, and a block of any
-//!   order is taken and freed by writing one slot.
-//! * `lock` belongs to the frame whatever its state is, and no other use is ever made of the word.
-//!   A walker may therefore lock a frame that it was led to by a stale entry, look who it is, and
-//!   unlock it again: *lock, then ask*.
+//! * `state` is valid for the *first* frame of a block only; the slots of the frames behind it are
+//!   `None`. So a lookup finds the head of any block that holds a frame by probing the frame's
+//!   aligned ancestors, with at most [`ORDERS`] loads and mostly one; and one write to one slot
+//!   takes or frees a block of any order.
+//! * `lock` belongs to the frame in every state, and the word has no other use. A walker may
+//!   therefore follow a stale entry to a frame, lock it, read which block it is, and unlock it
+//!   again: *lock first, then read*.
 #![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::ops::Deref;
 
 use quire_hw::{FrameRun, TableFrame};
 use quire_units::{FrameSpan, Pfn};
@@ -30,20 +33,20 @@ use quire_units::{FrameSpan, Pfn};
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
-/// What the first frame of a block is.
+/// The use of a block, recorded in the slot of its first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// Not the first frame of anything on record: inside a block, in a CPU's cache, or held by
-    /// the embedder as a [`FrameRun`].
+    /// No first frame that is recorded: inside a block, in a CPU's cache, or held by the embedder
+    /// as a [`FrameRun`].
     None = 0,
-    /// First of a free block, in its zone's list.
+    /// The first frame of a free block, in its zone's list.
     Free = 1,
-    /// First of a folio.
+    /// The first frame of a folio.
     Folio = 2,
     /// A page table.
     Table = 3,
-    /// First of a run of frames taken out of use, waiting for the flush.
+    /// The first of a run of frames taken out of use that waits for the flush.
     Stray = 4,
     /// A node of an area tree.
     Node = 5,
@@ -72,7 +75,7 @@ impl State {
         Self(kind as u32 | (order as u32) << 4)
     }
 
-    /// What it is.
+    /// The kind of the block.
     #[inline]
     pub const fn kind(self) -> Kind {
         match self.0 & 15 {
@@ -93,13 +96,13 @@ impl State {
         (self.0 >> 4 & 31) as u8
     }
 
-    /// Bits 9 and up, whose meaning belongs to the kind.
+    /// Bits 9 and up; the kind defines what they mean.
     #[inline]
     pub(crate) const fn flags(self) -> u32 {
         self.0 >> 9
     }
 
-    /// The same with other flags.
+    /// The same state with other flags.
     #[inline]
     pub(crate) const fn with_flags(self, flags: u32) -> Self {
         Self(self.0 & 0x1ff | flags << 9)
@@ -116,8 +119,8 @@ pub struct Slot {
     pub(crate) counts: AtomicU64,
     /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio and index node: which file's it is, and from which page on. Table: the first page it
-    /// translates.
+    /// Folio and index node: the file it belongs to, and its first page in the file. Table: the
+    /// first page that it translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -125,7 +128,7 @@ pub struct Slot {
 const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes a frame (E1)");
 
 impl Slot {
-    /// A slot on which nothing is recorded.
+    /// A slot without a record.
     #[cfg(not(loom))]
     pub const fn empty() -> Self {
         Slot {
@@ -137,16 +140,24 @@ impl Slot {
         }
     }
 
-    /// What the frame is on record as.
+    /// The recorded state of the frame.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Records `state`, after all that was written to the slot before.
+    /// Records `state`, after all earlier writes to the slot.
     #[inline]
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.0, Ordering::Release);
+    }
+
+    /// The frames of the folio at `head`, this slot's frame, which has no hold any more.
+    #[inline]
+    fn folio(&self, head: Pfn) -> LastHold {
+        let state = self.state();
+        debug_assert_eq!(state.kind(), Kind::Folio);
+        LastHold { span: FrameSpan::new(head, 1 << state.order()) }
     }
 }
 
@@ -175,7 +186,7 @@ impl<'m> Meta<'m> {
         Self { first, slots }
     }
 
-    /// The frames on record.
+    /// The frames that have a slot.
     #[inline]
     pub fn span(&self) -> FrameSpan {
         FrameSpan::new(self.first, self.slots.len() as u64)
@@ -194,7 +205,7 @@ impl<'m> Meta<'m> {
         self.slots.get(from..).unwrap_or_default()
     }
 
-    /// The number by which slots name `frame` to each other.
+    /// The number by which one slot names `frame` to another.
     #[inline]
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         frame.offset_from(self.first) as u32
@@ -206,8 +217,8 @@ impl<'m> Meta<'m> {
         self.first.add(index as u64)
     }
 
-    /// The first frame and the state of the block of a known kind that holds `frame`. The caller
-    /// sees to it that the block does not change meanwhile (it holds a reference or a lock).
+    /// The first frame and the state of the recorded block that holds `frame`. The caller must keep
+    /// the block from changing meanwhile: it holds a reference or a lock.
     #[inline]
     pub fn head(&self, frame: Pfn) -> Option<(Pfn, State)> {
         let mut at = frame;
@@ -227,17 +238,61 @@ impl<'m> Meta<'m> {
         None
     }
 
-    /// The right to frames that leave the free set, to a folio that died, or to a table whose
-    /// flush is over. `phys` and `folio` alone call it, where they have just changed the slot.
+    /// The right to frames without an owner.
     #[inline]
-    pub(crate) fn mint(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
+    pub(crate) fn mint(&self, frames: impl Into<Ownerless>) -> FrameRun {
+        let Ownerless { span, zeroed } = frames.into();
         debug_assert!(self.span().covers(span));
-        // SAFETY: 1. the callers (allocation out of a free list or CPU cache under its lock, the
-        // end of a `Fragmented`, the last reference to a folio, the end of a stray) have each just
-        // made the frames unowned, exactly once; see docs/safety/frames.md. 2. `Meta` spans RAM the
-        // embedder handed over. 3. the
-        // zeroed flag is set only from runs that carried it, and for tables without an entry.
+        // SAFETY: 1. an `Ownerless` is made where frames have just lost their last owner, once,
+        // and is consumed here; see docs/safety/frames.md. 2. `Meta` spans RAM that the embedder
+        // handed over. 3. `zeroed` is set only from runs that carried it, and for tables without
+        // an entry.
         unsafe { FrameRun::mint(span, zeroed) }
+    }
+
+    /// Takes `holds`, in the unit of `counts`, from the folio at `head`. A witness, if no hold is
+    /// left: the folio is none any more.
+    #[inline]
+    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let slot = self.at(head);
+        let before = slot.counts.fetch_sub(holds, Ordering::Release);
+        debug_assert!(before >= holds);
+        if before != holds {
+            return None;
+        }
+        crate::sync::fence(Ordering::Acquire);
+        let gone = slot.folio(head);
+        slot.set_state(State::new(Kind::None, 0));
+        Some(gone)
+    }
+
+    /// The same if these are the only holds on the folio; otherwise nothing changes.
+    #[inline]
+    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let gone = self.take_only_holds(head, holds)?;
+        self.at(head).set_state(State::new(Kind::None, 0));
+        Some(gone)
+    }
+
+    /// The same, and the slot says that it is a folio until the caller writes it.
+    #[inline]
+    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+        let slot = self.at(head);
+        // To look costs less than an exchange that fails.
+        if slot.counts.load(Ordering::Relaxed) != holds {
+            return None;
+        }
+        slot.counts.compare_exchange(holds, 0, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(slot.folio(head))
+    }
+
+    /// Ends a part of a folio of which no page is mapped, and which nothing else can find: the
+    /// caller divides the folio, and has the lock of the one table that maps it.
+    pub(crate) fn end_part(&self, part: FrameSpan) -> LastHold {
+        let slot = self.at(part.start);
+        slot.counts.store(0, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::None, 0));
+        LastHold { span: part }
     }
 
     /// The slot of a frame that is known to be on record.
@@ -247,8 +302,8 @@ impl<'m> Meta<'m> {
     }
 
     /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's
-    /// to write before.
+    /// an index node of `level`, or a node. The caller writes the other fields (`owner`,
+    /// `links[0]`) before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -258,14 +313,18 @@ impl<'m> Meta<'m> {
         run.start()
     }
 
-    /// The inverse of [`adopt`](Self::adopt): the frame is no table or node any more. The caller
-    /// holds its lock, or is the only one who knows it.
+    /// The inverse of [`adopt`](Self::adopt): the frame, which its owner has unlinked, is no node
+    /// any more. Only CPUs that read may still be led to it.
     #[inline]
-    pub(crate) fn disown(&self, frame: Pfn) -> FrameRun {
-        let slot = self.at(frame);
-        debug_assert!(slot.state().kind().has_words() || slot.state().kind() == Kind::Stray);
-        slot.set_state(State::new(Kind::None, 0));
-        self.mint(FrameSpan::new(frame, 1), false)
+    pub(crate) fn disown(&self, node: WordsLock<'_>) -> FrameRun {
+        node.slot().set_state(State::new(Kind::None, 0));
+        self.mint(Ownerless { span: FrameSpan::new(node.frame(), 1), zeroed: false })
+    }
+
+    /// Makes up a right, which a test knows to be true.
+    #[cfg(test)]
+    pub(crate) fn forge(&self, span: FrameSpan, zeroed: bool) -> FrameRun {
+        self.mint(Ownerless { span, zeroed })
     }
 
     /// The slot number `index`.
@@ -277,7 +336,7 @@ impl<'m> Meta<'m> {
         &self.slots[index as usize]
     }
 
-    /// Locks the frame, whatever it is, spinning while another CPU holds it.
+    /// Locks the frame in any state, spinning while another CPU holds the lock.
     #[inline]
     pub(crate) fn lock(&self, frame: Pfn) -> Option<FrameLock<'m>> {
         let slot = self.slot(frame)?;
@@ -287,9 +346,54 @@ impl<'m> Meta<'m> {
             }
         }
         // SAFETY: the frame's lock is held until the guard drops; `FrameLock::table` lends the
-        // capability only when the slot says, under the lock, that the frame holds words of ours.
+        // capability only when the slot records, under the lock, that the frame holds words of the
+        // library.
         let table = unsafe { TableFrame::mint(frame) };
         Some(FrameLock { slot, table })
+    }
+}
+
+/// Proof that frames have just lost their last owner: what [`Meta::mint`] demands. There are three
+/// kinds: [`OutOfList`], [`LastHold`], and a stray whose flush is over
+/// ([`Strays::free`](super::Strays::free)). No code outside of `phys` can make one up.
+#[must_use = "dropping it leaks the frames"]
+pub(crate) struct Ownerless {
+    pub(super) span: FrameSpan,
+    pub(super) zeroed: bool,
+}
+
+/// Frames that were just taken out of a zone's list or off a CPU's shelf, under its lock.
+#[must_use = "dropping it leaks the frames"]
+pub(super) struct OutOfList {
+    pub(super) span: FrameSpan,
+    pub(super) zeroed: bool,
+}
+
+/// Frames of a folio whose last hold is gone.
+#[must_use = "dropping it leaks the frames"]
+pub(crate) struct LastHold {
+    span: FrameSpan,
+}
+
+impl LastHold {
+    /// The frames.
+    #[inline]
+    pub(crate) fn span(&self) -> FrameSpan {
+        self.span
+    }
+}
+
+impl From<OutOfList> for Ownerless {
+    #[inline]
+    fn from(OutOfList { span, zeroed }: OutOfList) -> Self {
+        Self { span, zeroed }
+    }
+}
+
+impl From<LastHold> for Ownerless {
+    #[inline]
+    fn from(LastHold { span }: LastHold) -> Self {
+        Self { span, zeroed: false }
     }
 }
 
@@ -301,10 +405,21 @@ pub(crate) struct FrameLock<'m> {
 }
 
 impl<'m> FrameLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.table.frame()
+    }
+
+    /// Lends the right to write the frames of the folio that begins here, for as long as it is
+    /// locked.
+    pub(crate) fn lend(&self) -> Lent<'_> {
+        let state = self.slot.state();
+        debug_assert_eq!(state.kind(), Kind::Folio);
+        let span = FrameSpan::new(self.frame(), 1 << state.order());
+        // SAFETY: 1. the slot's lock keeps others from lending the same, the value ends before the
+        // lock is released, and nothing moves the run out of it; 2. the folio lies in RAM.
+        Lent { run: unsafe { FrameRun::mint(span, false) }, lock: PhantomData }
     }
 
     /// The right to write the frame's words, if it is a page table or a node.
@@ -313,11 +428,25 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
-    /// The lock of a frame that is the library's own and stays it while the lock is held; the
-    /// frame is unlocked again if it is something else.
+    /// The lock of a frame that is the library's own, and stays so while the lock is held. `None`,
+    /// and the frame is unlocked again, for any other frame.
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))
+    }
+}
+
+/// The right to the frames of a locked folio, lent.
+pub(crate) struct Lent<'a> {
+    run: FrameRun,
+    lock: PhantomData<&'a ()>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = FrameRun;
+
+    fn deref(&self) -> &FrameRun {
+        &self.run
     }
 }
 
@@ -326,7 +455,7 @@ impl<'m> FrameLock<'m> {
 pub(crate) struct WordsLock<'m>(FrameLock<'m>);
 
 impl<'m> WordsLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.0.frame()

@@ -212,7 +212,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     ) -> Result<(), Hindrance> {
         let folios = Folios::new(self.base().phys.meta());
         let owner = identity(index.id, target.pages.start);
-        let folio = folios.adopt_cached(run.dirtied(), target.order, owner, Known::FILLED);
+        let folio = folios.adopt_cached(&run, target.order, owner, Known::FILLED);
         let mut before = 0;
         let joined =
             index.join(target.pages.start, folio, &|old| folios.is_secluded(old), &mut |old| {
@@ -223,7 +223,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             });
         if !joined {
             self.files().readmit(index, target.pages);
-            self.base().free(folios.unadopt(folio));
+            folios.unadopt(folio);
+            self.base().free(run.dirtied());
             return Err(Hindrance::Held);
         }
         index.file.count_cached(target.pages.count() as i64 - before as i64);

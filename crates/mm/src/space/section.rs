@@ -132,7 +132,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         }
     }
 
-    /// Moves the leaves of `from` to `to`, which [`prepare_tables`](Self::prepare_tables) prepared.
+    /// Moves the leaves of `from` to `to`, whose tables are prepared.
     pub fn move_entries(&mut self, from: PageSpan, to: Vpn, hole: PageSpan) {
         let tables = self.view.tables();
         self.entries += tables.move_entries(from, to, &mut self.gather);

@@ -89,7 +89,7 @@ impl Ram {
     /// All frames, as one run. Called once.
     fn run(&self) -> FrameRun {
         let meta = self.meta();
-        meta.mint(meta.span(), false)
+        meta.forge(meta.span(), false)
     }
 }
 

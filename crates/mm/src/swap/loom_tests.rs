@@ -95,7 +95,7 @@ fn leaked(clusters: u64) -> Device {
     let mut next = ROOT.get();
     let frame = || {
         next += 1;
-        Some(meta.mint(FrameSpan::new(Pfn::new(next - 1), 1), true))
+        Some(meta.forge(FrameSpan::new(Pfn::new(next - 1), 1), true))
     };
     assert!(device.found(clusters << Device::BITS, frame), "there are frames enough");
     for cluster in 0..clusters {

@@ -153,8 +153,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 folios.part(part, mapped as u32, self.tables.home(page));
                 parts += 1;
             } else {
-                folios.abandon(part);
-                gather.dead(self.tables.meta, part.span(), false);
+                gather.dead(self.tables.meta, folios.abandon(part));
                 freed += order.pages();
             }
         }

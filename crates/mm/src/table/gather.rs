@@ -6,8 +6,7 @@ use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
-use crate::phys::{Kind, Meta, Phys, State};
-use crate::sync::Ordering;
+use crate::phys::{Flushed, LastHold, Meta, Phys, Strays, WordsLock};
 
 /// The space whose translations are to be flushed.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +30,6 @@ const SHARED_MAX: usize = 32;
 /// How many runs of markers a gather takes before it must be settled.
 const MARKS_MAX: usize = 16;
 
-/// Flag of a stray run: all its words are zero.
-const ZEROED: u32 = 1;
-
-/// The end of the chain.
-const NONE: u32 = u32::MAX;
-
 /// The frames that a change took out of a tree, in custody, and the translations to flush before
 /// they are freed. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
@@ -52,14 +45,13 @@ pub struct Gather {
     tables: bool,
     /// All pages of the space are to be flushed.
     space: bool,
-    first: u32,
-    last: u32,
+    strays: Strays,
     /// Index of a run's first frame, and how many frames were mapped here, once each.
     shared: ArrayVec<(u32, u32), SHARED_MAX>,
     /// Swap entries that were taken out: the first payload of a run, and how many pages.
     marks: ArrayVec<(u64, u64), MARKS_MAX>,
-    /// No CPU has translations of the space any more.
-    unused: bool,
+    /// No CPU has translations of the space any more, as this proves.
+    unused: Option<Flushed>,
 }
 
 impl Gather {
@@ -71,20 +63,17 @@ impl Gather {
             stride: Order::new(63),
             tables: false,
             space: false,
-            first: NONE,
-            last: NONE,
+            strays: Strays::new(),
             shared: ArrayVec::new(),
             marks: ArrayVec::new(),
-            unused: false,
+            unused: None,
         }
     }
 
     /// Nothing taken yet, for a space that no CPU uses and whose translations have been flushed:
     /// frames are freed without another flush.
-    pub(crate) fn unused() -> Self {
-        let mut gather = Self::new();
-        gather.unused = true;
-        gather
+    pub(crate) fn unused(flushed: Flushed) -> Self {
+        Self { unused: Some(flushed), ..Self::new() }
     }
 
     /// Whether there is nothing to flush and nothing to free.
@@ -92,7 +81,7 @@ impl Gather {
         self.pages.is_none()
             && !self.tables
             && !self.space
-            && self.first == NONE
+            && self.strays.is_empty()
             && self.shared.is_empty()
             && self.marks.is_empty()
     }
@@ -163,14 +152,14 @@ impl Gather {
     #[inline(always)]
     pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
         let pages = frames.count as u32;
-        if self.unused {
-            if let Some(run) = Folios::new(meta).unmap(folio, pages) {
-                self.dead(meta, run.span(), false);
+        if self.unused.is_some() {
+            if let Some(gone) = Folios::new(meta).unmap_flushed(folio, pages) {
+                self.dead(meta, gone);
             }
             return;
         }
-        if Folios::new(meta).retire(folio, pages) {
-            return self.dead(meta, folio.span(), false);
+        if let Some(gone) = Folios::new(meta).retire(folio, pages) {
+            return self.dead(meta, gone);
         }
         let start = meta.index(frames.start);
         match self.shared.last_mut() {
@@ -181,82 +170,52 @@ impl Gather {
 
     /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
     /// be cleared for its next use.
-    pub(super) fn table(&mut self, meta: Meta<'_>, frame: Pfn, zeroed: bool) {
+    pub(super) fn table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
         self.tables = true;
-        self.dead(meta, FrameSpan::new(frame, 1), zeroed);
+        self.strays.take_table(meta, table, zeroed);
     }
 
-    /// Chains frames without another holder. They become part of the last run if they follow it
-    /// and are zeroed like it.
-    ///
-    /// A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names
-    /// the next run.
-    pub(super) fn dead(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
-        let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
-        if self.last != NONE {
-            let last = meta.at(meta.frame(self.last));
-            let count = last.counts.load(Ordering::Relaxed);
-            if meta.frame(self.last).add(count) == span.start && last.state() == state {
-                last.counts.store(count + span.count, Ordering::Relaxed);
-                meta.at(span.start).set_state(State::new(Kind::None, 0));
-                return;
-            }
-        }
-        let slot = meta.at(span.start);
-        slot.counts.store(span.count, Ordering::Relaxed);
-        slot.links[0].store(NONE, Ordering::Relaxed);
-        slot.set_state(state);
-        let index = meta.index(span.start);
-        if self.last == NONE {
-            self.first = index;
-        } else {
-            meta.at(meta.frame(self.last)).links[0].store(index, Ordering::Relaxed);
-        }
-        self.last = index;
+    /// Takes frames that have lost their last owner.
+    pub(super) fn dead(&mut self, meta: Meta<'_>, gone: LastHold) {
+        self.strays.take(meta, gone);
     }
 
     /// Flushes, then frees the frames in custody; the gather is empty then. The caller holds no
     /// lock.
     pub fn settle<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, target: Target<'_>) -> Settled {
-        let mut settled = Settled::default();
-        if !self.unused && (self.pages.is_some() || self.tables || self.space) {
-            let Target { asid, root, cpus } = target;
-            let (stride, tables) = (self.stride, self.tables);
-            let pages = self.pages.filter(|_| !self.space);
-            let flush = Flush { asid, root, pages, stride, tables, cpus };
-            hw.flush(&flush);
-            settled.flushes = 1;
-            settled.invalidations = invalidations(&flush);
-        }
-        settled.frames = self.release(phys, hw);
+        let Target { asid, root, cpus } = target;
+        let pages = self.pages.filter(|_| !self.space);
+        let stride = if pages.is_some() { self.stride } else { Order::ZERO };
+        let flush = Flush { asid, root, pages, stride, tables: self.tables, cpus };
+        let has_any = self.pages.is_some() || self.tables || self.space;
+        let flush = (has_any && self.unused.is_none()).then_some(&flush);
+        let made = Flushed::by(hw, flush);
+        let settled = Settled {
+            flushes: flush.is_some().into(),
+            invalidations: flush.map_or(0, invalidations),
+            frames: self.release(phys, hw, &made),
+        };
         self.reset();
         settled
     }
 
     fn reset(&mut self) {
-        (self.pages, self.stride) = (None, Order::new(63));
+        self.pages = None;
+        self.stride = Order::new(63);
         (self.tables, self.space) = (false, false);
-        (self.first, self.last) = (NONE, NONE);
         self.shared.clear();
     }
 
-    /// Frees what was in custody. The flush is over.
-    fn release<H: Hardware>(&self, phys: &Phys<'_>, hw: &H) -> u64 {
+    /// Frees what was in custody.
+    fn release<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, flushed: &Flushed) -> u64 {
         let meta = phys.meta();
         let cpu = hw.cpu();
         let mut freed = 0;
-        let mut next = self.first;
-        while next != NONE {
-            let start = meta.frame(next);
-            let slot = meta.at(start);
-            let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
-            next = slot.links[0].load(Ordering::Relaxed);
-            let zeroed = slot.state().flags() & ZEROED != 0;
-            slot.set_state(State::new(Kind::None, 0));
-            hw.freed(span);
-            freed += span.count;
-            phys.free(cpu, meta.mint(span, zeroed));
-        }
+        self.strays.free(meta, flushed, |run| {
+            hw.freed(run.span());
+            freed += run.count();
+            phys.free(cpu, run);
+        });
         for &(first, count) in &self.shared {
             freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
         }

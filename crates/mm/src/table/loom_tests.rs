@@ -13,7 +13,7 @@ use quire_units::{CpuId, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::{FOREIGN, Gather, Tables};
 use crate::folio::{Folio, Folios, Home};
-use crate::phys::{Kind, Meta, Slot};
+use crate::phys::{Kind, Meta, Slot, State};
 use crate::space::tree::AreaTree;
 use crate::space::{Area, AreaFlags, Backing};
 
@@ -93,7 +93,7 @@ fn leaked() -> (&'static Board, Meta<'static>) {
 }
 
 fn frame(meta: Meta<'_>, frame: Pfn) -> FrameRun {
-    meta.mint(FrameSpan::new(frame, 1), true)
+    meta.forge(FrameSpan::new(frame, 1), true)
 }
 
 /// A tree whose only table of the last level is empty.
@@ -119,7 +119,7 @@ fn loom_e2_a_lock_finds_that_its_table_is_another_by_now() {
             if !gather.is_empty() {
                 // The flush is over, the frame was free, and is a table of another space now: of
                 // the same level, and of the same pages there.
-                drop(meta.disown(CHAIN[3]));
+                meta.at(CHAIN[3]).set_state(State::new(Kind::None, 0));
                 other.adopt(frame(meta, CHAIN[3]), Level::LAST, Vpn::new(0));
             }
             !gather.is_empty()
@@ -166,7 +166,7 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
         let (_, meta) = leaked();
         let folio = Folio { head: Pfn::new(2), order: Order::new(1) };
         let folios = Folios::new(meta);
-        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order, HOME);
+        folios.adopt_mapped(meta.forge(folio.span(), false), folio.order, HOME);
         meta.at(folio.head).counts.fetch_add(2 << 32, Ordering::Relaxed);
         let flushed: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
@@ -174,7 +174,7 @@ fn loom_i6_a_folio_of_two_spaces_is_free_once_and_after_both_flushes() {
         let drops = move |own: usize| {
             // Relaxed: that the other's flush is seen must follow from the folio's counts.
             let flush = || flushed[own].store(1, Ordering::Relaxed);
-            let frees = match Folios::new(meta).retire(folio, 2) {
+            let frees = match Folios::new(meta).retire(folio, 2).is_some() {
                 true => {
                     flush();
                     true
@@ -201,7 +201,7 @@ fn loom_c4_a_space_keeps_a_shared_folio_only_after_the_other_is_done_with_it() {
         let (_, meta) = leaked();
         let folio = Folio { head: Pfn::new(2), order: Order::ZERO };
         let folios = Folios::new(meta);
-        folios.adopt_mapped(meta.mint(folio.span(), false), folio.order, HOME);
+        folios.adopt_mapped(meta.forge(folio.span(), false), folio.order, HOME);
         assert!(folios.share(folio, 1, true), "it is not pinned");
         let copied: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));

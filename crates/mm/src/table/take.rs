@@ -130,7 +130,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 // A flush of any page of its reach drops the cached pointer to it.
                 gather.flush_tables(block.intersect(part), order);
                 let lock = child.into_stray();
-                gather.table(self.meta, lock.frame(), true);
+                gather.table(self.meta, lock, true);
             }
             at = end;
         }
@@ -142,7 +142,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             debug_assert_eq!(locked.present(), 0);
             let lock = locked.into_stray();
             // The embedder's half of the root may hold words.
-            gather.table(self.meta, lock.frame(), false);
+            gather.table(self.meta, lock, false);
         }
     }
 }

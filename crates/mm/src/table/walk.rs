@@ -9,7 +9,7 @@ use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 use super::gather::{Target, invalidations};
 use super::{Gather, Locked, fold};
 use crate::folio::Home;
-use crate::phys::{Kind, Meta, WordsLock};
+use crate::phys::{Flushed, Kind, Meta, WordsLock};
 use crate::stats::{Counters, Event};
 use crate::sync::{Ordering, fence};
 
@@ -116,14 +116,14 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// taking it down.
     pub(crate) fn retire(&self) -> Gather {
         let Target { asid, root, cpus } = self.target;
-        if !cpus.is_empty() {
-            let stride = Order::ZERO;
-            let flush = Flush { asid, root, pages: None, stride, tables: true, cpus };
-            self.hw.flush(&flush);
+        let stride = Order::ZERO;
+        let flush = Flush { asid, root, pages: None, stride, tables: true, cpus };
+        let flush = (!cpus.is_empty()).then_some(&flush);
+        if let Some(flush) = flush {
             self.count(Event::Flush, 1);
-            self.count(Event::Invalidations, invalidations(&flush));
+            self.count(Event::Invalidations, invalidations(flush));
         }
-        Gather::unused()
+        Gather::unused(Flushed::by(self.hw, flush))
     }
 
     /// Records the one frame of `run` as a table of this tree.

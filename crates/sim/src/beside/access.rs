@@ -89,7 +89,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             here.word.set(found);
             return Ok(());
         }
-        ensure(found == here.word.get(), "what was written", (page, found, here))
+        ensure(found == here.word.get(), "the word that was written", (page, found, here))
     }
 
     /// Resolves one fault; whether the access was refused.

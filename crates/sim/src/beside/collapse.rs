@@ -43,7 +43,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         let mut sum = Collapsed::default();
         blocks.iter().for_each(|(_, outlook)| outlook.add_to(&mut sum));
         match real {
-            Ok(done) => ensure(done == sum, "what was to be expected", (done, sum, &blocks))?,
+            Ok(done) => ensure(done == sum, "the due counts", (done, sum, &blocks))?,
             Err(Error::NoMemory(of)) => {
                 ensure(of == order && (planned || roomy < sum.made), "memory", (of, roomy, &sum))?;
             }

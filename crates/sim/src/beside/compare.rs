@@ -174,7 +174,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
             ensure(kept, "nothing forgotten", (name, found, here))?;
             let words = self.words(found.frame);
             let wanted = [here.word.get(), here.mark, here.mark].map(Some);
-            ensure(words == wanted, "what was left there", (at, name, words, wanted))?;
+            ensure(words == wanted, "the words that were left there", (at, name, words, wanted))?;
         }
         for (found, here) in real.values().zip(self.lives[at].model.resident.values_mut()) {
             here.young |= found.attrs.contains(Attrs::YOUNG);

@@ -56,7 +56,7 @@ impl Outlook {
             }
             _ => false,
         };
-        ensure(fine, "what was possible", (page, pages, copied, self))
+        ensure(fine, "a possible result", (page, pages, copied, self))
     }
 }
 
@@ -113,7 +113,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
                     return Ok(());
                 };
                 let span = PageSpan::new(first.page, last.page.add(1));
-                ensure(span.contains(page), "what lies around the page", (page, &changes))?;
+                ensure(span.contains(page), "the pages around it", (page, &changes))?;
                 let order = Order::fitting(span.count()).filter(|_| first.moved());
                 self.judge_own(model, &changes, span, order)
             }
@@ -155,7 +155,8 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     fn judge_claim(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
         let mut left = changes;
         while let Some(change) = left.first() {
-            let folio = self.folio(change.here.frame).ok_or("what is claimed is no folio")?.span();
+            let folio =
+                self.folio(change.here.frame).ok_or("a claimed frame is in no folio")?.span();
             let here = model.resident.values().filter(|here| folio.contains(here.frame)).count();
             let alone = self.mapped(folio) == here as u64;
             let pinned = self.pinned().contains(&folio);

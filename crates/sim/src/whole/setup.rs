@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setup_is_refused() {
+    fn a_line_that_is_no_setup_is_refused() {
         for line in [
             "",
             "set",

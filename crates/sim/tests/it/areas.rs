@@ -70,7 +70,7 @@ impl Hardware for Words {
     }
 }
 
-/// One thing that a program does to its address space.
+/// One change of an address space by a program.
 #[derive(Clone, Debug)]
 enum Op {
     Set(Area),

@@ -168,14 +168,14 @@ fn d6_a_file_that_is_read_again_stays_and_idle_memory_leaves() {
 
 #[test]
 fn d6_memory_in_use_stays_while_a_file_goes_by() {
-    // Larger than what the hand takes at a time.
+    // Larger than a batch of the clock hand.
     const IN_USE: u64 = 5120;
     with(8 * FRAMES, 8192, 8192, |scene| {
         scene.fill(IN_USE);
         let before = scene.count(Event::RefaultAnon);
         for page in 0..8192 {
             scene.read(page);
-            // All of it in the time in which 64 pages are read.
+            // All of it while 64 pages are read.
             for near in 0..IN_USE / 64 {
                 let own = (page * (IN_USE / 64) + near) % IN_USE;
                 assert_eq!(scene.touch(own, None), own + 7);
@@ -188,19 +188,19 @@ fn d6_memory_in_use_stays_while_a_file_goes_by() {
 }
 
 #[test]
-fn d6_swappiness_says_who_gives_as_long_as_nothing_comes_back() {
+fn d6_swappiness_chooses_the_kind_as_long_as_nothing_comes_back() {
     let gave = |swappiness| {
         let mut gave = 0;
         with(FRAMES, 512, 4096, |scene| {
             scene.mm.policy().set_swappiness(swappiness).unwrap();
             scene.fill(256);
             assert!((0..256).all(|page| !scene.read(page)));
-            // Until both kinds have some that is old enough.
+            // Until both kinds have old pages.
             (0..4).for_each(|_| scene.reclaim(8));
             let before = scene.mm.files().get(scene.file).unwrap().cached();
             (0..2).for_each(|_| scene.reclaim(64));
             gave = before - scene.mm.files().get(scene.file).unwrap().cached();
-            // More than there is is no mistake, and is all there is.
+            // A number beyond all pages is no error, and reclaims all.
             scene.reclaim(u64::MAX);
             assert_eq!(scene.mm.files().get(scene.file).unwrap().cached(), 0);
         });
@@ -231,7 +231,7 @@ fn b1_a_read_is_counted_that_more_room_would_have_saved() {
         };
         let (mut clock, mut left, mut missed) = (0, BTreeMap::new(), 0);
         for step in 0..40_000_u64 {
-            // The places that are read wander, so that some pages are not read for long.
+            // The reads wander, so that some pages are not read for long.
             let page = (step / 40 + dice.roll(96)) % PAGES;
             if !scene.read(page) && left.remove(&page).is_some_and(|at| clock - at <= FRAMES) {
                 missed += 1;

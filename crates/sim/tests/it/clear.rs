@@ -24,7 +24,7 @@ enum Seen {
     Resched,
 }
 
-/// Hardware that only writes down what it is asked to clear, and to copy from [`FROM`].
+/// Hardware that only records its clears, and its copies from [`FROM`].
 struct Recorder {
     seen: Mutex<Vec<Seen>>,
     profile: Profile,
@@ -104,7 +104,7 @@ fn with_frames<R>(frames: u64, test: impl FnOnce(FrameRun) -> R) -> R {
     test(run)
 }
 
-/// Judges what was seen of zeroing `pages` pages: every page once, the neighbourhood last, units
+/// Judges the calls of zeroing `pages` pages: every page once, the neighbourhood last, units
 /// as long as they may be, and a point to reschedule between any two of them and nowhere else.
 fn judge(seen: &[Seen], pages: u64, fault: u64, pace: Pace) {
     let fault = fault.min(pages - 1);
@@ -188,7 +188,7 @@ proptest! {
             Some(bad) => {
                 prop_assert_eq!(done, Err(Poisoned { frame: FROM.add(bad) }));
                 let touched = |seen: &Seen| matches!(seen, Seen::Clear(at, _) if at.contains(&bad));
-                prop_assert!(!seen.iter().any(touched), "what failed is not copied");
+                prop_assert!(!seen.iter().any(touched), "failed memory is not copied");
             }
         }
     }
@@ -273,7 +273,7 @@ fn a4_gigantic_folios_go_the_same_way() {
 }
 
 #[test]
-fn a5_what_is_known_to_be_zero_is_left_alone() {
+fn a5_memory_known_to_be_zero_is_not_cleared() {
     let recorder = Recorder::new(u64::MAX, 0);
     let pace = Pace { unit_pages: 1, near_pages: 0 };
     with_frames(64, |run| {

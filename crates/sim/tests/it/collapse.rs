@@ -103,7 +103,7 @@ fn frame_order(mm: &HostedMm<'_, '_, X86_64>, space: &quire::space::Space<X86_64
 }
 
 #[test]
-fn b4_what_may_not_collapse_stays_as_it_is_and_says_why() {
+fn b4_a_block_that_may_not_collapse_stays_and_the_answer_says_why() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, _| {
         let space = space_of(mm, 16, NONE);
         let object = Request {
@@ -197,7 +197,7 @@ fn leaves_others_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn b4_what_is_shared_is_copied_and_others_keep_theirs() {
+fn b4_shared_pages_are_copied_and_other_spaces_keep_theirs() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], leaves_others_alone);
     stage::<Arm4k>(Config::arm64_4k(), 4096, &[], leaves_others_alone);
     stage::<Sv39>(Config::riscv64_sv39(), 4096, &[], leaves_others_alone);

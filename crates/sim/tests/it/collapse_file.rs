@@ -1,4 +1,4 @@
-//! Collapse of what files have in memory, and folios of files that are cut apart (rows B4, B1).
+//! Collapse of pages of files, and folios of files that are cut apart (rows B4, B1).
 
 use quire::cache::{FileId, FilePages, Pattern, Readahead, Store};
 use quire::fault::SizePolicy;
@@ -124,9 +124,9 @@ fn b4_pages_of_a_file_become_a_folio_of_each_size() {
     }
 }
 
-/// 300 pages of code: what is missing is read, and each aligned block is as large as it can be.
+/// 300 pages of code: missing pages are read, and each aligned block becomes as large as possible.
 #[test]
-fn b4_code_becomes_the_largest_folios_that_fit_and_what_is_dirty_stays_so() {
+fn b4_code_becomes_the_largest_folios_that_fit_and_dirty_pages_stay_dirty() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
         let (pages, disk) = (300, Disk::new());
         let file = mm.files().open(Store::ReadWrite, pages, Order::ZERO).unwrap();
@@ -197,7 +197,7 @@ fn b4_private_copies_of_a_file_stay() {
 }
 
 #[test]
-fn b4_pages_of_a_file_that_somebody_holds_stay_where_they_are() {
+fn b4_held_pages_of_a_file_stay_where_they_are() {
     stage::<X86_64>(Config::x86_64(), 2048, &[], |mm, cpu| {
         let (pages, disk) = (16, Disk::new());
         let file = mm.files().open(Store::Memory, pages, Order::ZERO).unwrap();
@@ -234,7 +234,7 @@ fn b4_pages_of_a_file_that_somebody_holds_stay_where_they_are() {
     });
 }
 
-/// Each allocation in turn fails, and so does memory: what the file holds stays.
+/// Each allocation in turn fails, and so does memory: the content of the file stays.
 #[test]
 fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, cpu| {
@@ -261,7 +261,7 @@ fn b4_a_collapse_of_a_file_that_fails_loses_nothing() {
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Err(Error::NoMemory(order)));
         assert_eq!(meter.event(CollapseFailed), 1);
         intact();
-        // Beyond the folio itself nothing is needed: what fails later is made when it is touched.
+        // Only the folio itself is needed: a table that is missing now is made at the next touch.
         mm.bare_phys().set_fail_plan(FailPlan::From(2));
         assert_eq!(collapse(mm, cpu, (&[&space], pages), &disk), Ok(made(1)));
         mm.bare_phys().set_fail_plan(FailPlan::Never);
@@ -304,7 +304,7 @@ fn is_cut<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
         assert_eq!(on(1).read(page::<A>(at)), Ok(at + 1), "{}: {at}", A::NAME);
         assert!(on(0).write(page::<A>(at), at).is_ok());
     }
-    // A hole in what is left, also where it is mapped.
+    // A hole in the rest, also where it is mapped.
     {
         let _op = cpu.operation("punch");
         mm.files().punch(file, FilePages::new(10, 70), &both[..]).unwrap();

@@ -1,5 +1,5 @@
-//! Dividing folios in place (D6), and what of paging out needs it: parts of folios, and devices
-//! that have no runs of slots any more.
+//! Dividing folios in place (D6), and paging out that needs it: parts of folios, and devices
+//! without runs of free slots.
 
 use quire::check;
 use quire::fault::SizePolicy;
@@ -270,7 +270,7 @@ fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
 }
 
 #[test]
-fn d3_what_is_written_between_leaving_twice_is_written_to_the_device_again() {
+fn d3_a_page_written_between_two_evictions_is_written_to_the_device_again() {
     with::<X86_64>(Config::x86_64(), (4, 16), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
         mm.paging().page_out(space, pages(0, 16), Whose::Own, &[space][..]).unwrap();

@@ -72,7 +72,7 @@ fn fail(error: impl std::fmt::Display) -> TestCaseError {
     TestCaseError::fail(error.to_string())
 }
 
-/// The hardware notes neither accesses nor stores, and keeps what denied an access.
+/// The hardware sets neither accessed nor dirty bits, and caches denials.
 fn software_flags(config: Config) -> Config {
     Config { sets_accessed: false, sets_dirty: false, rewalks_on_denial: false, ..config }
 }
@@ -128,8 +128,8 @@ fn e3_riscv64_sv57_agrees_with_the_naive_model() {
     agrees::<Sv57>(Config::riscv64_sv57(), 64, 4096);
 }
 
-/// Rights are granted without a flush; the CPU may go on denying by what it has cached, and the
-/// fault that follows must make it forget.
+/// Rights are granted without a flush; the CPU may go on denying by a cached entry, and the fault
+/// that follows must flush it.
 fn granted_late<A: Arch>(config: Config) {
     let field = field::<A>(64);
     let few = Pages { steps: 0, pages: 3 };

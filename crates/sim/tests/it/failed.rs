@@ -81,7 +81,7 @@ fn d4_all_that_have_a_page_lose_it() {
 }
 
 #[test]
-fn d4_what_failed_is_not_paged_out() {
+fn d4_failed_memory_is_not_paged_out() {
     stage::<X86_64>(Config::x86_64(), 8192, &[4], |mm, cpu| {
         let space = space_of(mm, 32, NONE);
         let program = Program::on(cpu, mm, &space);
@@ -138,7 +138,7 @@ fn d4_a_copy_of_a_page_stays_when_the_files_own_fails() {
         assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
         assert_eq!(mm.fault(&space, page::<X86_64>(24), Access::Read), Err(Error::Poisoned(bad)));
         assert_eq!(program.read(page::<X86_64>(16)), Ok(8), "it has memory of its own");
-        // Told again, nothing changes: one hold is given back when it is mended.
+        // A second report changes nothing: one reference is dropped when the frame is mended.
         assert_eq!(mm.memory_failed(bad, &[&space][..]), Ok(Loss::Content));
         cpu.leave();
         mm.destroy(space);
@@ -148,7 +148,7 @@ fn d4_a_copy_of_a_page_stays_when_the_files_own_fails() {
 }
 
 #[test]
-fn d4_what_is_lost_is_not_written_to_the_store() {
+fn d4_lost_pages_are_not_written_to_the_disk() {
     stage::<X86_64>(Config::x86_64(), 8192, &[], |mm, cpu| {
         let (file, space) = shows::<X86_64>(mm, Store::ReadWrite);
         let all = FilePages::new(0, 8);

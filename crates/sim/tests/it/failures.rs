@@ -35,8 +35,7 @@ enum Keeps {
     Areas,
     /// The pages; more may be resident, and the areas may be changed in full.
     Pages,
-    /// All as it was, but that pages may have become others' to map as well, and lost the right to
-    /// be written until they are claimed.
+    /// All as before, except that pages may be shared and write-protected until they are claimed.
     AllButRights,
 }
 
@@ -135,7 +134,7 @@ fn play<A: Arch>(config: Config, scene: &Scene<A>, shared: bool, plan: FailPlan)
         let spaces: Vec<_> = [Some(&space), child.as_ref()].into_iter().flatten().collect();
         let before = state(mm, &space);
         let inherited = child.as_ref().map(|child| state(mm, child));
-        // The TLB holds what the call is to make it forget.
+        // The TLB holds the entries that the call must flush.
         for Page { page, .. } in &before.pages {
             cpu.read(page.addr(A::PAGE_SHIFT)).unwrap();
         }

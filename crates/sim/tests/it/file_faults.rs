@@ -106,7 +106,7 @@ fn b5_a_fault_maps_whole_folios_and_folds_them_the_last_of_the_file_as_well() {
 }
 
 #[test]
-fn b1_a_file_gets_the_lowest_number_that_is_free_and_there_are_so_many() {
+fn b1_a_file_gets_the_lowest_free_number_until_all_are_taken() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let open = || scene.mm.files().open(Store::ReadOnly, 1, Order::ZERO).map(|id| id.0);
         let close = |id| scene.mm.files().close(FileId(id)).unwrap();
@@ -186,7 +186,7 @@ fn b2_constants_and_data_of_a_program_are_read_as_its_code_is() {
 }
 
 #[test]
-fn b2_what_is_read_around_data_stops_where_the_code_begins() {
+fn b2_readahead_of_data_stops_where_the_code_begins() {
     with::<Arm4k>(Config::arm64_4k(), |scene| {
         let file = scene.file(Store::ReadOnly, 400);
         // The header of a program; behind it, in the file, there is code.
@@ -277,7 +277,7 @@ fn b1_a_file_that_becomes_shorter_and_longer_again_reads_as_zero_there() {
 }
 
 #[test]
-fn b1_what_is_being_read_of_a_file_that_was_closed_or_cut_is_dropped_when_it_comes() {
+fn b1_a_late_read_of_a_file_that_was_closed_or_cut_is_dropped() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let file = scene.file(Store::ReadOnly, 64);
         scene.show(file, 0, 64, Prot::READ, AreaFlags::empty());
@@ -363,7 +363,7 @@ fn d4_writes_to_shared_pages_are_tracked_as_well() {
 }
 
 #[test]
-fn e3_what_moves_away_from_a_file_shows_it_at_both_places() {
+fn e3_pages_moved_away_from_a_file_show_it_at_both_places() {
     with::<X86_64>(Config::x86_64(), |scene| {
         let file = scene.mm.files().open(Store::Memory, 16, Order::ZERO).unwrap();
         let old = scene.show(file, 0, 16, Prot::RW, AreaFlags::SHARED);

@@ -132,7 +132,7 @@ fn is_folded_again<A: Arch>(mm: &HostedMm<'_, '_, A>, _: &Cpu<'_, '_>) {
     let size = block::<A>();
     let protect = |from, to, prot| mm.protect(&space, span::<A>(size + from, to - from), prot);
     let meter = Meter::new(mm);
-    // The last page of the block first, the first then, and what closes the gap in the middle.
+    // The last page of the block first, then the first, then the gap in the middle.
     protect(size - 1, size, Prot::READ).unwrap();
     assert_eq!(folded(mm, &space), starts::<A>(&[0, 2]), "{}", A::NAME);
     protect(0, 3, Prot::READ).unwrap();
@@ -141,7 +141,7 @@ fn is_folded_again<A: Arch>(mm: &HostedMm<'_, '_, A>, _: &Cpu<'_, '_>) {
     protect(3, 7, Prot::READ).unwrap();
     assert_eq!(meter.events([Refold, Unfold]), [1, 1], "{}", A::NAME);
     assert_eq!(folded(mm, &space), starts::<A>(&[0, 1, 2]), "{}", A::NAME);
-    // And back, when a part is what it was.
+    // It folds again when the part has its old rights.
     protect(4, 6, Prot::RW).unwrap();
     protect(4, 6, Prot::READ).unwrap();
     assert_eq!(meter.events([Refold, Unfold]), [2, 2], "{}", A::NAME);
@@ -171,7 +171,7 @@ fn is_folded_where_it_arrives<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '
     for page in 0..size {
         assert_eq!(program.read(new(page)), Ok(100 + page));
     }
-    // Off its alignment it cannot be.
+    // At another alignment it cannot be folded.
     let _op = cpu.operation("remap");
     mm.remap(&space, blocks::<A>(4, 1), size, Move::To(place::<A>().add(2 * size + 1))).unwrap();
     assert_eq!(folded(mm, &space), []);
@@ -241,7 +241,7 @@ fn keeps_dirty<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
         let leaf = leaves(mm, &space).into_iter().find(|leaf| leaf.pages.start == page).unwrap();
         (leaf.folded, leaf.attrs.contains(Attrs::DIRTY))
     };
-    // The CPU notes the first store in its own entry, and by the joined translation no other.
+    // The CPU sets the dirty bit of one entry; by the joined translation it sets no other.
     program.write(place::<A>().add(5), 1).unwrap();
     program.write(place::<A>().add(7), 2).unwrap();
     {

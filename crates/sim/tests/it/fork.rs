@@ -21,7 +21,7 @@ use quire_units::{Access, Prot};
 /// How many steps a script has at most, besides what fills the spaces.
 const LENGTH: usize = 30;
 
-/// The order of a contiguous block, or of what takes its place.
+/// The order of a contiguous block, or 4 on formats without.
 fn block_order<A: Arch>() -> u8 {
     A::fold_order(Level::LAST).map_or(4, |order| order.get())
 }
@@ -76,7 +76,7 @@ fn agrees<A: Arch>(config: Config, few: u32, seed: u8) {
     }
 }
 
-/// Every machine of a format on which this can differ.
+/// All machines of a format that may behave differently.
 fn on_every_machine<A: Arch>(config: Config, few: u32) {
     let bare = |config| Config { sets_accessed: false, sets_dirty: false, ..config };
     let relaxed = |config| Config { transitions: Transitions::BbmLevel2, ..config };

@@ -72,8 +72,8 @@ impl Device {
     }
 }
 
-/// Two programs of a group, one forked from the other, write four times their limit, and all that
-/// they wrote is there in the end.
+/// Two programs of a group, one forked from the other, write four times their limit, and lose no
+/// word.
 ///
 /// `beyond` is what a folio in memory, which comes back whole, and the page of it that is copied
 /// may add.
@@ -149,7 +149,7 @@ fn d6_a_group_never_has_more_than_its_limit_arm64_in_all_sizes() {
 }
 
 #[test]
-fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
+fn d6_a_fault_over_the_limit_names_the_group_and_other_groups_go_on() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let outer = mm.groups().create(None).unwrap();
@@ -161,7 +161,7 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
         mm.groups().join(&one, Some(inner)).unwrap();
         mm.groups().join(&two, Some(other)).unwrap();
         let all = [&one, &two, &free];
-        // Relieves a group of which it is told, once, and touches pages until that does not help.
+        // Relieves a group that a fault names, once, and touches pages until that does not help.
         let eat = |space: &Space<X86_64>| {
             let mut page = 0;
             loop {
@@ -194,7 +194,7 @@ fn d6_who_is_over_the_limit_is_told_which_group_and_others_go_on() {
 }
 
 #[test]
-fn d6_what_others_map_as_well_counts_by_shares() {
+fn d6_shared_pages_count_by_shares() {
     let mut ram = system::ram(1024 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let group = mm.groups().create(None).unwrap();
@@ -226,7 +226,7 @@ fn d6_what_others_map_as_well_counts_by_shares() {
 }
 
 #[test]
-fn d6_what_a_group_has_is_told_by_kinds_and_pages_out_when_told() {
+fn d6_holdings_of_a_group_are_told_by_kinds_and_paged_out_on_request() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let device = Device { disk: Disk::new(), swap: mm.paging().swap_on(1024).unwrap() };
@@ -302,9 +302,9 @@ fn d6_a_folio_that_the_limit_has_no_room_for_is_a_smaller_one() {
     .unwrap();
 }
 
-/// Collapsing fills with zeroes what is not there: no more than the group has room for.
+/// A collapse fills missing pages with zeroes: no more than the group has room for.
 #[test]
-fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
+fn d6_a_collapse_takes_no_more_than_the_limit_leaves() {
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {
         let group = mm.groups().create(None).unwrap();
@@ -332,7 +332,7 @@ fn d6_what_is_collapsed_takes_no_more_than_the_limit_leaves() {
 
 /// Pages that a fault maps around its own are charged, too, also if it copies its own at once.
 #[test]
-fn d6_what_is_mapped_around_takes_no_more_than_the_limit_leaves() {
+fn d6_fault_around_takes_no_more_than_the_limit_leaves() {
     const LIMIT: u64 = 100;
     let mut ram = system::ram(4096 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |_, mm| {

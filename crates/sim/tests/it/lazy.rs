@@ -116,7 +116,7 @@ fn d4_guards_outlive_all_but_their_area() {
 }
 
 #[test]
-fn d4_what_is_locked_in_memory_or_not_mapped_gets_no_guard_and_loses_nothing() {
+fn d4_locked_or_unmapped_pages_get_no_guard_and_lose_nothing() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
         mm.mlock(space, span::<X86_64>(100, 10)).unwrap();
         assert_eq!(mm.guard(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
@@ -139,7 +139,7 @@ fn lost_or_kept<A: Arch>(config: Config) {
         (0..512).for_each(|at| assert_eq!(program.read(page::<A>(at)), Ok(at + 1)));
         program.write(page::<A>(35), 77).unwrap();
         let since = Meter::new(mm);
-        // There is no swap device: what was freed goes, but for one folio that was written.
+        // There is no swap device: freed memory goes, except for one folio that was written.
         assert_eq!(out(mm, space), 512 - 16);
         assert_eq!(since.event(Event::LazyFreed), 512 - 16);
         assert_eq!(mm.spaces().lazily_free(space, span::<A>(0, PAGES)), 0);
@@ -152,7 +152,7 @@ fn lost_or_kept<A: Arch>(config: Config) {
 }
 
 #[test]
-fn i14_only_what_nobody_wrote_is_lost() {
+fn i14_only_unwritten_pages_are_lost() {
     lost_or_kept::<X86_64>(Config::x86_64());
     lost_or_kept::<Arm4k>(Config::arm64_4k());
     lost_or_kept::<Sv39>(Config::riscv64_sv39());
@@ -180,7 +180,7 @@ fn i14_shared_and_pinned_folios_are_not_lost() {
 }
 
 #[test]
-fn i14_who_writes_behind_the_tables_is_noted_when_he_pins() {
+fn i14_a_pin_notes_writes_behind_the_tables() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
         free(mm, cpu, space, span::<X86_64>(0, 32));
         mm.unpin(mm.pin(space, page::<X86_64>(3), Access::Write).unwrap());
@@ -258,7 +258,7 @@ fn d4_a_contiguous_block_is_written_as_a_whole() {
 }
 
 #[test]
-fn d4_what_is_on_a_swap_device_remembers_that_it_was_written() {
+fn d4_a_page_on_a_swap_device_remembers_that_it_was_written() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
         let device = mm.paging().swap_on(4096).unwrap();
         track(mm, cpu, space);
@@ -277,7 +277,7 @@ fn d4_what_is_on_a_swap_device_remembers_that_it_was_written() {
 }
 
 #[test]
-fn d4_what_is_locked_on_fault_stays_once_it_was_touched() {
+fn d4_a_page_locked_on_fault_stays_once_it_was_touched() {
     stage::<X86_64>(Config::x86_64(), 8192, &[4], |mm, cpu| {
         let space = space_of(mm, 64, NONE);
         let all = span::<X86_64>(0, 64);

@@ -52,7 +52,7 @@ fn e3_runs_are_cut_at_the_span_and_where_something_differs() {
         mm.protect(&space, span::<X86_64>(530, 10), Prot::READ).unwrap();
         let seen = told(mm, &space, span::<X86_64>(100, 1000));
         assert_eq!((seen[0].pages, seen[0].leaf), (span::<X86_64>(100, 412), Order::new(9)));
-        // Small folios may lie apart, and what may be written is never told with what may not.
+        // Small folios may lie apart, and no run mixes writable pages with others.
         let mut next = page::<X86_64>(520);
         for small in &seen[1..] {
             let Sight::Leaf { attrs, .. } = small.what else { panic!("{small:?}") };
@@ -125,8 +125,8 @@ fn forgets_touches<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(meter.event(Flush), 1, "{}", A::NAME);
     assert_eq!((young(0, 2 * block), young(2 * block, 2 * block)), (0, 2 * block), "{}", A::NAME);
     let dirty = leaves(mm, &space).iter().all(|leaf| leaf.attrs.contains(Attrs::DIRTY));
-    assert!(dirty, "{}: what was written still counts as that", A::NAME);
-    // The CPU has forgotten it as well, and notes the next access.
+    assert!(dirty, "{}: a written page stays dirty", A::NAME);
+    // The TLB entry was flushed as well, and the CPU sets the bit at the next access.
     program.read(page::<A>(1)).unwrap();
     assert!(young(1, 1) == 1, "{}", A::NAME);
     assert!(young(block, block) == 0, "{}", A::NAME);

@@ -123,7 +123,7 @@ fn c4_a_write_to_a_private_page_of_a_file_takes_the_block_around_it() {
 }
 
 #[test]
-fn e4_what_is_in_the_way_of_the_block_makes_it_smaller() {
+fn e4_a_page_in_the_way_of_the_block_makes_it_smaller() {
     with::<Arm4k>(Config::arm64_4k(), 2, |mm, cpu, _, space| {
         let program = Program::on(cpu, mm, &space);
         let order = |at| copied(&program, at).unwrap().get();
@@ -150,7 +150,7 @@ fn e4_what_is_in_the_way_of_the_block_makes_it_smaller() {
 }
 
 #[test]
-fn c4_what_a_fork_shares_is_no_page_of_the_file_and_stays_together() {
+fn c4_a_block_that_a_fork_shares_is_no_page_of_the_file_and_stays_together() {
     with::<X86_64>(Config::x86_64(), 0, |mm, cpu, _, space| {
         let program = Program::on(cpu, mm, &space);
         mm.policy().set_copy_most(Order::ZERO);
@@ -171,7 +171,7 @@ fn c4_what_a_fork_shares_is_no_page_of_the_file_and_stays_together() {
 }
 
 #[test]
-fn e4_no_block_is_taken_for_who_may_not_write_or_tells_written_pages_apart() {
+fn e4_no_block_is_copied_without_write_access_or_with_tracked_writes() {
     with::<X86_64>(Config::x86_64(), 0, |mm, cpu, _, space| {
         let program = Program::on(cpu, mm, &space);
         mm.spaces().track(&space, span::<X86_64>(0, 128)).unwrap();
@@ -269,12 +269,12 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Whether an access was refused for want of what the story takes away.
+/// Whether an access was refused for want of memory, or of a disk page, that the story took away.
 fn is_injected(why: Stopped) -> bool {
     matches!(why, Stopped::Refused(Error::Poisoned(_) | Error::NoMemory(_)))
 }
 
-/// All that each of them sees is as it should be.
+/// Each of them sees its due content.
 fn agrees<A: Arch>(
     mm: &HostedMm<'_, '_, A>,
     cpu: &Cpu<'_, '_>,

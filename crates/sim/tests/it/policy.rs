@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn e4_what_is_set_by_text_is_what_the_text_says(
+    fn e4_a_text_sets_the_sizes_that_it_names(
         low in 1..ORDERS, high in 1..ORDERS, choice in 0..4usize,
     ) {
         let policy = Policy::new(order(9));

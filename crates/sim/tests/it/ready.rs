@@ -63,7 +63,7 @@ fn becomes_its_own<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn c4_what_is_made_ready_to_be_written_is_ones_own() {
+fn c4_pages_made_ready_to_be_written_are_exclusive() {
     on_each(becomes_its_own, becomes_its_own, becomes_its_own);
 }
 
@@ -91,7 +91,7 @@ fn counts_as_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn d4_what_is_made_ready_to_be_written_counts_as_written() {
+fn d4_pages_made_ready_to_be_written_count_as_written() {
     on_each(counts_as_written, counts_as_written, counts_as_written);
 }
 
@@ -132,12 +132,12 @@ fn is_changed_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn c4_what_is_changed_where_the_program_may_not_stays_its_own() {
+fn c4_a_forced_write_stays_private() {
     on_each(is_changed_alone, is_changed_alone, is_changed_alone);
 }
 
 #[test]
-fn c4_nobody_changes_what_may_never_be_written_or_is_shared() {
+fn c4_no_call_changes_read_only_or_shared_pages() {
     stage::<X86_64>(Config::x86_64(), 4096, &[ORDER], |mm, cpu| {
         let space = space_of(mm, PAGES, AreaFlags::empty());
         let at = |number| At::Fixed(page::<X86_64>(number));

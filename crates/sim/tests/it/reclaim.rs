@@ -1,4 +1,4 @@
-//! Reclaim (D6): what is old leaves first, and nothing is lost, though programs use five times the
+//! Reclaim (D6): old pages leave first, and nothing is lost, though programs use five times the
 //! memory that there is.
 
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ fn d6_five_times_the_memory_is_used_and_nothing_is_lost_x86_64_in_all_sizes() {
 }
 
 #[test]
-fn d6_what_was_not_touched_for_longest_leaves_first() {
+fn d6_the_least_recently_used_pages_leave_first() {
     let mut ram = system::ram(2048 << 12).unwrap();
     system::with::<Arm4k, _>(Config::arm64_4k(), &mut ram, |machine, mm| {
         mm.policy().set_size(Order::new(4), SizePolicy::Always).unwrap();
@@ -228,7 +228,7 @@ fn d6_what_was_not_touched_for_longest_leaves_first() {
             let there = mm.paging().next_swapped(&space, FileId(0), BASE.add(page));
             assert_eq!(there == Some(BASE.add(page)), old(page), "page {page}");
         }
-        // The rest follows only when it is needed.
+        // The other pages come back only when they are needed.
         assert_eq!(mm.reclaim().reclaim(64, &[&space][..]).paged_out, 64);
         let rest = mm.paging().page_out(&space, window, Whose::Own, &[&space][..]).unwrap();
         assert_eq!(rest.pages, 64);
@@ -259,7 +259,7 @@ fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
                 mm.fault(&space, BASE.add(page), Access::Read).unwrap();
             }
         };
-        // Of the second folio every other page, so that its entries say this and that.
+        // Every other page of the second folio, so that its entries differ.
         for _ in 0..3 {
             mm.reclaim().age_all(&[&space][..]);
             (17..31).step_by(2).for_each(touch);
@@ -277,7 +277,7 @@ fn d6_a_folio_is_as_young_as_its_page_that_was_touched_last() {
 }
 
 #[test]
-fn d6_what_many_spaces_share_grows_older_once_a_round() {
+fn d6_a_page_that_many_spaces_share_ages_once_a_round() {
     let mut ram = system::ram(1024 << 12).unwrap();
     system::with::<X86_64, _>(Config::x86_64(), &mut ram, |machine, mm| {
         mm.paging().swap_on(1024).unwrap();

@@ -1,4 +1,4 @@
-//! Moving and resizing areas keeps what was in them, on every format (E3).
+//! Moving and resizing areas keeps their content, on every format (E3).
 
 use proptest::prelude::*;
 use quire::fault::SizePolicy;

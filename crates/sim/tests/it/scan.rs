@@ -135,7 +135,7 @@ fn d4_a_block_of_which_too_much_is_shared_stays_until_it_is_not() {
 }
 
 #[test]
-fn d4_what_is_on_a_swap_device_is_read_before_the_scan_goes_on() {
+fn d4_swapped_pages_are_read_before_the_scan_goes_on() {
     with::<X86_64>(Config::x86_64(), |machine, mm| {
         let (disk, swap) = (Disk::new(), mm.paging().swap_on(2048).unwrap());
         let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK);
@@ -168,7 +168,7 @@ fn d4_smaller_sizes_are_made_where_the_policy_wants_them() {
         }
         assert_eq!(scene.scan(u64::MAX, ANY).made, 0, "no size is wanted");
         mm.policy().set_size(Order::new(4), SizePolicy::Madvise).unwrap();
-        // Of the third part eight pages are missing.
+        // Eight pages of the third part are missing.
         assert_eq!(scene.scan(u64::MAX, ScanLimits { none: 510, ..ANY }).made, 2);
         assert_eq!(scene.scan(u64::MAX, ANY).made, 1);
         (0..48).for_each(|page| scene.holds(page, if page < 40 { page + 1 } else { 0 }));
@@ -177,7 +177,7 @@ fn d4_smaller_sizes_are_made_where_the_policy_wants_them() {
 }
 
 #[test]
-fn d4_a_scan_goes_on_where_its_cursor_is_and_passes_what_nobody_uses() {
+fn d4_a_scan_goes_on_at_its_cursor_and_passes_idle_blocks() {
     with::<X86_64>(Config::x86_64(), |machine, mm| {
         let mut scene = Scene::<X86_64>::new(machine, mm, 2 * BLOCK);
         let first = scene.scan(1, ANY);

@@ -98,7 +98,7 @@ fn with<A: Arch>(config: Config, act: impl FnOnce(&Scene<'_, '_, '_, A>)) {
     .unwrap();
 }
 
-fn keeps_what_is_used<A: Arch>(config: Config) {
+fn keeps_used_pages<A: Arch>(config: Config) {
     with::<A>(config, |scene| {
         assert_eq!(scene.cached(), PAGES);
         // A page that only one of the two spaces uses counts as used.
@@ -125,17 +125,17 @@ fn keeps_what_is_used<A: Arch>(config: Config) {
 }
 
 #[test]
-fn d6_mapped_pages_of_files_go_that_nobody_uses_x86_64() {
-    keeps_what_is_used::<X86_64>(Config::x86_64());
+fn d6_idle_mapped_pages_of_files_go_x86_64() {
+    keeps_used_pages::<X86_64>(Config::x86_64());
 }
 
 #[test]
-fn d6_mapped_pages_of_files_go_that_nobody_uses_arm64() {
-    keeps_what_is_used::<Arm4k>(Config::arm64_4k());
+fn d6_idle_mapped_pages_of_files_go_arm64() {
+    keeps_used_pages::<Arm4k>(Config::arm64_4k());
 }
 
 #[test]
-fn d6_what_was_written_to_a_file_goes_after_it_was_written_back() {
+fn d6_dirty_pages_of_a_file_go_after_their_writeback() {
     with::<X86_64>(Config::x86_64(), |scene| {
         for page in 0..16 {
             scene.touch(0, page, Some(word(1000 + page, 0)));

@@ -83,8 +83,8 @@ fn with_all_out(ram_pages: usize, test: impl FnOnce(&Scene<'_, '_, '_>)) {
 fn d4_a_fault_brings_back_what_lies_around_it_within_64k() {
     with_all_out(4096, |scene| {
         assert_eq!(scene.reads(5), 16);
-        assert_eq!(scene.maps(5), (5, 16), "what lies behind the page is mapped with it");
-        assert_eq!(scene.maps(0), (0, 5), "what lies before it was read, and is not read again");
+        assert_eq!(scene.maps(5), (5, 16), "the pages behind it are mapped with it");
+        assert_eq!(scene.maps(0), (0, 5), "the pages before it are not read again");
         assert_eq!(scene.reads(16), 16, "nothing beyond was read");
         for page in 0..16 {
             assert_eq!(scene.cpu.read(address(page)), Ok(word(page + 1, 0)));

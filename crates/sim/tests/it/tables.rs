@@ -94,7 +94,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
             .expect("only tables can be lacking")
     }
 
-    /// Settles; what it gives back was not free before, and is free after.
+    /// Settles; the frames that it frees were not free before, and are free after.
     fn settle(&self, mut gather: Gather) {
         let (before, empty) = (self.phys.free_frames(), gather.is_empty());
         let settled = gather.settle(self.phys, self.machine, self.target);
@@ -342,7 +342,7 @@ impl<'t, 'r, A: Arch> Bench<'t, '_, 'r, A> {
             let mut noted = Attrs::empty();
             let mut quiet = true;
             for page in (run.start.get()..run.end.get()).map(Vpn::new) {
-                let found = self.model.page(page).expect("what is told is mapped");
+                let found = self.model.page(page).expect("a reported page is mapped");
                 assert_eq!(fixed(found.attrs), fixed(attrs), "{page} in {run:?}");
                 noted |= found.attrs;
                 let dirty = Attrs::DIRTY | Attrs::WRITE;
@@ -464,7 +464,7 @@ fn random<A: Arch>(config: Config, cases: u32) {
     let ops = prop::collection::vec(op(), 1..24);
     let case = (ops, 0..2_usize, any::<bool>());
     let outcome = runner.run(&case, |(ops, machine, high)| {
-        // Where several levels of tables begin, and in the middle of nothing.
+        // At the start of several levels of tables, and far from any.
         let middle = A::USER_PAGES / 2 - 2 * A::entries(Level::LAST) as u64;
         let from = if high { middle } else { 0 };
         run::<A>(machines(config)[machine], from, &ops);

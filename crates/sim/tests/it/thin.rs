@@ -55,7 +55,7 @@ fn with<A: Arch>(
     });
 }
 
-/// A tenth of the first block holds something, at both its ends and in its middle.
+/// A tenth of the first block is nonzero, at both its ends and in its middle.
 fn sparse(at: u64) -> u64 {
     let used = matches!(at, 0..17 | 250..270 | 500..);
     if used { at + 1 } else { 0 }
@@ -73,7 +73,7 @@ fn gives_zeroes_back<A: Arch>(config: Config) {
         // and 288..480. Then 26 pages are many in the block before 256, in blocks of 8.
         assert_eq!(gave, 384 + 24);
         assert_eq!(mm.totals().event(Event::UnderusedSplit) - split, 2, "the other block is full");
-        // One frame is the table that took the place of the large leaf.
+        // One frame became the table in place of the large leaf.
         assert_eq!(mm.phys().free_frames() - free, gave - 1);
         let program = Program::on(cpu, mm, space);
         for at in [17, 100, 300, 499] {
@@ -102,7 +102,7 @@ fn d6_of_folios_below_a_block_as_many_zeroes_in_proportion() {
 }
 
 #[test]
-fn d6_what_is_not_mapped_any_more_is_given_back() {
+fn d6_unmapped_parts_of_folios_are_freed() {
     with::<X86_64>(
         Config::x86_64(),
         9,
@@ -130,7 +130,7 @@ fn d6_what_is_not_mapped_any_more_is_given_back() {
 }
 
 #[test]
-fn d6_what_others_have_or_must_stay_is_not_given_back() {
+fn d6_shared_or_locked_pages_are_not_freed() {
     let locked = AreaFlags::LOCKED;
     with::<X86_64>(Config::x86_64(), 9, locked, sparse, |mm, cpu, space| {
         mm.policy().set_zeroes_most(Some(0));
@@ -159,7 +159,7 @@ fn d6_what_others_have_or_must_stay_is_not_given_back() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever is written, discarded and divided: each page holds what a table says.
+    /// After any writes, discards and divisions each page has the content that a table has for it.
     #[test]
     fn d6_programs_see_no_difference(
         steps in prop::collection::vec((0..6_u8, 0..PAGES, 1..200_u64, 0..40_u32), 1..40),
@@ -229,7 +229,7 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
             let mut holds = vec![0_u64; PAGES as usize];
             for step in 1..20_000_u64 {
                 if step.is_multiple_of(500) {
-                    // As zeroes go at least once for each pair of new folios, they go in the end.
+                    // Each pair of new folios has a round of the reclaimer, so zeroes are freed.
                     let done = rounds.load(Ordering::Relaxed) + 2;
                     while rounds.load(Ordering::Relaxed) < done && !other.is_finished() {
                         thread::yield_now();
@@ -243,7 +243,7 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
                 let addr = VirtAddr::new(page::<A>(at).get() << A::PAGE_SHIFT);
                 let word = cpu.read(addr).or_else(|_| program.read(page::<A>(at))).unwrap();
                 assert_eq!(word, holds[at as usize], "page {at} at step {step}");
-                // Mostly it becomes zero again.
+                // Most of the pages become zero again.
                 holds[at as usize] = if dice.once_in(3) { step } else { 0 };
                 program.write(page::<A>(at), holds[at as usize]).unwrap();
             }
@@ -260,11 +260,11 @@ fn nothing_written_is_lost<A: Arch>(config: Config) {
 }
 
 #[test]
-fn i14_what_is_written_while_zeroes_go_stays_x86_64() {
+fn i14_a_write_while_zeroes_go_stays_x86_64() {
     nothing_written_is_lost::<X86_64>(Config::x86_64());
 }
 
 #[test]
-fn i14_what_is_written_while_zeroes_go_stays_arm64() {
+fn i14_a_write_while_zeroes_go_stays_arm64() {
     nothing_written_is_lost::<Arm4k>(Config::arm64_4k());
 }

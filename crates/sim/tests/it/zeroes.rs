@@ -21,7 +21,7 @@ fn gives_zeroes_back<A: Arch>(config: Config) {
         let program = Program::on(cpu, mm, &space);
         let all = span::<A>(0, PAGES);
         for number in 0..PAGES {
-            // Each third page has something in it; one had, and has zeroes again.
+            // Each third page is nonzero; one was, and is zero again.
             program.write(page::<A>(number), u64::from(number % 3 == 0) * number).unwrap();
         }
         program.write(page::<A>(6), 0).unwrap();
@@ -122,7 +122,7 @@ fn e3_a_sealed_area_that_cannot_be_written_keeps_its_content() {
     });
 }
 
-fn loses_what_is_old<A: Arch>(config: Config) {
+fn loses_old_pages<A: Arch>(config: Config) {
     stage::<A>(config, 4096, &[4], |mm, cpu| {
         let space = space_of(mm, PAGES, AreaFlags::DROPPABLE);
         let program = Program::on(cpu, mm, &space);
@@ -150,10 +150,10 @@ fn loses_what_is_old<A: Arch>(config: Config) {
 }
 
 #[test]
-fn d6_what_may_be_lost_is_lost_when_memory_is_short() {
-    loses_what_is_old::<X86_64>(Config::x86_64());
-    loses_what_is_old::<Arm4k>(Config::arm64_4k());
-    loses_what_is_old::<Sv39>(Config::riscv64_sv39());
+fn d6_droppable_pages_are_lost_when_memory_is_short() {
+    loses_old_pages::<X86_64>(Config::x86_64());
+    loses_old_pages::<Arm4k>(Config::arm64_4k());
+    loses_old_pages::<Sv39>(Config::riscv64_sv39());
 }
 
 fn leaves_its_folio<A: Arch>(config: Config) {
@@ -180,7 +180,7 @@ fn leaves_its_folio<A: Arch>(config: Config) {
             mm.spaces().unshare_page(&space, far).unwrap();
         };
         copy_out();
-        assert_eq!(frame(far), before, "{}: what is pinned stays", A::NAME);
+        assert_eq!(frame(far), before, "{}: a pinned page stays", A::NAME);
         assert_eq!(program.write(far, 40), Ok(vec![]), "{}", A::NAME);
         mm.unpin(pinned);
         copy_out();

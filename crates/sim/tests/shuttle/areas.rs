@@ -78,12 +78,12 @@ fn protected<A: Arch>(config: Config) {
 }
 
 #[test]
-fn i6_nobody_writes_when_the_right_is_gone() {
+fn i6_no_cpu_writes_when_the_right_is_gone() {
     explore(|| protected::<X86_64>(Config::x86_64()));
 }
 
 #[test]
-fn i6_nobody_writes_a_part_of_a_folded_block_when_the_right_is_gone() {
+fn i6_no_cpu_writes_a_part_of_a_folded_block_when_the_right_is_gone() {
     explore(|| protected::<Arm4k>(Config::arm64_4k()));
 }
 

@@ -57,7 +57,7 @@ fn written_back<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn)
 }
 
 #[test]
-fn b1_what_is_written_while_it_is_written_back_gets_to_the_disk() {
+fn b1_a_write_during_writeback_gets_to_the_disk() {
     explore(|| with_file::<X86_64>(Config::x86_64(), written_back));
 }
 
@@ -84,7 +84,7 @@ fn dropped<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
 }
 
 #[test]
-fn d6_what_is_written_while_clean_pages_go_stays() {
+fn d6_a_write_while_clean_pages_go_stays() {
     explore(|| with_file::<X86_64>(Config::x86_64(), dropped));
 }
 
@@ -125,7 +125,7 @@ fn cut<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
 }
 
 #[test]
-fn b1_a_page_beyond_the_end_is_nobodys() {
+fn b1_no_cpu_has_a_page_beyond_the_end() {
     explore(|| with_file::<X86_64>(Config::x86_64(), cut));
 }
 
@@ -168,7 +168,7 @@ fn collapsed<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
 }
 
 #[test]
-fn b4_what_is_written_while_a_file_collapses_stays() {
+fn b4_a_write_while_a_file_collapses_stays() {
     explore(|| with_file::<X86_64>(Config::x86_64(), collapsed));
     explore(|| with_file::<Arm4k>(Config::arm64_4k(), collapsed));
 }
@@ -190,7 +190,11 @@ fn cut_apart<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
             assert!(matches!(beyond, Err(Error::Missing(_))), "{beyond:?}");
             (0..PAGES).for_each(|page| scene.disk.put(file.0, page, 0));
             length(PAGES);
-            assert_eq!(runner.read(&scene.space, start.add(3)), 0, "what was cut off came back");
+            assert_eq!(
+                runner.read(&scene.space, start.add(3)),
+                0,
+                "a page that was cut off came back"
+            );
         });
     });
     let last = scene.on(0, |runner| runner.read(&scene.space, start));

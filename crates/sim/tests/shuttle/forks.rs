@@ -112,7 +112,7 @@ fn forks_once<A: Arch>(runner: &Runner<'_, '_, '_, A>, done: &AtomicU64) {
     assert!(second <= first, "{second} was written after {first}");
     assert!(before <= second && first <= after, "{second} and {first} in {before}..={after}");
     let again = APART.map(|at| runner.read(&child, scene.page(at)));
-    assert_eq!(again, [first, second], "what the child sees has changed");
+    assert_eq!(again, [first, second], "the child's memory has changed");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn at_the_end<A: Arch>(
                     runner.enter(&child);
                     runner.write(&child, scene.page(1), 8);
                     let seen = [0, 1, FOLIO].map(|at| runner.read(&child, scene.page(at)));
-                    assert_eq!(seen, [7, 8, 7], "what the child has is its own");
+                    assert_eq!(seen, [7, 8, 7], "the child's memory is its own");
                 });
                 scene.known.end(child);
             });
@@ -179,6 +179,6 @@ fn while_collapsing<A: Arch>(config: Config) {
 }
 
 #[test]
-fn d3_what_is_paged_out_while_it_collapses_leaves() {
+fn d3_pages_that_go_out_while_they_collapse_leave() {
     explore(|| while_collapsing::<X86_64>(Config::x86_64()));
 }

@@ -41,7 +41,7 @@ fn explore(model: fn()) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS);
-    // That it takes all memory orders for the strongest is known.
+    // Shuttle warns that it takes all memory orders for the strongest: that is known.
     config.silence_warnings = true;
     // The seed gives the same orders again; a schedule would fill pages.
     config.failure_persistence = FailurePersistence::None;

@@ -1,19 +1,19 @@
-//! What page-at-a-time does to contiguous blocks: counted, not timed.
+//! Page-at-a-time over contiguous blocks: counted, not timed.
 //!
 //! A block of folded entries is one translation for the CPU, so that none of its entries may
 //! change alone. A kernel that forks page by page therefore unfolds the parent's block when it
 //! write-protects the first page: all entries to zero, a flush, all entries again (break before
 //! make, as the arm64 manual demands, section "TLB maintenance requirements"). And it folds the
-//! child's block when the last page is in, in the same three steps. It was this that made fork 37
-//! times as slow on one arm64 machine, before kernels learned to do it by runs.
+//! child's block when the last page is in, in the same three steps. This made fork 37 times as slow
+//! on one arm64 machine, before kernels forked by runs.
 //!
-//! The loops run on words of the real format, so that what they count is what must be written. How
-//! long a flush takes that all CPUs wait for, a hosted machine cannot tell: hence no times.
+//! The loops run on words of the real format, so that they count the words that must be written. A
+//! hosted machine cannot time a flush that all CPUs wait for: hence no times.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_units::Pfn;
 
-/// What was done.
+/// Counts of a fork.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Work {
     /// Words written in the parent's tables.
@@ -79,7 +79,7 @@ fn shared<A: Arch>(word: u64) -> u64 {
     }
 }
 
-/// Unfolds a block; how many words that writes.
+/// Unfolds a block; returns the number of words written.
 fn unfold<A: Arch>(block: &mut [u64]) -> u64 {
     let broken = block.to_vec();
     block.fill(0);
@@ -89,7 +89,7 @@ fn unfold<A: Arch>(block: &mut [u64]) -> u64 {
     2 * block.len() as u64
 }
 
-/// Folds a block; how many words that writes.
+/// Folds a block; returns the number of words written.
 fn fold<A: Arch>(block: &mut [u64]) -> u64 {
     let broken = block.to_vec();
     block.fill(0);

@@ -1,28 +1,23 @@
-//! `bench fork`, `bench zap`, `bench protect`: what it costs to change all entries of a populated
-//! area at once (row C5).
+//! `bench fork`, `bench zap`, `bench protect`: the cost of changing all entries of a populated area
+//! at once (row C5).
 //!
-//! 1 GiB is populated in folios of one size ([`backing`], [`scene`]). Then a space is copied and
-//! the copy ends, or the area is unmapped, or it loses the right to write and gets it back. Three
-//! do the same work: the library *by runs* ([`own`]); a loop *page-at-a-time* over the same folios
-//! ([`pages`]), which is what the library replaces; and the host's kernel
-//! ([`crate::host::helper`]), which does more, and is another thing.
+//! 1 GiB is populated in folios of one size. Then a space is copied and the copy ends, or the area
+//! is unmapped, or it loses the right to write and gets it back. Three variants do the same work:
+//! the library *by runs* ([`own`]); a loop *page-at-a-time* over the same folios ([`pages`]), which
+//! the library replaces; and the host's kernel ([`linux`]), which does more.
 //!
-//! What the library did is counted in a run of its own, on a machine that counts: words written,
-//! flushes, contiguous blocks taken apart. Beside it stands what page-at-a-time does to contiguous
-//! blocks ([`folded`]).
+//! The library's work is counted in a run of its own, on a machine that counts: words written,
+//! flushes, contiguous blocks taken apart. Beside it stand the counts of page-at-a-time over
+//! contiguous blocks ([`folded`]).
 
-mod backing;
-mod scene;
+mod task;
 mod pages;
 mod folded;
 mod own;
+mod linux;
 mod plan;
-mod measure;
-mod say;
-mod goals;
-mod show;
+mod bench;
 
-pub(crate) use backing::{BLOCK, Backing};
-pub(crate) use measure::run;
-pub(crate) use own::Task;
-pub(crate) use show::plots;
+pub(crate) use bench::{Entries, EntriesArgs};
+pub(crate) use linux::{HelperArgs, run as run_helper};
+pub(crate) use task::Task;

@@ -1,64 +1,20 @@
-//! The timed parts of fork, zap and protect: by the library, and page at a time.
+//! The timed parts of fork, zap and protect: by the library, and page-at-a-time.
 
 use anyhow::Result;
-use clap::ValueEnum;
 use quire::Error;
 use quire::stats::Event;
 use quire_arch::Arch;
 use quire_machine::Counts;
-use quire_units::{Asid, Prot};
+use quire_units::Prot;
 
 use super::folded;
 use super::pages::{Pages, Words};
-use super::scene::{Scene, Work};
-use crate::bench::thread_ns;
-
-/// What is measured.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Task {
-    /// A space is copied, twice, and the first copy ends.
-    Fork,
-    /// All of an area is unmapped and freed.
-    Zap,
-    /// All of an area loses the right to write, and gets it back.
-    Protect,
-}
-
-/// The first fork: every page is exclusive and writable.
-pub(crate) const FIRST: &str = "first fork";
-/// The end of its child, which has done nothing.
-pub(crate) const EXIT: &str = "child exit";
-/// A later fork: nobody may write to the pages any more.
-pub(crate) const LATER: &str = "later fork";
-/// All pages are unmapped and freed.
-pub(crate) const UNMAP: &str = "unmap";
-/// From read and write to read only.
-pub(crate) const TO_READ: &str = "to read-only";
-/// Back again.
-pub(crate) const TO_WRITE: &str = "to writable";
-
-const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
-const CHILD: Asid = Asid(2);
-
-impl Task {
-    /// The bench's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Task::Fork => "fork",
-            Task::Zap => "zap",
-            Task::Protect => "protect",
-        }
-    }
-
-    /// The parts that are measured, in the order in which they are done.
-    pub(crate) fn parts(self) -> &'static [&'static str] {
-        match self {
-            Task::Fork => &[FIRST, EXIT, LATER],
-            Task::Zap => &[UNMAP],
-            Task::Protect => &[TO_READ, TO_WRITE],
-        }
-    }
-}
+use super::task::{
+    BREAKS, CHILD, FLUSHES, FOLDS, INVALIDATIONS, REFOLDS, Tally, Task, UNFOLDS, WHOLE, WORDS,
+    WRITABLE, WRITES,
+};
+use crate::bench::scene::{Scene, Work};
+use crate::stats::thread_ns;
 
 /// One part, to be done once.
 type Part<'p> = &'p mut dyn FnMut() -> Result<(), Error>;
@@ -102,9 +58,9 @@ pub(super) struct ByRuns(pub(super) Task);
 impl Work for ByRuns {
     type Out = Vec<f64>;
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<Vec<f64>> {
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Vec<f64>> {
         let mut times = Vec::new();
-        by_runs(self.0, &scene, |part| {
+        by_runs(self.0, scene, |part| {
             let start = thread_ns();
             part()?;
             times.push(thread_ns() - start);
@@ -124,9 +80,9 @@ pub(super) struct AtATime {
 impl Work for AtATime {
     type Out = Vec<f64>;
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<Vec<f64>> {
-        let pages = Pages::new(&scene, self.remembers);
-        let mut words = Words::of(&scene)?;
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Vec<f64>> {
+        let pages = Pages::new(scene, self.remembers);
+        let mut words = Words::of(scene)?;
         let mut times = Vec::new();
         let mut timed = |part: &mut dyn FnMut() -> Result<()>| {
             let start = thread_ns();
@@ -166,37 +122,15 @@ impl Work for AtATime {
     }
 }
 
-/// What one part did, by the name of what is counted.
-pub(crate) type Tally = Vec<(&'static str, u64)>;
-
-/// Words written in tables, and in the nodes of area trees.
-pub(crate) const WORDS: &str = "words written";
-/// Calls of the hardware that write words: each writes one, or a run of them.
-pub(crate) const WRITES: &str = "calls that write";
-/// Flushes.
-pub(crate) const FLUSHES: &str = "flushes";
-/// Invalidations of one block each, for each CPU.
-pub(crate) const INVALIDATIONS: &str = "invalidations";
-/// Invalidations of a whole space, for each CPU.
-pub(crate) const WHOLE: &str = "whole-space invalidations";
-/// Contiguous blocks written as such where nothing was.
-pub(crate) const FOLDS: &str = "blocks written folded";
-/// Contiguous blocks that were broken up.
-pub(crate) const UNFOLDS: &str = "unfolds";
-/// Live entries that became a contiguous block.
-pub(crate) const REFOLDS: &str = "refolds";
-/// Entries zeroed and flushed before they were written.
-pub(crate) const BREAKS: &str = "breaks before make";
-
 /// The library on a machine that counts; what each part did.
 pub(super) struct Counted(pub(super) Task);
 
 impl Work for Counted {
     type Out = Vec<Tally>;
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<Vec<Tally>> {
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Vec<Tally>> {
         let mut tallies = Vec::new();
-        by_runs(self.0, &scene, |part| {
+        by_runs(self.0, scene, |part| {
             let (counts, totals) = (scene.machine.counts(), scene.mm.totals());
             part()?;
             let (now, after) = (scene.machine.counts() - counts, scene.mm.totals());
@@ -222,13 +156,13 @@ fn tally(counts: &Counts, event: impl Fn(Event) -> u64) -> Tally {
     ]
 }
 
-/// What a first fork does page at a time where every block that can be is folded.
+/// A first fork page-at-a-time where every block is folded that can be: counted.
 pub(super) struct PagesOfBlocks;
 
 impl Work for PagesOfBlocks {
     type Out = Option<folded::Work>;
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<Option<folded::Work>> {
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Option<folded::Work>> {
         Ok(folded::fork::<A>(scene.span.count()))
     }
 }

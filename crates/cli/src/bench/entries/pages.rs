@@ -5,13 +5,13 @@
 //! encodes them. For each entry it loads the word, finds the folio, changes one count, and writes
 //! one word. It is as good as such a loop can be:
 //!
-//! * it takes no locks, and asks no policy;
-//! * words are not encoded anew: a mask gives the frame, and what the other bits mean, and what
-//!   they become, is worked out once for as long as they stay the same;
+//! * it takes no locks, and consults no policy;
+//! * words are not encoded anew: a mask gives the frame, and the change of the other bits is worked
+//!   out once for as long as they stay the same;
 //! * a word that the hardware cannot change meanwhile is stored; only others are exchanged;
 //! * frames are freed in batches, and flushed once for each of them.
 //!
-//! The folio of each page is looked up, as kernels do. A second form remembers the folio of the
+//! The folio of each page is looked up, as in kernels. A second form remembers the folio of the
 //! page before, and looks further only where that ends: half a step towards runs.
 //!
 //! Like the library, it takes a frame for each table of the child, and clears it; that frame is not
@@ -26,9 +26,9 @@ use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{Flush, FrameRun, Hardware, Reuse};
 use quire_units::{CpuSet, Order, PageSpan, Pfn, Prot};
 
-use super::scene::{CPU, Scene};
+use crate::bench::scene::{CPU, Scene};
 
-/// So many frames are gathered before they are flushed and freed. Linux gathers up to 10,000.
+/// Frames that are gathered before they are flushed and freed. Linux gathers up to 10,000.
 const BATCH: usize = 8192;
 
 /// Last-level tables, one after the other, as plain words.
@@ -40,7 +40,7 @@ pub(super) struct Words<A> {
     arch: PhantomData<A>,
 }
 
-/// What the loops need to know of the system.
+/// The system as the loops see it.
 pub(super) struct Pages<'s, 'm, 'r, A> {
     scene: &'s Scene<'s, 'm, 'r, A>,
     folios: Folios<'m>,
@@ -126,8 +126,7 @@ impl<'s, 'm, 'r, A: Arch> Pages<'s, 'm, 'r, A> {
         Ok(())
     }
 
-    /// Clears all entries and drops their counts; frees folios that nobody has any more, and the
-    /// tables.
+    /// Clears all entries and drops their counts; frees folios without references, and the tables.
     pub(super) fn zap(&self, words: &mut Words<A>) {
         let mut found = Found { folios: self.folios, remembers: self.remembers, last: None };
         let mut gathered: Vec<Pfn> = Vec::with_capacity(BATCH);
@@ -222,13 +221,13 @@ impl Found<'_> {
     }
 }
 
-/// What the bits beside the frame mean, for as long as they are the same.
+/// The meaning of the bits beside the frame, for as long as they are the same.
 struct Flags<A, C> {
     level: Level,
     /// The bits that name the frame, and the place of their lowest.
     frame_bits: u64,
     frame_at: u32,
-    /// What becomes of the attributes of a leaf.
+    /// The change of a leaf's attributes.
     change: C,
     /// The other bits of the word seen last, and what they become; no leaf has all of them.
     now: u64,
@@ -269,13 +268,14 @@ impl<A: Arch, C: Fn(Attrs) -> Attrs> Flags<A, C> {
         Some(())
     }
 
-    /// What becomes of `word`, which was looked at last.
+    /// The new word for `word`, which was looked at last.
     #[inline]
     fn changed(&self, word: u64) -> u64 {
         word & self.frame_bits | self.new
     }
 
-    /// Writes `new`, which `old` becomes, and loses nothing that the hardware notes meanwhile.
+    /// Replaces `old` by `new`, and keeps the accessed and dirty bits that the hardware sets
+    /// meanwhile.
     #[inline]
     fn write(&self, word: &AtomicU64, mut old: u64, mut new: u64) {
         if self.settled {
@@ -288,7 +288,7 @@ impl<A: Arch, C: Fn(Attrs) -> Attrs> Flags<A, C> {
     }
 }
 
-/// Whether the hardware has nothing left to note in a leaf.
+/// Whether the accessed bit is set, and the dirty bit where the leaf is writable.
 fn is_settled(attrs: Attrs) -> bool {
     let dirty = attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE);
     dirty && attrs.contains(Attrs::YOUNG)

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::Refused;
 use crate::recording::Recording;
+use crate::refused::Refused;
 
 /// Recordings of Debian 12's and rustup's programs on x86-64: name and text.
 const OWN: [(&str, &str); 5] = [
@@ -18,9 +18,6 @@ const OWN: [(&str, &str); 5] = [
 ];
 
 /// The recordings at `paths`, or all own ones; each with its name.
-///
-/// # Errors
-/// [`Refused`] for what is no recording; a file cannot be read.
 pub(super) fn recordings(paths: &[PathBuf]) -> Result<Vec<(String, Recording)>> {
     if paths.is_empty() {
         return OWN.iter().map(|(name, text)| read(name, text)).collect();

@@ -1,14 +1,14 @@
-//! `bench exec`: what becomes of a program's text under different ways to read it (row B6).
+//! `bench exec`: the layout of a program's text under different ways to read it (row B6).
 //!
-//! [`library`] has recordings of real programs: in which order they first touched which pages of
+//! [`library`] has recordings of real programs: the order in which they first touched the pages of
 //! their files (`crate::recording`). [`replay`] lets a program on the hosted machine touch them in
-//! that order, once for each [`policy`]; the library decides what to read and maps it. Then
-//! [`text`] looks how the text lies in folios and tables, and [`tlb`] how many translations that
-//! takes a CPU:
+//! that order, once for each [`policy`]; the library decides which pages to read and maps them.
+//! Then [`text`] finds how the text lies in folios and tables, and [`tlb`] how many translations a
+//! CPU needs for it:
 //!
 //! ```text
 //!   recording ─► files, areas ─► touch ─► Mm::fault ─► Unread: read what it plans, at once
-//!                                  │          └─► mapped; perhaps more is to be read
+//!                                  │          └─► mapped; perhaps more to read
 //!                                  └─► when all are touched: folios, foldable blocks, iTLB misses
 //! ```
 //!
@@ -19,12 +19,6 @@ mod policy;
 mod replay;
 mod text;
 mod tlb;
-mod measure;
-mod goals;
-mod show;
+mod bench;
 
-pub(crate) use measure::run;
-pub(crate) use show::grid;
-
-/// The bench's name.
-pub(crate) const NAME: &str = "exec";
+pub(crate) use bench::{Exec, ExecArgs};

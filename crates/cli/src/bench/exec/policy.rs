@@ -15,7 +15,7 @@ pub(super) enum Policy {
     /// A window from the fault on, in no preferred size: Linux 7.2 for text where the CPU prefers
     /// none.
     Ahead,
-    /// Windows of whole folios of 64 KiB in all of a program's file; what is written is copied in
+    /// Windows of whole folios of 64 KiB in all of a program's file; written pages are copied in
     /// blocks of up to 64 KiB.
     Exec,
     /// The same, with folios of 2 MiB where the text has room for them (row B7).
@@ -38,7 +38,7 @@ impl Policy {
         }
     }
 
-    /// Sets `mm` so.
+    /// Sets the policy of `mm`.
     pub(super) fn apply<A: Arch>(self, mm: &HostedMm<'_, '_, A>) {
         let order = |bytes: u64| Order::of_bytes(bytes, A::PAGE_SHIFT).unwrap_or_default();
         let (middle, large) = (order(64 << 10), order(2 << 20));
@@ -51,7 +51,7 @@ impl Policy {
             Policy::Pages | Policy::Around | Policy::Ahead => &[],
         };
         if !tiers.is_empty() {
-            // What is written of private areas is anonymous memory, in folios of these sizes.
+            // Written pages of private areas are anonymous memory, in folios of these sizes.
             let set = mm.policy().set_sizes("16K-64K:always", A::PAGE_SHIFT);
             debug_assert!(set.is_ok(), "sizes of formats with pages of 4K: {set:?}");
         }
@@ -59,7 +59,7 @@ impl Policy {
         debug_assert!(set.is_ok(), "64K and 2M are sizes of formats with pages of 4K: {set:?}");
     }
 
-    /// The rights of an area of text: reading around is for what is not known to be code.
+    /// The rights of an area of text: Linux reads around in areas that are not executable.
     pub(super) fn text_rights(self) -> Prot {
         if self == Policy::Around { Prot::READ } else { Prot::RX }
     }

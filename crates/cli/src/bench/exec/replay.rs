@@ -8,21 +8,22 @@ use quire::{Error, Resolved};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu};
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, CpuId, Order, PageSpan, Prot, VirtAddr, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 
 use super::policy::Policy;
 use super::text::{Look, Text};
+use crate::bench::scene::{CPU, window};
 use crate::isa::Job;
 use crate::recording::{Kind, Recording, Segment, Source};
 
-/// What a replay came to.
+/// The counts of a replay.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Outcome {
-    /// How often the program stopped for a page.
+    /// Page faults.
     pub(super) faults: u64,
-    /// Of these, in text.
+    /// The faults in text.
     pub(super) text_faults: u64,
-    /// Reads of consecutive pages that were asked of the disk.
+    /// Reads from the disk, each of consecutive pages.
     pub(super) reads: u64,
     /// Pages of files that were read.
     pub(super) pages_read: u64,
@@ -30,7 +31,7 @@ pub(super) struct Outcome {
     pub(super) touched: u64,
     /// Pages of private memory that pages of files were copied into.
     pub(super) copied: u64,
-    /// What became of the text.
+    /// The layout of the text.
     pub(super) text: Look,
 }
 
@@ -42,10 +43,10 @@ pub(super) struct Replay<'r> {
 
 /// RAM besides what all files take: tables, index nodes, copies, and folios that end beyond a file.
 const MARGIN: u64 = 256 << 20;
-/// Files begin at multiples of so many bytes, as Linux's file systems place large ones.
+/// The alignment of files in bytes, as Linux's file systems place large ones.
 const ALIGN: u64 = 2 << 20;
 
-/// How much RAM, in bytes, the hosted machine is given.
+/// The RAM of the hosted machine, in bytes.
 pub(super) fn ram_bytes(recording: &Recording) -> u64 {
     let files = recording.files.iter().map(|file| file.bytes.next_multiple_of(ALIGN));
     files.sum::<u64>() + MARGIN
@@ -60,9 +61,8 @@ impl Job for Replay<'_> {
         let mut ram = system::ram(usize::try_from(ram_bytes(recording))?)?;
         system::with::<A, _>(config.bare(), &mut ram, |machine, mm| {
             policy.apply(mm);
-            let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2));
-            let space = mm.space(Asid(1), window)?;
-            space.enter(CpuId::new(0));
+            let space = mm.space(Asid(1), window::<A>())?;
+            space.enter(CPU);
             let files = place(mm, &space, recording, policy)?;
             let cpu = machine.cpu(0);
             cpu.switch(space.root(), space.asid());
@@ -77,7 +77,7 @@ impl Job for Replay<'_> {
     }
 }
 
-/// What the program does with a page.
+/// The access that the program makes.
 fn access(kind: Kind, area: &Shown, policy: Policy) -> Access {
     match kind {
         Kind::Write if area.write => Access::Write,
@@ -113,8 +113,9 @@ impl Shown {
 }
 
 impl Mapped {
-    /// The area in which page `at` was touched so. Where segments meet, one page is in two.
-    /// `None` for what only the kernel reads, for calls: it is in no segment.
+    /// The area in which page `at` was touched in this way. Where segments meet, one page is in
+    /// two.
+    /// `None` for pages of no segment, which only the kernel reads for system calls.
     fn area(&self, at: u64, kind: Kind) -> Option<&Shown> {
         let fits = |area: &&Shown| match kind {
             Kind::Exec => area.exec,
@@ -190,7 +191,7 @@ struct Program<'p, 'm, 'r, A: Arch> {
     out: Outcome,
 }
 
-/// So often a touch may fault: for the page, for a copy, and for races that are none here.
+/// The most faults of one touch: for the page, for a copy, and for races, of which there are none.
 const TRIES: u32 = 8;
 
 impl<A: Arch> Program<'_, '_, '_, A> {
@@ -229,7 +230,7 @@ impl<A: Arch> Program<'_, '_, '_, A> {
         bail!("{access:?} at {page} never ends ({})", self.policy.name());
     }
 
-    /// One fault, with what must be read for it, and what it says is worth reading next.
+    /// One fault, with the reads that it needs and the readahead that it asks for.
     fn serve(&mut self, page: Vpn, access: Access) -> Result<()> {
         for _ in 0..TRIES {
             let done = {
@@ -246,7 +247,7 @@ impl<A: Arch> Program<'_, '_, '_, A> {
         bail!("a fault at {page} never ends ({})", self.policy.name());
     }
 
-    /// The disk: all that is asked for is there at once. What it holds is of no interest.
+    /// The disk: each read is there at once. Its content does not matter.
     fn read(&mut self, mut reads: Reads) -> Result<()> {
         let id = reads.file();
         let end = self.mm.files().get(id).map_or(0, |file| file.pages());
@@ -307,7 +308,8 @@ r 0 97
         for isa in [Isa::X86_64, Isa::Arm4k, Isa::Sv48] {
             for policy in [Policy::Exec, Policy::Tiers] {
                 let out = replay(TEXT, isa, policy);
-                // Two windows of text, each mapped by one fault; of data what its areas show.
+                // Two windows of text, each mapped by one fault; of data the pages that its areas
+                // show.
                 assert_eq!((out.touched, out.reads, out.pages_read), (67, 4, 67));
                 assert_eq!((out.text_faults, out.faults), (2, 4));
                 let folded = if isa == Isa::X86_64 { 0 } else { 64 };

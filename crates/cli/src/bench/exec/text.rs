@@ -15,14 +15,14 @@ use super::tlb::{self, Block, Misses, Tlb};
 /// Pages of 64 KiB.
 const CONT: u8 = 4;
 
-/// What became of text.
+/// The layout of text.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Look {
     /// Pages of text that the program touched.
     pub(super) touched: u64,
-    /// Of these, those in blocks of 64 KiB that could be one translation, or are part of one.
+    /// The touched pages in blocks of 64 KiB that could be one translation, or are part of one.
     pub(super) foldable: u64,
-    /// Of these, those that the tables hold as contiguous blocks or larger leaves.
+    /// The touched pages that the tables hold as contiguous blocks or larger leaves.
     pub(super) folded: u64,
     /// All text that is mapped, by the sizes of its folios.
     pub(super) folios: Folios,
@@ -96,14 +96,14 @@ impl Text {
             })
     }
 
-    /// What an entry of a TLB that joins these orders translates at `page`.
+    /// The block that an entry of a TLB translates at `page`, where it joins these orders.
     fn unit(&self, page: u64, joins: &[u8]) -> Block {
         let leaf = self.pages.get(&page).map_or(0, |page| page.leaf);
         let joined = joins.iter().find(|order| self.is_block(page, **order));
         Block::of(page, leaf.max(joined.copied().unwrap_or(0)))
     }
 
-    /// What a program has of it that fetched from these pages first in this order.
+    /// The layout for a program that fetched from these pages first in this order.
     pub(super) fn look(&self, fetched: &[u64]) -> Look {
         let count =
             |is: &dyn Fn(u64) -> bool| fetched.iter().filter(|page| is(**page)).count() as u64;

@@ -3,10 +3,10 @@
 //! An entry translates an aligned block: a leaf, a contiguous block, or pages that the CPU *joins*
 //! because their frames lie as they do. The model is stylised after published figures (Arm's
 //! Neoverse N1 technical reference manual; AMD's software optimisation guides for family 19h): it
-//! has their numbers of entries and what they join, forgets the least recently used, and knows
-//! nothing of what data accesses do to a shared second level.
+//! has their numbers of entries and joined pages, replaces the least recently used, and leaves out
+//! data accesses in a shared second level.
 
-/// One level: sets of so many ways each.
+/// One level: a number of sets, each with a number of ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Level {
     sets: u64,
@@ -16,9 +16,9 @@ struct Level {
 /// The TLB of some CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Geometry {
-    /// What it is called in records.
+    /// The name in records.
     pub(super) name: &'static str,
-    /// What it has, for people.
+    /// The description for people.
     pub(super) about: &'static str,
     first: Level,
     second: Level,
@@ -60,7 +60,7 @@ impl Block {
     }
 }
 
-/// How often an entry was missing.
+/// Misses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Misses {
     /// In the first level.
@@ -69,14 +69,14 @@ pub(super) struct Misses {
     pub(super) walks: u64,
 }
 
-/// A TLB with what it holds.
+/// A TLB with its entries.
 pub(super) struct Tlb {
     first: Cache,
     second: Cache,
     pub(super) misses: Misses,
 }
 
-/// One level with what it holds: in each set, the latest first.
+/// One level with its entries: in each set, the latest first.
 struct Cache {
     level: Level,
     sets: Vec<Vec<Block>>,

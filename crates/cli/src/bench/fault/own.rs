@@ -7,36 +7,34 @@
 
 use anyhow::{Context, Result, bail};
 use quire::Error;
-use quire::fault::SizePolicy;
 use quire::space::{Request, Space};
 use quire_arch::{Arch, X86_64};
 use quire_hw::extent::Backend;
 use quire_hw::{Chosen, FrameRun, Hardware, Reuse, read_through};
 use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
-use quire_units::{Access, Asid, CpuId, Order, PageSpan, Vpn};
+use quire_units::{Access, Asid, Order, PageSpan};
 
-use super::threads::{self, Timing};
 use crate::bench::clear::LINUX_TURNS;
-use crate::bench::thread_ns;
+use crate::bench::scene::{CPU, MARGIN, backed_ram, only, window};
 use crate::host::fault::Form;
-use crate::host::memory::Buffer;
+use crate::host::memory::Area;
 use crate::isa::{Isa, Job};
 use crate::size::Size;
+use crate::stats::thread_ns;
+use crate::threads::{self, Timing};
 
-/// RAM beside the faulted regions: for tables, area nodes, CPU caches.
-const MARGIN: u64 = 64 << 20;
-/// Fresh RAM up to this size is backed by the host before the faults; more holds folios that
-/// nobody touches.
+/// Fresh RAM up to this size is backed by the host before the faults; more holds folios that no
+/// program touches.
 const BACKED: u64 = 512 << 20;
-/// How many folios are faulted in to measure everything but the clear, where memory suffices.
+/// The number of folios that are faulted in to measure all but the clear, where memory suffices.
 const REST_FOLIOS: u64 = 4096;
-/// No more fresh RAM than this for it, but for at least one folio.
+/// The most fresh RAM for it, unless one folio is larger.
 const REST_BYTES: u64 = 128 << 20;
 /// Faults of each thread when two are measured.
 const PARALLEL_PAGES: u64 = 16 << 10;
 
-/// In which pieces memory is taken and mapped.
+/// The pieces in which memory is taken and mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     /// Folios of the size in question.
@@ -45,7 +43,7 @@ pub(crate) enum Unit {
     Page,
 }
 
-/// What is faulted in.
+/// Memory to fault in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Faults {
     pub(crate) form: Form,
@@ -70,7 +68,7 @@ pub(crate) struct Bed {
     pub(crate) near_cache: u64,
     pub(crate) threads: u32,
     ram: Ram,
-    clean: Buffer,
+    clean: Area,
 }
 
 /// How much RAM `threads` regions of `region` bytes need.
@@ -81,28 +79,19 @@ pub(crate) fn ram_bytes(region: u64, threads: u32) -> u64 {
 impl Bed {
     /// RAM for `threads` regions of `region` bytes, backed by the host; `cache` is the size of its
     /// last-level cache.
-    ///
-    /// # Errors
-    /// The host does not give the memory.
     pub(crate) fn new(
         (isa, region, threads): (Isa, u64, u32),
         (chosen, page): (Chosen, Backend),
         (near_cache, cache): (u64, u64),
     ) -> Result<Bed> {
-        let mut ram = system::ram(usize::try_from(ram_bytes(region, threads))?)?;
-        ram.populate();
-        // Whoever has the bytes may have written them: from now on they count as dirty.
-        let _ = ram.bytes_mut();
-        let clean = Buffer::new((2 * cache).next_multiple_of(1 << 21) as usize)?;
+        let ram = backed_ram(ram_bytes(region, threads))?;
+        let clean = Area::present((2 * cache).next_multiple_of(1 << 21) as usize)?;
         let pages = Chosen::always(page);
         Ok(Bed { isa, chosen, pages, near_cache, threads, ram, clean })
     }
 
     /// Nanoseconds for each `faults.size` bytes that are faulted in, as each thread sees it: CPU
     /// time of one thread, time by the clock of several.
-    ///
-    /// # Errors
-    /// Memory does not suffice, or folios of another size came.
     pub(crate) fn faults(&mut self, faults: Faults, region: u64) -> Result<f64> {
         let clears = match faults.unit {
             Unit::Folio => self.chosen,
@@ -121,13 +110,10 @@ impl Bed {
             areas,
             pinned,
         })?;
-        Ok(if threads == 1 { timing.cpu } else { timing.wall })
+        Ok(timing.seen(threads))
     }
 
     /// The same with memory that is known to be zero, in one thread: everything but the clear.
-    ///
-    /// # Errors
-    /// As for [`faults`](Self::faults); the host does not give the memory.
     pub(crate) fn rest(&self, faults: Faults) -> Result<f64> {
         let size = faults.size.bytes();
         let region = match faults.unit {
@@ -141,9 +127,6 @@ impl Bed {
     }
 
     /// Base pages that are known to be zero, faulted in by one thread and by `threads` of them.
-    ///
-    /// # Errors
-    /// As for [`rest`](Self::rest).
     pub(crate) fn parallel(&self, threads: u32) -> Result<Parallel> {
         let size = self.isa.nearest(Size(1));
         let faults = Faults { form: Form::Demand, size, unit: Unit::Folio };
@@ -174,9 +157,6 @@ impl Bed {
 
     /// Nanoseconds to clear `size` bytes of the frames that [`faults`](Self::faults) takes, in its
     /// order, each folio as one extent and nothing else.
-    ///
-    /// # Errors
-    /// Memory does not suffice.
     pub(crate) fn raw(&mut self, size: Size, region: u64) -> Result<f64> {
         std::hint::black_box(read_through(self.clean.bytes()));
         let near = self.near_cache;
@@ -189,9 +169,6 @@ impl Bed {
     }
 
     /// The same as Linux does it: 4 KiB at a time, up to 4 MiB the last page first.
-    ///
-    /// # Errors
-    /// Memory does not suffice.
     pub(crate) fn raw_as_linux(&mut self, size: Size, region: u64) -> Result<f64> {
         std::hint::black_box(read_through(self.clean.bytes()));
         let clear = |machine: &Machine<'_>, run: &FrameRun, bytes: u64| {
@@ -236,7 +213,7 @@ impl Job for Sample<'_> {
             let spans = place(mm, &space, pages, (threads, areas))?;
             let before = mm.totals().alloc[order.index()];
             let touch = |at: usize| touch(mm, &space, spans[at], faults, order);
-            let timing = threads::run(machine, (threads, pinned), touch)?;
+            let timing = threads::on_machine(machine, (threads, pinned), touch)?;
             let folios = mm.totals().alloc[order.index()] - before;
             let wanted = (u64::from(threads) * pages) >> order.get();
             if folios != wanted {
@@ -254,19 +231,6 @@ fn order_of<A: Arch>(faults: Faults) -> Order {
         Unit::Folio => Order::of_bytes(faults.size.bytes(), A::PAGE_SHIFT).unwrap_or_default(),
         Unit::Page => Order::ZERO,
     }
-}
-
-/// Allows folios of `order` and no others above the base page.
-fn only<A: Arch>(mm: &HostedMm<'_, '_, A>, order: Order) {
-    for at in 1..=quire::limits::ORDER_MAX.get() {
-        let choice = if at == order.get() { SizePolicy::Always } else { SizePolicy::Never };
-        // Every order from 1 to the largest has a choice.
-        let _ = mm.policy().set_size(Order::new(at), choice);
-    }
-}
-
-fn window<A: Arch>() -> PageSpan {
-    PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES / 2))
 }
 
 /// One fault in an area of its own, so that code, and the memory that the first tables are in,
@@ -292,7 +256,7 @@ fn place<A: Arch>(
         let all = mm.map(space, &Request::anon(pages * u64::from(threads)))?;
         return Ok((0..u64::from(threads)).map(|at| part(all, at)).collect());
     }
-    // A page between them that is no area's, lest neighbours with equal rights become one area.
+    // An unmapped page between them: neighbours with equal rights would become one area.
     let span = |_| Ok(part(mm.map(space, &Request::anon(pages + 1))?, 0));
     let spans: Vec<PageSpan> = (0..threads).map(span).collect::<Result<_>>()?;
     for span in &spans {
@@ -346,9 +310,8 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
         let Raw { ram, clears, size, region, clear } = self;
         let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
         let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
-            let cpu = CpuId::new(0);
             let take =
-                |_| mm.bare_phys().alloc(cpu, order).context("the machine has too little RAM");
+                |_| mm.bare_phys().alloc(CPU, order).context("the machine has too little RAM");
             let runs: Vec<FrameRun> =
                 (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
             let start = thread_ns();
@@ -357,7 +320,7 @@ impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
             }
             let ns = thread_ns() - start;
             let count = runs.len() as f64;
-            runs.into_iter().for_each(|run| mm.bare_phys().free(cpu, run));
+            runs.into_iter().for_each(|run| mm.bare_phys().free(CPU, run));
             Ok(ns / count)
         };
         system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?

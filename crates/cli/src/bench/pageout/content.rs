@@ -1,4 +1,4 @@
-//! What the memory holds, word by word: written before it goes out, looked at when it is back.
+//! The content of the memory, word by word: written before it goes out, compared when it is back.
 
 use anyhow::{Result, ensure};
 use quire::check;
@@ -7,17 +7,14 @@ use quire_units::{Pfn, PhysAddr, Vpn};
 
 use super::scene::Scene;
 
-/// What word `index` of `page` holds in the circle that has this `stamp`: no two are alike.
+/// Word `index` of `page` in the cycle that has this `stamp`: no two words are alike.
 fn word(stamp: u64, page: Vpn, index: u64) -> u64 {
     let place = page.get() << 16 | index;
     (place ^ stamp << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl<A: Arch> Scene<'_, '_, '_, A> {
+impl<A: Arch> Scene<'_, '_, '_, '_, A> {
     /// Writes every word of the memory.
-    ///
-    /// # Errors
-    /// A page of it is not mapped.
     pub(super) fn fill(&self, stamp: u64) -> Result<()> {
         let ram = self.machine.ram();
         for (page, frame) in self.frames()? {
@@ -28,10 +25,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Looks at every word of the memory.
-    ///
-    /// # Errors
-    /// A page of it is not mapped, or holds what is not its own.
+    /// Compares every word of the memory.
     pub(super) fn look(&self, stamp: u64) -> Result<()> {
         let ram = self.machine.ram();
         for (page, frame) in self.frames()? {
@@ -64,21 +58,21 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bench::BACKINGS;
     use super::super::cycle::{Device, Way};
-    use super::super::measure::BACKINGS;
     use super::super::scene::{Work, ram, with_scene};
     use super::*;
     use crate::isa::Isa;
 
     const BYTES: u64 = 16 << 20;
 
-    /// Goes through the circle over a device, and may change one byte of what came back.
+    /// Runs a cycle over a device, and may change one byte afterwards.
     struct Meanwhile(Device, bool);
 
     impl Work for Meanwhile {
         type Out = String;
 
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<String> {
+        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<String> {
             let Meanwhile(device, spoil) = self;
             scene.fill(3)?;
             scene.out(Way::Runs)?;
@@ -103,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn d7_what_the_device_kept_is_the_memory_again() {
+    fn d7_memory_that_the_device_kept_comes_back() {
         assert_eq!(said(Device::Copies, false), "as it was");
     }
 

@@ -1,5 +1,5 @@
-//! A round that is not timed: every word that comes back is looked at, and what the library did
-//! is counted.
+//! A round that is not timed: every word that comes back is compared, and the library's work is
+//! counted.
 
 use anyhow::Result;
 use quire::stats::{Event, Totals};
@@ -8,7 +8,7 @@ use quire_arch::Arch;
 use super::cycle::{Device, Way};
 use super::scene::Scene;
 
-/// What was counted in a part of the circle, by name.
+/// The counts of a part of the cycle, by name.
 pub(super) type Tally = Vec<(&'static str, u64)>;
 
 pub(super) const FOLIOS: &str = "folios";
@@ -24,7 +24,7 @@ pub(super) const SLOT_FRAMES: &str = "frames taken for slots";
 pub(super) const PAGES: &str = "pages";
 pub(super) const WHOLE: &str = "pages in whole folios";
 
-/// What the library counts while memory goes out.
+/// The library's counters while memory goes out.
 const OUT: [(&str, Event); 8] = [
     (WALKS, Event::RmapWalks),
     (ENTRIES, Event::EntriesSwapped),
@@ -35,7 +35,7 @@ const OUT: [(&str, Event); 8] = [
     (UNFOLDS, Event::Unfold),
     ("breaks before a make", Event::Break),
 ];
-/// What it counts while memory comes back.
+/// Its counters while memory comes back.
 const BACK: [(&str, Event); 6] = [
     (PAGES, Event::PagesSwappedIn),
     ("faults", Event::Fault),
@@ -45,7 +45,7 @@ const BACK: [(&str, Event); 6] = [
     (SPLITS, Event::LeafSplit),
 ];
 
-/// What was counted in a circle.
+/// The counts of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Did {
     /// While memory went out and was written.
@@ -55,18 +55,15 @@ pub(super) struct Did {
 }
 
 impl Did {
-    /// The count called `name` in `part`; what was not counted was not done.
+    /// The count called `name` in `part`; without one it was zero.
     pub(super) fn of(part: &Tally, name: &str) -> u64 {
         part.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
     }
 }
 
-impl<A: Arch> Scene<'_, '_, '_, A> {
-    /// Goes through the circle once, over a device that copies. What comes back is what went out,
-    /// in folios of the same size that are mapped in the same way.
-    ///
-    /// # Errors
-    /// It is not; a folio stayed; memory does not suffice.
+impl<A: Arch> Scene<'_, '_, '_, '_, A> {
+    /// Runs one cycle over a device that copies. Fails unless the same content comes back, in
+    /// folios of the same size that are mapped in the same way.
     pub(super) fn verified(&self, way: Way) -> Result<Did> {
         let stamp = 1 + way as u64;
         self.fill(stamp)?;
@@ -105,7 +102,7 @@ fn sum(orders: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::{BACKINGS, ISAS};
+    use super::super::bench::{BACKINGS, ISAS};
     use super::super::scene::{Work, ram, with_scene};
     use super::*;
 
@@ -116,7 +113,7 @@ mod tests {
     impl Work for Both {
         type Out = Vec<Did>;
 
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Vec<Did>> {
+        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<Vec<Did>> {
             let free = scene.mm.phys().free_frames();
             let did = Way::ALL.into_iter().map(|way| scene.verified(way));
             let did = did.collect::<Result<Vec<_>>>()?;

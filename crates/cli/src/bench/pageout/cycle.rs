@@ -1,4 +1,4 @@
-//! One circle: all of the memory goes out, is written, and comes back.
+//! One cycle: all of the memory goes out, is written, and comes back.
 
 use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FilePages, Read, Reads};
@@ -8,13 +8,13 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order};
 
 use super::scene::Scene;
-use crate::bench::clear::PAGES;
-use crate::bench::thread_ns;
+use crate::bench::sheet::PAGES;
+use crate::stats::thread_ns;
 
 /// The library as it is.
 pub(super) const BY_RUNS: &str = "by-runs";
 
-/// How much one step of paging out takes.
+/// The size of one step of paging out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     /// A block at most.
@@ -24,10 +24,8 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Both.
     pub(super) const ALL: [Way; 2] = [Way::Runs, Way::Pages];
 
-    /// Its name in records.
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Runs => BY_RUNS,
@@ -36,7 +34,7 @@ impl Way {
     }
 }
 
-/// What a device does with what it is given.
+/// The work of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Device {
     /// Nothing, in no time.
@@ -46,10 +44,8 @@ pub(super) enum Device {
 }
 
 impl Device {
-    /// Both.
     pub(super) const ALL: [Device; 2] = [Device::Idle, Device::Copies];
 
-    /// What is noted of it.
     pub(super) fn note(self) -> &'static str {
         match self {
             Device::Idle => "idle device",
@@ -69,11 +65,8 @@ pub(super) struct Cycle {
     pub(super) back: f64,
 }
 
-impl<A: Arch> Scene<'_, '_, '_, A> {
-    /// Goes through the circle once.
-    ///
-    /// # Errors
-    /// A folio stayed; memory does not suffice.
+impl<A: Arch> Scene<'_, '_, '_, '_, A> {
+    /// Runs one cycle.
     pub(super) fn cycle(&self, way: Way, device: Device) -> Result<Cycle> {
         let out = self.timed(|| self.out(way))?;
         let write = self.timed(|| self.write(device))?;
@@ -89,9 +82,6 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// Pages all of the memory out.
-    ///
-    /// # Errors
-    /// Something stayed in memory.
     pub(super) fn out(&self, way: Way) -> Result<()> {
         self.mm.policy().set_evict_most(match way {
             Way::Runs => A::block_order(),
@@ -105,10 +95,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Writes what is to be written, which frees its memory.
-    ///
-    /// # Errors
-    /// Those of the library; the machine's memory fails.
+    /// Writes the folios that went out, which frees their memory.
     pub(super) fn write(&self, device: Device) -> Result<()> {
         self.write_to(&mut |write| {
             if device == Device::Copies {
@@ -120,10 +107,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         })
     }
 
-    /// The same over a device that `put` is.
-    ///
-    /// # Errors
-    /// Those of the library, and of `put`.
+    /// The same over the device `put`.
     pub(super) fn write_to(&self, put: &mut dyn FnMut(&Write) -> Result<()>) -> Result<()> {
         let spaces = [&self.space];
         let mut left = FilePages::new(0, self.span.count());
@@ -135,9 +119,6 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 
     /// Brings everything back, as a program does that reads its memory from front to back.
-    ///
-    /// # Errors
-    /// Those of the library; the machine's memory fails.
     pub(super) fn back(&self, device: Device) -> Result<()> {
         self.back_from(&mut |read| {
             if device == Device::Copies {
@@ -149,10 +130,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         })
     }
 
-    /// The same over a device that `get` is.
-    ///
-    /// # Errors
-    /// Those of the library, and of `get`.
+    /// The same over the device `get`.
     pub(super) fn back_from(&self, get: &mut dyn FnMut(&Read) -> Result<()>) -> Result<()> {
         let mut at = self.span.start;
         while at < self.span.end {
@@ -177,18 +155,18 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::BACKINGS;
+    use super::super::bench::BACKINGS;
     use super::super::scene::{Work, ram, with_scene};
     use super::*;
     use crate::isa::Isa;
 
-    /// Locks a page between circles.
+    /// Locks a page between cycles.
     struct Locks;
 
     impl Work for Locks {
         type Out = String;
 
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<String> {
+        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<String> {
             for way in Way::ALL {
                 let Cycle { out, write, back } = scene.cycle(way, Device::Idle)?;
                 assert!(out > 0.0 && write > 0.0 && back > 0.0);
@@ -200,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn d7_a_circle_in_which_a_folio_stays_is_no_measurement() {
+    fn d7_a_cycle_in_which_a_folio_stays_is_no_measurement() {
         let mut ram = ram(16 << 20).unwrap();
         let said = with_scene(&mut ram, (Isa::Arm4k, BACKINGS[1], 16 << 20), Locks).unwrap();
         assert!(said.starts_with("paging out came to") && said.contains("stay: 1"), "{said}");

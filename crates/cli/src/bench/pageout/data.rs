@@ -1,4 +1,4 @@
-//! What the pages hold: it decides what compressed memory takes.
+//! The content of pages: compressed memory depends on it.
 
 /// A kind of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,15 +16,13 @@ pub(crate) enum Data {
 /// Bytes of a sample: many pages, so that few are alike.
 const SAMPLE: usize = 1 << 20;
 
-/// Frequent words; the more frequent a word, the more often it stands here.
+/// Words; frequent ones stand here several times.
 const WORDS: &str = "the the the of of and and to to a in page folio is memory that for it as was \
     with swap be by on not table this are or from at which kernel when each into them than only";
 
 impl Data {
-    /// All kinds.
     pub(crate) const ALL: [Data; 4] = [Data::Random, Data::Text, Data::Same, Data::Zero];
 
-    /// The word in cases.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Data::Random => "random",
@@ -39,7 +37,7 @@ impl Data {
         matches!(self, Data::Same | Data::Zero)
     }
 
-    /// Whether each page begins with its number, so that none can be taken for another.
+    /// Whether each page begins with its number, so that no page is mistaken for another.
     pub(crate) fn is_stamped(self) -> bool {
         !self.repeats()
     }

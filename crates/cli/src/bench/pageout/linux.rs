@@ -3,24 +3,21 @@
 use anyhow::Result;
 
 use super::host::{Plan, Row, run};
+use crate::bench::sheet::Sheet;
 use crate::host::Host;
 use crate::host::thp::Guard;
-use crate::record::Run;
 use crate::stats::Summary;
 
 /// The most rounds: each writes all of the memory to a device.
 const ROUNDS: u32 = 5;
 
-/// Measures the host's kernel with `bytes` of memory, and tells what it found. Settings are as
-/// before when this returns, however it does.
-///
-/// # Errors
-/// See [`run`].
-pub(super) fn tell(result: &mut Run, host: &Host, bytes: u64, loops: u32) -> Result<()> {
-    let guard = Guard::new(host, &mut result.settings);
+/// Measures the host's kernel with `bytes` of memory, and tells the results. Settings are as before
+/// when this returns, with an error as well.
+pub(super) fn tell(sheet: &mut Sheet, host: &Host, bytes: u64, loops: u32) -> Result<()> {
+    let guard = Guard::new(host, &mut sheet.run.settings);
     let plan = Plan { region: bytes, rounds: loops.min(ROUNDS), ..Plan::default() };
-    let rows = run(host, &guard, &plan, &mut result.limits)?;
-    result.findings.extend(rows.iter().map(sentence));
+    let rows = run(host, &guard, &plan, &mut sheet.run.skipped)?;
+    sheet.run.findings.extend(rows.iter().map(sentence));
     Ok(())
 }
 

@@ -1,8 +1,8 @@
-//! Compressed memory as the device: what whole folios gain over pages, by kind of data.
+//! Compressed memory as the device: the gain of whole folios over pages, by kind of data.
 //!
-//! *By runs* hands the device a folio as it is, and it compresses 64 KiB as one; *page at a time*
-//! hands it one page after the other, each compressed by itself, as without large folios. All else
-//! is the circle of the other devices.
+//! *By runs* the device takes a folio as it is, and compresses 64 KiB as one; *page-at-a-time* it
+//! takes one page after the other, each compressed by itself, as without large folios. All else is
+//! the cycle of the other devices.
 
 use anyhow::{Context, Result, ensure};
 use quire_arch::Arch;
@@ -12,81 +12,70 @@ use quire_zpool::{Config, Lender, PageId, Pool, Scratch, Table};
 
 use super::cycle::{Cycle, Way};
 use super::data::Data;
-use super::measure::{BACK, BACKINGS, NAME, OUT, WRITE, case};
 use super::scene::{Scene, Work, with_scene};
-use crate::bench::entries::Backing;
-use crate::bench::fault::verdict;
-use crate::bench::rounds;
+use crate::bench::scene::Backing;
+use crate::bench::sheet::{Key, Sheet, verdict};
 use crate::isa::Isa;
-use crate::record::{Record, Run};
+use crate::record::Case;
 use crate::size::Size;
-use crate::stats::Summary;
 
-/// How the notes of such cases begin; the kind of data follows.
+/// The start of the notes of such cases; the kind of data follows.
 pub(super) const NOTE: &str = "compressed ";
 /// The format: the device is the same in any.
 const ISA: Isa = Isa::X86_64;
 /// The most memory that goes out, and the most rounds: LZ4 takes thousands of ns for a page.
 const MOST: u64 = 64 << 20;
 const LOOPS: u32 = 5;
-/// Of the unit of pages' rate whole folios shall have so much, at an equal or better ratio.
+/// Whole folios shall be stored this many times as fast as pages, at an equal or better ratio.
 const GOAL: f64 = 1.2;
 const PAGE: usize = 4096;
 const UNIT: usize = 64 << 10;
+/// The parts of a cycle.
+const PARTS: [&str; 3] = ["out", "write", "back"];
+const PER_PAGE: (&str, &str) = ("per-page", "ns");
+const OVER: (&str, &str) = ("over-pages", "ratio");
 
-/// What was measured of one kind of data: for each way, round by round.
-struct Kind {
-    data: Data,
-    cycles: Vec<Vec<Cycle>>,
-    /// How many times smaller it became, for each way.
-    smaller: Vec<f64>,
+/// The case of a part of the cycle.
+fn case(backing: Backing, data: Data, part: &str) -> Case {
+    let case = Case::new(part, Some(backing.size)).with(&ISA.name()).with(backing.note());
+    case.with(&format!("{NOTE}{}", data.name()))
 }
 
-impl Kind {
-    fn of(&self, way: Way, part: impl Fn(&Cycle) -> f64) -> Vec<f64> {
-        let at = Way::ALL.iter().position(|known| *known == way);
-        let cycles = at.and_then(|at| self.cycles.get(at));
-        cycles.map_or(Vec::new(), |cycles| cycles.iter().map(part).collect())
-    }
-
-    /// How many times as long as by runs a part takes page at a time, round by round.
-    fn times(&self, part: impl Fn(&Cycle) -> f64 + Copy) -> Option<Summary> {
-        let both = self.of(Way::Pages, part).into_iter().zip(self.of(Way::Runs, part));
-        Summary::of(&both.map(|(pages, runs)| pages / runs).collect::<Vec<_>>())
-    }
+fn keys(backing: Backing, data: Data, way: Way) -> Vec<Key> {
+    PARTS.map(|part| Key::new(&case(backing, data, part), way.name(), PER_PAGE)).into()
 }
 
-/// Measures all kinds of data in all sizes of folios, and says what was found.
-///
-/// # Errors
-/// What came back was not what went out; memory does not suffice.
-pub(super) fn measure(run: &mut Run, ram: &mut Ram, bytes: u64, loops: u32) -> Result<()> {
+/// Measures all kinds of data in folios of all sizes that `backings` have, and tells the results.
+pub(super) fn measure(
+    sheet: &mut Sheet,
+    ram: &mut Ram,
+    backings: &[Backing],
+    (bytes, loops): (u64, u32),
+) -> Result<()> {
     let (bytes, loops) = (bytes.min(MOST), loops.min(LOOPS));
-    for backing in BACKINGS.into_iter().filter(|backing| !backing.block) {
-        let kinds = with_scene(ram, (ISA, backing, bytes), Compress { loops })?;
-        for kind in &kinds {
-            push(run, backing, kind);
-            run.findings.extend(sentence(backing, kind));
-        }
+    for &backing in backings.iter().filter(|backing| !backing.block) {
+        with_scene(ram, (ISA, backing, bytes), Compress { sheet, backing, loops })?;
     }
-    run.settings.push(format!(
-        "Compressed memory: {} of the same memory, {loops} rounds; by runs the device is handed \
-         each folio at once and compresses {} as one, page at a time it is handed and compresses \
-         pages of 4K. Its own copy of what it compresses is in both.",
+    sheet.setting(format!(
+        "Compressed memory: {} of the same memory, {loops} rounds; by runs the device takes each \
+         folio at once and compresses {} as one, page-at-a-time it takes and compresses pages of \
+         4K. Its own copy of the data that it compresses is in both.",
         Size(bytes),
         Size(UNIT as u64)
     ));
     Ok(())
 }
 
-struct Compress {
+struct Compress<'a> {
+    sheet: &'a mut Sheet,
+    backing: Backing,
     loops: u32,
 }
 
-impl Work for Compress {
-    type Out = Vec<Kind>;
+impl Work for Compress<'_> {
+    type Out = ();
 
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Vec<Kind>> {
+    fn run<A: Arch>(mut self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<()> {
         let mut tables = Way::ALL.map(|_| Table::new());
         let mut scratch = Way::ALL.map(|_| vec![0; 2 * UNIT + UNIT / 8]);
         let slots = scene.span.count();
@@ -94,32 +83,43 @@ impl Work for Compress {
         let mut devices: Vec<Device<'_>> = devices
             .map(|((table, bytes), way)| Device::new(way, slots, Scratch { table, bytes }))
             .collect::<Result<_>>()?;
-        Data::ALL.into_iter().map(|data| self.kind(scene, &mut devices, data)).collect()
+        Data::ALL.into_iter().try_for_each(|data| self.kind(scene, &mut devices, data))
     }
 }
 
-impl Compress {
+impl Compress<'_> {
     fn kind<A: Arch>(
-        &self,
-        scene: &Scene<'_, '_, '_, A>,
+        &mut self,
+        scene: &Scene<'_, '_, '_, '_, A>,
         devices: &mut [Device<'_>],
         data: Data,
-    ) -> Result<Kind> {
+    ) -> Result<()> {
+        let (sheet, backing) = (&mut *self.sheet, self.backing);
         let sample = data.sample();
         scene.pour(&sample, data.is_stamped())?;
-        let mut smaller = Vec::new();
         for device in &mut *devices {
             device.cycle(scene, true)?;
             scene.compare(&sample, data.is_stamped())?;
-            smaller.push(device.smaller);
+            let smaller =
+                Key::new(&case(backing, data, PARTS[1]), device.way.name(), ("smaller", "times"));
+            sheet.put(smaller, vec![device.smaller]);
         }
-        let ways: Vec<usize> = (0..devices.len()).collect();
-        let cycles = rounds("compressing", &ways, self.loops, |&at| {
+        let cells: Vec<(Vec<Key>, usize)> =
+            (0..).zip(Way::ALL).map(|(at, way)| (keys(backing, data, way), at)).collect();
+        sheet.rounds("compressing", self.loops, &cells, |&at| {
             let device = devices.get_mut(at).context("there is a device for each way")?;
-            device.cycle(scene, false)
+            let Cycle { out, write, back } = device.cycle(scene, false)?;
+            Ok(vec![out, write, back])
         })?;
         scene.compare(&sample, data.is_stamped())?;
-        Ok(Kind { data, cycles, smaller })
+        let runs = keys(backing, data, Way::Runs).into_iter();
+        for (runs, pages) in runs.zip(keys(backing, data, Way::Pages)) {
+            let to = Key::new(&runs.case, Way::Runs.name(), OVER);
+            sheet.ratio(&pages, &runs, to);
+        }
+        let told = sentence(sheet, backing, data);
+        told.into_iter().for_each(|told| sheet.finding(told));
+        Ok(())
     }
 }
 
@@ -127,7 +127,7 @@ impl Compress {
 struct Device<'s> {
     way: Way,
     pool: Pool<'s, Pages>,
-    /// A copy of what goes to the pool or comes from it.
+    /// A copy of the data that goes to the pool or comes from it.
     copy: Vec<u8>,
     /// How many times smaller the memory was when it was last there.
     smaller: f64,
@@ -146,7 +146,7 @@ impl<'s> Device<'s> {
     }
 
     /// All of the memory goes out to it and comes back; free memory may be wiped meanwhile.
-    fn cycle<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, A>, wipes: bool) -> Result<Cycle> {
+    fn cycle<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, '_, A>, wipes: bool) -> Result<Cycle> {
         let out = scene.timed(|| scene.out(self.way))?;
         let write = scene.timed(|| {
             scene.write_to(&mut |write| {
@@ -176,8 +176,8 @@ impl<'s> Device<'s> {
         Ok(Cycle { out, write, back })
     }
 
-    /// Calls `act` with what is handed over as one of the `count` slots from `first` on, which are
-    /// a folio, and with its bytes in the copy.
+    /// Calls `act` for each piece of the `count` slots from `first` on, which are a folio: with its
+    /// slot, its order and its bytes in the copy.
     fn each(
         &mut self,
         first: u64,
@@ -202,7 +202,7 @@ impl<'s> Device<'s> {
     }
 }
 
-/// Pages of the host that a pool is lent: as many as it asks for, since its bound is its slots.
+/// Pages of the host that a pool borrows: its slots bound their number.
 #[derive(Default)]
 struct Pages {
     all: Vec<Box<[u8; PAGE]>>,
@@ -231,7 +231,7 @@ impl Lender for Pages {
     }
 }
 
-impl<A: Arch> Scene<'_, '_, '_, A> {
+impl<A: Arch> Scene<'_, '_, '_, '_, A> {
     /// Fills the memory with `sample` again and again; with its number in each page, if stamped.
     fn pour(&self, sample: &[u8], stamped: bool) -> Result<()> {
         for (at, (_, frame)) in self.frames()?.into_iter().enumerate() {
@@ -240,7 +240,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Looks at every byte of the memory.
+    /// Compares every byte of the memory.
     fn compare(&self, sample: &[u8], stamped: bool) -> Result<()> {
         let mut found = Vec::new();
         for (at, (page, frame)) in self.frames()?.into_iter().enumerate() {
@@ -274,7 +274,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     }
 }
 
-/// What page `at` of the memory holds.
+/// The content of page `at` of the memory.
 fn page_of(sample: &[u8], stamped: bool, at: usize) -> Vec<u8> {
     let mut page = sample[at * PAGE % sample.len()..][..PAGE].to_vec();
     if stamped {
@@ -283,40 +283,19 @@ fn page_of(sample: &[u8], stamped: bool, at: usize) -> Vec<u8> {
     page
 }
 
-fn push(run: &mut Run, backing: Backing, kind: &Kind) {
-    let note = format!("{NOTE}{}", kind.data.name());
-    let mut put = |name, part: fn(&Cycle) -> f64| {
-        let case = case(ISA, backing, name).with(&note);
-        for way in Way::ALL {
-            let record = |all| Record::new(NAME, &case, way.name(), ("per-page", "ns/page"), all);
-            run.records.extend(Summary::of(&kind.of(way, part)).map(record));
-        }
-        let metric = ("over-pages", "ratio");
-        let record = |times| Record::new(NAME, &case, Way::Runs.name(), metric, times);
-        run.records.extend(kind.times(part).map(record));
+/// Storing is judged where a folio is more than a page, and not one word that repeats: such data is
+/// read at the speed of memory in either way, and not compressed.
+fn sentence(sheet: &Sheet, backing: Backing, data: Data) -> Option<String> {
+    let times = |part| sheet.summary(&Key::new(&case(backing, data, part), Way::Runs.name(), OVER));
+    let of = |way: Way, metric| {
+        sheet.median(&Key::new(&case(backing, data, PARTS[1]), way.name(), metric))
     };
-    put(OUT, |cycle| cycle.out);
-    put(WRITE, |cycle| cycle.write);
-    put(BACK, |cycle| cycle.back);
-    let case = case(ISA, backing, WRITE).with(&note);
-    for (way, smaller) in Way::ALL.into_iter().zip(&kind.smaller) {
-        let summary = Summary { median: *smaller, min: *smaller, max: *smaller, n: 1 };
-        run.records.push(Record::new(NAME, &case, way.name(), ("smaller", "times"), summary));
-    }
-}
-
-/// Storing is judged where a folio is more than a page, and not one word that repeats: that is read
-/// at the speed of memory in either way, and nothing is compressed.
-fn sentence(backing: Backing, kind: &Kind) -> Option<String> {
-    let store = kind.times(|cycle| cycle.write)?;
-    let load = kind.times(|cycle| cycle.back)?;
-    let rate = |way| {
-        let all = Summary::of(&kind.of(way, |cycle| cycle.write))?;
-        Some(PAGE as f64 / all.median * 1e3)
-    };
+    let (store, load) = (times(PARTS[1])?, times(PARTS[2])?);
+    let rate = |way| Some(PAGE as f64 / of(way, PER_PAGE)? * 1e3);
     let (runs, pages) = (rate(Way::Runs)?, rate(Way::Pages)?);
-    let [whole, single] = kind.smaller[..] else { return None };
-    let goal = match backing.size.bytes() > PAGE as u64 && !kind.data.repeats() {
+    let smaller = ("smaller", "times");
+    let (whole, single) = (of(Way::Runs, smaller)?, of(Way::Pages, smaller)?);
+    let goal = match backing.size.bytes() > PAGE as u64 && !data.repeats() {
         true => {
             let met = verdict(store.median >= GOAL && whole >= single);
             format!("; goal: at least {GOAL} at an equal or better ratio; {met}")
@@ -327,7 +306,7 @@ fn sentence(backing: Backing, kind: &Kind) -> Option<String> {
         "Compressed memory, {} data in folios of {}: stored at {runs:.0} MB/s {}, {pages:.0} MB/s \
          {}: {:.2} times as fast ({:.2} to {:.2}{goal}), loaded {:.2} times as fast; {whole:.2} \
          times smaller, {single:.2} by pages.",
-        kind.data.name(),
+        data.name(),
         backing.size,
         Way::Runs.name(),
         Way::Pages.name(),
@@ -340,23 +319,22 @@ fn sentence(backing: Backing, kind: &Kind) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bench::BACKINGS;
     use super::super::scene::ram;
     use super::*;
-    use crate::bench::empty_run;
-    use crate::host::Host;
+    use crate::bench::sheet::tests::empty;
 
     #[test]
     fn d7_every_kind_of_data_comes_back_from_compressed_memory() {
         const BYTES: u64 = 4 << 20;
-        let mut ram = ram(BYTES).unwrap();
-        let mut run = empty_run(NAME, &Host::new(std::path::Path::new("/nonexistent")));
-        measure(&mut run, &mut ram, BYTES, 1).unwrap();
+        let (mut ram, mut sheet) = (ram(BYTES).unwrap(), empty());
+        measure(&mut sheet, &mut ram, &BACKINGS, (BYTES, 1)).unwrap();
         // Three sizes, four kinds of data.
-        assert_eq!(run.findings.len(), 12);
+        assert_eq!(sheet.run.findings.len(), 12);
         let smaller = |kind: &str, least: f64, most: f64| {
-            let of = run.records.iter().filter(|record| record.metric == "smaller");
-            let of: Vec<f64> =
-                of.filter(|r| r.case.contains(kind)).map(|record| record.median).collect();
+            let of = sheet.figures().filter(|(key, _)| key.metric == "smaller");
+            let of = of.filter(|(key, _)| key.case.has(kind));
+            let of: Vec<f64> = of.map(|(_, times)| times.median).collect();
             assert_eq!(of.len(), 6, "{kind}");
             assert!(of.iter().all(|times| (least..=most).contains(times)), "{kind}: {of:?}");
         };
@@ -366,19 +344,26 @@ mod tests {
         smaller("compressed same", 100.0, f64::MAX);
     }
 
-    fn kind(data: Data, runs: f64, smaller: Vec<f64>) -> String {
-        let cycles = |write| vec![Cycle { out: 1.0, write, back: 1.0 }; 3];
-        let kind = Kind { data, cycles: vec![cycles(runs), cycles(1200.0)], smaller };
-        sentence(BACKINGS[1], &kind).unwrap()
+    fn told(data: Data, runs: f64, smaller: [f64; 2]) -> String {
+        let (mut sheet, backing) = (empty(), BACKINGS[1]);
+        let write = case(backing, data, PARTS[1]);
+        for ((way, ns), smaller) in Way::ALL.into_iter().zip([runs, 1200.0]).zip(smaller) {
+            sheet.put(Key::new(&write, way.name(), PER_PAGE), vec![ns; 3]);
+            sheet.put(Key::new(&write, way.name(), ("smaller", "times")), vec![smaller]);
+        }
+        for (part, times) in [(PARTS[1], 1200.0 / runs), (PARTS[2], 1.0)] {
+            sheet.put(Key::new(&case(backing, data, part), Way::Runs.name(), OVER), vec![times]);
+        }
+        sentence(&sheet, backing, data).unwrap()
     }
 
     #[test]
     fn d7_whole_folios_are_to_be_faster_and_no_larger() {
-        let met = kind(Data::Text, 1000.0, vec![2.0, 2.0]);
+        let met = told(Data::Text, 1000.0, [2.0, 2.0]);
         assert!(met.contains("1.20 times as fast (1.20 to 1.20; goal: at least 1.2 at"), "{met}");
         assert!(met.contains("ratio; met)"), "{met}");
-        assert!(kind(Data::Random, 1001.0, vec![2.0, 2.0]).contains("MISSED"));
-        assert!(kind(Data::Text, 1000.0, vec![1.9, 2.0]).contains("MISSED"));
-        assert!(!kind(Data::Same, 1001.0, vec![2.0, 2.0]).contains("goal"));
+        assert!(told(Data::Random, 1001.0, [2.0, 2.0]).contains("MISSED"));
+        assert!(told(Data::Text, 1000.0, [1.9, 2.0]).contains("MISSED"));
+        assert!(!told(Data::Same, 1001.0, [2.0, 2.0]).contains("goal"));
     }
 }

@@ -5,21 +5,18 @@ use quire::Error;
 use quire::cache::{Read, Readahead};
 
 use super::scene::Scene;
-use crate::bench::thread_ns;
+use crate::stats::thread_ns;
 
 /// Nanoseconds for each page of the file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Cold {
-    /// To read it in: find out what is missing, take folios, put them into the index, hold them.
+    /// To read it in: find the missing pages, take folios, put them into the index, hold them.
     pub(super) read: f64,
-    /// To close the file, which takes everything out again.
+    /// To close the file, which empties the index.
     pub(super) close: f64,
 }
 
 /// Reads a new file in chunks of `chunk` pages, and closes it.
-///
-/// # Errors
-/// Memory does not suffice.
 pub(super) fn sample(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Cold> {
     let file = scene.open()?;
     let start = thread_ns();
@@ -32,10 +29,7 @@ pub(super) fn sample(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Cold> {
     Ok(Cold { read: read / pages, close: close / pages })
 }
 
-/// How many folios of each order are read, the lowest order first.
-///
-/// # Errors
-/// Memory does not suffice.
+/// The number of folios of each order that are read, the lowest order first.
 pub(super) fn folios(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Vec<u64>> {
     let file = scene.open()?;
     let mut folios = Vec::new();

@@ -8,9 +8,9 @@ use quire::cache::{FileId, FilePages, Pattern, Readahead};
 
 use super::naive::Naive;
 use super::scene::{Scene, THREADS};
-use crate::bench::fault::threads::{self, Timing};
+use crate::threads::{self, Timing};
 
-/// Which pages are looked up.
+/// The order in which pages are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     /// One page, again and again; two threads the same.
@@ -22,7 +22,6 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// All.
     pub(super) const ALL: [Order; 3] = [Order::One, Order::Ascending, Order::Random];
 
     /// The form in records.
@@ -53,7 +52,7 @@ impl Order {
     }
 }
 
-/// Who finds the pages.
+/// The index in which pages are found.
 #[derive(Clone, Copy)]
 pub(super) enum Finder<'a> {
     /// The library.
@@ -77,16 +76,13 @@ impl Lookups {
         f64::from(THREADS) * self.one.wall / self.two.wall
     }
 
-    /// The same by their CPU time, which stands still while others have the host's CPU.
+    /// The same by CPU time, which stands still while other tasks have the CPU.
     pub(super) fn by_cpu(&self) -> f64 {
         f64::from(THREADS) * self.one.cpu / self.two.cpu
     }
 }
 
-/// Looks half as many pages up as the file has, with one thread and then with two.
-///
-/// # Errors
-/// Those of the cache.
+/// Looks up half as many pages as the file has, with one thread and then with two.
 pub(super) fn sample(
     scene: &Scene<'_, '_, '_>,
     (finder, order): (Finder<'_>, Order),
@@ -94,7 +90,9 @@ pub(super) fn sample(
     let count = scene.pages / u64::from(THREADS);
     let run = |threads| {
         let work = |at: usize| look_up(scene, finder, order.pages(at, scene.pages));
-        Ok::<_, anyhow::Error>(threads::run(scene.machine, (threads, true), work)?.per(count))
+        Ok::<_, anyhow::Error>(
+            threads::on_machine(scene.machine, (threads, true), work)?.per(count),
+        )
     };
     Ok(Lookups { one: run(1)?, two: run(THREADS)? })
 }

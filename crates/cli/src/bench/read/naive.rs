@@ -1,4 +1,4 @@
-//! The cache that one would write first: a map from pages to folios, in one lock.
+//! The simplest cache: a map from pages to folios, in one lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

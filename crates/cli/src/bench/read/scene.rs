@@ -10,16 +10,16 @@ use quire_machine::{Config, Machine, Ram};
 use quire_sim::system::{self, HostedMm};
 use quire_units::{FrameSpan, Order};
 
-/// RAM beside the file: nodes of the index, CPU caches, the program's buffer.
-const MARGIN: u64 = 64 << 20;
+use crate::bench::scene::{CPU, MARGIN, backed_ram};
+
 /// The base page, as a power of two of bytes.
 pub(super) const SHIFT: u32 = X86_64::PAGE_SHIFT;
 /// The order of the program's buffer: the largest chunk, 1 MiB.
 const BUFFER: Order = Order::new(8);
-/// How many threads look pages up at the same time.
+/// The number of threads that look pages up at the same time.
 pub(super) const THREADS: u32 = 2;
 
-/// In which folios the file is.
+/// The folios that the file is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layout {
     /// As reading ahead makes them.
@@ -29,10 +29,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// Both.
     pub(super) const ALL: [Layout; 2] = [Layout::ReadAhead, Layout::Pages];
 
-    /// What is noted of it.
     pub(super) fn note(self) -> &'static str {
         match self {
             Layout::ReadAhead => "folios as read ahead",
@@ -47,15 +45,8 @@ pub(super) fn ram_bytes(bytes: u64) -> u64 {
 }
 
 /// RAM for a file of `bytes`, backed by the host.
-///
-/// # Errors
-/// The host does not give the memory.
 pub(super) fn ram(bytes: u64) -> Result<Ram> {
-    let mut ram = system::ram(usize::try_from(ram_bytes(bytes))?)?;
-    ram.populate();
-    // Whoever has the bytes may have written them: from now on they count as dirty.
-    let _ = ram.bytes_mut();
-    Ok(ram)
+    backed_ram(ram_bytes(bytes))
 }
 
 /// A machine, and the number of pages of the file that is read on it.
@@ -66,9 +57,6 @@ pub(super) struct Scene<'a, 'm, 'r> {
 }
 
 /// Runs `work` on a machine of `ram` that reads a file of `bytes` in folios of `layout`.
-///
-/// # Errors
-/// Those of `work`; memory does not suffice.
 pub(super) fn with_scene<T>(
     ram: &mut Ram,
     (layout, bytes): (Layout, u64),
@@ -78,7 +66,7 @@ pub(super) fn with_scene<T>(
     system::with::<X86_64, _>(config, ram, |machine, mm| {
         if layout == Layout::Pages {
             for order in 1..=ORDER_MAX.get() {
-                // Orders that have no choice are none that files are read in.
+                // Files are read in no order that has no choice.
                 let _ = mm.files().policy().set_size(Order::new(order), FileSize::Never);
             }
         }
@@ -94,12 +82,12 @@ impl Scene<'_, '_, '_> {
 
     /// The program's buffer: a chunk begins at its first frame.
     pub(super) fn buffer(&self) -> Result<FrameRun> {
-        self.mm.phys().alloc(BUFFER).context("the machine has too little RAM")
+        self.mm.bare_phys().alloc(CPU, BUFFER).context("the machine has too little RAM")
     }
 
     /// Gives the program's buffer back.
     pub(super) fn give_back(&self, buffer: FrameRun) {
-        self.mm.phys().free(buffer);
+        self.mm.bare_phys().free(CPU, buffer);
     }
 
     /// Reads `wanted` as one `read(2)` does: `each` gets every piece that lies in one folio, with
@@ -145,10 +133,7 @@ impl Scene<'_, '_, '_> {
     }
 
     /// A file whose pages are all in memory, read from front to back in chunks of `chunk` pages.
-    /// Each page begins with its number, and what the program gets is looked at once.
-    ///
-    /// # Errors
-    /// Memory does not suffice; a page holds what is not its own.
+    /// Each page begins with its number, and is compared once.
     pub(super) fn warm_file(&self, chunk: u64) -> Result<FileId> {
         let file = self.open()?;
         let ram = self.machine.ram();
@@ -166,7 +151,7 @@ impl Scene<'_, '_, '_> {
         Ok(file)
     }
 
-    /// Looks at what a program gets that reads the file.
+    /// Compares each page of the file, as a program reads it.
     fn look(&self, file: FileId, chunk: u64) -> Result<()> {
         let buffer = self.buffer()?;
         let (mut reader, mut missing) = (Readahead::default(), 0);
@@ -193,8 +178,8 @@ impl Scene<'_, '_, '_> {
         starts.map(move |start| FilePages::new(start, (start + chunk).min(pages)))
     }
 
-    /// The file's pages as they lie in memory: what each of the reads copies that a program makes
-    /// in chunks of `chunk` pages.
+    /// The file's pages as they lie in memory: the pieces that a program copies that reads in
+    /// chunks of `chunk` pages.
     pub(super) fn pieces(&self, file: FileId, chunk: u64) -> Result<Vec<FrameSpan>> {
         let mut reader = Readahead::default();
         let mut pieces = Vec::new();

@@ -7,12 +7,12 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::FrameSpan;
 
 use super::scene::Scene;
-use crate::bench::thread_ns;
+use crate::stats::thread_ns;
 
-/// In so many parts the file is read: the two take turns, part by part.
+/// The number of parts of the file: the two variants take turns, part by part.
 const PARTS: usize = 32;
 
-/// Nanoseconds that it took to get all of the file into the program's buffer.
+/// Nanoseconds to copy all of the file into the program's buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Pair {
     /// Through the cache.
@@ -26,7 +26,7 @@ pub(super) struct Warm {
     file: FileId,
     /// Chunks.
     chunks: Vec<FilePages>,
-    /// What is copied for each: pieces that lie in one folio.
+    /// The pieces of each that lie in one folio.
     table: Vec<FrameSpan>,
     /// Where the pieces of each chunk begin in `table`, and where those of the last end.
     starts: Vec<usize>,
@@ -34,9 +34,6 @@ pub(super) struct Warm {
 
 impl Warm {
     /// `file`, read in chunks of `chunk` pages.
-    ///
-    /// # Errors
-    /// A page is not in memory.
     pub(super) fn new(scene: &Scene<'_, '_, '_>, file: FileId, chunk: u64) -> Result<Warm> {
         let chunks: Vec<FilePages> = scene.chunks(chunk).collect();
         let table = scene.pieces(file, chunk)?;
@@ -50,12 +47,8 @@ impl Warm {
         Ok(Warm { file, chunks, table, starts })
     }
 
-    /// Reads the file once through the cache and copies it once without, by turns. One is half of
-    /// the file away from the other, so that neither finds in the CPU's caches what the other
-    /// brought there.
-    ///
-    /// # Errors
-    /// Those of the cache.
+    /// Reads the file once through the cache and copies it once without, by turns. The two are half
+    /// of the file apart, so that neither finds the other's data in the CPU's caches.
     pub(super) fn sample(&self, scene: &Scene<'_, '_, '_>, buffer: &FrameRun) -> Result<Pair> {
         let (mut reader, mut pair) = (Readahead::default(), Pair { cache: 0.0, bare: 0.0 });
         let part = |at: usize| {
@@ -108,7 +101,7 @@ impl Warm {
     }
 }
 
-/// What both do with a piece.
+/// The copy that both variants make of a piece.
 #[inline]
 fn copy(scene: &Scene<'_, '_, '_>, buffer: &FrameRun, at: u64, piece: FrameSpan) {
     // The machine's memory does not fail here.

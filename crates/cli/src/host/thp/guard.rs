@@ -1,6 +1,6 @@
 //! The guard itself: borrow, change, give back.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{fs, io, process, thread};
 
@@ -12,11 +12,11 @@ use crate::host::Host;
 use crate::size::Size;
 
 pub(super) const FOLDER: &str = "sys/kernel/mm/transparent_hugepage";
-/// What one knob is set to so that only advised areas get folios of its size.
+/// The words by which only advised areas get folios of a size, or none does.
 const ON: &str = "madvise";
 const OFF: &str = "never";
 
-/// The settings, borrowed: whoever holds the guard may change them, and its end restores them.
+/// The settings, borrowed: the guard changes them, and its end restores them.
 pub(crate) struct Guard {
     host: Host,
     /// `None` where the settings cannot be changed.
@@ -33,8 +33,8 @@ struct Loan {
 impl Guard {
     /// Remembers the settings, first restoring what a killed run left behind.
     ///
-    /// What stands in the way of changing them, and what was restored, is said in `says`, one
-    /// sentence each; the guard then leaves everything as it is.
+    /// Where they cannot be changed, the guard leaves everything as it is; `says` gets the reason,
+    /// and a sentence about restored settings.
     pub(crate) fn new(host: &Host, says: &mut Vec<String>) -> Guard {
         let loan = match borrow(host, says) {
             Ok(loan) => Some(Arc::new(Mutex::new(loan))),
@@ -54,9 +54,6 @@ impl Guard {
     /// Lets advised areas have folios of `size` and of no other size above the base page.
     ///
     /// Without permission to change the settings this does nothing; see [`in_force`].
-    ///
-    /// # Errors
-    /// A setting that could be opened for writing could not be written.
     pub(crate) fn only(&self, size: Size) -> io::Result<()> {
         let Some(loan) = &self.loan else { return Ok(()) };
         let loan = lock(loan);
@@ -185,7 +182,7 @@ fn restore_on_signals(loan: Weak<Mutex<Loan>>) -> io::Result<()> {
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             let loan = loan.upgrade();
-            // Held until the process is gone, so that nobody changes a setting after this.
+            // Held until the process is gone, so that no thread changes a setting after this.
             let mut held = loan.as_ref().map(|loan| lock(loan));
             if let Some(loan) = &mut held {
                 loan.give_back();
@@ -245,9 +242,4 @@ fn writable(path: &Path) -> io::Result<()> {
 /// The loan, also after a panic elsewhere: then it is needed most.
 fn lock(loan: &Mutex<Loan>) -> MutexGuard<'_, Loan> {
     loan.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where the note is.
-pub(super) fn note_path(host: &Host) -> PathBuf {
-    host.path("run/quire-thp.json")
 }

@@ -1,11 +1,11 @@
 //! The note that outlives a killed run.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::{fs, process};
 
 use serde::{Deserialize, Serialize};
 
-use super::guard::note_path;
 use crate::host::Host;
 
 /// One setting: a file and its word.
@@ -17,10 +17,9 @@ pub(super) struct Knob {
     pub(super) value: String,
 }
 
-/// Who has changed the settings, and what they were.
+/// The process that has changed the settings, and their values before.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Note {
-    /// The process.
     pub(super) pid: u32,
     /// When it started, in clock ticks since boot: a process number alone is used again.
     started: Option<u64>,
@@ -28,10 +27,12 @@ pub(super) struct Note {
     pub(super) knobs: Vec<Knob>,
 }
 
+/// The file of the note.
+pub(super) fn note_path(host: &Host) -> PathBuf {
+    host.path("run/quire-thp.json")
+}
+
 /// Leaves the note of this process.
-///
-/// # Errors
-/// The folder cannot be written, or somebody else's note appeared in between.
 pub(super) fn write(host: &Host, knobs: &[Knob]) -> io::Result<()> {
     let pid = process::id();
     let note = Note { pid, started: started(host, pid), knobs: knobs.to_vec() };
@@ -41,10 +42,7 @@ pub(super) fn write(host: &Host, knobs: &[Knob]) -> io::Result<()> {
     written.and_then(|bytes| file.write_all(&bytes)).inspect_err(|_| remove(host))
 }
 
-/// The note, if there is one.
-///
-/// # Errors
-/// There is one and it says nothing one can act on; the sentence says where it is.
+/// The note, if there is one; an error where it is not understood.
 pub(super) fn read(host: &Host) -> Result<Option<Note>, String> {
     let path = note_path(host);
     let text = match fs::read_to_string(&path) {

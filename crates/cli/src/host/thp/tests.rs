@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
-use super::guard::{FOLDER, note_path};
+use super::guard::FOLDER;
+use super::note::note_path;
 use super::{Guard, in_force, settings};
 use crate::host::Host;
 use crate::size::Size;
@@ -98,8 +99,8 @@ fn a_host_without_huge_pages_is_said_to_have_none() {
     assert_eq!(settings(&host), "none");
 }
 
-/// What [`spawn_holder`] runs in a process that can be killed. Without a parent that names a root
-/// it tests the fake host on which its parents rely.
+/// Runs in a process that [`spawn_holder`] can kill. Without a parent that names a root it tests
+/// the fake host on which its parents rely.
 #[test]
 fn the_child_holds_the_settings() {
     let Some(root) = std::env::var_os(CHILD) else {

@@ -151,8 +151,9 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// harms neither the reader, which notices, nor the frame's next owner, since the reader only
     /// reads.
     pub fn unstock(&self) -> Option<FrameRun> {
-        let frame = self.take()?;
-        Some(self.nodes.meta().disown(frame))
+        let meta = self.nodes.meta();
+        let node = meta.lock(self.take()?)?.words()?;
+        Some(meta.disown(node))
     }
 
     /// Makes `frame`, a node that the tree does not use, a spare.

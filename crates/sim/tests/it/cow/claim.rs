@@ -52,10 +52,10 @@ fn pages_in_a_row_are_claimed_ahead<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu
     }
     let kept = |from, to| unshared(PageSpan::new(page::<A>(from), page::<A>(to)), None);
     let meter = Meter::new(mm);
-    // Nothing tells how the first goes on, nor one somewhere.
+    // One page alone shows no sequence, neither the first nor one elsewhere.
     assert_eq!(write(0), kept(0, 1), "{}", A::NAME);
     assert_eq!(write(100), kept(100, 101), "{}", A::NAME);
-    // The second does; and what it took with it is written without asking.
+    // The second one does; and the pages it took along are written without a fault.
     assert_eq!(write(1), kept(1, 18), "{}", A::NAME);
     assert!((2..18).all(|number| write(number) == Ok(vec![])), "{}", A::NAME);
     assert_eq!(write(18), kept(18, 35), "{}", A::NAME);
@@ -72,7 +72,7 @@ fn pages_in_a_row_are_claimed_ahead<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu
 }
 
 #[test]
-fn c4_who_writes_page_after_page_claims_the_next_ones_as_well() {
+fn c4_sequential_writes_claim_the_next_pages_as_well() {
     tell::<X86_64>(Config::x86_64(), &[], pages_in_a_row_are_claimed_ahead);
     tell::<Arm4k>(Config::arm64_4k(), &[], pages_in_a_row_are_claimed_ahead);
     tell::<Arm64k>(Config::arm64_64k(), &[], pages_in_a_row_are_claimed_ahead);

@@ -139,7 +139,7 @@ fn shares_large_leaves<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let child = fork(mm, cpu, &space);
     assert_eq!(meter.events([EntriesForked, LeafSplit, Flush]), [2, 0, 1], "{}", A::NAME);
     assert!(meter.stores() <= 4 + SLACK, "{}: {}", A::NAME, meter.stores());
-    // A copy of the default size takes what it is about out of the leaf.
+    // A copy of the default size splits its pages off the leaf.
     let meter = Meter::new(mm);
     let order = mm.policy().copy_most().min(A::block_order());
     mm.policy().set_size(order, quire::fault::SizePolicy::Always).unwrap();
@@ -193,7 +193,7 @@ fn c3_the_end_of_a_child_is_one_flush_and_unfolds_nothing() {
 }
 
 #[test]
-fn c3_a_child_inherits_what_it_should() {
+fn c3_a_child_inherits_by_the_flags_of_areas() {
     stage::<X86_64>(Config::x86_64(), 2048, &[4], |mm, cpu| {
         let space = space_of(mm, 16, AreaFlags::LOCKED);
         let flags = [AreaFlags::DONTFORK, AreaFlags::WIPEONFORK, AreaFlags::SHARED];
@@ -215,7 +215,7 @@ fn c3_a_child_inherits_what_it_should() {
         assert_eq!(areas, [AreaFlags::empty(), AreaFlags::WIPEONFORK, AreaFlags::SHARED]);
         assert_eq!(program.write(pages[1], 20), Ok(vec![]), "the child has nothing of it");
         assert_eq!(program.write(pages[2], 30), Ok(vec![]), "the child has nothing of it");
-        assert_eq!(program.write(pages[3], 40), Ok(vec![]), "what is shared stays so");
+        assert_eq!(program.write(pages[3], 40), Ok(vec![]), "shared pages stay shared");
         let within = Program::on(cpu, mm, &child);
         assert_eq!(within.read(pages[0]), Ok(1));
         assert_eq!(within.read(pages[1]), Err(Stopped::Refused(Error::NoArea(pages[1]))));
@@ -266,7 +266,7 @@ fn is_copied_large<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn c4_what_others_still_have_is_copied_into_a_large_folio() {
+fn c4_shared_pages_are_copied_into_a_large_folio() {
     on_each_format!(is_copied_large);
 }
 
@@ -336,7 +336,7 @@ fn keeps_its_pins<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     assert_eq!(program.write(page::<A>(3), 30), Ok(vec![]), "{}: its own as before", A::NAME);
     assert_eq!(program.write(page::<A>(size - 1), 40), Ok(vec![]), "{}", A::NAME);
     assert_eq!(frame(mm, &space, page::<A>(3)), pinned.frame(), "{}", A::NAME);
-    // A device writes to what it was given.
+    // A device writes to the page that it was given.
     mm.hardware().ram().write_word(pinned.frame().addr(A::PAGE_SHIFT), 31);
     assert_eq!(program.read(page::<A>(3)), Ok(31), "{}", A::NAME);
     let within = Program::on(cpu, mm, &child);
@@ -354,7 +354,7 @@ fn keeps_its_pins<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn c4_what_is_pinned_is_copied_at_the_fork_and_stays_the_parents() {
+fn c4_pinned_pages_are_copied_at_the_fork_and_stay_the_parents() {
     on_each_format!(keeps_its_pins);
 }
 
@@ -382,7 +382,7 @@ fn is_pinned_alone<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn c4_a_pin_is_on_memory_that_nobody_else_has() {
+fn c4_a_pin_holds_memory_of_one_space_alone() {
     on_each_format!(is_pinned_alone);
 }
 
@@ -439,12 +439,12 @@ fn has_one_owner<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
 }
 
 #[test]
-fn i13_what_is_exclusive_is_mapped_once() {
+fn i13_an_exclusive_page_is_mapped_once() {
     on_each_format!(has_one_owner);
 }
 
-/// Pages of an area that may be written, and no more is said; others have them.
-fn reads_what_may_be_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+/// Pages of a writable area, which other spaces share.
+fn reads_writable_pages<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     let size = block::<A>();
     let space = space_of(mm, size, AreaFlags::empty());
     let program = Program::on(cpu, mm, &space);
@@ -462,8 +462,8 @@ fn reads_what_may_be_written<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_
 }
 
 #[test]
-fn c4_what_may_be_written_may_be_read_while_others_have_it() {
-    on_each_format!(reads_what_may_be_written);
+fn c4_a_writable_shared_page_may_be_read() {
+    on_each_format!(reads_writable_pages);
 }
 
 fn keeps_dirty<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
@@ -478,7 +478,7 @@ fn keeps_dirty<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
     program.write(page::<A>(5), 1).unwrap();
     let child = fork(mm, cpu, &space);
     for space in [&space, &child] {
-        // Unfolded, each page has its own note.
+        // Unfolded, each page has its own dirty bit.
         let _op = cpu.operation("protect");
         mm.protect(space, span::<A>(0, 1), Prot::empty()).unwrap();
         let all = leaves(mm, space);

@@ -1,5 +1,5 @@
 //! Files in memory beside a naive model: areas that show them, reads and writes, ends that move,
-//! disks that fail. Every page is looked at through the MMU, word for word.
+//! disks that fail. Every page is read through the MMU, word for word.
 
 use std::collections::BTreeMap;
 

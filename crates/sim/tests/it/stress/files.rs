@@ -106,7 +106,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         }
     }
 
-    /// Reads a page, and asks whether it may look as it does.
+    /// Reads a page, and judges its content.
     fn see(&self, space: &Space<A>, file: usize, page: u64) {
         let at = place::<A>(file).add(page);
         let addr = VirtAddr::new(at.get() << A::PAGE_SHIFT);
@@ -186,7 +186,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         }
     }
 
-    /// Makes large folios of what an area shows. Others touch it, and have holds on it.
+    /// Collapses pages of an area. Other CPUs touch them, and hold them.
     fn collapse(&self, space: &Space<A>, span: PageSpan) {
         let spaces: Vec<_> = self.shared.spaces.iter().collect();
         for _ in 0..20 {
@@ -267,8 +267,8 @@ fn stress<A: Arch>(config: Config, spaces: u64, steps: u64, seed: u64) {
     .unwrap();
 }
 
-/// An area that shows pages of a file where its pages are always shown. In every other space the
-/// areas are shared, as that of memory is in all.
+/// An area that shows pages of a file, at the file's usual place. The areas of every other space
+/// are shared, as is that of memory in all.
 fn shown<A: Arch>(files: [FileId; 3], space: u64, file: usize, pages: FilePages) -> Request {
     let shared = file == MEMORY || space % 2 == 1;
     Request {

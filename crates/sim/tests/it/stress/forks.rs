@@ -49,7 +49,7 @@ impl<A: Arch> Shared<A> {
         Self { space, start, over, done, relay: AtomicU64::new(0) }
     }
 
-    /// All that is written by numbers.
+    /// All pages that numbers are written to.
     fn numbers(&self) -> PageSpan {
         PageSpan::new(self.start, self.start.add(BLOCKS << contiguous::<A>()))
     }
@@ -158,7 +158,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         self.cpu.leave();
     }
 
-    /// Changes something: rights of all, or what is loose.
+    /// Changes something: the rights of all pages, or the pages that come and go.
     fn disturb(&mut self) {
         let (mm, space) = (self.mm, &self.shared.space);
         let (numbers, loose) = (self.part(self.shared.numbers()), self.part(self.shared.loose()));
@@ -240,7 +240,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             assert!(second <= first, "CPU {cpu} wrote {second} after {first}");
             assert!(second >= done, "{second}, though {done} was written before");
             let again = [pages[0], pages[1]].map(|page| self.read(child, page));
-            assert_eq!(again, [first, second], "what a child sees stays");
+            assert_eq!(again, [first, second], "the child's memory stays as it was");
         }
         let relayed = [1, 2].map(|cpu| self.read(child, self.shared.pages(cpu)[2]));
         assert!(relayed[1] <= relayed[0], "CPU 2 wrote {} after {}", relayed[1], relayed[0]);

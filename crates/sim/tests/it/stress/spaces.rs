@@ -1,9 +1,9 @@
 //! Several CPUs on one space and on several, all at once, under the examiner.
 //!
-//! Every page has a word for each CPU, and a CPU writes nothing but the word's own name there. So
-//! what it reads is that name, or zero if the memory is new; anything else is memory that was given
-//! to another before this CPU had forgotten it. And some regions are changed by one CPU alone,
-//! which announces what it has achieved: from then on no CPU may do what is forbidden.
+//! Every page has a word for each CPU, and a CPU writes only the word's own name there. So it reads
+//! that name, or zero if the memory is new; any other word is memory that was given to another use
+//! before this CPU's TLB entry was flushed. And one CPU alone changes some regions and announces
+//! each change: from then on no CPU may do what is forbidden.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 
 /// Pages of a region. No multiple of a folio, so that neighbours share folios.
 const REGION: u64 = 40;
-/// The last is everybody's to change; region `n` of the others is changed by CPU `n` alone.
+/// All CPUs change the last one; CPU `n` alone changes region `n` of the others.
 const REGIONS: u64 = 5;
 /// Where the regions begin, before the end of what two tables of the last level translate.
 const BEFORE_TABLE_END: u64 = 3 * REGION + 7;
@@ -31,13 +31,13 @@ const LOOSE: u64 = 0;
 const READ_ONLY: u64 = 1;
 const GONE: u64 = 2;
 
-/// A space with what its CPUs agreed on.
+/// A space, and the state that its CPUs announce.
 struct Shared<A> {
     number: u64,
     space: Space<A>,
     start: Vpn,
     stack: Vpn,
-    /// For each region, what holds in the low two bits, and how often that changed above.
+    /// For each region, its state in the low two bits, and the number of changes above.
     states: [AtomicU64; REGIONS as usize],
 }
 
@@ -195,7 +195,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         Ok(())
     }
 
-    /// Changes the region that only this CPU changes, and tells the others what holds now.
+    /// Changes the region that only this CPU changes, and announces its state.
     fn rule(&mut self, shared: &Shared<A>) -> Result<(), Error> {
         let (mm, space, number) = (self.mm, &shared.space, self.number);
         if number >= REGIONS - 1 {

@@ -92,7 +92,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
         self.shared.over.load(Ordering::SeqCst)
     }
 
-    /// Pages out what it finds, and writes it.
+    /// Pages out random spans, and writes them.
     fn page_out(&mut self, rounds: u64) {
         let (mm, shared) = (self.mm, self.shared);
         let spaces = [&shared.space];

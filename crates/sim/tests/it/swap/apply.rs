@@ -52,7 +52,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             }
             Op::Discard(at, stretch) => {
                 let span = Self::span(stretch);
-                // Half a discard is allowed to fail; so none may.
+                // A failed discard may stop half way, which the model cannot follow: none fails.
                 self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 let discard = |s: &Self, space: &Space<A>| s.mm.discard(space, span);
                 self.change(at % count, discard, |naive| naive.zero(span));
@@ -90,7 +90,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
             }
             Op::Free(at, stretch) => {
                 let span = Self::span(stretch);
-                // Half of it is allowed to fail; so none may.
+                // A failure may stop half way, which the model cannot follow: no failure here.
                 self.mm.bare_phys().set_fail_plan(FailPlan::Never);
                 let free =
                     |s: &Self, space: &Space<A>| refused(s.mm.spaces().free_lazily(space, span));
@@ -109,7 +109,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
 
     fn lock(&mut self, at: usize, span: PageSpan, on: bool) {
         let lock = |s: &Self, space: &Space<A>| match on {
-            // Brought in page by page, as faults do it.
+            // Pages are brought in one by one, as faults do it.
             true => match s.mm.mlock(space, span) {
                 Err(Error::Unread(_) | Error::Guarded(_)) => Ok(()),
                 done => done,

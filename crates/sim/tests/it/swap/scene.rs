@@ -140,7 +140,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         })
     }
 
-    /// Whether an access may have failed so: memory that fails on purpose, and bad slots.
+    /// Whether an access may have failed with this error: by failing allocations or bad slots.
     pub(crate) fn may_fail(&self, error: Error) -> bool {
         match error {
             Error::NoMemory(_) => self.failing,
@@ -201,7 +201,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         }
     }
 
-    /// Changes a space, and what is expected of it if that went well.
+    /// Changes a space, and its model if that succeeded.
     pub(crate) fn change<R>(
         &mut self,
         at: usize,
@@ -215,7 +215,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.expect(at, done, expect);
     }
 
-    /// The same for what makes pages clean on purpose.
+    /// The same for calls that clear dirty bits on purpose.
     pub(crate) fn clean<R>(
         &mut self,
         at: usize,
@@ -339,7 +339,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         self.lives.iter().for_each(|live| self.check_written(live));
     }
 
-    /// Every page that was written since writes are tracked is said to be.
+    /// The library reports every page that was written while its writes are tracked.
     fn check_written(&self, live: &Live<A>) {
         let all = Self::span(Stretch { from: 0, pages: 2048 });
         let mut told = BTreeSet::new();
@@ -354,7 +354,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         assert_eq!(missed, None, "was written, and is not reported");
     }
 
-    /// Everything holds what it should, and everything comes back.
+    /// Every page has its due content, and all memory comes back.
     pub(crate) fn finish(mut self, free: u64) {
         let bad: Vec<u64> = self.bad.keys().copied().collect();
         if let Some(id) = self.swap {

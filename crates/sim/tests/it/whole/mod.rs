@@ -1,5 +1,5 @@
-//! The simulator: seeds are the same run again, scripts that once found something find nothing any
-//! more, and what is broken on purpose is seen.
+//! The simulator: a seed gives the same run again, scripts that once found something find nothing
+//! any more, and faults that are planted are found.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn the_same_seed_gives_the_same_trace_to_the_byte() {
 #[test]
 fn a_script_that_was_printed_and_read_runs_the_same() {
     let script = draw(11, Format::X86_64, 400);
-    let again: Script = script.to_string().parse().expect("what is printed can be read");
+    let again: Script = script.to_string().parse().expect("a printed script can be read");
     assert_eq!(again, script);
     assert_eq!(traced(&again), traced(&script));
 }
@@ -99,17 +99,17 @@ fn raced(order: u32, before: &str, step: &str) {
 }
 
 #[test]
-fn i14_what_is_stored_while_lazily_freed_memory_goes_stays() {
+fn i14_a_store_while_lazily_freed_memory_goes_stays() {
     raced(4, "sweep 0 16 1\n0 0 free 0 16", "pageout 0 16 0");
     raced(1, "sweep 0 2 1\n0 0 free 0 2", "pageout 0 2 0");
 }
 
 #[test]
-fn i14_what_is_stored_while_zeroes_go_stays() {
+fn i14_a_store_while_zeroes_go_stays() {
     raced(1, "wipe 0 2", "dropzeroes 0 2");
 }
 
-/// A disk that lies is noticed, whatever else goes on, and a few steps are enough to show it.
+/// The simulator notices a disk that lies, and shrinks the script to a few steps.
 #[test]
 fn a_disk_that_gives_wrong_data_is_found_and_shown_in_a_short_script() {
     let script = draw(5, Format::X86_64, 20_000);

@@ -5,15 +5,15 @@ use quire_arch::{Arch, Attrs};
 use quire_units::Prot;
 
 use super::*;
-use crate::bench::entries::backing::{Backing, backings};
-use crate::bench::entries::scene::{Work, with_scene};
+use crate::bench::entries::plan::backings;
+use crate::bench::scene::{Backing, Work, with_fresh};
 use crate::isa::Isa;
 
 const REGION: u64 = 64 << 20;
 
 fn every(check: impl Fn(Isa, Backing)) {
     for isa in [Isa::X86_64, Isa::Arm4k, Isa::Arm16k, Isa::Sv48] {
-        backings(isa, &[], &mut Vec::new()).into_iter().for_each(|backing| check(isa, backing));
+        backings(isa, &[]).0.into_iter().for_each(|backing| check(isa, backing));
     }
 }
 
@@ -39,23 +39,23 @@ struct Fork;
 impl Work for Fork {
     type Out = ();
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<()> {
-        let pages = Pages::new(&scene, true);
-        let parent = Words::of(&scene)?;
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+        let pages = Pages::new(scene, true);
+        let parent = Words::of(scene)?;
         let free = scene.mm.phys().free_frames();
         let (entries, mapped) = (parent.len() as u64, scene.span.count());
         assert!(parent.attrs().contains(Attrs::WRITE | Attrs::DIRTY));
         let mut child = parent.unmade();
         for _ in 0..2 {
             pages.fork(&parent, &mut child)?;
-            assert_eq!(held(&scene, &parent), (entries, mapped));
+            assert_eq!(held(scene, &parent), (entries, mapped));
             for side in [&parent, &child] {
                 assert!(side.attrs().contains(Attrs::COW | Attrs::DIRTY | Attrs::READ));
                 assert!(!side.attrs().contains(Attrs::WRITE));
             }
             pages.zap(&mut child);
             assert!(child.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-            assert_eq!(held(&scene, &parent), (0, mapped));
+            assert_eq!(held(scene, &parent), (0, mapped));
         }
         assert_eq!(scene.mm.phys().free_frames(), free);
         Ok(())
@@ -64,7 +64,7 @@ impl Work for Fork {
 
 #[test]
 fn c5_page_at_a_time_fork_counts_each_page_once_and_its_exit_gives_all_back() {
-    every(|isa, backing| with_scene(isa, (backing, REGION), false, Fork).unwrap());
+    every(|isa, backing| with_fresh((isa, backing, REGION), false, Fork).unwrap());
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn c5_a_frame_read_by_mask_is_the_frame_that_decoding_gives() {
     impl Work for Look {
         type Out = ();
 
-        fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<()> {
-            let words = Words::of(&scene)?;
+        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+            let words = Words::of(scene)?;
             let mut flags = Flags::<A, _>::new(words.level, |attrs| attrs | Attrs::COW);
             for word in words.words {
                 let word = word.into_inner();
@@ -87,7 +87,7 @@ fn c5_a_frame_read_by_mask_is_the_frame_that_decoding_gives() {
             Ok(())
         }
     }
-    every(|isa, backing| with_scene(isa, (backing, REGION), false, Look).unwrap());
+    every(|isa, backing| with_fresh((isa, backing, REGION), false, Look).unwrap());
 }
 
 #[test]
@@ -113,9 +113,9 @@ struct Zap;
 impl Work for Zap {
     type Out = ();
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<()> {
-        let mut words = Words::of(&scene)?;
-        let pages = Pages::new(&scene, false);
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+        let mut words = Words::of(scene)?;
+        let pages = Pages::new(scene, false);
         pages.hold(&words);
         scene.mm.unmap(&scene.space, scene.span)?;
         let free = scene.mm.phys().free_frames();
@@ -128,7 +128,7 @@ impl Work for Zap {
 
 #[test]
 fn c5_page_at_a_time_zap_frees_every_frame() {
-    every(|isa, backing| with_scene(isa, (backing, REGION), false, Zap).unwrap());
+    every(|isa, backing| with_fresh((isa, backing, REGION), false, Zap).unwrap());
 }
 
 struct Protect;
@@ -136,9 +136,9 @@ struct Protect;
 impl Work for Protect {
     type Out = ();
 
-    fn run<A: Arch>(self, scene: Scene<'_, '_, '_, A>) -> Result<()> {
-        let words = Words::of(&scene)?;
-        let pages = Pages::new(&scene, false);
+    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+        let words = Words::of(scene)?;
+        let pages = Pages::new(scene, false);
         let before: Vec<u64> = words.words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
         pages.protect(&words, Prot::READ);
         assert!(!words.attrs().contains(Attrs::WRITE) && words.attrs().contains(Attrs::READ));
@@ -151,5 +151,5 @@ impl Work for Protect {
 
 #[test]
 fn c5_page_at_a_time_protect_takes_rights_and_gives_the_same_words_back() {
-    every(|isa, backing| with_scene(isa, (backing, REGION), false, Protect).unwrap());
+    every(|isa, backing| with_fresh((isa, backing, REGION), false, Protect).unwrap());
 }

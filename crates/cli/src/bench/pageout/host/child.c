@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return 2;
-    /* Nobody would read what it prints, and swap is given back. */
+    /* No process would read its output any more, and swap is given back. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     region_bytes = strtoul(argv[2], NULL, 10);
     stamps = atoi(argv[4]);

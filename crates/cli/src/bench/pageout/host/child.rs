@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("child.c");
 /// Names of compilers, the usual one first.
 const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 
-/// What a child does.
+/// The work of a child.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// The size of its folios.
@@ -24,11 +24,11 @@ pub(super) struct Job {
     pub(super) region: u64,
     /// How often.
     pub(super) rounds: u32,
-    /// What the pages hold.
+    /// The content of the pages.
     pub(super) data: Data,
 }
 
-/// What one round found, in nanoseconds for all of the region, and in pages.
+/// One round: nanoseconds for all of the region, and pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Round {
     pub(super) out: f64,
@@ -37,14 +37,11 @@ pub(super) struct Round {
     pub(super) back_cpu: f64,
     /// Pages that were no longer mapped.
     pub(super) swapped: u64,
-    /// Pages of which there was nothing left in memory.
+    /// Pages that had left memory.
     pub(super) gone: u64,
 }
 
 /// Compiles the child into `dir`; gives its path.
-///
-/// # Errors
-/// A sentence: there is no compiler, or it does not understand the child.
 pub(super) fn build(dir: &Path) -> Result<PathBuf, String> {
     let (source, program) = (dir.join("child.c"), dir.join("child"));
     fs::write(&source, SOURCE).map_err(|e| format!("{}: {e}", source.display()))?;
@@ -63,9 +60,6 @@ pub(super) fn build(dir: &Path) -> Result<PathBuf, String> {
 }
 
 /// Runs the child `program`; `group` is the memory group that it is to be in.
-///
-/// # Errors
-/// It failed, or a page came back with other content.
 pub(super) fn measure(program: &Path, job: &Job, group: Option<&Path>) -> Result<Vec<Round>> {
     let mut command = Command::new(program);
     command.args([(job.size.bytes() >> 10).to_string(), job.region.to_string()]);
@@ -75,7 +69,7 @@ pub(super) fn measure(program: &Path, job: &Job, group: Option<&Path>) -> Result
     let mut child = command.spawn().context("the process to measure does not start")?;
     let sample = job.data.sample();
     if let Some(mut pipe) = child.stdin.take() {
-        // A child that ends early tells why itself.
+        // A child that ends early prints the reason itself.
         let _ = pipe.write_all(&sample);
     }
     // The kernel ends the child when the thread that started it ends: that is this one.
@@ -168,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let Ok(program) = build(dir.path()) else { return };
         for data in Data::ALL {
-            // Without swap nothing goes out, or with somebody else's some of it does.
+            // Without swap nothing goes out; with swap of the host some of it does.
             let job = Job { size: Size(4096), region: 2 << 20, rounds: 2, data };
             let rounds = measure(&program, &job, None).unwrap();
             assert!(rounds.iter().all(|round| round.out > 0.0 && round.back > 0.0));

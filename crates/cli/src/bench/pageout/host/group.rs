@@ -1,8 +1,8 @@
 //! A memory group for the child, whose memory the kernel can be told to give up.
 //!
 //! A device that answers later leaves what was written in the swap cache, where a touch finds it
-//! without reading the device. What is in a group of its own can be driven out of there, too, and
-//! nothing of anybody else.
+//! without reading the device. The pages of a group of its own can be reclaimed from there, too,
+//! and no others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::host::Host;
 /// Files by which a group is told to give up memory: of cgroup v1 and of v2.
 const FILES: [&str; 2] = ["memory.force_empty", "memory.reclaim"];
 
-/// A new group; `None` where none can be made, or where it could not be told.
+/// A new group; `None` where none can be made, or where it cannot be told to give up memory.
 pub(super) fn make(host: &Host, keeper: &mut Keeper) -> Option<PathBuf> {
     parents(host).iter().find_map(|parent| make_in(parent, keeper))
 }
@@ -30,7 +30,7 @@ fn make_in(parent: &Path, keeper: &mut Keeper) -> Option<PathBuf> {
     can_be_told.then_some(group)
 }
 
-/// Where a group may be made: below our own, or at the top.
+/// The folders in which a group may be made: below our own, or at the top.
 fn parents(host: &Host) -> Vec<PathBuf> {
     let text = host.read("proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();

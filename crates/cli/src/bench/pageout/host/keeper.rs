@@ -1,8 +1,8 @@
-//! Who gives back what was borrowed, whatever happens to us.
+//! A process that undoes our changes to the host, also after a crash.
 //!
-//! The keeper is a shell that reads how each step is undone, a line for each, from a pipe that only
-//! we have the other end of. When that end is closed, by us or because we are no more, it undoes
-//! the steps, the last one first. No signal of the terminal reaches it.
+//! The keeper is a shell that reads a line of shell for each step to undo, from a pipe whose other
+//! end this process alone has. When that end is closed, by this process or by its end, the keeper
+//! undoes the steps, the last one first. No signal of the terminal reaches it.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{self, Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the keeper does.
+/// The program of the keeper.
 const SCRIPT: &str = "
 trap '' INT TERM HUP
 undo=
@@ -21,10 +21,10 @@ done
 eval \"$undo\"
 ";
 
-/// Where the administrator's programs are; people's paths often lack the first two.
+/// The folders of the administrator's programs; users' paths often lack the first two.
 const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// A process that undoes what it was told. Dropping it has everything undone at once.
+/// A process that undoes the promised steps. Dropping it undoes everything at once.
 #[must_use]
 pub(super) struct Keeper {
     shell: Child,
@@ -34,9 +34,6 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// A keeper that has nothing to undo.
-    ///
-    /// # Errors
-    /// There is no shell.
     pub(super) fn new() -> io::Result<Keeper> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).env("PATH", PATH).process_group(0);
@@ -48,9 +45,6 @@ impl Keeper {
 
     /// Has the keeper run `undo`, one line of shell, when all is over. It may find nothing to undo:
     /// it is told before the step is taken.
-    ///
-    /// # Errors
-    /// The keeper is gone; then the step must not be taken.
     pub(super) fn promise(&mut self, undo: &str) -> io::Result<()> {
         let pipe = self.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         pipe.write_all(format!("{undo}\n").as_bytes())
@@ -59,7 +53,7 @@ impl Keeper {
     /// Undoes everything, and waits until it is done.
     fn end(&mut self) {
         drop(self.pipe.take());
-        // It was started by us; there is always something to wait for.
+        // It is a child of this process: waiting for it cannot fail.
         let _ = self.shell.wait();
     }
 }
@@ -70,7 +64,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A name that nobody else has: not another process, and not another run in this one.
+/// A name that no other process has, and no other run in this one.
 pub(super) fn own_name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("quire-{what}-{}-{}", COUNT.fetch_add(1, Ordering::Relaxed), process::id())
@@ -107,8 +101,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&log).unwrap(), "last\nfirst\n");
     }
 
-    /// What the next test runs in a process that is killed. Without a parent that names a file it
-    /// looks whether nothing is undone before the end.
+    /// Runs in a process that the next test kills. Without a parent that names a file it checks
+    /// that nothing is undone before the end.
     #[test]
     fn d7_the_child_holds_a_keeper() {
         let Some(path) = std::env::var_os(CHILD) else {

@@ -1,4 +1,4 @@
-//! What is measured, and the rows it becomes.
+//! The measurement, and the rows that it becomes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use crate::size::Size;
 use crate::stats::Summary;
 
 const PAGE: u64 = 4096;
-/// Of the region so much must be in folios of the wanted size, go out, and be gone.
+/// The share of the region that must be in folios of the wanted size, go out, and leave memory.
 const ENOUGH: f64 = 0.95;
 const HUGE_PAGES: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Bytes that go out and come back; a multiple of 2 MiB.
@@ -30,9 +30,9 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     /// Sizes of folios, up to 2 MiB.
     pub(crate) sizes: Vec<Size>,
-    /// What the pages hold.
+    /// The content of the pages.
     pub(crate) data: Vec<Data>,
-    /// What they go to.
+    /// The swap devices.
     pub(crate) devices: Vec<Device>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Plan {
     }
 }
 
-/// What the kernel counted over all rounds of a row; `None` where it does not count.
+/// The kernel's counts over all rounds of a row; `None` where it does not count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Counts {
     /// Folios of the row's size that were written whole.
@@ -59,28 +59,23 @@ pub(crate) struct Counts {
     pub(crate) back: Option<u64>,
 }
 
-/// What the kernel takes for folios of one size with one kind of data on one device. Times are
+/// The kernel's times for folios of one size with one kind of data on one device. Times are
 /// nanoseconds per page of 4 KiB, a value for each round.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Row {
-    /// Where they go to.
     pub(crate) device: Device,
-    /// What there is to say about the device.
     pub(crate) detail: String,
-    /// Their size.
     pub(crate) size: Size,
-    /// What they hold.
     pub(crate) data: Data,
     /// From the call of `MADV_PAGEOUT` to its return. A loop device may still be writing then.
     pub(crate) out: Vec<f64>,
     /// CPU time of the caller meanwhile; a loop device has a thread of its own besides.
     pub(crate) out_cpu: Vec<f64>,
-    /// A read of one byte of each page in ascending order. Only of rounds in which the memory was
-    /// gone before: what is in the swap cache comes back without its device.
+    /// A read of one byte of each page in ascending order; only of rounds in which the memory was
+    /// gone before: pages in the swap cache come back without the device.
     pub(crate) back: Vec<f64>,
     /// CPU time of the reader meanwhile.
     pub(crate) back_cpu: Vec<f64>,
-    /// What the kernel counted.
     pub(crate) counts: Counts,
 }
 
@@ -96,14 +91,10 @@ impl Row {
     }
 }
 
-/// Measures the host's kernel. Whatever is not permitted or not there costs its rows, and is said
-/// in `says`, in one sentence each.
+/// Measures the host's kernel. A device or size that is missing or not permitted costs its rows,
+/// and a sentence in `says`.
 ///
 /// All rounds of a row are made one after the other, in the same process.
-///
-/// # Errors
-/// A huge-page setting cannot be written; the kernel does not page out; a byte that came back is
-/// another one; the swap area cannot be given back.
 pub(crate) fn run(
     host: &Host,
     guard: &Guard,
@@ -152,7 +143,7 @@ impl Bench<'_> {
         };
         let group = match device {
             Device::Loop => group::make(self.host, &mut swap.keeper),
-            // What is written there is gone at once.
+            // Written pages leave memory at once.
             Device::Zram => None,
         };
         for &size in &self.plan.sizes {
@@ -169,7 +160,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One row, if the kernel did what was wanted.
+    /// One row, if the kernel paged out as asked.
     fn one(
         &mut self,
         (device, detail): (Device, &str),
@@ -188,7 +179,7 @@ impl Bench<'_> {
             None => {
                 rounds.iter().for_each(|round| row.push(job, round));
                 if row.back.is_empty() {
-                    let why = "what went out stays in the swap cache, so that nothing comes back";
+                    let why = "the pages stay in the swap cache, so that nothing comes back";
                     self.leave_out(&format!("{name}, the way back"), why);
                 }
                 self.rows.push(row);
@@ -198,7 +189,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Says why there are no rows, or no times of one.
+    /// Says why rows, or times of one, are missing.
     fn leave_out(&mut self, what: &str, why: &str) {
         self.says.push(format!("linux {what}: {why}; left out."));
     }

@@ -1,4 +1,4 @@
-//! What the host's own kernel takes to write memory to swap and to bring it back.
+//! The host's own kernel: the cost of writing memory to swap and bringing it back.
 //!
 //! A process of its own, a small C program (`child.c`: `MADV_PAGEOUT` has no safe interface), maps
 //! memory in folios of one size, fills it, and asks for it to go out; then it touches one byte of
@@ -11,7 +11,7 @@
 //! ```text
 //!   run ──► swap area ──► for each size (THP guard) and kind of data: child ──► rounds ──► rows
 //!            │  └ each step first tells `keeper` how it is undone
-//!            └ loop only: a memory group, so that what is written leaves the swap cache as well
+//!            └ loop only: a memory group, so that written pages leave the swap cache as well
 //! ```
 //!
 //! The area is given back when the run ends, fails, is interrupted or killed: `keeper` is a process

@@ -14,7 +14,7 @@ use crate::host::cpu::rounded;
 const PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 const SWAPS: &str = "proc/swaps";
 const CONTROL: &str = "sys/class/zram-control";
-/// The highest priority: whatever else the host swaps to, this area is used first.
+/// The highest priority: this area is used before the host's own.
 const PRIORITY: &str = "32767";
 
 /// Where the swap file may be, if it is on a disk there.
@@ -23,7 +23,7 @@ const FOLDERS: [&str; 2] = ["var/tmp", "tmp"];
 /// may be either of them). Source: statfs(2).
 const NOT_ON_DISK: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
 
-/// What memory goes out to.
+/// A swap device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Device {
     /// A loop device over a file on a disk.
@@ -33,7 +33,6 @@ pub(crate) enum Device {
 }
 
 impl Device {
-    /// Both.
     pub(crate) const ALL: [Device; 2] = [Device::Loop, Device::Zram];
 
     /// The word in cases.
@@ -50,17 +49,14 @@ impl Device {
 pub(super) struct Swap {
     /// The device's file.
     path: PathBuf,
-    /// What there is to say about it: where the file is, which compression.
+    /// The folder of its file, or its compression.
     pub(super) detail: String,
-    /// Who gives it back.
+    /// Gives it back.
     pub(super) keeper: Keeper,
 }
 
 impl Swap {
     /// Begins to swap to a new area of `bytes` bytes, header included.
-    ///
-    /// # Errors
-    /// A sentence without its full stop: it is not permitted, or there is no such device.
     pub(super) fn on(host: &Host, device: Device, bytes: u64) -> Result<Swap, String> {
         if host.path("") != Path::new("/") {
             return Err("this is not the machine that we run on".to_owned());
@@ -83,9 +79,6 @@ impl Swap {
     }
 
     /// Gives everything back.
-    ///
-    /// # Errors
-    /// A sentence: the area is still in use.
     pub(super) fn off(self, host: &Host) -> Result<(), String> {
         let Swap { path, keeper, .. } = self;
         drop(keeper);
@@ -136,13 +129,13 @@ fn disk_folder(folders: &[PathBuf], bytes: u64) -> Result<PathBuf, String> {
     Err(why)
 }
 
-/// A file of `bytes` zeros that nobody had before.
+/// A new file of `bytes` zeros.
 fn fill(file: &Path, bytes: u64) -> std::io::Result<()> {
     let file = fs::OpenOptions::new().write(true).create_new(true).open(file)?;
     std::io::copy(&mut std::io::repeat(0).take(bytes), &mut &file).map(drop)
 }
 
-/// A zram device that nobody uses, or a new one.
+/// An unused zram device, or a new one.
 fn zram(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<(PathBuf, String), String> {
     if !host.path(CONTROL).is_dir() {
         promise(keeper, "modprobe --remove zram")?;
@@ -158,9 +151,9 @@ fn zram(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<(PathBuf, String
         }
     };
     let file = |file: &str| host.path(format!("sys/block/{name}/{file}"));
-    // Promised only when it is ours: to reset another's device would be his loss.
+    // Promised only when it is ours: to reset another user's device would destroy its data.
     fs::write(file("disksize"), bytes.to_string()).map_err(|e| format!("{name}: {e}"))?;
-    // Who looks at each new device may still have it open.
+    // A program that watches for new devices may still have it open.
     let reset = format!("echo 1 > {} && break", quoted(&file("reset")));
     promise(keeper, &format!("for i in 1 2 3 4 5 6 7 8 9; do {reset}; sleep 0.2; done"))?;
     let algorithms = host.read(format!("sys/block/{name}/comp_algorithm")).unwrap_or_default();
@@ -169,7 +162,7 @@ fn zram(host: &Host, keeper: &mut Keeper, bytes: u64) -> Result<(PathBuf, String
     Ok((host.path("dev").join(&name), format!("compression {chosen}")))
 }
 
-/// The name of a zram device without a size: nobody has begun to use it.
+/// The name of a zram device without a size: it is not in use.
 fn unused_zram(host: &Host) -> Option<String> {
     let entries = fs::read_dir(host.path("sys/block")).ok()?.flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -192,10 +185,10 @@ fn write_header(path: &Path, bytes: u64) -> std::io::Result<()> {
 }
 
 fn promise(keeper: &mut Keeper, undo: &str) -> Result<(), String> {
-    keeper.promise(undo).map_err(|e| format!("nobody would give the swap area back ({e})"))
+    keeper.promise(undo).map_err(|e| format!("no process would give the swap area back ({e})"))
 }
 
-/// Runs a tool of the administrator's; gives what it prints.
+/// Runs a tool of the administrator's; returns its output.
 fn tool(name: &str, words: &[&Path]) -> Result<String, String> {
     let places = PLACES.iter().map(|place| Path::new(place).join(name));
     let path = places.into_iter().find(|path| path.is_file()).unwrap_or_else(|| name.into());
@@ -213,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn d7_a_zram_device_that_has_a_size_is_another_ones() {
+    fn d7_a_zram_device_that_has_a_size_is_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::new(dir.path());
         assert_eq!(unused_zram(&host), None);

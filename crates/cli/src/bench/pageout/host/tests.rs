@@ -1,4 +1,4 @@
-//! The whole of it, with whatever is permitted here.
+//! The whole of it, as far as this host permits.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,8 @@ use crate::host::Host;
 use crate::host::thp::Guard;
 use crate::size::Size;
 
-/// What a run may leave behind and must not: areas in use, devices with a size or a file, folders.
+/// The things that a run must not leave behind: areas in use, devices with a size or a file,
+/// folders.
 fn state(host: &Host) -> Vec<String> {
     let swaps = host.read("proc/swaps").unwrap_or_default();
     let names = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
@@ -44,7 +45,7 @@ fn d7_the_host_is_measured_as_far_as_permitted_and_left_as_it_was() {
     println!("{says:?}");
     for device in Device::ALL {
         let found: Vec<&Row> = rows.iter().filter(|row| row.device == device).collect();
-        // No rows, or not all of them: it was said why.
+        // Where rows are missing, a sentence says why.
         let name = device.name();
         let is_whole = found.len() == plan.sizes.len() * plan.data.len();
         assert!(is_whole || says.iter().any(|why| why.contains("left out")), "{name}: {says:?}");
@@ -58,7 +59,7 @@ fn d7_the_host_is_measured_as_far_as_permitted_and_left_as_it_was() {
 }
 
 #[test]
-fn d7_what_the_host_cannot_do_costs_its_rows_and_a_sentence_each() {
+fn d7_a_host_without_swap_costs_its_rows_and_a_sentence_each() {
     let dir = tempfile::tempdir().unwrap();
     let host = Host::new(dir.path());
     let guard = Guard::new(&host, &mut Vec::new());

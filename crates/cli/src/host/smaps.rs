@@ -5,22 +5,21 @@ use quire_linux::text::AreaLine;
 
 /// An area of a process.
 #[derive(Clone, Debug)]
-pub(super) struct Area {
+pub(crate) struct Area {
     /// Where it is; without its name.
-    pub(super) line: AreaLine<'static>,
+    pub(crate) line: AreaLine<'static>,
     /// A path, or a word in brackets; empty when it has none.
-    pub(super) name: String,
-    /// What is resident, in bytes.
-    pub(super) resident: u64,
-    /// Of memory of no file, what larger leaves map, in bytes.
-    pub(super) anon_blocks: u64,
-    /// Likewise of files and of shared memory.
-    pub(super) file_blocks: u64,
+    pub(crate) name: String,
+    /// Resident bytes.
+    pub(crate) resident: u64,
+    /// Bytes of anonymous memory that larger leaves map.
+    pub(crate) anon_blocks: u64,
+    /// The same of files and of shared memory.
+    pub(crate) file_blocks: u64,
 }
 
-/// All areas, in the order of the text. Lines that are not understood are skipped: kernels add
-/// some.
-pub(super) fn parse(text: &str) -> Vec<Area> {
+/// All areas, in the order of the text. Unknown lines are skipped: new kernels add some.
+pub(crate) fn parse(text: &str) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for line in text.lines() {
         if let Some(area) = head(line) {
@@ -35,6 +34,11 @@ pub(super) fn parse(text: &str) -> Vec<Area> {
         }
     }
     areas
+}
+
+/// The area of `text` that holds `address`.
+pub(crate) fn holding(text: &str, address: u64) -> Option<Area> {
+    parse(text).into_iter().find(|area| (area.line.start..area.line.end).contains(&address))
 }
 
 /// `55d0a000-55d0c000 r-xp 00002000 fe:00 123   /usr/bin/cat`.
@@ -62,14 +66,9 @@ fn head(line: &str) -> Option<Area> {
         inode: inode.parse().ok()?,
         name: b"",
     };
-    let name = rest.trim_start().to_owned();
-    (line.start < line.end).then_some(Area {
-        line,
-        name,
-        resident: 0,
-        anon_blocks: 0,
-        file_blocks: 0,
-    })
+    let (name, resident, anon_blocks, file_blocks) = (rest.trim_start().to_owned(), 0, 0, 0);
+    let area = Area { line, name, resident, anon_blocks, file_blocks };
+    (area.line.start < area.line.end).then_some(area)
 }
 
 /// `Rss:     8 kB`, in bytes.

@@ -1,16 +1,16 @@
-//! What the host's own kernel takes for fork, unmap and protect of populated memory.
+//! Fork, unmap and protect of populated memory in the host's own kernel.
 //!
 //! The command runs itself once more, as a *helper*: a process with one thread on one CPU, whose
 //! memory is the populated area and little else, so that nothing else is forked and no other CPU
-//! need be asked to flush. The helper maps and populates fresh memory for each round, and prints
-//! what it measured as one line of JSON. All rounds of one backing are one helper's: what a process
-//! gives back to a hypervisor is slow to come again.
+//! has to flush. The helper maps and populates fresh memory for each round, and prints
+//! its figures as one line of JSON. One helper makes all rounds of a backing: memory that a process
+//! has given back to a hypervisor is slow to come again.
 //!
-//! Fork is measured without any `unsafe`. The standard library forks really, and not by `vfork`,
-//! when the child's group is to be set; forking is the parent's CPU time meanwhile. The child ends
-//! its copy of the memory when it executes `true`. What that takes the kernel counts as the child's
-//! CPU time, which can be read as long as nobody has waited for the child; the same of a process
-//! that has no memory yet is taken off.
+//! Fork is measured without any `unsafe`. The standard library calls `fork`, and not `vfork`, when
+//! the child's group is to be set; the cost of forking is the parent's CPU time meanwhile. The
+//! child ends its copy of the memory when it executes `true`. The kernel counts that as the child's
+//! CPU time, which can be read until the parent waits for the child; the time of a child without
+//! that memory is subtracted.
 //!
 //! Folios of 2 MiB that entries map come to be as on real systems: `MADV_DONTFORK` on one page of
 //! each splits the area, and with it the leaf; `MADV_DOFORK` makes the area whole again, but not
@@ -21,26 +21,43 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use memmap2::{Advice, MmapMut, MmapOptions};
+use clap::Args;
 use rustix::process::{Pid, WaitId, WaitIdOptions, getgid, waitid};
-use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::thread::sched_getcpu;
 use serde::{Deserialize, Serialize};
 
-use super::Host;
-use super::memory::mapped_bytes;
-use super::thp::{Guard, folios_given};
-use crate::args::HelperArgs;
-use crate::bench::entries::{Backing, Task};
-use crate::bench::thread_ns;
+use super::task::Task;
+use crate::bench::scene::Backing;
+use crate::host::Host;
+use crate::host::memory::Area;
+use crate::host::thp::{Guard, folios_given};
 use crate::size::Size;
+use crate::stats::thread_ns;
+use crate::threads::pin;
+
+/// The work of a helper.
+#[derive(Args, Debug)]
+pub(crate) struct HelperArgs {
+    /// The task
+    task: Task,
+    /// The size of the folios
+    size: Size,
+    /// How much memory is populated
+    region: Size,
+    /// How often it is measured
+    rounds: u32,
+    /// Whether blocks map the folios
+    #[arg(long)]
+    block: bool,
+}
 
 const PAGE: u64 = 4096;
-/// Of the folios of a sample so many must be as wanted.
+/// The share of a sample's folios that must be as wanted.
 const GIVEN: f64 = 0.95;
-/// A program that does nothing.
+/// A program that ends at once.
 const NOTHING: &str = "true";
 
-/// What a helper found in one round.
+/// The figures of one round.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Found {
     /// Nanoseconds of each part, as [`Task::parts`] names them.
@@ -54,9 +71,6 @@ pub(crate) struct Found {
 
 /// Runs a helper for `rounds` rounds, and leaves out those in which the kernel did not back its
 /// memory as wanted.
-///
-/// # Errors
-/// The helper cannot be started, or failed.
 pub(crate) fn samples(
     host: &Host,
     guard: &Guard,
@@ -86,8 +100,7 @@ pub(crate) fn samples(
 }
 
 impl Found {
-    /// Whether all of the memory is there, in blocks or not as wanted; a kernel that does not tell
-    /// is believed.
+    /// Whether all of the memory is there, in blocks or not as wanted, as far as the kernel says.
     fn is_as_wanted(&self, backing: Backing, region: u64) -> bool {
         let most = (GIVEN * region as f64) as u64;
         let huge = match backing.block {
@@ -99,15 +112,10 @@ impl Found {
 }
 
 /// The helper: populates and measures, round by round, and prints.
-///
-/// # Errors
-/// The host does not give the memory; the kernel refuses an advice.
 pub(crate) fn run(args: &HelperArgs) -> Result<()> {
     let backing = Backing { size: args.size, block: args.block };
-    // Where it runs makes no difference, but both halves of a fork must share a CPU.
-    let mut set = CpuSet::new();
-    set.set(sched_getcpu());
-    let _ = sched_setaffinity(None, &set);
+    // Any CPU will do, but both halves of a fork must share one.
+    pin(sched_getcpu());
     let measure = |_| measure(args.task, backing, args.region.bytes());
     let found: Vec<Found> = (0..args.rounds).map(measure).collect::<Result<_>>()?;
     println!("{}", serde_json::to_string(&found)?);
@@ -116,16 +124,20 @@ pub(crate) fn run(args: &HelperArgs) -> Result<()> {
 
 fn measure(task: Task, backing: Backing, region: u64) -> Result<Found> {
     let empty = match task {
-        // The first one also makes the code and the stack present.
+        // The first fork also makes the code and the stack present.
         Task::Fork => {
             fork()?;
             Some(fork()?)
         }
         _ => None,
     };
-    let mut area = Area::new(backing, region)?;
-    area.populate()?;
-    let (resident, huge) = (area.bytes("Rss"), area.bytes("AnonHugePages"));
+    let mut area = Area::new(backing.size, region)?;
+    area.touch();
+    if !backing.block && backing.size.bytes() != PAGE {
+        area.split_leaves()?;
+    }
+    let smaps = area.smaps();
+    let (resident, huge) = (smaps.as_ref().map(|s| s.resident), smaps.map(|s| s.anon_blocks));
     let ns = match task {
         Task::Fork => {
             let first = fork()?;
@@ -156,7 +168,7 @@ struct Forked {
     child: f64,
 }
 
-/// Forks a child that does nothing.
+/// Forks a child that ends at once.
 fn fork() -> Result<Forked> {
     let mut command = Command::new(NOTHING);
     command.gid(getgid().as_raw());
@@ -172,55 +184,6 @@ fn fork() -> Result<Forked> {
     Ok(Forked { parent, child: child.context("schedstat begins with no number")? })
 }
 
-/// Memory of this process.
-struct Area {
-    map: MmapMut,
-    start: usize,
-    len: usize,
-    backing: Backing,
-}
-
-impl Area {
-    fn new(backing: Backing, region: u64) -> Result<Area> {
-        let len = usize::try_from(region)?;
-        let size = backing.size.len();
-        let map = MmapOptions::new()
-            .len(len + size)
-            .map_anon()
-            .context("the host does not map the memory")?;
-        let start = map.as_ptr().align_offset(size);
-        match backing.size.bytes() {
-            // Without huge pages in the kernel this is refused, and not needed.
-            PAGE => drop(map.advise(Advice::NoHugePage)),
-            _ => map.advise(Advice::HugePage).context("the kernel refuses MADV_HUGEPAGE")?,
-        }
-        Ok(Area { map, start, len, backing })
-    }
-
-    /// Touches each folio, and splits the leaves of those that are not to be mapped by blocks.
-    fn populate(&mut self) -> Result<()> {
-        let (start, len, size) = (self.start, self.len, self.backing.size.len());
-        for folio in self.map[start..start + len].chunks_exact_mut(size) {
-            folio[0] = 1;
-        }
-        if self.backing.block || self.backing.size.bytes() == PAGE {
-            return Ok(());
-        }
-        for at in (start..start + len).step_by(size.max(2 << 20)) {
-            let page = (at + PAGE as usize, PAGE as usize);
-            self.map.advise_range(Advice::DontFork, page.0, page.1).context("MADV_DONTFORK")?;
-            self.map.advise_range(Advice::DoFork, page.0, page.1).context("MADV_DOFORK")?;
-        }
-        Ok(())
-    }
-
-    /// What `/proc` says about the area, in bytes.
-    fn bytes(&self, field: &str) -> Option<u64> {
-        let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
-        mapped_bytes(&smaps, self.map.as_ptr().addr() + self.start, field)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,7 +194,7 @@ mod tests {
         for task in [Task::Fork, Task::Zap, Task::Protect] {
             let found = measure(task, backing, 8 << 20).unwrap();
             assert_eq!(found.ns.len(), task.parts().len());
-            // A child's end without much memory is lost in what is taken off.
+            // The end of a child with little memory is lost in the subtraction.
             assert!(found.ns.iter().all(|ns| *ns >= 0.0) && found.ns[0] > 0.0, "{found:?}");
             assert!(found.is_as_wanted(backing, 8 << 20), "{found:?}");
             assert_eq!(found.empty.is_some(), task == Task::Fork);

@@ -1,0 +1,107 @@
+//! Frames in custody: out of use, and not free before the flush.
+//!
+//! They are chained through their own slots, as runs, so that any number of them needs no memory.
+//! A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names the
+//! next run.
+
+use quire_hw::{Flush, FrameRun, Hardware};
+use quire_units::FrameSpan;
+
+use super::meta::{Kind, LastHold, Meta, Ownerless, State, WordsLock};
+use crate::sync::Ordering;
+
+/// Flag of a run: all its words are zero.
+const ZEROED: u32 = 1;
+
+/// The end of the chain.
+const NONE: u32 = u32::MAX;
+
+/// Proof that what had to be flushed has been.
+#[derive(Debug)]
+pub(crate) struct Flushed(());
+
+impl Flushed {
+    /// Flushes, if there is anything to flush.
+    #[inline]
+    pub(crate) fn by<H: Hardware>(hw: &H, flush: Option<&Flush<'_>>) -> Self {
+        if let Some(flush) = flush {
+            hw.flush(flush);
+        }
+        Self(())
+    }
+}
+
+/// A chain of frames in custody. Dropping it leaks them.
+#[must_use = "its frames are in custody until the flush"]
+#[derive(Debug)]
+pub(crate) struct Strays {
+    first: u32,
+    last: u32,
+}
+
+impl Strays {
+    /// None.
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    /// Takes the frames of a folio.
+    #[inline]
+    pub(crate) fn take(&mut self, meta: Meta<'_>, gone: LastHold) {
+        self.chain(meta, gone.span(), false);
+    }
+
+    /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
+    /// be cleared for its next use.
+    pub(crate) fn take_table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
+        self.chain(meta, FrameSpan::new(table.frame(), 1), zeroed);
+    }
+
+    /// Chains `span`, as part of the last run where it follows that and is alike zeroed.
+    fn chain(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
+        let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
+        if self.last != NONE {
+            let last = meta.at(meta.frame(self.last));
+            let count = last.counts.load(Ordering::Relaxed);
+            if meta.frame(self.last).add(count) == span.start && last.state() == state {
+                last.counts.store(count + span.count, Ordering::Relaxed);
+                meta.at(span.start).set_state(State::new(Kind::None, 0));
+                return;
+            }
+        }
+        let slot = meta.at(span.start);
+        slot.counts.store(span.count, Ordering::Relaxed);
+        slot.links[0].store(NONE, Ordering::Relaxed);
+        slot.set_state(state);
+        let index = meta.index(span.start);
+        if self.last == NONE {
+            self.first = index;
+        } else {
+            meta.at(meta.frame(self.last)).links[0].store(index, Ordering::Relaxed);
+        }
+        self.last = index;
+    }
+
+    /// Hands every run to `free`; none is in custody then.
+    #[inline]
+    pub(crate) fn free(&mut self, meta: Meta<'_>, _: &Flushed, mut free: impl FnMut(FrameRun)) {
+        let mut next = self.first;
+        *self = Self::new();
+        while next != NONE {
+            let start = meta.frame(next);
+            let slot = meta.at(start);
+            let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
+            next = slot.links[0].load(Ordering::Relaxed);
+            let zeroed = slot.state().flags() & ZEROED != 0;
+            slot.set_state(State::new(Kind::None, 0));
+            free(meta.mint(Ownerless { span, zeroed }));
+        }
+    }
+}
