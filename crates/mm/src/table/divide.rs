@@ -15,6 +15,7 @@ use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Vpn};
 
+use super::visit::Step;
 use super::{Gather, Locked, Tables, What};
 use crate::folio::{Folio, Folios};
 
@@ -109,17 +110,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// How many of `pages` map their page of `folio`, whose first page is at `home`.
     fn mapped_of(&self, folio: Folio, home: Vpn, pages: PageSpan) -> u64 {
         let mut mapped = 0;
-        let mut at = pages.start;
-        while at < pages.end {
-            let (run, end) = self.run_in(at, pages.end);
-            let ahead = at.get().wrapping_sub(home.get());
-            if let What::Leaf { frame, .. } = run.what
+        self.runs(pages, |found| -> Step<()> {
+            let ahead = found.pages.start.get().wrapping_sub(home.get());
+            if let What::Leaf { frame, .. } = found.run.what
                 && frame.get() == folio.head.get().wrapping_add(ahead)
             {
-                mapped += end.offset_from(at);
+                mapped += found.pages.count();
             }
-            at = end;
-        }
+            Step::Next
+        });
         mapped
     }
 

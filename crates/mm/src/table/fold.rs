@@ -210,7 +210,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         loop {
             let known = noted;
             for index in first..first + self.width() {
-                let old = self.exchange_leaf(index, Some(fold), change.given(known));
+                let old = self.exchange_leaf(index, Some(fold), change.with(change.of(known)));
                 noted |= old.intersection(NOTED);
             }
             // The hardware may have set more bits in a word whose turn had not come yet.

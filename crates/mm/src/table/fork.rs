@@ -1,7 +1,7 @@
 //! Fork: a child gets what its parent has mapped, run by run.
 //!
 //! ```text
-//!   parent's table            child's table, not in use yet    
+//!   parent's table            child's table, not in use yet
 //!   | A+0 c w |               |         |      1. count: the folio gains as many mapped pages
 //!   | A+1 c w |    ──►        |         |      2. parent: not writable, COW; in place, still folded
 //!   |  ...    |               |   ...   |      3. child: the parent's words as they are now

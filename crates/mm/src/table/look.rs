@@ -92,6 +92,24 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         })
     }
 
+    /// How many pages have an entry: mapped, or marked. A table of pages says so itself, so that
+    /// this is one look for each table, and not one for each run.
+    pub(crate) fn weigh(&self) -> u64 {
+        let mut pages = 0;
+        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        self.each(all, |table, part| -> Step<()> {
+            if table.level().is_last() {
+                pages += table.present();
+                return Step::Next;
+            }
+            table.runs(part, |found| {
+                pages += found.pages.count();
+                Step::Next
+            })
+        });
+        pages
+    }
+
     /// The pieces of `span` that are not absent, ascending; nothing is held between two of them.
     pub fn pieces(&self, span: PageSpan) -> impl Iterator<Item = Seen> + use<'a, A, H> {
         let (tables, mut left) = (*self, span);

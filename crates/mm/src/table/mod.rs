@@ -8,7 +8,7 @@
 //!   visit      the one walk over runs: each body acts on a locked run
 //!     │          change, noted   protect, age, harvest, forget   ─► regrant ─► Owed ─┐
 //!     │          take, evict     take, detach, evict             ────────────────────┼─► gather
-//!     │          look, map, weigh, relocate                                          ┘
+//!     │          look, map, relocate                                                 ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
 //!   map, split, divide, fork, relocate        changes of more than one table
@@ -16,11 +16,11 @@
 //!
 //! ## Lock, then ask
 //! A walk takes no lock and holds nothing: it loads words, and the table it arrives at may have
-//! been freed, or be another space's by now. That is harmless, since a walk decides nothing. To act,
-//! a caller locks the frame where the walk ended, whatever that frame is now, and asks its slot: is
-//! it a page table? of this root? of this level? does it translate this page? If one answer is no,
-//! the walk begins anew. A table leaves its tree only with its own lock held, so the answers stay
-//! true under the lock.
+//! been freed, or be another space's by now. That is harmless, since a walk decides nothing. To
+//! act, a caller locks the frame where the walk ended, whatever that frame is now, and asks its
+//! slot: is it a page table? of this root? of this level? does it translate this page? If one
+//! answer is no, the walk begins anew. A table leaves its tree only with its own lock held, so the
+//! answers stay true under the lock.
 //!
 //! ```text
 //!   root ──► … ──► [ table, level L, base B ]      walk: loads only
@@ -57,7 +57,6 @@ mod split;
 mod take;
 mod visit;
 pub(crate) mod walk;
-mod weigh;
 mod write;
 
 #[cfg(all(test, loom))]

@@ -42,11 +42,6 @@ impl Regrant {
         Self { less: self.less, more: self.more.union(attrs) }
     }
 
-    /// The same for leaves that have `attrs` besides what their words say.
-    pub(super) const fn given(self, attrs: Attrs) -> Self {
-        Self { less: self.less, more: self.more.union(attrs.difference(self.less)) }
-    }
-
     /// The attributes that `attrs` turn into.
     #[inline]
     pub(super) const fn of(self, attrs: Attrs) -> Attrs {

@@ -76,7 +76,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 What::Leaf { frame, attrs, .. }
                     if !attrs.contains(FOREIGN) && span.covers(pages) =>
                 {
-                    let taken = found.table.take_folios(&found.run, frame, gather, such);
+                    let taken = found.table.detach_folios(&found.run, frame, gather, such);
                     // Frames that are no folio are passed.
                     let done = taken == pages.count() || !gather.is_full();
                     if done { Step::Next } else { Step::Stop(pages.start.add(taken)) }
@@ -163,7 +163,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                 table.clear_leaves(run.index, run.count, gather);
                 pages.count()
             }
-            What::Leaf { frame, .. } => table.take_folios(run, frame, gather, |_| true),
+            What::Leaf { frame, .. } => table.take_folios(run, frame, gather),
             What::Marker(marks) if gather.take_run(marks, pages.count()) => {
                 table.clear(run.index, run.count);
                 pages.count()
@@ -176,35 +176,47 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Takes the folios of a run of leaves that are `such`, up to the one for which the gather has
-    /// no room. Returns how many pages are done.
+    /// Takes a run of leaves, up to the folio for which the gather has no room. Returns how many
+    /// pages.
     #[inline(always)]
-    fn take_folios(
+    fn take_folios(&self, run: &Run, frame: Pfn, gather: &mut Gather) -> u64 {
+        let (meta, unit) = (self.tables.meta, A::order(self.level()));
+        let frames = FrameSpan::new(frame, (run.count as u64) << unit.get());
+        let taken = Folios::new(meta).each(frames, |folio, piece| {
+            let room = !gather.is_full();
+            if room {
+                gather.mapping(meta, folio, piece);
+            }
+            room
+        });
+        debug_assert!(taken == frames.count || gather.is_full(), "leaves map folios");
+        self.clear_leaves(run.index, (taken >> unit.get()) as usize, gather);
+        taken
+    }
+
+    /// The same for the folios that are `such`. Returns how many pages were looked at.
+    fn detach_folios(
         &self,
         run: &Run,
         frame: Pfn,
         gather: &mut Gather,
         such: impl Fn(Folio) -> bool,
     ) -> u64 {
-        let unit = A::order(self.level());
+        let (meta, unit) = (self.tables.meta, A::order(self.level()));
         let frames = FrameSpan::new(frame, (run.count as u64) << unit.get());
-        let entry = |of: Pfn| run.index + (of.offset_from(frame) >> unit.get()) as usize;
-        // The first entry whose mapping is in the gather, and whose word is not zero yet.
-        let mut from = run.index;
-        let looked = Folios::new(self.tables.meta).each(frames, |folio, piece| {
-            if !such(folio) {
-                self.clear_leaves(from, entry(piece.start) - from, gather);
-                from = entry(piece.end());
-                return true;
+        let mut index = run.index;
+        Folios::new(meta).each(frames, |folio, piece| {
+            let count = (piece.count >> unit.get()) as usize;
+            if such(folio) {
+                if gather.is_full() {
+                    return false;
+                }
+                gather.mapping(meta, folio, piece);
+                self.clear_leaves(index, count, gather);
             }
-            let room = !gather.is_full();
-            if room {
-                gather.mapping(self.tables.meta, folio, piece);
-            }
-            room
-        });
-        self.clear_leaves(from, entry(frame.add(looked)) - from, gather);
-        looked
+            index += count;
+            true
+        })
     }
 
     /// Zeroes `count` leaves from `index` on, and notes their flush. No folio is among them in
