@@ -1,10 +1,10 @@
 //! Folios that hold pages of files.
 //!
-//! Such a folio is found by whoever looks for its page, and not only by who has a hold already. So
-//! it has an *identity* (`owner`: which file's, from which page), and while it has one, whoever
-//! looks locks its slot, asks, and takes a hold before letting go. What gives it one holds a
-//! reference; it loses its identity under that lock, before that reference is given back. As it is
-//! never held by a mapping alone while it has one, no table counts it with plain stores.
+//! A CPU that looks for a page finds such a folio without a hold on it. So the folio has an
+//! *identity* (`owner`: which file's, from which page), and while it has one, a CPU that looks
+//! locks its slot, asks, and takes a hold before it unlocks. The index that gave the identity holds
+//! a reference; the folio loses its identity under that lock, before the index gives the reference
+//! back. As it is never held by a mapping alone while it has one, no table counts it with plain stores.
 
 use core::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::phys::{FrameLock, Kind, State};
 use crate::sync::Ordering;
 
 bitflags! {
-    /// What is known of a file's folio.
+    /// Flags of a folio, most of them of a file's.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Known: u32 {
         /// It has an identity: it is in its file's index.
@@ -26,7 +26,7 @@ bitflags! {
         const FILLED = 1 << 1;
         /// It is being written to the file's store.
         const WRITING = 1 << 2;
-        /// Whoever touches it asks for what comes after it to be read.
+        /// A touch of it starts the readahead of what follows.
         const MARK = 1 << 3;
         /// Its memory failed; its content is lost.
         const POISONED = 1 << 4;
@@ -36,10 +36,10 @@ bitflags! {
         const IDLE_LOW = 1 << 6;
         /// The high bit.
         const IDLE_HIGH = 1 << 7;
-        /// Its content may be lost as long as nobody writes it (`MADV_FREE`): its leaves were made
+        /// Its content may be lost until a program writes it (`MADV_FREE`): its leaves were made
         /// clean, and tell.
         const LAZY = 1 << 8;
-        /// Its pages are about to be in another folio, or in several: who looks for it waits.
+        /// Its pages are about to be in another folio, or in several: lookups wait.
         const SECLUDED = 1 << 9;
     }
 }
@@ -51,7 +51,7 @@ const IDLE_MOST: u32 = 3;
 
 /// References that the index has to each of its folios.
 const INDEX: u64 = 1;
-/// The reference of who fills a folio, or writes it to its store.
+/// The reference of a read that fills a folio, or a write of it to its store.
 const CARRIER: u64 = 1;
 
 impl Known {
@@ -128,13 +128,13 @@ impl<'m> Folios<'m> {
         self.known(folio).0.idle()
     }
 
-    /// Whether the content of `folio` may be lost as long as nobody writes it.
+    /// Whether the content of `folio` may be lost until a program writes it.
     #[inline]
     pub(crate) fn is_lazy(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::LAZY)
     }
 
-    /// Notes whether the content of `folio`, an anonymous one, may be lost as long as nobody writes
+    /// Notes whether the content of `folio`, an anonymous one, may be lost until a program writes
     /// it. The caller has the lock of a table that maps it, or refers to it.
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
@@ -177,7 +177,7 @@ impl<'m> Folios<'m> {
     }
 
     /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A
-    /// hint for who looks for its mappings; the tables know.
+    /// hint for a search for its mappings; the tables know.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
         let links = &self.meta.at(folio.head).links;
@@ -186,7 +186,7 @@ impl<'m> Folios<'m> {
         links[1].store((word >> 32) as u32, Ordering::Relaxed);
     }
 
-    /// Where `folio` was mapped when somebody noted it last.
+    /// Where `folio` was mapped when that was noted last.
     #[inline]
     pub(crate) fn home(&self, folio: Folio) -> Home {
         let links = &self.meta.at(folio.head).links;
@@ -221,7 +221,7 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// Lets those who look for `folio`, which was secluded, find it again.
+    /// Lets lookups find `folio` again, which was secluded.
     pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -248,7 +248,7 @@ impl<'m> Folios<'m> {
         self.readmit(part);
     }
 
-    /// Whether nobody has a hold on `folio` but its index.
+    /// Whether its index has the only hold on `folio`.
     pub(crate) fn is_indexed_only(&self, folio: Folio) -> bool {
         self.meta.at(folio.head).counts.load(Ordering::Acquire) == INDEX
     }
@@ -258,7 +258,7 @@ impl<'m> Folios<'m> {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
     }
 
-    /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
+    /// The flags of a folio, and whose it is or was last. Out of date at once unless the caller
     /// keeps others out.
     pub fn known(&self, folio: Folio) -> (Known, u64) {
         let slot = self.meta.at(folio.head);
@@ -299,7 +299,7 @@ impl Home {
 }
 
 impl Cached<'_> {
-    /// What is known of it.
+    /// Its flags.
     #[inline]
     pub(crate) fn known(&self) -> Known {
         self.folios.known(self.folio).0
@@ -312,7 +312,7 @@ impl Cached<'_> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes a round of aging in which nobody is known to have touched it.
+    /// Notes a round of aging without a known touch.
     pub(crate) fn grow_old(&self) {
         self.learn(self.known().aged(false));
     }
@@ -334,19 +334,19 @@ impl Cached<'_> {
         self.folios.share(self.folio, pages, false)
     }
 
-    /// Whether nobody has a hold on it but the index.
+    /// Whether the index has the only hold on it.
     pub(crate) fn is_idle(&self) -> bool {
         self.folios.is_indexed_only(self.folio)
     }
 
-    /// Takes its identity away, while it is still in its index: whoever finds it there from now on
-    /// waits until the caller has taken it out, and [given back](Folios::put) the index's
+    /// Takes its identity away, while it is still in its index: a CPU that finds it there from now
+    /// on waits until the caller has taken it out, and [given back](Folios::put) the index's
     /// reference.
     pub(crate) fn disclaim(self) {
         self.learn(self.known() & Known::POISONED);
     }
 
-    /// Takes its identity away. Nobody finds it any more; the frames, if nobody has a hold on it
+    /// Takes its identity away. No CPU finds it any more; the frames, if there is no hold on it
     /// either. It is out of its index already.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {

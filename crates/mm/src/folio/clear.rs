@@ -44,7 +44,7 @@ pub fn units(extent: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> 
     })
 }
 
-/// What the clearing of a folio is bound to.
+/// The bounds of clearing a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// How many pages may be cleared between two points at which another task may run.
@@ -55,7 +55,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// What `hw` says of itself, in pages of 2^`page_shift` bytes.
+    /// As the profile of `hw` has it, in pages of 2^`page_shift` bytes.
     pub fn of<H: Hardware>(hw: &H, page_shift: u32) -> Self {
         let profile = hw.profile();
         Self {

@@ -1,5 +1,5 @@
-//! Copying a folio for who is about to write a page of it (row A7): in the order in which folios
-//! are [cleared](super::clear), with the page that is wanted last, and aware that memory fails.
+//! Copying a folio of which a program is about to write a page (row A7): in the order in which
+//! folios are [cleared](super::clear), with the page that is wanted last, and aware that memory fails.
 
 use quire_hw::{FrameRun, Hardware, Poisoned};
 use quire_units::FrameSpan;
@@ -11,7 +11,7 @@ use super::clear::{Pace, extents, units};
 /// one.
 ///
 /// # Errors
-/// The frame whose memory failed. Part of `to` is overwritten then, and nobody may see it.
+/// The frame whose memory failed. Part of `to` is overwritten then, and no program may see it.
 pub fn copy<H: Hardware>(
     hw: &H,
     to: &FrameRun,

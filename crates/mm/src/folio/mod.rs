@@ -1,6 +1,6 @@
 //! One run of 2^order frames as one object.
 //!
-//! **Owns** what a folio is and who holds it: its state, its references and mapped pages, and its
+//! **Owns** the folio and the holds on it: its state, its references and mapped pages, and its
 //! life from a [`FrameRun`](quire_hw::FrameRun) to a `FrameRun` again. And how its bytes come to
 //! be: [`clear`] zeroes it around the page that faulted.
 //!
@@ -13,7 +13,7 @@
 //!    └──────────────────────── FrameRun ◄──────────────────────────────┘
 //! ```
 //!
-//! A folio's two counts share one word: *references* (somebody looks at it) and *mapped pages*
+//! A folio's two counts share one word: *references* (a CPU looks at it) and *mapped pages*
 //! (page-table entries point at it, counted in base pages). It lives while either is above zero.
 //! Mapping a run of `n` pages is one addition, whatever `n` is. There is no count for each page:
 //! how often one page is mapped can be derived from the tables (invariant I12 does).

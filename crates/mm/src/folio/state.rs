@@ -1,4 +1,4 @@
-//! A folio's state: who holds it, and when it dies.
+//! A folio's state: the holds on it, and its end.
 
 use quire_hw::FrameRun;
 use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
@@ -32,7 +32,7 @@ impl Folio {
     }
 }
 
-/// Who holds a folio.
+/// The holds on a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// References: holders that are not page-table entries, and look at it for a moment.
@@ -63,7 +63,7 @@ const ONE_PIN: u64 = 1 << PINS_AT;
 /// all of them are still in the nearest cache when they are written.
 const AHEAD: u64 = 64;
 
-/// Beyond so many mapped pages a folio gets no more of them by a fork. Half of what the count can
+/// A fork maps no more pages of a folio that has this many mapped. Half of what the count can
 /// hold, so that forks on all CPUs at once, each adding one folio's pages, do not reach its end.
 const MAPPED_MAX: u32 = 1 << 31;
 
@@ -82,7 +82,7 @@ impl<'m> Folios<'m> {
     }
 
     /// Makes `run` into folios of order `each`, every page of them mapped once. The caller maps
-    /// them under the table's lock, the first page at `home`; nobody else knows them before.
+    /// them under the table's lock, the first page at `home`; no other CPU knows them before.
     ///
     /// # Panics
     /// In debug builds when the run is not a whole number of naturally aligned folios.
@@ -123,7 +123,7 @@ impl<'m> Folios<'m> {
     /// the lock of a table that maps it.
     #[inline]
     pub fn of(&self, frame: Pfn) -> Option<Folio> {
-        // Who asks mostly names a first frame.
+        // Callers usually pass the head.
         let state = self.meta.slot(frame)?.state();
         if state.kind() == Kind::Folio {
             return Some(Folio { head: frame, order: Order::new(state.order()) });
@@ -221,7 +221,7 @@ impl<'m> Folios<'m> {
         (count as u64) << folio.order.get()
     }
 
-    /// Who holds it now. Out of date at once unless the caller keeps others out.
+    /// The holds on it now. Out of date at once unless the caller keeps others out.
     #[inline]
     pub fn counts(&self, folio: Folio) -> Counts {
         Counts::from_word(self.meta.at(folio.head).counts.load(Ordering::Acquire))
@@ -255,15 +255,15 @@ impl<'m> Folios<'m> {
         true
     }
 
-    /// Whether the only hold on it are `pages` of its pages being mapped, by whoever asks.
+    /// Whether the caller's mapping of `pages` of its pages is the only hold on it.
     #[inline]
     pub(crate) fn is_sole(&self, folio: Folio, pages: u32) -> bool {
         let counts = self.meta.at(folio.head).counts.load(Ordering::Acquire);
         counts == pages as u64 * ONE_MAPPED
     }
 
-    /// Whether one table may have all the holds on it: nobody refers to it or has it pinned, and it
-    /// has no more mapped pages than one mapping of it gives.
+    /// Whether one table may have all the holds on it: it has no reference and no pin, and
+    /// no more mapped pages than one mapping of it gives.
     #[inline]
     pub(crate) fn may_be_sole(&self, folio: Folio) -> bool {
         let Counts { refs, pins, mapped } = self.counts(folio);
@@ -276,8 +276,8 @@ impl<'m> Folios<'m> {
         self.add_if(folio, ONE_PIN, |now| now.pins < u16::MAX)
     }
 
-    /// Takes a reference for as long as somebody outside likes; `false` when there are so many that
-    /// those who look for a moment might not find room. The caller holds the lock of a table that
+    /// Takes a reference for as long as an embedder likes; `false` when half of the count is used:
+    /// the other half is for short looks. The caller holds the lock of a table that
     /// maps a page of it.
     pub(crate) fn hold(&self, folio: Folio) -> bool {
         self.add_if(folio, 1, |now| now.refs < u16::MAX / 2)

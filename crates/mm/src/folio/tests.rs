@@ -1,4 +1,4 @@
-//! Who holds a folio, and when it dies.
+//! Holds on a folio, and its end.
 
 use std::vec::Vec;
 

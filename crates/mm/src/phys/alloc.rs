@@ -38,7 +38,7 @@ impl<'m> Phys<'m> {
         zones: &[FrameSpan],
     ) -> Result<Self, SetupError> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
-        // What an earlier allocator left here would be taken for free blocks.
+        // Else this allocator would take what an earlier one recorded for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::new(super::Kind::None, 0)));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::new());
         let zone = |at| zones.get(at).copied().unwrap_or(FrameSpan::new(first, 0));
@@ -83,8 +83,8 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for whoever would
-    /// rather have a smaller block than wait for theirs.
+    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller
+    /// that prefers a smaller block to a wait for theirs.
     #[inline]
     pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
         match self.alloc_cached(cpu, order) {
@@ -164,7 +164,7 @@ impl<'m> Phys<'m> {
     }
 
     /// How many frames are free, those in caches included. Each lock is taken in turn, so the sum
-    /// is exact only while nobody else allocates.
+    /// is exact only while no other CPU allocates.
     pub fn free_frames(&self) -> u64 {
         self.free_by_order().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
     }
@@ -234,8 +234,8 @@ impl<'m> Phys<'m> {
         self.meta.mint(OutOfList { span, zeroed: entry.is_zeroed() })
     }
 
-    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: what
-    /// was joined across their border is nobody's to hand out again as one block.
+    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: no
+    /// zone may hand out a block that was joined across their border.
     #[inline]
     fn entry(&self, span: FrameSpan, zeroed: bool) -> Option<Entry> {
         let whole = || self.zones.iter().any(|zone| zone.span.covers(span));
@@ -280,7 +280,7 @@ impl<'m> Phys<'m> {
     }
 
     /// Fills an empty `stack` by half: with the pieces that are there, or else with one large
-    /// block. What is already in pieces goes first, so that large blocks stay whole.
+    /// block. Pieces go first, so that large blocks stay whole.
     fn fill(&self, stack: &mut Stack, lists: &mut Lists, order: Order) {
         let most = Order::new(order.get() + batch(order));
         let mut room = most.pages();

@@ -43,7 +43,7 @@ pub enum Violation {
         frame: Pfn,
         /// The list.
         order: Order,
-        /// What is on record.
+        /// The state on record.
         state: State,
     },
     /// A free block is not aligned to its size, or reaches out of its zone.
@@ -82,7 +82,7 @@ pub enum Violation {
     },
     /// A frame in a CPU's cache is on record as something, or free in a zone, or cached twice.
     Cached {
-        /// Whose cache.
+        /// The CPU of the cache.
         cpu: CpuId,
         /// Which frame.
         frame: Pfn,
@@ -119,7 +119,7 @@ impl fmt::Display for Violation {
 impl core::error::Error for Violation {}
 
 impl Phys<'_> {
-    /// Verifies lists, bitmaps, records and caches, looking at every frame. Nobody else may use
+    /// Verifies lists, bitmaps, records and caches, looking at every frame. No other CPU may use
     /// the allocator meanwhile, or the walker may see a frame on its way.
     ///
     /// # Errors

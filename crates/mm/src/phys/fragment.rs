@@ -9,7 +9,7 @@ use super::setup::Zones;
 use super::zone::{END, next, set_next};
 use crate::limits::ORDER_MAX;
 
-/// What is to be left of the large blocks. All else stays free, too, except for one frame in each
+/// The large blocks that are to be left. All else stays free, too, except for one frame in each
 /// block that is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragment {

@@ -37,7 +37,7 @@ fn both(
     [held, other.join().expect("no thread panics")]
 }
 
-/// What is held overlaps nowhere, and with what is free it is all there is.
+/// Held frames do not overlap, and with the free ones they are all frames.
 fn settle(phys: &Phys<'_>, held: [Option<FrameRun>; 2], frames: u64) {
     let totals = phys.check().expect("every claim holds");
     let spans = held.each_ref().map(|run| run.as_ref().map(FrameRun::span));

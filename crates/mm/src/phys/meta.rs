@@ -20,7 +20,7 @@
 //!   ancestors, at most [`ORDERS`] loads and mostly one, and a block of any
 //!   order is taken and freed by writing one slot.
 //! * `lock` belongs to the frame whatever its state is, and no other use is ever made of the word.
-//!   A walker may therefore lock a frame that it was led to by a stale entry, look who it is, and
+//!   A walker may therefore lock a frame that it was led to by a stale entry, look what it is, and
 //!   unlock it again: *lock, then ask*.
 #![allow(unsafe_code)]
 
@@ -33,7 +33,7 @@ use quire_units::{FrameSpan, Pfn};
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
-/// What the first frame of a block is.
+/// The use of a block, on record in its first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
@@ -75,7 +75,7 @@ impl State {
         Self(kind as u32 | (order as u32) << 4)
     }
 
-    /// What it is.
+    /// Its kind.
     #[inline]
     pub const fn kind(self) -> Kind {
         match self.0 & 15 {
@@ -140,7 +140,7 @@ impl Slot {
         }
     }
 
-    /// What the frame is on record as.
+    /// The state on record.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Ordering::Acquire))
@@ -302,8 +302,8 @@ impl<'m> Meta<'m> {
     }
 
     /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. Who it is besides (`owner`, `links[0]`) is the caller's
-    /// to write before.
+    /// an index node of `level`, or a node. The caller has written the rest of its identity
+    /// (`owner`, `links[0]`).
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -396,7 +396,7 @@ impl From<LastHold> for Ownerless {
     }
 }
 
-/// A locked frame. What it is does not change while the guard lives.
+/// A locked frame. Its kind does not change while the guard lives.
 #[must_use]
 pub(crate) struct FrameLock<'m> {
     slot: &'m Slot,

@@ -30,8 +30,8 @@
 //! | `check` | the walker that verifies all of the above |
 //!
 //! Locks: that of a shelf, then that of a zone; never two of a kind at once. Neither is held
-//! across a call out of the room. All are spin locks: whoever allocates in an interrupt handler
-//! keeps interrupts off around every other call.
+//! across a call out of the room. All are spin locks: an embedder that allocates in an interrupt
+//! handler keeps interrupts off around every other call.
 
 pub(crate) mod alloc;
 mod buddy;

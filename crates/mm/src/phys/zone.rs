@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A block's state becomes `Free`, and stops being it, only under the lock of its zone. So
-//! whoever holds the lock and reads `Free` in a slot knows that the block is in a list of this
+//! a CPU that holds the lock and reads `Free` in a slot knows that the block is in a list of this
 //! zone; every other kind may change meanwhile and is of no interest here.
 
 use quire_units::{FrameSpan, Order, Pfn};
