@@ -143,9 +143,9 @@ static void moves(char *region)
 {
     scene = "moves after fork";
     write_span(region, 0, REGION_BYTES, 6);
-    for (int who = 0; who < 2; who++) {
+    for (int side = 0; side < 2; side++) {
         pid_t child = fork_or_end();
-        if ((who == 0) != (child != 0)) {
+        if ((side == 0) != (child != 0)) {
             verify_span(region, 0, REGION_BYTES, 6);
         } else {
             size_t at = 5 * PAGE, bytes = 600 * PAGE;

@@ -172,8 +172,8 @@ static void settle(void)
 /* The control group that the program runs in when it has settings. */
 #define GROUP "/sys/fs/cgroup/run"
 
-/* The exit status where a setting or a swap device cannot be had: the program does not run, as it
- * would run in another machine than the one that was asked for. */
+/* The exit status where a setting or a swap device fails: the program does not run, as it would run
+ * in another machine than the one that was asked for. */
 #define NOT_SET 126
 
 /* The strings of a file that the host left, each ended by a zero byte, then NULL; NULL if there is
@@ -250,7 +250,7 @@ static bool swap_to(const char *device, size_t bytes)
     return good && !swapon(device, 0);
 }
 
-/* Swaps to all devices; false if one cannot be had. */
+/* Swaps to all devices; false if one fails. */
 static bool set_swaps(char **swaps)
 {
     for (; swaps && *swaps; swaps++) {

@@ -12,6 +12,20 @@ use crate::tidy;
 /// The crates that are built without an operating system.
 const NO_STD: [&str; 4] = ["quire-units", "quire-arch", "quire-hw", "quire-mm"];
 
+/// The packages that are meant for others.
+const PUBLISHED: [&str; 10] = [
+    "quire-units",
+    "quire-arch",
+    "quire-hw",
+    "quire-mm",
+    "quire-machine",
+    "quire-script",
+    "quire-sim",
+    "quire-zpool",
+    "quire-linux",
+    "quire-cli",
+];
+
 /// From what the property tests draw their scripts. One seed for all runs, so that a change is
 /// judged by the same scripts as the one before; set another, or run `cargo test`, to look further.
 const SEED: &str = "PROPTEST_RNG_SEED";
@@ -28,7 +42,9 @@ pub fn run(root: &Path) -> bool {
     style(&mut steps);
     host(root, &mut steps);
     models(root, &mut steps);
+    packages(&mut steps);
     bare(root, &mut steps);
+    steps.run("text", cargo(&["xtask", "text", "core"]));
     emulated(root, &mut steps);
     kernel(root, &mut steps);
     steps.finish()
@@ -74,6 +90,15 @@ fn host(root: &Path, steps: &mut Steps) {
     steps.run("documentation", doc);
 }
 
+/// The packages that others use can be packaged: metadata, readmes, licences, versions.
+fn packages(steps: &mut Steps) {
+    let mut package = cargo(&["package", "--no-verify", "--allow-dirty", "--offline"]);
+    for name in PUBLISHED {
+        package.args(["--package", name]);
+    }
+    steps.run("packages", package);
+}
+
 /// The tests that run under a model checker: small models in every order of the threads' steps, the
 /// whole library in many.
 fn models(root: &Path, steps: &mut Steps) {
@@ -94,20 +119,19 @@ fn bare(root: &Path, steps: &mut Steps) {
     let compiler = match setup::bare(root) {
         Ok(compiler) => compiler,
         Err(missing) => {
-            for target in BARE_TARGETS {
-                steps.skip(&format!("build {target}"), &missing);
-            }
-            return;
+            return steps.skip("build bare", &missing);
         }
     };
+    // One call for all targets: each is a chain of crates, and the chains are built side by side.
+    let mut build = compiler.cargo(root);
+    build.args(["build", "--locked"]);
     for target in BARE_TARGETS {
-        let mut build = compiler.cargo(root);
-        build.args(["build", "--locked", "--target", target]);
-        for package in NO_STD {
-            build.args(["--package", package]);
-        }
-        steps.run(&format!("build {target}"), build);
+        build.args(["--target", target]);
     }
+    for package in NO_STD {
+        build.args(["--package", package]);
+    }
+    steps.run("build bare", build);
 }
 
 fn emulated(root: &Path, steps: &mut Steps) {

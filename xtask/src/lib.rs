@@ -8,6 +8,7 @@
 //! * [`selftests`] runs Linux's own tests of memory management on both.
 //! * [`soak`] runs what takes hours, until something fails (`make soak`).
 //! * [`deeper`] fuzzes, and runs the tests under sanitizers and in Miri.
+//! * [`text`] measures how much code the features of the library bring.
 //! * [`steps`] is how a step is run, timed and told.
 
 pub mod tidy;
@@ -19,3 +20,4 @@ pub mod guest;
 pub mod job;
 pub mod selftests;
 pub mod soak;
+pub mod text;

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use xtask::deeper::{self, Sanitizer};
 use xtask::guest::{self, Accel, Comparison, Isa, Order};
 use xtask::steps::Missing;
-use xtask::{ci, job, selftests, setup, soak, tidy};
+use xtask::{ci, job, selftests, setup, soak, text, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = false)]
@@ -33,6 +33,11 @@ enum Command {
     },
     /// Write docs/api.md, the list of the library's public items
     Api,
+    /// Print how much code the least program on Quire is, for each set of features
+    Text {
+        /// Only these sets: core, core+files, core+files+swap, default, all
+        sets: Vec<String>,
+    },
     /// Copy the example's code into README.md
     Readme,
     /// Find the tools that the tests need, install what can be installed
@@ -212,6 +217,9 @@ fn main() -> ExitCode {
         Command::English { paths } => show(tidy::english(&root, &paths)),
         Command::Circles { path } => show(tidy::circles(&root, &path)),
         Command::Api => api(&root),
+        Command::Text { sets } => {
+            text::run(&root, &sets).map_or_else(|missing| skips(&missing), exit)
+        }
         Command::Readme => copy(&root),
         Command::Setup => exit(setup::run(&root)),
         Command::Ci => exit(ci::run(&root)),
@@ -272,12 +280,17 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     match guest::check(root, words.arch, &words.kernel, &words.programs) {
         Ok(good) => exit(good),
-        Err(missing) if missing.attempted => lacks(&missing),
-        Err(missing) => {
-            println!("skipped: {}", missing.sentence);
-            ExitCode::SUCCESS
-        }
+        Err(missing) => skips(&missing),
     }
+}
+
+/// Something that a check needs is not here; it fails only if an installation was tried.
+fn skips(missing: &Missing) -> ExitCode {
+    if missing.attempted {
+        return lacks(missing);
+    }
+    println!("skipped: {}", missing.sentence);
+    ExitCode::SUCCESS
 }
 
 fn selftests(root: &Path, words: Selftests) -> ExitCode {

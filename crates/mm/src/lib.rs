@@ -1,5 +1,14 @@
 //! Quire: large-folio memory management.
 #![no_std]
+#![cfg_attr(
+    not(all(feature = "reclaim", feature = "check")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "only the services that are left out use it"
+    )
+)]
 #![allow(unreachable_pub, reason = "a room's mod.rs says what leaves the room, and what the crate")]
 
 #[cfg(test)]
@@ -21,8 +30,11 @@ pub mod cache;
 pub mod swap;
 mod base;
 mod spaces;
+#[cfg(feature = "files")]
 mod files;
+#[cfg(feature = "swap")]
 mod paging;
+#[cfg(feature = "reclaim")]
 mod reclaim;
 mod mm;
 #[cfg(feature = "check")]
@@ -32,10 +44,15 @@ pub mod inject;
 #[cfg(doctest)]
 mod doors;
 
-pub use base::{AllSpaces, Errno, Error, Groups};
+#[cfg(feature = "reclaim")]
+pub use base::Groups;
+pub use base::{AllSpaces, Errno, Error};
+#[cfg(feature = "files")]
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
+#[cfg(feature = "swap")]
 pub use paging::{PagedOut, Paging, Whose};
+#[cfg(feature = "reclaim")]
 pub use reclaim::{
     Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,
     Watermarks,

@@ -367,7 +367,7 @@ static void on_bus(int number)
     siglongjmp(back, 1);
 }
 
-/* Writes to a few of 16 pages, until one is not to be had. */
+/* Writes to a few of 16 pages, until one cannot be allocated. */
 static void touch_some(volatile char *at, unsigned seed)
 {
     if (!sigsetjmp(back, 1))

@@ -24,7 +24,7 @@ static long smaps_of(const void *start, const char *field)
     return value;
 }
 
-/* The words of pagemap for `count` pages; false if they cannot be had. */
+/* The words of pagemap for `count` pages; false if they cannot be read. */
 static bool pagemap_of(const void *start, size_t count, uint64_t *words)
 {
     int fd = open("/proc/self/pagemap", O_RDONLY);

@@ -93,7 +93,7 @@ const APPLETS: [&str; 72] = [
 /// host that becomes the root. Beside it stand the drivers that init loads, and init's files.
 ///
 /// # Errors
-/// The reason it cannot be had, as a sentence.
+/// The reason it cannot be packed, as a sentence.
 pub(super) fn pack(root: &Path, order: &Order, modules: &[Module]) -> Result<Vec<u8>, Missing> {
     let isa = order.isa;
     let programs = Programs::new(root, isa)?;
@@ -139,7 +139,7 @@ pub(super) fn pack(root: &Path, order: &Order, modules: &[Module]) -> Result<Vec
 /// rest is on a disk.
 ///
 /// # Errors
-/// The reason it cannot be had, as a sentence.
+/// The reason it cannot be packed, as a sentence.
 pub(super) fn pack_init(
     root: &Path,
     order: &Order,

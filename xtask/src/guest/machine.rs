@@ -17,7 +17,7 @@ use super::Isa;
 use super::console::{Console, Event};
 use super::disk::Disk;
 
-/// How long QEMU may take to end after the guest's last word, or after it was told to.
+/// How long QEMU may take to end after the guest's power-off, or after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How often the clock and Ctrl-C are looked at.

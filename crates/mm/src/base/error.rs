@@ -5,6 +5,7 @@ use core::fmt;
 use quire_hw::Poisoned;
 use quire_units::{Access, Order, Pfn, Prot, Vpn};
 
+#[cfg(feature = "files")]
 use crate::cache::{FileId, Reads};
 use crate::space::{Area, GroupId, MapError};
 
@@ -34,12 +35,16 @@ pub enum Error {
     /// The page lies beyond the end of its object.
     Missing(Vpn),
     /// A page of a file is not in memory: read these, and try again.
+    #[cfg(feature = "files")]
     Unread(Reads),
     /// A page of this file is being read: try again when that is done.
+    #[cfg(feature = "files")]
     Busy(FileId),
     /// This page of the file could not be read.
+    #[cfg(feature = "files")]
     Failed(FileId, u64),
     /// There is no such file, or no room for one more.
+    #[cfg(feature = "files")]
     NoFile,
     /// The group has reached its limit: [relieve](crate::Reclaim::relieve) it, and try again.
     OverLimit(GroupId),
@@ -93,9 +98,13 @@ impl Error {
             Error::Denied(..) | Error::Guarded(_) | Error::Marked(..) | Error::Missing(_) => {
                 Errno::EFAULT
             }
+            #[cfg(feature = "files")]
             Error::Unread(_) | Error::Busy(_) => Errno::EAGAIN,
+            #[cfg(feature = "files")]
             Error::Failed(..) => Errno::EIO,
-            Error::NoFile | Error::NoGroup => Errno::ENFILE,
+            #[cfg(feature = "files")]
+            Error::NoFile => Errno::ENFILE,
+            Error::NoGroup => Errno::ENFILE,
             Error::Poisoned(_) => Errno::EHWPOISON,
             Error::Forbidden(..) => Errno::EACCES,
             Error::Sealed(_) => Errno::EPERM,
@@ -136,14 +145,18 @@ impl fmt::Display for Error {
             Error::Marked(page, payload) => {
                 write!(f, "{page} is marked as not to be used ({payload:#x})")
             }
+            #[cfg(feature = "files")]
             Error::Unread(reads) => {
                 let (pages, file) = (reads.pages(), reads.file().0);
                 write!(f, "pages {}..{} of file {file} must be read", pages.start, pages.end)
             }
+            #[cfg(feature = "files")]
             Error::Busy(file) => write!(f, "a page of file {} is being read", file.0),
+            #[cfg(feature = "files")]
             Error::Failed(file, page) => write!(f, "page {page} of file {} is unreadable", file.0),
             Error::OverLimit(group) => write!(f, "group {} has all it may have", group.get()),
             Error::NoGroup => f.write_str("no such group, or no room for one more"),
+            #[cfg(feature = "files")]
             Error::NoFile => f.write_str("no such file, or no room for one more"),
             Error::Poisoned(frame) => Poisoned { frame: *frame }.fmt(f),
             Error::Forbidden(page, prot) => write!(f, "{page} may never be made {prot:?}"),

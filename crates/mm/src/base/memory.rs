@@ -7,6 +7,7 @@ use quire_hw::{FrameRun, Hardware, Reuse};
 use quire_units::Order;
 
 use super::{Error, Groups};
+#[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
 use crate::folio::clear::{self, Pace};
@@ -14,6 +15,7 @@ use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
 use crate::space::{Need, Section, Space, View};
 use crate::stats::{Counters, Event};
+#[cfg(feature = "swap")]
 use crate::swap::Swap;
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::Gather;
@@ -25,9 +27,12 @@ pub(crate) struct Base<'m, A, H> {
     pub(crate) counters: &'m [Counters],
     pub(crate) pace: Pace,
     pub(crate) policy: Policy,
+    #[cfg(feature = "files")]
     pub(crate) file_policy: FilePolicy,
     pub(crate) groups: Groups,
+    #[cfg(feature = "files")]
     pub(crate) files: &'m [File],
+    #[cfg(feature = "swap")]
     pub(crate) swaps: &'m [Swap],
     pub(crate) arch: PhantomData<A>,
 }

@@ -15,14 +15,28 @@
 //! **Never** decides which pages are mapped, read, or paged out. **Next room**: `spaces`.
 
 mod error;
+#[cfg(feature = "reclaim")]
+mod groups;
+#[cfg(not(feature = "reclaim"))]
+#[path = "no_groups.rs"]
 mod groups;
 mod memory;
+#[cfg(feature = "files")]
 mod stores;
+#[cfg(not(feature = "swap"))]
+#[path = "no_marks.rs"]
+mod marks;
+#[cfg(feature = "swap")]
+mod marks;
 
 pub use error::{Errno, Error};
+#[cfg(not(feature = "reclaim"))]
+pub(crate) use groups::Groups;
+#[cfg(feature = "reclaim")]
 pub use groups::Groups;
+#[cfg(feature = "swap")]
+pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::{Base, Hand};
-pub(crate) use stores::{Device, Keep};
 
 use crate::space::Space;
 

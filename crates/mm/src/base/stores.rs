@@ -1,29 +1,11 @@
-//! Files and swap devices by number, and the slots that swap entries refer to.
+//! Files by number.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::{Base, Error};
-use crate::cache::{Entry, File, FileId, FilePages, Index, Store, identity};
+use crate::cache::{File, FileId, Index, Store};
 use crate::folio::{Folio, Folios, Known};
-use crate::swap::{Slots, SwapEntry};
-use crate::table::Marks;
-
-/// A swap device as services see it: its slots, and the file whose pages they are.
-pub(crate) struct Device<'a, A, H> {
-    pub(crate) number: u32,
-    pub(crate) slots: Slots<'a, A, H>,
-    pub(crate) index: Index<'a, A, H>,
-}
-
-/// The folios of a device that stay in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Keep {
-    /// Those that an entry refers to.
-    IfReferred,
-    /// Those among them that are not written yet, or that have another reference.
-    IfHeld,
-}
 
 impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
     /// The file with this number, if it is in use.
@@ -41,83 +23,5 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
         let (known, owner) = Folios::new(self.phys.meta()).known(folio);
         let file = known.contains(Known::CACHED).then(|| crate::cache::file_of(owner))?;
         self.file(file)?.store()
-    }
-
-    /// The device with this number.
-    pub(crate) fn device(&self, number: u32) -> Option<Device<'_, A, H>> {
-        let swap = self.swaps.get(number as usize)?;
-        let index = self.index(swap.file()?).ok()?;
-        Some(Device { number, slots: Slots::new(self.hw, self.phys.meta(), swap), index })
-    }
-
-    /// The device whose file is `id`.
-    pub(crate) fn device_of(&self, id: FileId) -> Result<Device<'_, A, H>, Error> {
-        let number = self.swaps.iter().position(|swap| swap.file() == Some(id));
-        number.and_then(|number| self.device(number as u32)).ok_or(Error::NoFile)
-    }
-
-    /// Marks for two spaces, from a run of markers for `pages` pages that one of them had: each
-    /// slot gets a second reference, and no mark is exclusive.
-    pub(crate) fn lend_marks(&self, marks: Marks, pages: u64) -> Marks {
-        let Some(entry) = SwapEntry::of(marks.first) else { return marks };
-        if let Some(device) = self.device(entry.device) {
-            device.slots.refer(FilePages::new(entry.slot, entry.slot + pages));
-        }
-        Marks { first: SwapEntry { exclusive: false, ..entry }.payload(), ..marks }
-    }
-
-    /// Releases a removed run of markers for `pages` pages.
-    pub(crate) fn release_marks(&self, first: u64, pages: u64) {
-        let Some(entry) = SwapEntry::of(first) else { return };
-        let Some(device) = self.device(entry.device) else { return };
-        let slots = FilePages::new(entry.slot, entry.slot + pages);
-        device.slots.release(slots);
-        self.let_go(&device, slots);
-    }
-
-    /// Drops the folios of `slots` that no entry refers to.
-    pub(crate) fn let_go(&self, device: &Device<'_, A, H>, slots: FilePages) {
-        let mut left = slots;
-        while let Some((folio, at)) = device.index.next(left) {
-            left = FilePages::new(at.end, left.end);
-            self.try_drop(device, folio, at, Keep::IfReferred);
-        }
-    }
-
-    /// Ends a folio's claim to its slots if no entry refers to them any more; or with
-    /// [`Keep::IfHeld`] also if the slots hold its contents and no reference is left. Its memory is
-    /// free then, unless it is mapped. Returns whether the folio left the index.
-    ///
-    /// Folios that are being read, written or unmapped stay: the CPU that does so calls this at the
-    /// end.
-    pub(crate) fn try_drop(
-        &self,
-        device: &Device<'_, A, H>,
-        folio: Folio,
-        at: FilePages,
-        keep: Keep,
-    ) -> bool {
-        let folios = Folios::new(self.phys.meta());
-        let owner = identity(device.index.id, at.start);
-        let Some(cached) = folios.cached(folio.head, owner) else { return false };
-        let known = cached.known();
-        let busy = known.intersects(Known::LEAVING | Known::WRITING);
-        if busy || !known.contains(Known::FILLED) || cached.folio != folio {
-            return false;
-        }
-        let is_dirty = || matches!(device.index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        let may_go = || keep == Keep::IfHeld && cached.is_idle() && !is_dirty();
-        if !device.slots.is_unreferred(at) && !may_go() {
-            return false;
-        }
-        cached.disclaim();
-        let removed = device.index.remove(at.start, folio, None);
-        debug_assert!(removed, "a folio with an identity is in its index");
-        device.index.file.count_cached(-(at.count() as i64));
-        device.slots.uncache(at);
-        if let Some(run) = folios.put(folio) {
-            self.free(run);
-        }
-        true
     }
 }

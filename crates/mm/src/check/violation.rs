@@ -270,7 +270,7 @@ impl fmt::Display for Violation {
             Self::Unheld(folio) => write!(f, "{folio:?} has no reference, pin or mapping"),
             Self::Misplaced(folio) => write!(f, "{folio:?} cannot be where it is"),
             Self::Inside { folio, frame, kind } => {
-                write!(f, "{frame} inside {folio:?} is on record as {kind:?}")
+                write!(f, "{frame} inside {folio:?} is recorded as {kind:?}")
             }
             Self::Cached(frame) => write!(f, "{frame} is free in a cache and a folio's"),
             Self::Stray(frame) => write!(f, "{frame} was taken out of a tree and never freed"),

@@ -39,7 +39,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
         let index = self.base().index(id).ok()?;
         let known = cached.known();
-        if self.base().device_of(id).is_ok() || !known.contains(Known::POISONED) && !cached.hold() {
+        if self.base().is_swap(id) || !known.contains(Known::POISONED) && !cached.hold() {
             return None;
         }
         cached.learn(known | Known::POISONED);

@@ -239,7 +239,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
         let entered = self.enter(index, block.start, run, order, known);
         if !matches!(entered, Ok(Some(_))) {
-            self.unclaim(index, block);
+            self.base().unclaim_slots(index.id, block);
         }
         let Some((folio, run)) = entered? else { return Ok(None) };
         reads.at = block.end;
@@ -281,7 +281,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                 let note = if single && wanted { Note::Failed } else { Note::Small };
                 if index.remove(page, folio, Some(note)) {
                     self.forget_folio(&index, page, folio);
-                    self.unclaim(&index, FilePages::block(page, folio.order));
+                    self.base().unclaim_slots(index.id, FilePages::block(page, folio.order));
                 }
             }
             // Closed meanwhile.
@@ -290,27 +290,18 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         if let Some(run) = folios.put(folio) {
             self.base().free(run);
         }
-        if let Ok(device) = self.base().device_of(file) {
-            // The faults that waited for it may be gone.
-            self.base().let_go(&device, FilePages::block(page, folio.order));
-        }
+        self.base().read_ended(file, FilePages::block(page, folio.order));
     }
 
     /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
     /// skips them.
     fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
-        let claimed = self.base().device_of(index.id).is_ok_and(|device| device.slots.claim(slots));
+        let claimed = self.base().claim_slots(index.id, slots);
         if !claimed {
             reads.window.sizes = 1;
             reads.at += (slots.count() == 1) as u64;
         }
         claimed
-    }
-
-    fn unclaim(&self, index: &Index<'_, A, H>, slots: FilePages) {
-        if let Ok(device) = self.base().device_of(index.id) {
-            device.slots.uncache(slots);
-        }
     }
 
     /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to

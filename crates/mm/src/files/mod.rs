@@ -60,4 +60,10 @@ impl<'m, A: Arch, H> Files<'m, A, H> {
     pub fn policy(&self) -> &FilePolicy {
         &self.base().file_policy
     }
+
+    #[cfg(not(feature = "swap"))]
+    #[inline(always)]
+    pub(crate) fn files(&self) -> &Self {
+        self
+    }
 }

@@ -5,7 +5,6 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Files;
-use crate::base::Keep;
 use crate::base::{AllSpaces, Error};
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::{Folio, Folios};
@@ -93,8 +92,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         at: FilePages,
         note: Option<Note>,
     ) -> bool {
-        if let Ok(device) = self.base().device_of(index.id) {
-            return self.base().try_drop(&device, folio, at, Keep::IfHeld);
+        if let Some(dropped) = self.base().drop_idle_swapped(index.id, folio, at) {
+            return dropped;
         }
         let folios = Folios::new(self.base().phys.meta());
         let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {

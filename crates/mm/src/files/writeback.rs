@@ -18,7 +18,6 @@ use quire_units::FrameSpan;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::base::Keep;
 use crate::cache::{FileId, FilePages, Store, identity};
 use crate::folio::{Folio, Folios, Known};
 use crate::space::Section;
@@ -148,8 +147,6 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if let Some(run) = folios.put(write.folio) {
             self.base().free(run);
         }
-        if let Ok(device) = self.base().device_of(write.file) {
-            self.base().try_drop(&device, write.folio, write.pages, Keep::IfHeld);
-        }
+        self.base().drop_idle_swapped(write.file, write.folio, write.pages);
     }
 }

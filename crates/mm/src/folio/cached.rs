@@ -1,10 +1,11 @@
 //! Folios that hold pages of files.
 //!
-//! A CPU that looks for a page finds such a folio without a hold on it. So the folio has an
-//! *identity* (`owner`: which file's, from which page), and while it has one, a CPU that looks
-//! locks its slot, asks, and takes a hold before it unlocks. The index that gave the identity holds
-//! a reference; the folio loses its identity under that lock, before the index gives the reference
-//! back. As it is never held by a mapping alone while it has one, no table counts it with plain stores.
+//! A caller that looks for a page of a file finds such a folio without a hold on it. So the folio
+//! has an *identity* (`owner`: which file's, from which page), and while it has one, a caller that
+//! looks for it locks its slot, reads the identity, and takes a hold before it unlocks the slot.
+//! The caller that gives an identity holds a reference; the folio loses the identity under that
+//! lock, before the reference is given back. Because a folio with an identity is never held by a
+//! mapping alone, no table counts it with plain stores.
 
 use core::ops::Range;
 
@@ -17,41 +18,43 @@ use crate::phys::{FrameLock, Kind, State};
 use crate::sync::Ordering;
 
 bitflags! {
-    /// Flags of a folio, most of them of a file's.
+    /// The facts recorded about a file's folio.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Known: u32 {
         /// It has an identity: it is in its file's index.
         const CACHED = 1 << 0;
-        /// All its bytes are what the file says. Whether the store has them, too, the index knows.
+        /// All its bytes are those of the file. The index records whether the store has them, too.
         const FILLED = 1 << 1;
         /// It is being written to the file's store.
         const WRITING = 1 << 2;
-        /// A touch of it starts the readahead of what follows.
+        /// The caller that touches it next requests a read of the pages after it.
         const MARK = 1 << 3;
         /// Its memory failed; its content is lost.
         const POISONED = 1 << 4;
         /// It is on its way to a swap device: its mappings are being replaced by swap entries.
         const LEAVING = 1 << 5;
-        /// For how many rounds of aging it was not touched, up to three: the low bit.
+        /// For how many rounds of aging it was not touched, up to three: the low bit of that
+        /// number.
         const IDLE_LOW = 1 << 6;
-        /// The high bit.
+        /// The high bit of that number.
         const IDLE_HIGH = 1 << 7;
-        /// Its content may be lost until a program writes it (`MADV_FREE`): its leaves were made
-        /// clean, and tell.
+        /// Its content may be dropped as long as no CPU writes it (`MADV_FREE`): its leaves were
+        /// made clean, so a dirty leaf shows a write.
         const LAZY = 1 << 8;
-        /// Its pages are about to be in another folio, or in several: lookups wait.
+        /// Its pages are about to move to another folio, or to several: a caller that looks for it
+        /// waits.
         const SECLUDED = 1 << 9;
     }
 }
 
-/// Where in [`Known`] the rounds are counted.
+/// The bit of [`Known`] at which the number of rounds begins.
 const IDLE_AT: u32 = 6;
-/// The most rounds that are counted.
+/// The largest number of rounds that is counted.
 const IDLE_MOST: u32 = 3;
 
-/// References that the index has to each of its folios.
+/// The references that the index has to each of its folios.
 const INDEX: u64 = 1;
-/// The reference of a read that fills a folio, or a write of it to its store.
+/// The reference of the caller that fills a folio, or writes it to its store.
 const CARRIER: u64 = 1;
 
 impl Known {
@@ -59,7 +62,7 @@ impl Known {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
 
-    /// A round of aging later.
+    /// The same facts after one more round of aging.
     fn aged(self, touched: bool) -> Self {
         let idle = if touched { 0 } else { (self.idle() + 1).min(IDLE_MOST) };
         Self::from_bits_truncate(self.bits() & !(IDLE_MOST << IDLE_AT) | idle << IDLE_AT)
@@ -70,7 +73,7 @@ impl Known {
 pub(crate) struct Cached<'m> {
     folios: Folios<'m>,
     lock: FrameLock<'m>,
-    /// Which.
+    /// The folio.
     pub(crate) folio: Folio,
 }
 
@@ -100,8 +103,8 @@ impl<'m> Folios<'m> {
     }
 
     /// Gives `folio`, an anonymous one, an identity: it is about to enter the index of `owner`'s
-    /// file, which refers to it from now on. `false` when it has one already. The caller refers to
-    /// it, too.
+    /// file, which holds a reference from now on. `false` when it has an identity already. The
+    /// caller holds a reference, too.
     pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
@@ -116,7 +119,7 @@ impl<'m> Folios<'m> {
         true
     }
 
-    /// The folio at `head`, locked, if it has an identity; and which.
+    /// The folio at `head`, locked, and its owner, if it has an identity.
     pub(crate) fn identified(&self, folio: Folio) -> Option<(Cached<'m>, u64)> {
         let owner = self.meta.at(folio.head).owner.load(Ordering::Relaxed);
         self.cached(folio.head, owner).filter(|cached| cached.folio == folio).map(|it| (it, owner))
@@ -128,14 +131,14 @@ impl<'m> Folios<'m> {
         self.known(folio).0.idle()
     }
 
-    /// Whether the content of `folio` may be lost until a program writes it.
+    /// Whether the content of `folio` may be dropped as long as no CPU writes it.
     #[inline]
     pub(crate) fn is_lazy(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::LAZY)
     }
 
-    /// Notes whether the content of `folio`, an anonymous one, may be lost until a program writes
-    /// it. The caller has the lock of a table that maps it, or refers to it.
+    /// Records whether the content of `folio`, an anonymous one, may be dropped as long as no CPU
+    /// writes it. The caller has the lock of a table that maps it, or a reference.
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -146,7 +149,7 @@ impl<'m> Folios<'m> {
         }
     }
 
-    /// Notes that memory of `folio`, an anonymous one, has failed. The caller refers to it.
+    /// Records that memory of `folio`, an anonymous one, has failed. The caller holds a reference.
     pub(crate) fn poison(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -154,7 +157,8 @@ impl<'m> Folios<'m> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes that memory of `folio`, which no file has, did not fail; whether it was said to have.
+    /// Records that memory of `folio`, which no file has, did not fail. Returns whether a failure
+    /// was recorded.
     pub(crate) fn mend(&self, folio: Folio) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
@@ -166,8 +170,8 @@ impl<'m> Folios<'m> {
         failed
     }
 
-    /// Notes a round of aging in which `folio` was touched, or not. The caller has the lock of a
-    /// table that maps it: without that, it might be something else by now.
+    /// Records a round of aging in which `folio` was touched, or not. The caller has the lock of a
+    /// table that maps it; without the lock, the frames could hold another object by now.
     pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -176,8 +180,8 @@ impl<'m> Folios<'m> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes where `folio` is mapped: a number for its space, and the page its first page is at. A
-    /// hint for a search for its mappings; the tables know.
+    /// Records where `folio` is mapped: a number for its space, and the page at which its first
+    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
         let links = &self.meta.at(folio.head).links;
@@ -186,7 +190,7 @@ impl<'m> Folios<'m> {
         links[1].store((word >> 32) as u32, Ordering::Relaxed);
     }
 
-    /// Where `folio` was mapped when that was noted last.
+    /// Where `folio` was mapped when a caller recorded it last.
     #[inline]
     pub(crate) fn home(&self, folio: Folio) -> Home {
         let links = &self.meta.at(folio.head).links;
@@ -206,7 +210,7 @@ impl<'m> Folios<'m> {
         slot.set_state(State::new(Kind::None, 0));
     }
 
-    /// The folio at `head`, locked, if it is the pages of `owner` and not secluded.
+    /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.
     #[inline]
     pub(crate) fn cached(&self, head: Pfn, owner: u64) -> Option<Cached<'m>> {
         let lock = self.meta.lock(head)?;
@@ -248,12 +252,12 @@ impl<'m> Folios<'m> {
         self.readmit(part);
     }
 
-    /// Whether its index has the only hold on `folio`.
+    /// Whether the index has the only hold on `folio`.
     pub(crate) fn is_indexed_only(&self, folio: Folio) -> bool {
         self.meta.at(folio.head).counts.load(Ordering::Acquire) == INDEX
     }
 
-    /// Whether `folio` is a file's, and secluded.
+    /// Whether `folio` belongs to a file and is secluded.
     pub(crate) fn is_secluded(&self, folio: Folio) -> bool {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
     }
@@ -267,19 +271,19 @@ impl<'m> Folios<'m> {
     }
 }
 
-/// Where a folio is mapped, or was.
+/// Where a folio is mapped, or was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Home {
     /// The low bits of a number of the space: that of its root's frame.
     pub(crate) space: u32,
-    /// The page that its first page is at.
+    /// The page at which the folio's first page is.
     pub(crate) page: Vpn,
 }
 
 const HOME_PAGE_BITS: u32 = 44;
 
 impl Home {
-    /// It is not known.
+    /// The place is not known.
     pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
 
     /// `page` of the space with the root number `root`.
@@ -299,20 +303,20 @@ impl Home {
 }
 
 impl Cached<'_> {
-    /// Its flags.
+    /// The facts recorded about it.
     #[inline]
     pub(crate) fn known(&self) -> Known {
         self.folios.known(self.folio).0
     }
 
-    /// Learns something new of it.
+    /// Replaces the facts recorded about it.
     #[inline]
     pub(crate) fn learn(&self, known: Known) {
         let slot = self.folios.meta.at(self.lock.frame());
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Notes a round of aging without a known touch.
+    /// Records a round of aging in which no touch of it was seen.
     pub(crate) fn grow_old(&self) {
         self.learn(self.known().aged(false));
     }
@@ -328,7 +332,7 @@ impl Cached<'_> {
         self.folios.hold(self.folio)
     }
 
-    /// Counts `pages` more mapped pages; `false` when there are too many.
+    /// Counts `pages` more mapped pages; `false` when the count is at its limit.
     #[inline]
     pub(crate) fn map(&self, pages: u32) -> bool {
         self.folios.share(self.folio, pages, false)
@@ -339,15 +343,15 @@ impl Cached<'_> {
         self.folios.is_indexed_only(self.folio)
     }
 
-    /// Takes its identity away, while it is still in its index: a CPU that finds it there from now
-    /// on waits until the caller has taken it out, and [given back](Folios::put) the index's
+    /// Takes its identity away while it is still in its index: a caller that finds it there from
+    /// now on waits until this caller has taken it out and [given back](Folios::put) the index's
     /// reference.
     pub(crate) fn disclaim(self) {
         self.learn(self.known() & Known::POISONED);
     }
 
-    /// Takes its identity away. No CPU finds it any more; the frames, if there is no hold on it
-    /// either. It is out of its index already.
+    /// Takes its identity away, so that no caller finds it any more. It is out of its index
+    /// already. Returns the frames, if there is no other hold on it.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {
         self.learn(self.known() & Known::POISONED);

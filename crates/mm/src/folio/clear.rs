@@ -1,8 +1,8 @@
 //! Zeroing a folio around the page that faulted (rows A2 to A4).
 //!
-//! The program is about to use the page it faulted on, so that page and its neighbours are cleared
-//! last and through the caches; what lies far away is cleared before, as two extents as long as
-//! they come:
+//! The program is about to use the page on which it faulted, so that page and its neighbours are
+//! cleared last and through the caches; the pages far away are cleared before, as two extents, each
+//! as long as possible:
 //!
 //! ```text
 //!   page 0                     fault                              n
@@ -23,8 +23,9 @@ use quire_hw::{FrameRun, Hardware, Reuse};
 pub const NEIGHBOURHOOD: u64 = 2;
 
 /// The extents of a folio of `pages` pages in the order in which they are cleared: right of the
-/// neighbourhood of page `fault`, left of it, the neighbourhood. Disjoint, and together the whole
-/// folio; the first two may be empty (I1). `fault` beyond the folio counts as its last page.
+/// neighbourhood of page `fault`, left of it, the neighbourhood. They are disjoint, and together
+/// they are the whole folio; the first two may be empty (I1). A `fault` beyond the folio counts as
+/// its last page.
 pub fn extents(pages: u64, fault: u64) -> [Range<u64>; 3] {
     let fault = fault.min(pages.saturating_sub(1));
     let start = fault.saturating_sub(NEIGHBOURHOOD);
@@ -32,7 +33,7 @@ pub fn extents(pages: u64, fault: u64) -> [Range<u64>; 3] {
     [end..pages, 0..start, start..end]
 }
 
-/// An extent cut into units of at most `unit` pages, ascending; the last may be shorter.
+/// Cuts an extent into ascending units of at most `unit` pages; the last may be shorter.
 pub fn units(extent: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let unit = unit.max(1);
     let Range { mut start, end } = extent;
@@ -44,18 +45,18 @@ pub fn units(extent: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> 
     })
 }
 
-/// The bounds of clearing a folio.
+/// The limits for clearing a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// How many pages may be cleared between two points at which another task may run.
     pub unit_pages: u64,
-    /// How many pages fit the near caches: a larger folio bypasses them but for the
+    /// How many pages fit into the near caches: a larger folio bypasses them, except for the
     /// neighbourhood of the fault.
     pub near_pages: u64,
 }
 
 impl Pace {
-    /// As the profile of `hw` has it, in pages of 2^`page_shift` bytes.
+    /// The limits from the profile of `hw`, in pages of 2^`page_shift` bytes.
     pub fn of<H: Hardware>(hw: &H, page_shift: u32) -> Self {
         let profile = hw.profile();
         Self {
@@ -68,7 +69,7 @@ impl Pace {
 /// Zeroes every page of `run`, the neighbourhood of page `fault` (counted from its first) last.
 /// Calls `resched` between any two units, and never in the middle of one.
 ///
-/// A run known to be zero is left alone (A5).
+/// A run known to be zero is not written (A5).
 #[inline]
 pub fn zero<H: Hardware>(hw: &H, run: &FrameRun, fault: u64, pace: Pace, resched: impl FnMut()) {
     match run.count() {
@@ -78,7 +79,7 @@ pub fn zero<H: Hardware>(hw: &H, run: &FrameRun, fault: u64, pace: Pace, resched
     }
 }
 
-/// The same for several pages.
+/// Zeroes a run of several pages, as [`zero`] does.
 #[inline(never)]
 fn zero_around<H: Hardware>(
     hw: &H,

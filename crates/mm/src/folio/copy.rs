@@ -1,14 +1,15 @@
-//! Copying a folio of which a program is about to write a page (row A7): in the order in which
-//! folios are [cleared](super::clear), with the page that is wanted last, and aware that memory fails.
+//! Copies a folio for a caller that is about to write a page of it (row A7): in the order in which
+//! folios are [cleared](super::clear), with the wanted page last, and with a result for memory that
+//! fails.
 
 use quire_hw::{FrameRun, Hardware, Poisoned};
 use quire_units::FrameSpan;
 
 use super::clear::{Pace, extents, units};
 
-/// Copies the frames `from` over those of `to`, as many, the neighbourhood of page `wanted`
-/// (counted from the first) last. Calls `resched` between any two units, and never in the middle of
-/// one.
+/// Copies the frames `from` over the frames of `to`, which are as many. The neighbourhood of page
+/// `wanted` (counted from the first) is last. Calls `resched` between any two units, and never in
+/// the middle of one.
 ///
 /// # Errors
 /// The frame whose memory failed. Part of `to` is overwritten then, and no program may see it.
@@ -37,7 +38,7 @@ pub fn copy<H: Hardware>(
     Ok(())
 }
 
-/// Copies pieces over the frames of `to`, each to where it says, in units as [`copy`] does.
+/// Copies pieces over the frames of `to`, each to its own offset, in units as [`copy`] does.
 ///
 /// # Errors
 /// As for [`copy`].

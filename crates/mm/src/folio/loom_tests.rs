@@ -14,7 +14,7 @@ use crate::phys::{Kind, Meta, Slot, State};
 const FOLIO: Folio = Folio { head: Pfn::new(2), order: Order::new(1) };
 const FRAMES: usize = 4;
 
-/// A folio whose pages are all mapped once, and what each of two holders has done with it.
+/// A folio whose pages are all mapped once, and a flag for each of two holders: it is finished.
 #[derive(Clone, Copy)]
 struct Model {
     folios: Folios<'static>,
@@ -22,7 +22,7 @@ struct Model {
 }
 
 impl Model {
-    /// It is leaked: the model's threads ask for what lives for ever.
+    /// The model is leaked: its threads need data that lives for ever.
     fn leaked() -> Self {
         let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
         let meta = Meta::new(Pfn::new(0), slots.leak());
@@ -33,18 +33,18 @@ impl Model {
         Self { folios, done }
     }
 
-    /// Notes that this holder has looked at the folio for the last time.
+    /// Records that this holder has used the folio for the last time.
     fn note(self, own: usize) {
-        // Relaxed: that the other sees it must follow from the folio's counts.
+        // Relaxed: the folio's counts must make this store visible to the other holder.
         self.done[own].store(1, Ordering::Relaxed);
     }
 
-    /// The other holder has done with the folio.
+    /// Whether the other holder is finished with the folio.
     fn is_left_by_other(self, own: usize) -> bool {
         self.done[1 - own].load(Ordering::Relaxed) == 1
     }
 
-    /// Ends both pages' mapping as a gather does; whether that freed the frames.
+    /// Ends the mapping of both pages as a gather does. Returns whether that freed the frames.
     fn ends_mapping(self, own: usize) -> bool {
         if self.folios.retire(FOLIO, 2).is_some() {
             self.note(own);
@@ -57,7 +57,7 @@ impl Model {
         frees
     }
 
-    /// Ends a hold by `give`; whether that freed the frames.
+    /// Ends a hold by `give`. Returns whether that freed the frames.
     fn ends_hold(self, own: usize, give: fn(&Folios<'static>, Folio) -> bool) -> bool {
         self.note(own);
         let frees = give(&self.folios, FOLIO);
@@ -65,7 +65,7 @@ impl Model {
         frees
     }
 
-    /// Exactly one of both freed the frames, and the folio is gone.
+    /// Exactly one of the two holders freed the frames, and the folio is gone.
     fn settle(self, freed: [bool; 2]) {
         assert_eq!(freed.iter().filter(|freed| **freed).count(), 1);
         assert_eq!(self.folios.meta.at(FOLIO.head).state().kind(), Kind::None);
@@ -103,7 +103,7 @@ fn loom_i6_a_folio_that_is_pinned_is_free_after_the_device_and_the_flush() {
 }
 
 #[test]
-fn loom_i6_of_two_holders_of_what_is_not_mapped_the_last_frees_it() {
+fn loom_i6_the_last_of_two_holders_of_an_unmapped_folio_frees_it() {
     loom::model(|| {
         let model = Model::leaked();
         model.folios.get(FOLIO);
@@ -116,7 +116,7 @@ fn loom_i6_of_two_holders_of_what_is_not_mapped_the_last_frees_it() {
 }
 
 #[test]
-fn loom_c4_who_is_sole_sees_that_a_holder_has_done_with_the_folio() {
+fn loom_c4_the_sole_holder_sees_that_the_other_has_finished_with_the_folio() {
     loom::model(|| {
         let model = Model::leaked();
         model.folios.get(FOLIO);
@@ -125,7 +125,7 @@ fn loom_c4_who_is_sole_sees_that_a_holder_has_done_with_the_folio() {
             assert!(model.is_left_by_other(0), "written while it is read");
         }
         assert!(!other.join().expect("no thread panics"), "it is mapped");
-        assert!(model.folios.is_sole(FOLIO, 2), "the mapping is what is left");
+        assert!(model.folios.is_sole(FOLIO, 2), "only the mapping is left");
     });
 }
 
@@ -145,7 +145,7 @@ fn loom_c4_a_folio_that_is_shared_while_a_hold_ends_loses_no_count() {
 }
 
 #[test]
-fn loom_d6_a_round_of_aging_spares_what_a_folio_has_become() {
+fn loom_d6_a_round_of_aging_leaves_the_new_use_of_a_frame_alone() {
     loom::model(|| {
         let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
         let meta = Meta::new(Pfn::new(0), slots.leak());
@@ -154,7 +154,7 @@ fn loom_d6_a_round_of_aging_spares_what_a_folio_has_become() {
         folios.adopt_cached(&run, FOLIO.order, owner, Known::FILLED);
         let table = State::new(Kind::Table, 0);
         let other = thread::spawn(move || {
-            let cached = folios.cached(FOLIO.head, owner).expect("nobody else takes it out");
+            let cached = folios.cached(FOLIO.head, owner).expect("only this thread takes it out");
             assert!(cached.forget().is_some(), "only its file had it");
             meta.at(FOLIO.head).set_state(table);
         });

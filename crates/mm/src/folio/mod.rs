@@ -1,8 +1,8 @@
 //! One run of 2^order frames as one object.
 //!
-//! **Owns** the folio and the holds on it: its state, its references and mapped pages, and its
-//! life from a [`FrameRun`](quire_hw::FrameRun) to a `FrameRun` again. And how its bytes come to
-//! be: [`clear`] zeroes it around the page that faulted.
+//! **Owns** the state of a folio and its holds: its references and mapped pages, and its life from
+//! a [`FrameRun`](quire_hw::FrameRun) to a `FrameRun` again. It also writes the bytes of a new
+//! folio: [`clear`] zeroes it around the page that faulted.
 //!
 //! **Key types**: [`Folio`] (a name: first frame and order), [`Folios`] (the operations).
 //!
@@ -13,10 +13,11 @@
 //!    └──────────────────────── FrameRun ◄──────────────────────────────┘
 //! ```
 //!
-//! A folio's two counts share one word: *references* (a CPU looks at it) and *mapped pages*
-//! (page-table entries point at it, counted in base pages). It lives while either is above zero.
-//! Mapping a run of `n` pages is one addition, whatever `n` is. There is no count for each page:
-//! how often one page is mapped can be derived from the tables (invariant I12 does).
+//! The counts of a folio share one word: *references* (a caller uses it for a while), *pins* (a
+//! device does) and *mapped pages* (page-table entries point at it, counted in base pages). It
+//! lives while any of them is above zero. Mapping a run of `n` pages is one addition for every `n`.
+//! There is no count for each page: the tables show how often one page is mapped (invariant I12
+//! counts it there).
 //!
 //! **Never** knows addresses or files. **Next room**: `table`.
 

@@ -1,4 +1,4 @@
-//! A folio's state: the holds on it, and its end.
+//! A folio's state: its holds, and when its frames become free.
 
 use quire_hw::FrameRun;
 use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
@@ -8,7 +8,7 @@ use crate::limits::ORDER_MAX;
 use crate::phys::{Kind, LastHold, Meta, Slot, State};
 use crate::sync::Ordering;
 
-/// The name of a folio: its first frame and its order. Naming it gives no right to it.
+/// The name of a folio: its first frame and its order. A name gives no right to the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Folio {
     /// The first frame, aligned to the folio's size.
@@ -35,10 +35,10 @@ impl Folio {
 /// The holds on a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// References: holders that are not page-table entries, and look at it for a moment.
+    /// References: short holds that are not page-table entries.
     pub refs: u16,
-    /// Pins: holders that read or write its bytes behind the back of the tables, such as a device
-    /// that was told its frames.
+    /// Pins: holders that read or write its bytes without the tables, such as a device that was
+    /// told its frames.
     pub pins: u16,
     /// How many pages of it are mapped, over all page tables; a page mapped twice counts twice.
     pub mapped: u32,
@@ -59,12 +59,12 @@ const MAPPED_AT: u32 = 32;
 const ONE_MAPPED: u64 = 1 << MAPPED_AT;
 const ONE_PIN: u64 = 1 << PINS_AT;
 
-/// How many folios are looked at ahead: enough to wait for many slots at once, and few enough that
-/// all of them are still in the nearest cache when they are written.
+/// How many folios are read ahead: enough to wait for many slots at once, and few enough that all
+/// of them are still in the nearest cache when they are written.
 const AHEAD: u64 = 64;
 
-/// A fork maps no more pages of a folio that has this many mapped. Half of what the count can
-/// hold, so that forks on all CPUs at once, each adding one folio's pages, do not reach its end.
+/// With this many mapped pages a folio gets no more of them by a fork. It is half of the count's
+/// range, so that forks on all CPUs at once, each adding one folio's pages, do not reach its end.
 const MAPPED_MAX: u32 = 1 << 31;
 
 const _: () = assert!((CPUS_MAX as u64) << ORDER_MAX.get() < MAPPED_MAX as u64);
@@ -82,7 +82,7 @@ impl<'m> Folios<'m> {
     }
 
     /// Makes `run` into folios of order `each`, every page of them mapped once. The caller maps
-    /// them under the table's lock, the first page at `home`; no other CPU knows them before.
+    /// them under the table's lock, the first page at `home`; no other caller knows them before.
     ///
     /// # Panics
     /// In debug builds when the run is not a whole number of naturally aligned folios.
@@ -105,8 +105,8 @@ impl<'m> Folios<'m> {
         }
     }
 
-    /// Makes `folio`, a part of a larger one that is only mapped, one by itself, of which `mapped`
-    /// pages are mapped. The caller holds the lock of the one table that maps it.
+    /// Makes `folio`, a part of a larger folio that has no hold but mappings, a folio of its own,
+    /// of which `mapped` pages are mapped. The caller holds the lock of the one table that maps it.
     pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
         let slot = self.meta.at(folio.head);
         self.set_home(folio, home);
@@ -119,11 +119,11 @@ impl<'m> Folios<'m> {
         self.meta.end_part(folio.span())
     }
 
-    /// The folio that holds `frame`. The caller sees to it that it lives: it holds a reference, or
-    /// the lock of a table that maps it.
+    /// The folio that holds `frame`. The caller must keep it alive: it holds a reference, or the
+    /// lock of a table that maps it.
     #[inline]
     pub fn of(&self, frame: Pfn) -> Option<Folio> {
-        // Callers usually pass the head.
+        // Most callers name a first frame.
         let state = self.meta.slot(frame)?.state();
         if state.kind() == Kind::Folio {
             return Some(Folio { head: frame, order: Order::new(state.order()) });
@@ -138,9 +138,9 @@ impl<'m> Folios<'m> {
     }
 
     /// Calls `act` with the folios that hold `frames`, one after the other, each with its part of
-    /// them, up to a frame that is no folio's, or the folio for which `act` says that it has not
-    /// been dealt with. How many frames were. The caller sees to it that they live, as for
-    /// [`of`](Self::of).
+    /// them. Ends at a frame that belongs to no folio, or at the first folio for which `act`
+    /// returns `false`. Returns how many frames were done. The caller must keep the folios alive,
+    /// as for [`of`](Self::of).
     #[inline(always)]
     pub(crate) fn each(
         &self,
@@ -157,11 +157,11 @@ impl<'m> Folios<'m> {
         frames.count - left.count
     }
 
-    /// How many folios like `folio`, itself included, lie side by side, all of them as `such` says;
-    /// `most` at most.
+    /// How many folios of the size of `folio`, itself included, lie side by side and all satisfy
+    /// `such`; at most `most`.
     ///
-    /// Mostly folios of one size lie side by side. How many do is found out in a loop that does
-    /// nothing else: their slots come from memory, and the CPU waits for many of them at once.
+    /// Mostly folios of one size lie side by side. A loop that does nothing else counts them: their
+    /// slots come from memory, and the CPU waits for many of them at once.
     #[inline(always)]
     fn alike(&self, folio: Folio, most: u64, such: impl Fn(&Slot) -> bool) -> usize {
         let state = State::new(Kind::Folio, folio.order.get());
@@ -177,8 +177,8 @@ impl<'m> Folios<'m> {
         count
     }
 
-    /// [`share`](Self::share) for all folios that hold `frames`, up to one that cannot be; how many
-    /// frames, and the order of the largest folio.
+    /// Does [`share`](Self::share) for all folios that hold `frames`, up to the first that cannot
+    /// be shared. Returns how many frames were shared, and the order of the largest folio.
     #[inline]
     pub(crate) fn share_all(&self, frames: FrameSpan, exclusive: bool) -> (u64, Order) {
         let (mut left, mut largest) = (frames, Order::ZERO);
@@ -200,11 +200,11 @@ impl<'m> Folios<'m> {
         (frames.count - left.count, largest)
     }
 
-    /// [`share`](Self::share) for folios like `folio`, from it on, that lie whole in `frames` and
-    /// have no other hold than being mapped there; how many frames.
+    /// Does [`share`](Self::share) for `folio` and the folios of its size behind it that lie whole
+    /// in `frames` and have no hold but the mapping there. Returns how many frames were shared.
     ///
-    /// Such a folio cannot gain a hold meanwhile, since that takes a hold or the caller's lock: so
-    /// its count is the caller's to write, and needs no atomic addition.
+    /// Such a folio cannot gain a hold meanwhile, because that takes a hold or the lock that the
+    /// caller has: so the caller may write its count without an atomic addition.
     #[inline(always)]
     fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
         if folio.head != frames.start {
@@ -221,28 +221,28 @@ impl<'m> Folios<'m> {
         (count as u64) << folio.order.get()
     }
 
-    /// The holds on it now. Out of date at once unless the caller keeps others out.
+    /// The holds on it now. Out of date at once unless the caller keeps other CPUs out.
     #[inline]
     pub fn counts(&self, folio: Folio) -> Counts {
         Counts::from_word(self.meta.at(folio.head).counts.load(Ordering::Acquire))
     }
 
     /// Takes a reference. The caller has a hold on the folio already, or the lock of a table that
-    /// maps it; and there are at most 65,535 references at any time.
+    /// maps it. There are at most 65,535 references at any time.
     pub fn get(&self, folio: Folio) {
         let before = self.meta.at(folio.head).counts.fetch_add(1, Ordering::Relaxed);
         debug_assert!(Counts::from_word(before).refs < u16::MAX);
     }
 
-    /// Gives a reference back. The frames, when it was the last hold on the folio.
+    /// Gives a reference back. Returns the frames, when it was the last hold on the folio.
     #[must_use = "the last reference returns the frames"]
     pub fn put(&self, folio: Folio) -> Option<FrameRun> {
         self.drop_counts(folio, 1)
     }
 
-    /// Counts `pages` more mapped pages, for a child that maps what its parent does. Not if there
-    /// are too many already; nor, where the pages were `exclusive` to the parent, if the folio is
-    /// pinned. The caller holds the lock of the table that maps these `pages`.
+    /// Counts `pages` more mapped pages, for a child that maps the pages of its parent. Returns
+    /// `false` if there are too many already, or if the pages were `exclusive` to the parent and
+    /// the folio is pinned. The caller holds the lock of the table that maps these `pages`.
     #[inline]
     #[must_use = "a folio that is not shared must be copied"]
     pub(crate) fn share(&self, folio: Folio, pages: u32, exclusive: bool) -> bool {
@@ -255,30 +255,30 @@ impl<'m> Folios<'m> {
         true
     }
 
-    /// Whether the caller's mapping of `pages` of its pages is the only hold on it.
+    /// Whether the mapping of `pages` of its pages, which the caller has, is the only hold on it.
     #[inline]
     pub(crate) fn is_sole(&self, folio: Folio, pages: u32) -> bool {
         let counts = self.meta.at(folio.head).counts.load(Ordering::Acquire);
         counts == pages as u64 * ONE_MAPPED
     }
 
-    /// Whether one table may have all the holds on it: it has no reference and no pin, and
-    /// no more mapped pages than one mapping of it gives.
+    /// Whether one table may have all the holds on it: there is no reference and no pin, and no
+    /// more mapped pages than one mapping of it gives.
     #[inline]
     pub(crate) fn may_be_sole(&self, folio: Folio) -> bool {
         let Counts { refs, pins, mapped } = self.counts(folio);
         refs == 0 && pins == 0 && u64::from(mapped) <= folio.order.pages()
     }
 
-    /// Takes a pin; `false` when there are as many as can be counted. The caller holds the lock of
-    /// a table that maps a page of it exclusively.
+    /// Takes a pin; `false` when the count of pins is at its limit. The caller holds the lock of a
+    /// table that maps a page of it exclusively.
     pub(crate) fn pin(&self, folio: Folio) -> bool {
         self.add_if(folio, ONE_PIN, |now| now.pins < u16::MAX)
     }
 
-    /// Takes a reference for as long as an embedder likes; `false` when half of the count is used:
-    /// the other half is for short looks. The caller holds the lock of a table that
-    /// maps a page of it.
+    /// Takes a reference that a caller outside the library keeps as long as it likes; `false` when
+    /// more than half of the count is in use, which leaves room for short references. The caller
+    /// holds the lock of a table that maps a page of it.
     pub(crate) fn hold(&self, folio: Folio) -> bool {
         self.add_if(folio, 1, |now| now.refs < u16::MAX / 2)
     }
@@ -298,14 +298,14 @@ impl<'m> Folios<'m> {
         }
     }
 
-    /// Gives a pin back. The frames, when it was the last hold on the folio.
+    /// Gives a pin back. Returns the frames, when it was the last hold on the folio.
     #[must_use = "the last pin returns the frames"]
     pub(crate) fn unpin(&self, folio: Folio) -> Option<FrameRun> {
         self.drop_counts(folio, ONE_PIN)
     }
 
-    /// Ends the mapping of `pages` of its pages, after the flush. The frames, when it was the last
-    /// hold on the folio.
+    /// Ends the mapping of `pages` of its pages, after the flush. Returns the frames, when it was
+    /// the last hold on the folio.
     #[must_use = "the last mapping returns the frames"]
     pub(crate) fn unmap(&self, folio: Folio, pages: u32) -> Option<FrameRun> {
         self.unmap_flushed(folio, pages).map(|gone| self.meta.mint(gone))
@@ -329,15 +329,15 @@ impl<'m> Folios<'m> {
     }
 }
 
-/// How many folios like `folio` may lie in `frames` from it on, as far as it pays to look.
+/// How many folios of the size of `folio` may lie in `frames` from it on, up to [`AHEAD`].
 #[inline]
 fn most_in(folio: Folio, frames: FrameSpan) -> u64 {
     let pages = frames.end().offset_from(folio.head) + folio.order.pages() - 1;
     (pages >> folio.order.get()).min(AHEAD)
 }
 
-/// Calls `act` with `count` folios like `folio`, from it on, each with its part of `left`, which
-/// shrinks from below by what is done; whether all were.
+/// Calls `act` with `count` folios of the size of `folio`, from it on, each with its part of
+/// `left`. Each part that is done leaves `left` from below. Returns whether all were done.
 #[inline(always)]
 fn each_alike(
     folio: Folio,

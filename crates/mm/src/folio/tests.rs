@@ -1,4 +1,4 @@
-//! Holds on a folio, and its end.
+//! The holds on a folio, and when its frames become free.
 
 use std::vec::Vec;
 
@@ -44,10 +44,10 @@ fn i12_a_run_becomes_folios_that_count_their_pages() {
                 assert_eq!(kind, if page == 0 { Kind::Folio } else { Kind::None });
             }
         }
-        assert_eq!(folios.of(first.add(32)), None, "behind them is nobody's or free");
+        assert_eq!(folios.of(first.add(32)), None, "the frames behind them belong to no folio");
         for number in 0..4 {
             let folio = Folio { head: first.add(number * 8), order: Order::new(3) };
-            let run = folios.unmap(folio, 8).expect("nobody else holds it");
+            let run = folios.unmap(folio, 8).expect("there is no other hold");
             phys.free(quire_units::CpuId::new(0), run);
         }
         assert_eq!(phys.free_frames(), 64);

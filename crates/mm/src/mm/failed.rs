@@ -32,6 +32,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         frame: Pfn,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<Loss, Error> {
+        #[cfg(feature = "files")]
         if let Some(loss) = self.files().fail_in_file(frame, spaces) {
             return loss;
         }

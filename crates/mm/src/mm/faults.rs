@@ -103,7 +103,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
         match lack {
+            #[cfg(feature = "files")]
             Lack::File(page) => self.files().show(view, &page, access, reach, resched),
+            #[cfg(not(feature = "files"))]
+            Lack::File(page) => Err(Error::Missing(page.page)),
+            #[cfg(not(feature = "swap"))]
+            Lack::Swap(marked) => Err(Error::Marked(marked.page, marked.payload)),
+            #[cfg(feature = "swap")]
             Lack::Swap(marked) => self.paging().swap_in(view, &marked, access),
         }
     }

@@ -5,6 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Order, Pfn};
 
 use super::Mm;
+#[cfg(feature = "files")]
 use crate::cache::Store;
 use crate::folio::{Counts, Folio, Folios};
 use crate::phys::Kind;
@@ -19,6 +20,7 @@ pub struct FrameInfo {
     /// The use of the block.
     pub used: FrameUse,
     /// For a folio of a file: the store of the file's pages.
+    #[cfg(feature = "files")]
     pub store: Option<Store>,
 }
 
@@ -48,8 +50,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
         let meta = self.base().phys.meta();
         meta.slot(frame)?;
-        let other =
-            FrameInfo { head: frame, order: Order::ZERO, used: FrameUse::Other, store: None };
+        let other = FrameInfo {
+            head: frame,
+            order: Order::ZERO,
+            used: FrameUse::Other,
+            #[cfg(feature = "files")]
+            store: None,
+        };
         let Some((head, state)) = meta.head(frame) else { return Some(other) };
         let order = Order::new(state.order());
         Some(match state.kind() {
@@ -57,7 +64,13 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Kind::Folio => {
                 let folio = Folio { head, order };
                 let used = FrameUse::Folio(Folios::new(meta).counts(folio));
-                FrameInfo { head, order, used, store: self.base().store_of(folio) }
+                FrameInfo {
+                    head,
+                    order,
+                    used,
+                    #[cfg(feature = "files")]
+                    store: self.base().store_of(folio),
+                }
             }
             Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
             Kind::Node => FrameInfo { used: FrameUse::Node, ..other },

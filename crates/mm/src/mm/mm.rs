@@ -7,16 +7,21 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, Pfn};
 
 use crate::base::{Base, Groups};
+#[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
+#[cfg(feature = "files")]
 use crate::files::Files;
 use crate::folio::clear::Pace;
 use crate::limits::COPY_MOST_BYTES;
+#[cfg(feature = "swap")]
 use crate::paging::Paging;
 use crate::phys::{CpuCache, Frames, Phys, SetupError, Slot};
+#[cfg(feature = "reclaim")]
 use crate::reclaim::Reclaim;
 use crate::spaces::Spaces;
 use crate::stats::{Counters, Totals};
+#[cfg(feature = "swap")]
 use crate::swap::{SWAPS_MAX, Swap};
 
 /// The memory that the embedder lends for the life of the memory manager.
@@ -33,17 +38,29 @@ pub struct Parts<'m> {
     pub zones: &'m [FrameSpan],
     /// The most files that may have pages in memory at once; none for an embedder without files.
     /// Each swap device takes one.
+    #[cfg(feature = "files")]
     pub files: &'m [File],
     /// The most swap devices that may be in use at once, [`SWAPS_MAX`] at most; none for an
     /// embedder without swap.
+    #[cfg(feature = "swap")]
     pub swaps: &'m [Swap],
 }
+
+/// The service that holds all others.
+#[cfg(feature = "reclaim")]
+type Top<'m, A, H> = Reclaim<'m, A, H>;
+#[cfg(all(feature = "swap", not(feature = "reclaim")))]
+type Top<'m, A, H> = Paging<'m, A, H>;
+#[cfg(all(feature = "files", not(feature = "swap")))]
+type Top<'m, A, H> = Files<'m, A, H>;
+#[cfg(not(feature = "files"))]
+type Top<'m, A, H> = Spaces<'m, A, H>;
 
 /// A memory manager for one system: `A` is the page-table format, `H` the hardware.
 ///
 /// All methods may be called by several CPUs at once.
 pub struct Mm<'m, A, H> {
-    reclaim: Reclaim<'m, A, H>,
+    top: Top<'m, A, H>,
 }
 
 impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
@@ -60,45 +77,59 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
             counters: parts.counters,
             pace: Pace::of(hw, A::PAGE_SHIFT),
             policy,
+            #[cfg(feature = "files")]
             file_policy: FilePolicy::new::<A>(),
             groups: Groups::new(),
+            #[cfg(feature = "files")]
             files: parts.files,
+            #[cfg(feature = "swap")]
             swaps: &parts.swaps[..parts.swaps.len().min(SWAPS_MAX)],
             arch: PhantomData,
         };
-        Ok(Self { reclaim: Reclaim::new(Paging::new(Files::new(Spaces::new(base)))) })
+        let top = Spaces::new(base);
+        #[cfg(feature = "files")]
+        let top = Files::new(top);
+        #[cfg(feature = "swap")]
+        let top = Paging::new(top);
+        #[cfg(feature = "reclaim")]
+        let top = Reclaim::new(top);
+        Ok(Self { top })
     }
 
     #[inline(always)]
     pub(crate) fn base(&self) -> &Base<'m, A, H> {
-        self.reclaim.base()
+        self.top.base()
     }
 
     /// Operations on address spaces beside this type's own methods.
     #[inline(always)]
     pub fn spaces(&self) -> &Spaces<'m, A, H> {
-        self.reclaim.spaces()
+        self.top.spaces()
     }
 
     /// Files in memory.
+    #[cfg(feature = "files")]
     #[inline(always)]
     pub fn files(&self) -> &Files<'m, A, H> {
-        self.reclaim.files()
+        self.top.files()
     }
 
     /// Swap devices, and paging to them.
+    #[cfg(feature = "swap")]
     #[inline(always)]
     pub fn paging(&self) -> &Paging<'m, A, H> {
-        self.reclaim.paging()
+        self.top.paging()
     }
 
     /// Reclaim, aging and collapse.
+    #[cfg(feature = "reclaim")]
     #[inline(always)]
     pub fn reclaim(&self) -> &Reclaim<'m, A, H> {
-        &self.reclaim
+        &self.top
     }
 
     /// Groups of spaces, and their limits.
+    #[cfg(feature = "reclaim")]
     pub fn groups(&self) -> &Groups {
         &self.base().groups
     }
@@ -121,7 +152,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         Frames::new(self.base().hw, &self.base().phys)
     }
 
-    /// The allocator itself, which takes frames and gives them back without telling anyone.
+    /// The allocator itself: it takes frames and gives them back without a record of the caller.
     #[cfg(any(test, feature = "check", feature = "inject"))]
     pub(crate) fn allocator(&self) -> &Phys<'m> {
         &self.base().phys

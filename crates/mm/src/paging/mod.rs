@@ -47,4 +47,10 @@ impl<'m, A: Arch, H> Paging<'m, A, H> {
     pub(crate) fn files(&self) -> &Files<'m, A, H> {
         &self.files
     }
+
+    #[cfg(not(feature = "reclaim"))]
+    #[inline(always)]
+    pub(crate) fn paging(&self) -> &Self {
+        self
+    }
 }

@@ -1,4 +1,4 @@
-//! The façade: taking frames and giving them back.
+//! The façade: it takes frames and gives them back.
 
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
@@ -10,11 +10,10 @@ use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
 
-/// All RAM that is managed, free or taken.
+/// All managed RAM, free or taken.
 ///
-/// Every method may be called by several CPUs at once. `cpu` is the number of the caller's CPU; a
-/// wrong one costs time, not correctness, and a number for which there is no cache means that the
-/// zones serve the call.
+/// Several CPUs may call every method at once. `cpu` is the number of the caller's CPU. A wrong
+/// number costs time, not correctness; for a number without a cache the zones serve the call.
 pub struct Phys<'m> {
     meta: Meta<'m>,
     caches: &'m [CpuCache],
@@ -25,12 +24,12 @@ pub struct Phys<'m> {
 impl<'m> Phys<'m> {
     /// An allocator with no memory yet; [`add`](Self::add) brings it.
     ///
-    /// `slots` are the metadata of the frames from `first` on, `caches` one for each CPU. Both are
-    /// borrowed exclusively, as two allocators over the same metadata would hand out each other's
-    /// frames. Of the `zones`, later ones are taken from first.
+    /// `slots` are the metadata of the frames from `first` on, `caches` one cache for each CPU.
+    /// Both are borrowed exclusively, because two allocators over the same metadata would hand out
+    /// each other's frames. Later `zones` are taken from first.
     ///
     /// # Errors
-    /// Each [`SetupError`], as its name says.
+    /// Each [`SetupError`] for the reason that its name says.
     pub fn new(
         first: Pfn,
         slots: &'m mut [Slot],
@@ -38,7 +37,7 @@ impl<'m> Phys<'m> {
         zones: &[FrameSpan],
     ) -> Result<Self, SetupError> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
-        // Else this allocator would take what an earlier one recorded for free blocks.
+        // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::new(super::Kind::None, 0)));
         caches.iter_mut().for_each(|cache| *cache = CpuCache::new());
         let zone = |at| zones.get(at).copied().unwrap_or(FrameSpan::new(first, 0));
@@ -72,9 +71,9 @@ impl<'m> Phys<'m> {
         Ok(())
     }
 
-    /// Takes a block of `order`, naturally aligned: from the cache of `cpu`, from any zone, and
-    /// when there is none, from what all CPUs' caches hold. `None` when there is none even so, or
-    /// the order exceeds [`ORDER_MAX`].
+    /// Takes a block of `order`, naturally aligned: from the cache of `cpu`, or from any zone, or
+    /// after emptying the caches of all CPUs. `None` when none of them has such a block, or the
+    /// order exceeds [`ORDER_MAX`].
     #[inline]
     pub fn alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
         match self.alloc_cached(cpu, order) {
@@ -83,8 +82,8 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller
-    /// that prefers a smaller block to a wait for theirs.
+    /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller that
+    /// prefers a smaller block to emptying them.
     #[inline]
     pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
         match self.alloc_cached(cpu, order) {
@@ -102,10 +101,10 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as there
-    /// are in one place: for populating a range. The caller cuts it with
-    /// [`split_at`](FrameRun::split_at), and calls again for what is missing. `None` when
-    /// [`alloc`](Self::alloc) would give none, or for `most` = 0.
+    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as one place
+    /// has: for populating a range. The caller cuts the run with [`split_at`](FrameRun::split_at),
+    /// and calls again for the missing blocks. `None` when [`alloc`](Self::alloc) would give none,
+    /// or for `most` = 0.
     pub fn alloc_run(&self, cpu: CpuId, order: Order, most: u64) -> Option<FrameRun> {
         if order > ORDER_MAX || most == 0 || self.plan.strikes() {
             return None;
@@ -121,7 +120,7 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// Takes exactly the frames of `span`, in whatever blocks they are free.
+    /// Takes exactly the frames of `span`, from free blocks of any orders.
     ///
     /// # Errors
     /// [`Occupied`] when one of them is taken, or belongs to no zone. Nothing is taken then.
@@ -140,9 +139,10 @@ impl<'m> Phys<'m> {
         })
     }
 
-    /// Gives frames back: all of what was taken, or any part of it, or several neighbours joined.
+    /// Gives frames back: all frames that were taken, or any part of them, or several neighbours
+    /// joined.
     ///
-    /// Frames that no zone of this allocator has are lost.
+    /// Frames that are in no zone of this allocator are lost.
     #[inline]
     pub fn free(&self, cpu: CpuId, run: FrameRun) {
         let span = run.span();
@@ -156,7 +156,7 @@ impl<'m> Phys<'m> {
         self.free_slow(cpu, span, run.is_zeroed());
     }
 
-    /// Gives everything that the caches of all CPUs hold back to the zones, where it merges.
+    /// Gives all blocks in the caches of all CPUs back to the zones, where they merge.
     pub fn drain(&self) {
         for (order, shelf) in self.caches.iter().flat_map(CpuCache::shelves) {
             self.drain_stack(&mut shelf.0.lock(), order, usize::MAX);
@@ -169,8 +169,8 @@ impl<'m> Phys<'m> {
         self.free_by_order().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
     }
 
-    /// Whether at least `least` frames are free. Caches are looked at only where the zones do not
-    /// have as many: there is one for each CPU that there may be.
+    /// Whether at least `least` frames are free. Reads the caches, one for each CPU, only when the
+    /// zones alone have fewer.
     pub fn has_free(&self, least: u64) -> bool {
         let mut sum = 0;
         for zone in &self.zones {
@@ -198,7 +198,7 @@ impl<'m> Phys<'m> {
         sum
     }
 
-    /// Which allocations are to fail.
+    /// The plan of allocations that must fail.
     #[cfg(any(test, feature = "inject"))]
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
@@ -217,7 +217,7 @@ impl<'m> Phys<'m> {
         self.caches.get(cpu.index())?.shelf(order)
     }
 
-    /// The fast path: a block that is at hand, and no plan to count for.
+    /// The fast path: a block in the CPU's cache, when there is no plan to count for.
     #[inline]
     fn alloc_cached(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
         let shelf = self.shelf(cpu, order)?;
@@ -234,8 +234,8 @@ impl<'m> Phys<'m> {
         self.meta.mint(OutOfList { span, zeroed: entry.is_zeroed() })
     }
 
-    /// How a shelf names `span`; `None` when it lies outside the metadata, or in two zones: no
-    /// zone may hand out a block that was joined across their border.
+    /// How a shelf names `span`. `None` when the span lies outside the metadata, or in two zones:
+    /// frames that were joined across a border of zones may not be handed out again as one block.
     #[inline]
     fn entry(&self, span: FrameSpan, zeroed: bool) -> Option<Entry> {
         let whole = || self.zones.iter().any(|zone| zone.span.covers(span));
@@ -252,7 +252,8 @@ impl<'m> Phys<'m> {
         self.take(cpu, order, zones, drain)
     }
 
-    /// Takes a block without asking the plan. With `drain`, what other CPUs keep is reached, too.
+    /// Takes a block without asking the plan. With `drain`, the blocks in other CPUs' caches are
+    /// used, too.
     fn take(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
         let once = || match self.shelf(cpu, order).filter(|_| zones == Zones::ALL) {
             Some(shelf) => self.take_filling(shelf, order),
@@ -266,8 +267,8 @@ impl<'m> Phys<'m> {
         once()
     }
 
-    /// Takes a block from `shelf`, which is filled first if it is empty: with one large block, or
-    /// with the smaller ones that are there.
+    /// Takes a block from `shelf`. An empty shelf is filled first: with one large block, or with
+    /// the smaller ones that are free.
     fn take_filling(&self, shelf: &Shelf, order: Order) -> Option<FrameRun> {
         let mut stack = shelf.0.lock();
         if let Some(entry) = stack.pop() {
@@ -279,8 +280,8 @@ impl<'m> Phys<'m> {
         })
     }
 
-    /// Fills an empty `stack` by half: with the pieces that are there, or else with one large
-    /// block. Pieces go first, so that large blocks stay whole.
+    /// Fills an empty `stack` by half: with free blocks of smaller orders, or else with one large
+    /// block. Blocks of smaller orders go first, so that large blocks stay whole.
     fn fill(&self, stack: &mut Stack, lists: &mut Lists, order: Order) {
         let most = Order::new(order.get() + batch(order));
         let mut room = most.pages();
@@ -315,7 +316,8 @@ impl<'m> Phys<'m> {
         )
     }
 
-    /// Takes `span` from its zones, one after the other, or all of it back.
+    /// Takes `span` from its zones, one after the other. When one of them fails, gives back the
+    /// part that is taken.
     fn carve(&self, span: FrameSpan) -> Result<FrameRun, Occupied> {
         let mut at = span.start;
         let mut zeroed = true;
@@ -353,7 +355,7 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// Puts a block on a shelf, whose older half makes room if it must.
+    /// Puts a block on a shelf. A full shelf gives back its older half first.
     fn shelve(&self, shelf: &Shelf, order: Order, entry: Entry) {
         let limit = limit(order.index());
         let mut stack = shelf.0.lock();

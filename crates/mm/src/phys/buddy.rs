@@ -1,7 +1,7 @@
-//! Splitting and merging: what makes a zone's lists a buddy allocator.
+//! Splitting and merging, which make a zone's lists a buddy allocator.
 //!
 //! The *buddy* of a block is the other half of the next larger block, `at ^ pages`. A block that
-//! comes back is merged with its buddy as long as that is free as a whole, so that the lists
+//! comes back is merged with its buddy as long as the buddy is free as a whole, so that the lists
 //! always hold the fewest blocks that the free frames can form:
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!                | 4 . . .   |     0 is not free with order 2: into the list as it is
 //! ```
 //!
-//! Each step looks at one slot. Nothing depends on how a block was taken: any aligned block can
-//! come back, in any order, also one that was taken as a part of a larger one.
+//! Each step reads one slot. Nothing depends on how a block was taken: any aligned block can come
+//! back, in any order, including one that was taken as a part of a larger one.
 
 use quire_units::{FrameSpan, Order, Pfn};
 
@@ -41,8 +41,8 @@ impl Lists {
     }
 
     /// Takes `frames` consecutive frames, or else the largest block that has at least `least`: for
-    /// work that gains from every frame that lies beside the last. `frames` is not zero and at
-    /// most the largest block.
+    /// work that gains from every frame beside the last. `frames` is not zero and at most the
+    /// largest block.
     pub(super) fn take_long(
         &mut self,
         meta: &Meta<'_>,
@@ -58,7 +58,7 @@ impl Lists {
         Some((FrameSpan::new(block.at, frames), block.zeroed))
     }
 
-    /// Keeps the first block of `order` and puts the halves above it into their lists.
+    /// Keeps the first block of `order` and puts the halves of the larger orders into their lists.
     #[inline]
     fn cut(&mut self, meta: &Meta<'_>, block: Block, order: Order) -> Block {
         let mut left = block.order;
@@ -71,8 +71,8 @@ impl Lists {
         Block { order, ..block }
     }
 
-    /// Gives `block` back to the zone of frames `zone`, merged as far as it goes. The result is
-    /// known to be zero where all its parts are.
+    /// Gives `block` back to the zone of frames `zone`, merged as far as possible. The merged block
+    /// is known to be zero if all its parts are.
     #[inline]
     pub(super) fn give(&mut self, meta: &Meta<'_>, zone: FrameSpan, mut block: Block) {
         while block.order < ORDER_MAX {

@@ -11,7 +11,7 @@ use super::zone::{Block, END, Lists, Zone, next, prev};
 use crate::limits::{ORDER_MAX, ORDERS};
 use crate::sync::Ordering;
 
-/// Where all frames are.
+/// A count of all frames by place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Frames in the lists of the zones.
@@ -22,10 +22,10 @@ pub struct Totals {
     pub taken: u64,
 }
 
-/// A claim that does not hold, with the evidence.
+/// A broken claim, with the evidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// The bitmap of a zone says other than its list.
+    /// The bitmap of a zone and its list differ.
     Bitmap {
         /// Which zone.
         zone: usize,
@@ -37,13 +37,13 @@ pub enum Violation {
         /// The block.
         frame: Pfn,
     },
-    /// A block in a list is not on record as free with the list's order.
+    /// A block in a list is not recorded as free with the list's order.
     Untruthful {
         /// The block.
         frame: Pfn,
         /// The list.
         order: Order,
-        /// The state on record.
+        /// The state that is recorded.
         state: State,
     },
     /// A free block is not aligned to its size, or reaches out of its zone.
@@ -53,24 +53,25 @@ pub enum Violation {
         /// Its order.
         order: Order,
     },
-    /// A zone counts other than what is in its list, or than what is on record as free.
+    /// A zone's count of blocks differs from its list, or from the blocks that are recorded as
+    /// free.
     Count {
         /// Which zone.
         zone: usize,
         /// Which list.
         order: Order,
-        /// How many the zone counts.
+        /// How many blocks the zone counts.
         counted: u64,
         /// How many were found.
         found: u64,
     },
-    /// Something is on record in the midst of a free block.
+    /// A frame inside a free block is recorded as the first of something.
     Inside {
         /// The first frame of the free block.
         block: Pfn,
-        /// The frame on record.
+        /// The recorded frame.
         frame: Pfn,
-        /// As what.
+        /// Its state.
         state: State,
     },
     /// Two free buddies have not been merged.
@@ -80,7 +81,7 @@ pub enum Violation {
         /// Their order.
         order: Order,
     },
-    /// A frame in a CPU's cache is on record as something, or free in a zone, or cached twice.
+    /// A frame in a CPU's cache has a record, or is free in a zone, or is cached twice.
     Cached {
         /// The CPU of the cache.
         cpu: CpuId,
@@ -97,20 +98,20 @@ impl fmt::Display for Violation {
             }
             Self::Link { frame } => write!(f, "{frame} does not link back"),
             Self::Untruthful { frame, order, state } => {
-                write!(f, "{frame} is in the list of {order}, but on record as {state:?}")
+                write!(f, "{frame} is in the list of {order}, but recorded as {state:?}")
             }
             Self::Misplaced { frame, order } => write!(f, "no block of {order} fits at {frame}"),
             Self::Count { zone, order, counted, found } => {
                 write!(f, "zone {zone} counts {counted} blocks of {order}, but has {found}")
             }
             Self::Inside { block, frame, state } => {
-                write!(f, "{frame} inside the free block {block} is on record as {state:?}")
+                write!(f, "{frame} inside the free block {block} is recorded as {state:?}")
             }
             Self::Unmerged { frame, order } => {
                 write!(f, "{frame} and its buddy of {order} are both free")
             }
             Self::Cached { cpu, frame } => {
-                write!(f, "{frame} in the cache of CPU {} is not its alone", cpu.index())
+                write!(f, "{frame} in the cache of CPU {} is in use elsewhere, too", cpu.index())
             }
         }
     }
@@ -119,8 +120,8 @@ impl fmt::Display for Violation {
 impl core::error::Error for Violation {}
 
 impl Phys<'_> {
-    /// Verifies lists, bitmaps, records and caches, looking at every frame. No other CPU may use
-    /// the allocator meanwhile, or the walker may see a frame on its way.
+    /// Verifies lists, bitmaps, records and caches, and reads every frame's slot. No other CPU may
+    /// use the allocator meanwhile, or the walker may see a frame that is on its way.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -154,7 +155,8 @@ fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violat
     Ok(free)
 }
 
-/// Follows one list and counts its blocks. Stops one past `counted`, so that a ring ends, too.
+/// Follows one list and counts its blocks. Stops one past `counted`, so that a list that forms a
+/// ring ends, too.
 fn check_list(
     meta: &Meta<'_>,
     zone: FrameSpan,
@@ -188,7 +190,7 @@ fn check_place(zone: FrameSpan, block: Block) -> Result<(), Violation> {
     Err(Violation::Misplaced { frame: block.at, order: block.order })
 }
 
-/// Goes through the slots of a zone and counts the free blocks on record, by order.
+/// Goes through the slots of a zone and counts the blocks recorded as free, by order.
 fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Violation> {
     let mut found = [0; ORDERS];
     let mut at = zone.start;
@@ -215,8 +217,8 @@ fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Viol
     Ok(found)
 }
 
-/// Counts the cached frames. Each is marked with a number of its own in its slot, which a second
-/// look finds again unless the frame is cached twice.
+/// Counts the cached frames. Each gets a number of its own in its slot; a second pass finds that
+/// number again unless the frame is cached twice.
 fn check_caches(phys: &Phys<'_>) -> Result<u64, Violation> {
     let meta = phys.meta();
     let mut frames = 0;

@@ -1,9 +1,9 @@
-//! Blocks that one CPU freed last, kept for it as they are.
+//! The blocks that one CPU freed last, kept for it unmerged.
 //!
-//! Each cached order has a *shelf*: a stack of frame indices under a small lock, which only its
-//! own CPU takes, but for a drain. The block freed last is taken first, as it is most likely still
-//! in the near caches. A block on a shelf is on record as [`Kind::None`](super::Kind::None): for
-//! the zone it is taken.
+//! Each cached order has a *shelf*: a stack of frame indices under a small lock, which only its own
+//! CPU takes, except for a drain. The block freed last is taken first, because it is most likely
+//! still in the near caches. A block on a shelf is recorded as [`Kind::None`](super::Kind::None):
+//! the zone sees it as taken.
 //!
 //! ```text
 //!            oldest ────────────────────────────► newest
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! An empty shelf is filled with one block of [`batch`] times its order, cut into consecutive
-//! entries. A full one gives its older half back: sorted, so that neighbours become runs, and the
-//! zone merges one run where it would have merged many blocks.
+//! entries. A full shelf gives its older half back, sorted, so that neighbours become runs, and the
+//! zone merges one run instead of many blocks.
 
 use quire_units::{FrameSpan, Order};
 
@@ -21,23 +21,24 @@ use super::meta::Meta;
 use crate::limits::CACHED_ORDER_MAX;
 use crate::sync::Lock;
 
-/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: what
-/// a pair costs when thousands are taken at once hardly depends on it (21 ns with 32, 20 ns with
-/// 128 or 512), but below 128 the zone is visited even where a hundred are in use. Above it, a
-/// drain only gets longer under the lock, and more frames lie idle.
+/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: the
+/// time of a pair, when thousands are taken at once, hardly depends on it (21 ns with 32, 20 ns
+/// with 128 or 512); but below 128 the zone is visited even where a hundred are in use. Above 128,
+/// a drain only takes longer under the lock, and more frames lie unused.
 pub(super) const CAPACITY: usize = 128;
 
 /// How many shelves a CPU has: orders 0 up to and including [`CACHED_ORDER_MAX`].
 pub(super) const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
 
-/// How many blocks the shelf of `order` holds: as many frames as that of order 0, but at least 16
-/// blocks.
+/// How many blocks the shelf of `order` holds: as many frames as the shelf of order 0, but at least
+/// 16 blocks.
 #[inline]
 pub(super) const fn limit(order: usize) -> usize {
     if CAPACITY >> order > 16 { CAPACITY >> order } else { 16 }
 }
 
-/// By how many orders the block that fills a shelf exceeds the shelf's own: half the shelf.
+/// By how many orders the block that fills a shelf exceeds the shelf's own order: it fills half the
+/// shelf.
 pub(super) const fn batch(order: Order) -> u8 {
     (limit(order.index()) / 2).ilog2() as u8
 }
@@ -83,7 +84,7 @@ impl Stack {
         Self { count: 0, entries: [Entry(0); CAPACITY] }
     }
 
-    /// Takes the block that came last.
+    /// Takes the newest block.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let last = self.count.checked_sub(1)?;
@@ -92,7 +93,7 @@ impl Stack {
         Some(entry)
     }
 
-    /// Adds a block; `false` when `limit` are here already.
+    /// Adds a block; `false` when the stack has `limit` blocks already.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, limit: usize) -> bool {
         if self.count >= limit {
@@ -104,8 +105,8 @@ impl Stack {
         true
     }
 
-    /// Adds that many consecutive blocks of `order`, so that the first of them is taken first;
-    /// `false`, and none, when there is no room for all.
+    /// Adds `blocks` consecutive blocks of `order`, so that the first of them is taken first.
+    /// Returns `false`, and adds none, when there is no room for all of them.
     pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: usize) -> bool {
         let places = self.entries.get_mut(self.count..self.count + blocks);
         let Some(places) = places else { return false };
@@ -124,7 +125,7 @@ impl Stack {
         &self.entries[..self.count]
     }
 
-    /// Hands the oldest `count` blocks to `give`, as ascending runs, and forgets them.
+    /// Hands the oldest `count` blocks to `give`, as ascending runs, and removes them.
     pub(super) fn drain<'m>(
         &mut self,
         meta: Meta<'m>,
@@ -140,7 +141,8 @@ impl Stack {
     }
 }
 
-/// Sorted entries, as the longest runs of consecutive frames that are alike zero or not.
+/// Sorted entries, as the longest runs of consecutive frames that are all known to be zero or all
+/// not.
 #[derive(Clone)]
 pub(super) struct Runs<'a, 'm> {
     meta: Meta<'m>,
@@ -165,8 +167,8 @@ impl Iterator for Runs<'_, '_> {
 #[repr(align(64))]
 pub(super) struct Shelf(pub(super) Lock<Stack>);
 
-/// The blocks that one CPU keeps at hand. The embedder provides one for each CPU, and the
-/// allocator empties them into the zones when it runs out.
+/// The blocks that one CPU has in its cache. The embedder provides one cache for each CPU; the
+/// allocator empties them into the zones when the zones are out of memory.
 #[repr(align(128))]
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],

@@ -1,35 +1,35 @@
-//! Allocations that fail on demand, so that tests reach every path that handles a failure.
+//! Allocations that fail on request, so that tests reach every path that handles a failure.
 
 use super::Phys;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Which allocations fail though there is memory. Allocations are counted from 1, beginning when
-/// the plan is made.
+/// The allocations that fail although there is memory. Allocations are counted from 1, beginning
+/// when the plan is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailPlan {
     /// None.
     Never,
-    /// The n-th; then the plan is over and becomes [`Never`](Self::Never).
+    /// The n-th fails; then the plan is over and becomes [`Never`](Self::Never).
     Nth(u64),
-    /// The n-th and all that follow.
+    /// The n-th and all later ones fail.
     From(u64),
 }
 
 impl Phys<'_> {
-    /// Makes allocations fail though there is memory. Each call of a method that takes frames
+    /// Makes allocations fail although there is memory. Each call of a method that takes frames
     /// counts as one allocation.
     pub fn set_fail_plan(&self, plan: FailPlan) {
         self.plan().set(plan);
     }
 
-    /// The plan as it is now: with what is left to count.
+    /// The plan at this moment, with the remaining count.
     pub fn fail_plan(&self) -> FailPlan {
         self.plan().get()
     }
 }
 
-/// Bit 63 tells `From` from `Nth`; below it, how many allocations are left up to the one that
-/// fails, and 0 for `Never`.
+/// Bit 63 distinguishes `From` from `Nth`. The bits below it are the number of allocations up to
+/// the one that fails, and 0 for `Never`.
 pub(super) struct Plan(AtomicU64);
 
 const FROM: u64 = 1 << 63;
@@ -56,13 +56,13 @@ impl Plan {
         }
     }
 
-    /// Whether there is a plan: all that the fast path pays.
+    /// Whether there is a plan: the only cost on the fast path.
     #[inline]
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts one allocation and says whether it is to fail.
+    /// Counts one allocation and returns whether it must fail.
     #[inline]
     pub(super) fn strikes(&self) -> bool {
         self.is_set() && self.count()

@@ -1,5 +1,5 @@
-//! Memory in pieces, on demand: how code behaves when large blocks are rare is a thing to test
-//! and to measure, not to wait for.
+//! Memory in pieces, on request: a test or a measurement can see how code behaves when large blocks
+//! are rare.
 
 use quire_units::{FrameSpan, Order};
 
@@ -9,40 +9,40 @@ use super::setup::Zones;
 use super::zone::{END, next, set_next};
 use crate::limits::ORDER_MAX;
 
-/// The large blocks that are to be left. All else stays free, too, except for one frame in each
-/// block that is broken.
+/// How many large blocks stay. All other memory stays free, too, except for one frame in each
+/// broken block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragment {
-    /// No block larger than `order`, and this many of that order itself, or fewer where memory
-    /// does not yield as many.
+    /// No block larger than `order`, and this many blocks of that order itself, or fewer where
+    /// memory does not have as many.
     FreeAtOrder {
         /// The largest order that is left.
         order: Order,
         /// How many blocks of it.
         blocks: u64,
     },
-    /// Of the blocks of `order` that could be had, this share; some of them may lie side by side
-    /// and form larger ones.
+    /// This share of the free blocks of `order`; some of them may lie side by side and form larger
+    /// ones.
     Ratio {
         /// Which order.
         order: Order,
-        /// Blocks that stay, of a thousand.
+        /// How many of a thousand blocks stay.
         per_mille: u64,
     },
 }
 
-/// Holds the frames that keep memory in pieces. [`release`](Self::release), or dropping it, gives
-/// them back, and all blocks merge again.
+/// Holds the frames that keep memory in pieces. [`release`](Self::release), or dropping the value,
+/// gives them back, and all blocks merge again.
 #[must_use = "memory is whole again once this is dropped"]
 pub struct Fragmented<'a, 'm> {
     phys: &'a Phys<'m>,
-    /// The frames held, chained through their slots.
+    /// The held frames, chained through their slots.
     held: u32,
     seed: u64,
 }
 
-/// Breaks the free memory of `phys` into pieces. The same seed breaks the same memory alike.
-/// Allocations by others meanwhile are served, and make the result inexact.
+/// Breaks the free memory of `phys` into pieces. The same seed breaks the same memory in the same
+/// way. Allocations by other CPUs meanwhile succeed, and make the result inexact.
 pub fn fragment<'a, 'm>(phys: &'a Phys<'m>, target: Fragment, seed: u64) -> Fragmented<'a, 'm> {
     phys.drain();
     let mut pieces = Fragmented { phys, held: END, seed };
@@ -61,7 +61,7 @@ pub fn fragment<'a, 'm>(phys: &'a Phys<'m>, target: Fragment, seed: u64) -> Frag
     pieces
 }
 
-/// How many blocks of `order` could be taken one after the other.
+/// How many blocks of `order` can be taken one after the other.
 fn available(phys: &Phys<'_>, order: Order) -> u64 {
     let blocks = phys.free_by_order();
     let from = order.index().min(blocks.len());
@@ -69,7 +69,7 @@ fn available(phys: &Phys<'_>, order: Order) -> u64 {
 }
 
 impl Fragmented<'_, '_> {
-    /// Gives everything back.
+    /// Gives all frames back.
     pub fn release(self) {}
 
     /// How many frames are held.
@@ -83,7 +83,8 @@ impl Fragmented<'_, '_> {
         frames
     }
 
-    /// Takes blocks of `order` and gives all but one frame of each back, until `keep` are left.
+    /// Takes blocks of `order` and gives all but one frame of each back, until `keep` blocks are
+    /// left.
     fn break_all_but(&mut self, order: Order, keep: u64) {
         for _ in keep..available(self.phys, order) {
             let Some(block) = self.phys.take_block(order, Zones::ALL) else { return };

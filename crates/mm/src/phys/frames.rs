@@ -8,12 +8,11 @@ use super::check::{Totals, Violation};
 use super::setup::{Occupied, Zones};
 use crate::limits::ORDERS;
 
-/// The frames of a system ([`Mm::phys`](crate::engine::Mm::phys)): some for the embedder's own
-/// use, and how many there are.
+/// The frames of a system ([`Mm::phys`](crate::engine::Mm::phys)): an embedder takes frames for its
+/// own use and asks how many are free.
 ///
-/// The library knows nothing of a run that was taken until it [comes back](Self::free), whole or
-/// in parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) says that it is
-/// zero.
+/// The library has no record of a run that was taken until it [comes back](Self::free), whole or in
+/// parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) is true.
 pub struct Frames<'a, H> {
     hw: &'a H,
     phys: &'a Phys<'a>,
@@ -50,7 +49,7 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.alloc_run(self.hw.cpu(), order, most)
     }
 
-    /// Takes exactly the frames of `span`, in whatever blocks they are free.
+    /// Takes exactly the frames of `span`, from free blocks of any orders.
     ///
     /// # Errors
     /// [`Occupied`] when one of them is taken, or belongs to no zone. Nothing is taken then.
@@ -58,17 +57,17 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.take_exact(span)
     }
 
-    /// Frees what was taken, or any part of it, or several neighbours joined. Nothing may use it
-    /// any more. Its content counts as unknown.
+    /// Frees a run that was taken, or any part of it, or several neighbours joined. Its frames may
+    /// not be in use any more. Their content counts as unknown.
     #[inline]
     pub fn free(&self, run: FrameRun) {
-        // A driver may have written what was zero when it was taken.
+        // A driver may have written a frame that was zero when it was taken.
         let run = run.dirtied();
         self.hw.freed(run.span());
         self.phys.free(self.hw.cpu(), run);
     }
 
-    /// The frames on record, with those that lie between zones.
+    /// The frames that have a slot, including those that lie between zones.
     #[inline]
     pub fn span(&self) -> FrameSpan {
         self.phys.meta().span()
@@ -80,7 +79,7 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.free_frames()
     }
 
-    /// Whether at least `least` frames are free. Cheaper than to count them.
+    /// Whether at least `least` frames are free. This is cheaper than counting them.
     pub fn has_free(&self, least: u64) -> bool {
         self.phys.has_free(least)
     }
@@ -90,13 +89,13 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.free_by_order()
     }
 
-    /// Gives everything that the caches of all CPUs hold back to the zones, where it merges.
+    /// Gives all blocks in the caches of all CPUs back to the zones, where they merge.
     pub fn drain(&self) {
         self.phys.drain();
     }
 
-    /// Verifies lists, bitmaps, records and caches, looking at every frame. No CPU may use the
-    /// allocator meanwhile, or the walker may see a frame on its way.
+    /// Verifies lists, bitmaps, records and caches, and reads every frame's slot. No CPU may use
+    /// the allocator meanwhile, or the walker may see a frame that is on its way.
     ///
     /// # Errors
     /// The first [`Violation`].

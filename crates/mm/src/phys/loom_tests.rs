@@ -12,8 +12,8 @@ use super::{CpuCache, Phys, Slot};
 
 const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
 
-/// An allocator of `frames` frames for two CPUs. It is leaked, as the model's threads ask for
-/// what lives for ever.
+/// An allocator of `frames` frames for two CPUs. It is leaked, because the model's threads need
+/// data that lives for ever.
 #[allow(unsafe_code)]
 fn leaked(frames: u64) -> &'static Phys<'static> {
     let slots: Vec<Slot> = (0..frames).map(|_| Slot::default()).collect();
@@ -26,7 +26,7 @@ fn leaked(frames: u64) -> &'static Phys<'static> {
     Box::leak(Box::new(phys))
 }
 
-/// Runs the two at once, on CPU 0 and CPU 1, and returns what they hold in the end.
+/// Runs the two at once, on CPU 0 and CPU 1, and returns the runs that they hold in the end.
 fn both(
     phys: &'static Phys<'static>,
     first: fn(&Phys<'_>) -> Option<FrameRun>,
@@ -37,7 +37,7 @@ fn both(
     [held, other.join().expect("no thread panics")]
 }
 
-/// Held frames do not overlap, and with the free ones they are all frames.
+/// The held runs overlap nowhere, and together with the free frames they are all the frames.
 fn settle(phys: &Phys<'_>, held: [Option<FrameRun>; 2], frames: u64) {
     let totals = phys.check().expect("every claim holds");
     let spans = held.each_ref().map(|run| run.as_ref().map(FrameRun::span));

@@ -15,13 +15,13 @@
 //! other    None              -                  -        -        -
 //! ```
 //!
-//! * `state` is truthful for the *first* frame of a block only; the slots of the frames behind it
-//!   are `None`. So the head of whatever holds a frame is found by probing the frame's aligned
-//!   ancestors, at most [`ORDERS`] loads and mostly one, and a block of any
-//!   order is taken and freed by writing one slot.
-//! * `lock` belongs to the frame whatever its state is, and no other use is ever made of the word.
-//!   A walker may therefore lock a frame that it was led to by a stale entry, look what it is, and
-//!   unlock it again: *lock, then ask*.
+//! * `state` is valid for the *first* frame of a block only; the slots of the frames behind it are
+//!   `None`. So a lookup finds the head of any block that holds a frame by probing the frame's
+//!   aligned ancestors, with at most [`ORDERS`] loads and mostly one; and one write to one slot
+//!   takes or frees a block of any order.
+//! * `lock` belongs to the frame in every state, and the word has no other use. A walker may
+//!   therefore follow a stale entry to a frame, lock it, read which block it is, and unlock it
+//!   again: *lock first, then read*.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -33,20 +33,20 @@ use quire_units::{FrameSpan, Pfn};
 use crate::limits::ORDERS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
-/// The use of a block, on record in its first frame.
+/// The use of a block, recorded in the slot of its first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// Not the first frame of anything on record: inside a block, in a CPU's cache, or held by
-    /// the embedder as a [`FrameRun`].
+    /// No first frame that is recorded: inside a block, in a CPU's cache, or held by the embedder
+    /// as a [`FrameRun`].
     None = 0,
-    /// First of a free block, in its zone's list.
+    /// The first frame of a free block, in its zone's list.
     Free = 1,
-    /// First of a folio.
+    /// The first frame of a folio.
     Folio = 2,
     /// A page table.
     Table = 3,
-    /// First of a run of frames taken out of use, waiting for the flush.
+    /// The first of a run of frames taken out of use that waits for the flush.
     Stray = 4,
     /// A node of an area tree.
     Node = 5,
@@ -75,7 +75,7 @@ impl State {
         Self(kind as u32 | (order as u32) << 4)
     }
 
-    /// Its kind.
+    /// The kind of the block.
     #[inline]
     pub const fn kind(self) -> Kind {
         match self.0 & 15 {
@@ -96,13 +96,13 @@ impl State {
         (self.0 >> 4 & 31) as u8
     }
 
-    /// Bits 9 and up, whose meaning belongs to the kind.
+    /// Bits 9 and up; the kind defines what they mean.
     #[inline]
     pub(crate) const fn flags(self) -> u32 {
         self.0 >> 9
     }
 
-    /// The same with other flags.
+    /// The same state with other flags.
     #[inline]
     pub(crate) const fn with_flags(self, flags: u32) -> Self {
         Self(self.0 & 0x1ff | flags << 9)
@@ -119,8 +119,8 @@ pub struct Slot {
     pub(crate) counts: AtomicU64,
     /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio and index node: which file's it is, and from which page on. Table: the first page it
-    /// translates.
+    /// Folio and index node: the file it belongs to, and its first page in the file. Table: the
+    /// first page that it translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -128,7 +128,7 @@ pub struct Slot {
 const _: () = assert!(core::mem::size_of::<Slot>() <= 32, "metadata is 32 bytes a frame (E1)");
 
 impl Slot {
-    /// A slot on which nothing is recorded.
+    /// A slot without a record.
     #[cfg(not(loom))]
     pub const fn empty() -> Self {
         Slot {
@@ -140,13 +140,13 @@ impl Slot {
         }
     }
 
-    /// The state on record.
+    /// The recorded state of the frame.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Records `state`, after all that was written to the slot before.
+    /// Records `state`, after all earlier writes to the slot.
     #[inline]
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.0, Ordering::Release);
@@ -186,7 +186,7 @@ impl<'m> Meta<'m> {
         Self { first, slots }
     }
 
-    /// The frames on record.
+    /// The frames that have a slot.
     #[inline]
     pub fn span(&self) -> FrameSpan {
         FrameSpan::new(self.first, self.slots.len() as u64)
@@ -205,7 +205,7 @@ impl<'m> Meta<'m> {
         self.slots.get(from..).unwrap_or_default()
     }
 
-    /// The number by which slots name `frame` to each other.
+    /// The number by which one slot names `frame` to another.
     #[inline]
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         frame.offset_from(self.first) as u32
@@ -217,8 +217,8 @@ impl<'m> Meta<'m> {
         self.first.add(index as u64)
     }
 
-    /// The first frame and the state of the block of a known kind that holds `frame`. The caller
-    /// sees to it that the block does not change meanwhile (it holds a reference or a lock).
+    /// The first frame and the state of the recorded block that holds `frame`. The caller must keep
+    /// the block from changing meanwhile: it holds a reference or a lock.
     #[inline]
     pub fn head(&self, frame: Pfn) -> Option<(Pfn, State)> {
         let mut at = frame;
@@ -302,8 +302,8 @@ impl<'m> Meta<'m> {
     }
 
     /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. The caller has written the rest of its identity
-    /// (`owner`, `links[0]`).
+    /// an index node of `level`, or a node. The caller writes the other fields (`owner`,
+    /// `links[0]`) before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -336,7 +336,7 @@ impl<'m> Meta<'m> {
         &self.slots[index as usize]
     }
 
-    /// Locks the frame, whatever it is, spinning while another CPU holds it.
+    /// Locks the frame in any state, spinning while another CPU holds the lock.
     #[inline]
     pub(crate) fn lock(&self, frame: Pfn) -> Option<FrameLock<'m>> {
         let slot = self.slot(frame)?;
@@ -346,7 +346,8 @@ impl<'m> Meta<'m> {
             }
         }
         // SAFETY: the frame's lock is held until the guard drops; `FrameLock::table` lends the
-        // capability only when the slot says, under the lock, that the frame holds words of ours.
+        // capability only when the slot records, under the lock, that the frame holds words of the
+        // library.
         let table = unsafe { TableFrame::mint(frame) };
         Some(FrameLock { slot, table })
     }
@@ -404,7 +405,7 @@ pub(crate) struct FrameLock<'m> {
 }
 
 impl<'m> FrameLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.table.frame()
@@ -427,8 +428,8 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
-    /// The lock of a frame that is the library's own and stays it while the lock is held; the
-    /// frame is unlocked again if it is something else.
+    /// The lock of a frame that is the library's own, and stays so while the lock is held. `None`,
+    /// and the frame is unlocked again, for any other frame.
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))
@@ -454,7 +455,7 @@ impl Deref for Lent<'_> {
 pub(crate) struct WordsLock<'m>(FrameLock<'m>);
 
 impl<'m> WordsLock<'m> {
-    /// Which frame.
+    /// The frame.
     #[inline]
     pub(crate) fn frame(&self) -> Pfn {
         self.0.frame()

@@ -1,10 +1,9 @@
-//! Which frames are free.
+//! The free frames.
 //!
-//! This room owns all free RAM, and the metadata slot of every frame. [`Phys`] hands frames out
-//! as [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of
-//! what it handed out, in any order. It never knows why a frame was taken, never waits, never
-//! reclaims: an allocation that cannot be had is `None`. The next room, `folio`, makes objects out
-//! of runs.
+//! This room owns all free RAM, and the metadata slot of every frame. [`Phys`] hands frames out as
+//! [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of them,
+//! in any order. It never knows why a frame was taken, never waits, never reclaims: an allocation
+//! that finds no block returns `None`. The next room, `folio`, makes objects out of runs.
 //!
 //! ```text
 //!   alloc(cpu, order)                                   free(cpu, run)
@@ -24,14 +23,14 @@
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
 //! | `cpu_cache` | blocks that one CPU keeps at hand |
-//! | `alloc` | the façade [`Phys`]: taking and giving back |
-//! | `setup` | how it is put together, and what can be wrong with that |
-//! | `fail`, `fragment` | allocations that fail, and memory that is in pieces, on demand |
-//! | `check` | the walker that verifies all of the above |
+//! | `alloc` | the façade [`Phys`], which takes frames and gives them back |
+//! | `setup` | the zones that a caller names, and the errors of a setup |
+//! | `fail`, `fragment` | allocations that fail, and memory in pieces, on request |
+//! | `check` | the walker that verifies all claims of the room |
 //!
-//! Locks: that of a shelf, then that of a zone; never two of a kind at once. Neither is held
-//! across a call out of the room. All are spin locks: an embedder that allocates in an interrupt
-//! handler keeps interrupts off around every other call.
+//! Locks: that of a shelf, then that of a zone; never two of a kind at once. Neither is held across
+//! a call out of the room. All are spin locks: an embedder that allocates in an interrupt handler
+//! keeps interrupts off around every other call.
 
 pub(crate) mod alloc;
 mod buddy;

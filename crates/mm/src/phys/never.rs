@@ -1,4 +1,4 @@
-//! No allocation fails on demand: what stands in the place of `fail` in shipped code.
+//! The plan of shipped code, in the place of `fail`: no allocation fails on request.
 
 /// The plan that never fails an allocation.
 pub(super) struct Plan;

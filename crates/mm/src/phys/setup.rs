@@ -1,4 +1,4 @@
-//! Zones as a caller names them, and what can be wrong with a call.
+//! The zones that a caller names, and the errors of a call.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use quire_units::{FrameSpan, Pfn};
 use super::cpu_cache::FRAMES_MAX;
 use crate::limits::ZONES_MAX;
 
-/// A set of zones by their number: their place in the slice given to
+/// A set of zones by their number, which is their place in the slice given to
 /// [`Phys::new`](super::Phys::new).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zones(u32);
@@ -22,7 +22,7 @@ impl Zones {
         if number < ZONES_MAX { Zones(1 << number) } else { Zones(0) }
     }
 
-    /// Zone `number` and those before it: for devices that reach no further.
+    /// Zone `number` and those before it: for devices that reach no frames behind them.
     pub const fn up_to(number: usize) -> Self {
         if number < ZONES_MAX { Zones((2 << number) - 1) } else { Self::ALL }
     }
@@ -34,22 +34,23 @@ impl Zones {
     }
 }
 
-/// Why an allocator cannot be set up.
+/// The reason why an allocator cannot be set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
-    /// More frames than entries of a CPU's cache tell apart, or past the end of the number space.
+    /// More frames than an entry of a CPU's cache can name, or frames past the end of the number
+    /// space.
     TooManyFrames {
-        /// How many slots were given.
+        /// The number of slots given.
         frames: u64,
     },
     /// More zones than [`ZONES_MAX`], or none.
     ZoneCount {
-        /// How many were given.
+        /// The number of zones given.
         zones: usize,
     },
     /// A zone has frames for which there is no slot.
     ZoneOutside {
-        /// Which zone.
+        /// The zone.
         zone: usize,
     },
     /// Two zones share a frame.
@@ -78,7 +79,7 @@ impl fmt::Display for SetupError {
 
 impl core::error::Error for SetupError {}
 
-/// Checks what [`Phys::new`](super::Phys::new) was given.
+/// Checks the arguments of [`Phys::new`](super::Phys::new).
 pub(super) fn validate(slots: FrameSpan, zones: &[FrameSpan]) -> Result<(), SetupError> {
     if slots.count > FRAMES_MAX || slots.start.checked_add(slots.count).is_none() {
         return Err(SetupError::TooManyFrames { frames: slots.count });
@@ -118,7 +119,7 @@ impl core::error::Error for Occupied {}
 pub struct NotRam {
     /// The first such frame.
     pub frame: Pfn,
-    /// All that was to be added; nothing of it was.
+    /// All frames of the call; none of them was added.
     pub run: FrameRun,
 }
 

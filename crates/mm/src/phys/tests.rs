@@ -1,4 +1,4 @@
-//! Each claim of the room on small memories, with the walker after each.
+//! Each claim of the room on small memories, with the walker after each test.
 
 use std::vec::Vec;
 
@@ -24,7 +24,7 @@ fn order(log2: u8) -> Order {
     Order::new(log2)
 }
 
-/// The right to frames that are numbers only.
+/// The right to frames that are only numbers.
 #[allow(unsafe_code)]
 fn numbers(span: FrameSpan, zeroed: bool) -> FrameRun {
     // SAFETY: 1. each test mints a frame once for each allocator. 2. and 3. `phys` touches no
@@ -58,7 +58,7 @@ fn whole(order: usize) -> [u64; ORDERS] {
 }
 
 #[test]
-fn e1_setup_refuses_what_cannot_be() {
+fn e1_setup_refuses_impossible_zones() {
     let mut slots: Vec<Slot> = (0..64).map(|_| Slot::default()).collect();
     let mut setup =
         |first, zones: &[FrameSpan]| Phys::new(Pfn::new(first), &mut slots, &mut [], zones).err();
@@ -178,8 +178,8 @@ fn e1_frames_in_caches_are_reached_before_giving_up() {
         assert!(phys.alloc(OTHER, Order::ZERO).is_none());
         all.into_iter().for_each(|run| phys.free(CPU, run));
         assert_eq!(totals(phys).cached, 64, "all are kept for CPU 0");
-        assert!(phys.try_alloc(OTHER, order(6)).is_none(), "which `try_alloc` respects");
-        let run = phys.alloc(OTHER, order(6)).expect("and `alloc` does not");
+        assert!(phys.try_alloc(OTHER, order(6)).is_none(), "`try_alloc` leaves other caches alone");
+        let run = phys.alloc(OTHER, order(6)).expect("`alloc` empties them");
         phys.free(OTHER, run);
         let run = phys.alloc_in(OTHER, Order::ZERO, Zones::only(0)).expect("all is free");
         phys.free(OTHER, run);
@@ -278,13 +278,13 @@ fn e1_an_exact_range_is_taken_out_of_caches() {
 }
 
 #[test]
-fn e1_a_bulk_run_is_as_long_as_wanted_or_as_there_is() {
+fn e1_a_bulk_run_is_as_long_as_wanted_or_as_possible() {
     on_frames(1024, |phys| {
         let run = phys.alloc_run(CPU, Order::ZERO, 300).expect("all is free");
         assert_eq!(run.count(), 300);
         totals(phys);
         let more = phys.alloc_run(CPU, order(4), 1000).expect("some is free");
-        assert_eq!((more.count(), more.start().get()), (512, 512), "the largest there is");
+        assert_eq!((more.count(), more.start().get()), (512, 512), "the largest block");
         let last = phys.alloc_run(CPU, order(4), 5).expect("some is free");
         assert!(last.start().is_aligned(16) && last.count() == 80);
         assert!(phys.alloc_run(CPU, order(4), 0).is_none());
@@ -325,7 +325,10 @@ fn a5_zeroed_and_dirty_neighbours_leave_a_cache_apart() {
         phys.free(CPU, two);
         phys.drain();
         assert!(!phys.take_exact(span(1, 1)).expect("free").is_zeroed());
-        assert!(phys.take_exact(span(2, 1)).expect("free").is_zeroed(), "no buddy of the other");
+        assert!(
+            phys.take_exact(span(2, 1)).expect("free").is_zeroed(),
+            "not merged with the other"
+        );
     });
 }
 
@@ -348,7 +351,7 @@ fn e6_a_plan_fails_the_nth_allocation_or_all_from_it() {
 }
 
 #[test]
-fn e1_fragmentation_leaves_what_was_asked_and_is_undone() {
+fn e1_fragmentation_leaves_the_requested_blocks_and_is_undone() {
     on_frames(4096, |phys| {
         let target = Fragment::FreeAtOrder { order: order(6), blocks: 5 };
         let pieces = fragment(phys, target, 7);

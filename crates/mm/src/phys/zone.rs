@@ -8,9 +8,9 @@
 //!  filled   0b…0_0000_1000      bit 3: the list of order 3 is not empty
 //! ```
 //!
-//! A block's state becomes `Free`, and stops being it, only under the lock of its zone. So
-//! a CPU that holds the lock and reads `Free` in a slot knows that the block is in a list of this
-//! zone; every other kind may change meanwhile and is of no interest here.
+//! A block's state becomes `Free`, and stops being `Free`, only under the lock of its zone. So a
+//! CPU that holds the lock and reads `Free` in a slot knows that the block is in a list of this
+//! zone. Every other kind may change meanwhile; the zone does not use it.
 
 use quire_units::{FrameSpan, Order, Pfn};
 
@@ -27,7 +27,7 @@ const NEXT: usize = 1;
 /// Flag of a free block: every byte of it is zero.
 const ZEROED: u32 = 1;
 
-/// A naturally aligned block of frames that is free, or about to be.
+/// A naturally aligned block of frames that is free, or is about to be freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     pub(super) at: Pfn,
@@ -41,7 +41,7 @@ impl Block {
         FrameSpan::new(self.at, self.order.pages())
     }
 
-    /// The free block that `state` records for the frame `at`; `None` if it is something else.
+    /// The free block that `state` records for the frame `at`; `None` if it records another kind.
     #[inline]
     pub(super) fn recorded(at: Pfn, state: State) -> Option<Self> {
         let zeroed = state.flags() & ZEROED != 0;
@@ -54,7 +54,7 @@ impl Block {
     }
 }
 
-/// Frames of one kind of use, such as those that old devices reach, under one lock.
+/// Frames for one use, such as frames that old devices can reach, under one lock.
 #[repr(align(128))]
 pub(super) struct Zone {
     pub(super) span: FrameSpan,
@@ -119,7 +119,7 @@ impl Lists {
         (fitting != 0).then(|| Order::new(fitting.ilog2() as u8))
     }
 
-    /// Adds `block` as it is, at the front of its list, and records it as free.
+    /// Adds `block` at the front of its list, unmerged, and records it as free.
     #[inline]
     pub(super) fn push(&mut self, meta: &Meta<'_>, block: Block) {
         let index = meta.index(block.at);
@@ -140,8 +140,7 @@ impl Lists {
         slot.set_state(block.state());
     }
 
-    /// Takes a free block out of its list, wherever it is in it; its first frame is then on record
-    /// as nothing.
+    /// Takes a free block out of any place of its list; its first frame then has no record.
     #[inline]
     pub(super) fn remove(&mut self, meta: &Meta<'_>, block: Block) {
         let order = block.order.index();

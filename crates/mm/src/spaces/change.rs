@@ -6,6 +6,7 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
+#[cfg(feature = "files")]
 use crate::cache::FileId;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
@@ -32,6 +33,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             flags: request.flags,
             backing: request.backing,
         };
+        #[cfg(feature = "files")]
         self.note_code(&area);
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
@@ -76,6 +78,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Err(Error::Sealed(area.span.start))
             } else if area.most.contains(prot) {
                 let area = Area { prot, ..area };
+                #[cfg(feature = "files")]
                 self.note_code(&area);
                 Ok(area)
             } else {
@@ -86,6 +89,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Tells the file that `area` maps when the area holds code: all of the file is then read as
     /// code.
+    #[cfg(feature = "files")]
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
             && let Backing::Object { id, .. } = area.backing
@@ -332,7 +336,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Backing::Anon => {
                 self.base().policy.candidates(Advice::of(request.flags), space.opt_out())
             }
+            #[cfg(feature = "files")]
             Backing::Object { .. } => self.base().file_policy.alignments(),
+            #[cfg(not(feature = "files"))]
+            Backing::Object { .. } => 0,
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);

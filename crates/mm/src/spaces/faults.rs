@@ -6,6 +6,7 @@ use quire_units::{Access, CpuSet, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
+#[cfg(feature = "files")]
 use crate::cache::Reads;
 use crate::fault::plan::{Leaf, Reach};
 use crate::fault::{
@@ -45,6 +46,7 @@ pub enum Resolved {
     Mapped(Installed),
     /// These pages of a file were mapped. Some between the first and the last may have been mapped
     /// before.
+    #[cfg(feature = "files")]
     Paged {
         /// The pages.
         pages: PageSpan,
@@ -89,6 +91,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                         done.folios += installed.pages.count() >> installed.order.get();
                         installed.pages.end
                     }
+                    #[cfg(feature = "files")]
                     Resolved::Paged { pages, .. } => {
                         done.pages += pages.count();
                         pages.end.max(at)

@@ -24,6 +24,7 @@ mod faults;
 mod fork;
 mod guard;
 mod lazy;
+#[cfg(feature = "files")]
 mod own_block;
 mod remap;
 mod report;
@@ -48,6 +49,12 @@ pub struct Spaces<'m, A, H> {
 impl<'m, A, H> Spaces<'m, A, H> {
     pub(crate) fn new(base: Base<'m, A, H>) -> Self {
         Self { base }
+    }
+
+    #[cfg(not(feature = "files"))]
+    #[inline(always)]
+    pub(crate) fn spaces(&self) -> &Self {
+        self
     }
 
     #[inline(always)]

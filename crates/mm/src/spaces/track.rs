@@ -12,10 +12,10 @@ use quire_units::PageSpan;
 
 use super::Spaces;
 use crate::base::Error;
-use crate::cache::file_of;
-use crate::folio::{Folios, Known};
+use crate::folio::Folios;
 use crate::space::{Area, AreaFlags, Space};
 use crate::stats::Event;
+#[cfg(feature = "swap")]
 use crate::swap::SwapEntry;
 use crate::table::{Marks, Seen, Sight};
 
@@ -42,10 +42,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let forgets = |folio, _, _: Attrs| {
                 // For a folio that a swap device has as well, the dirty bit says whether the device
                 // is out of date.
-                let (known, owner) = folios.known(folio);
-                let cached = known.contains(Known::CACHED);
-                let swapped = cached && self.base().device_of(file_of(owner)).is_ok();
-                let pinned = swapped || folios.counts(folio).pins > 0;
+                let pinned = self.base().is_swapped(folio) || folios.counts(folio).pins > 0;
                 // A cleared dirty bit would no longer show whether it was written since it was
                 // freed.
                 if !pinned && folios.is_lazy(folio) {
@@ -65,17 +62,21 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 pub fn is_written(area: &Area, seen: &Seen) -> bool {
     let noted = match seen.what {
         Sight::Leaf { attrs, .. } => attrs.contains(Attrs::DIRTY),
+        #[cfg(feature = "swap")]
         Sight::Marker(Marks { first, .. }) => {
             SwapEntry::of(first).is_some_and(|entry| entry.written)
         }
+        #[cfg(not(feature = "swap"))]
+        Sight::Marker(_) => false,
     };
     noted || !area.flags.contains(AreaFlags::TRACKED)
 }
 
 /// The markers of pages that no program has written yet.
 fn unwritten(marks: Marks) -> Marks {
-    match SwapEntry::of(marks.first) {
-        Some(entry) => Marks { first: SwapEntry { written: false, ..entry }.payload(), ..marks },
-        None => marks,
+    #[cfg(feature = "swap")]
+    if let Some(entry) = SwapEntry::of(marks.first) {
+        return Marks { first: SwapEntry { written: false, ..entry }.payload(), ..marks };
     }
+    marks
 }

@@ -61,6 +61,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<Option<Resolved>, Error> {
         let wanted = self.base().policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
         let allowed = wanted & ((2 << self.base().policy.copy_most().get()) - 1);
+        #[cfg(feature = "files")]
         if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
             return Ok(Some(done));
         }

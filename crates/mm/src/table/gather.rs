@@ -149,7 +149,7 @@ impl Gather {
     /// unlocks their table.
     ///
     /// The caller has made sure that it is not full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
         let pages = frames.count as u32;
         if self.unused.is_some() {

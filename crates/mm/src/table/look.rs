@@ -6,8 +6,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
-use super::visit::Step;
-use super::{Found, Locked, Marks, Tables, What, plain};
+use super::visit::{Found, Step};
+use super::{Locked, Marks, Tables, What, plain};
 use crate::folio::{Folio, Folios};
 
 /// Consecutive entries of one table in one state, with the same accessed and dirty bits.

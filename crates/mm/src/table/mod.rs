@@ -2,15 +2,25 @@
 //!
 //! **Owns** table frames and the words in them. **Key types**: [`Tables`] (one space's tree, a
 //! view), [`Locked`] (one table, locked), [`Run`] (consecutive entries in one state), [`Gather`]
-//! (what was taken out and may not be freed before a flush).
+//! (frames that were taken out and may not be freed before a flush).
+//!
+//! ```text
+//!   visit      the one walk over runs: each body acts on a locked run
+//!     │          change, noted   protect, age, harvest, forget   ─► regrant ─► Owed ─┐
+//!     │          take, evict     take, detach, evict             ────────────────────┼─► gather
+//!     │          look, map, weigh, relocate                                          ┘
+//!   walk, lock   a tree without locks; one table with its lock
+//!   run, sample  words read as runs           write, fold, mark   runs written as words
+//!   map, split, divide, fork, relocate        changes of more than one table
+//! ```
 //!
 //! ## Lock, then ask
 //! A walk takes no lock and holds nothing: it loads words, and the table it arrives at may have
-//! been freed, or be another space's by now. That is harmless, since nothing is decided on the
-//! way: whoever wants to act locks the frame it arrived at, *whatever that frame is now*, and asks
-//! its slot who it is: a page table? of this root? of this level? translating this page? Only if
-//! all four hold is the lock kept; else the walk begins anew. A table leaves its tree only with
-//! its own lock held, so what is asked under the lock stays true.
+//! been freed, or be another space's by now. That is harmless, since a walk decides nothing. To act,
+//! a caller locks the frame where the walk ended, whatever that frame is now, and asks its slot: is
+//! it a page table? of this root? of this level? does it translate this page? If one answer is no,
+//! the walk begins anew. A table leaves its tree only with its own lock held, so the answers stay
+//! true under the lock.
 //!
 //! ```text
 //!   root ──► … ──► [ table, level L, base B ]      walk: loads only
@@ -25,7 +35,7 @@
 //! Locks are taken top-down, a parent before its child. No flush happens under a lock, but for
 //! break-before-make, which only ISAs demand that flush without the help of other CPUs.
 //!
-//! **Never** knows areas or policy; never frees what it took out before the flush.
+//! **Never** knows areas or policy; never frees frames before their flush.
 //! **Next room**: `space`.
 
 mod change;
@@ -72,5 +82,4 @@ pub(crate) use regrant::Regrant;
 pub use run::Marks;
 pub(crate) use run::{Run, What};
 pub(crate) use take::Taking;
-pub(crate) use visit::Found;
 pub(crate) use walk::{Place, Tables};

@@ -3,11 +3,12 @@
 
 use quire_arch::{Arch, Attrs, Entry, Transition};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Prot};
+use quire_units::{Order, PageSpan, Pfn, Prot};
 
 use super::fold::plain;
 use super::run::{Stretch, is_settled};
-use super::{Found, Gather, Locked, Run, What};
+use super::visit::Found;
+use super::{Gather, Locked, Run, What};
 
 /// How a change alters the attributes of leaves: rights and the library's own flags.
 #[derive(Clone, Copy)]
@@ -99,7 +100,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
     /// makes of theirs: block for block in place, without unfolding. A caller that flushes in any
     /// case says so with `owed`. The caller folds what may have become foldable at the ends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn regrant(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
         let What::Leaf { attrs, .. } = run.what else { return owed };
         if self.folded() > 0 && !change.of(attrs).intersects(Attrs::RIGHTS) {
@@ -111,6 +112,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let s = Stretch { index: run.index, count, raw: run.raw, folded };
             return self.regrant_stretch(&s, owed, change);
         }
+        self.regrant_stretches(run, count, owed, change)
+    }
+
+    #[inline(never)]
+    fn regrant_stretches(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
         self.stretches(run, count).fold(owed, |owed, s| self.regrant_stretch(&s, owed, change))
     }
 
@@ -139,7 +145,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn regrant_stretch(&self, s: &Stretch, owed: Owed, change: Regrant) -> Owed {
         let level = self.level();
         let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(s.raw, level, s.index)) else {
@@ -147,12 +153,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         };
         let now = change.of(attrs);
         if !attrs.intersects(Attrs::RIGHTS) {
-            // The hardware does not see these leaves: they are written as if mapped anew.
-            self.each_piece(s.index, s.count, frame, now, |at, entries, frame, each| {
-                let folded = self.spell(at, entries, frame, now, each);
-                self.add(0, folded as i64);
-            });
-            self.refold(s.index, s.count);
+            self.show(s, frame, now);
             return owed;
         }
         let new = self.spelled(frame, now);
@@ -165,6 +166,23 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
         }
         if owed == Owed::Nothing { self.owed(s.raw, new) } else { owed }
+    }
+
+    /// Gives leaves that the hardware does not see, and that map the frames from `frame` on, the
+    /// attributes `attrs`.
+    #[inline(never)]
+    fn show(&self, s: &Stretch, frame: Pfn, attrs: Attrs) {
+        let (first, step) = (self.spelled(frame, attrs), A::step(self.level()));
+        self.each_piece(s.index, s.count, frame, attrs, |at, entries, frame, each| {
+            if self.may_fold_in(each) {
+                let folded = self.spell_blocks(at, entries, frame, attrs);
+                self.add(0, folded as i64);
+            } else {
+                let word = first.wrapping_add(step.wrapping_mul((at - s.index) as u64));
+                self.fill(at, entries, word, step);
+            }
+        });
+        self.refold(s.index, s.count);
     }
 
     /// The flush that the change of a leaf from `old` to `new` owes.

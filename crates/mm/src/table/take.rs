@@ -6,7 +6,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::map::FOREIGN;
 use super::visit::{Found, Step};
-use super::{Gather, Locked, MarkKind, Marks, Tables, What};
+use super::{Gather, Locked, MarkKind, Marks, Run, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// How far a [`take`](Tables::take) came.
@@ -76,7 +76,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 What::Leaf { frame, attrs, .. }
                     if !attrs.contains(FOREIGN) && span.covers(pages) =>
                 {
-                    let taken = found.table.take_folios(pages, frame, gather, such);
+                    let taken = found.table.take_folios(&found.run, frame, gather, such);
                     // Frames that are no folio are passed.
                     let done = taken == pages.count() || !gather.is_full();
                     if done { Step::Next } else { Step::Stop(pages.start.add(taken)) }
@@ -152,20 +152,18 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
         let (table, run, pages) = (self.table, &self.run, self.pages);
-        let guards = |marks: Marks| marks.kind() == Some(MarkKind::Guard);
-        if matches!(run.what, What::Marker(marks) if what == Taking::Content && guards(marks)) {
-            return Step::Next;
-        }
-        if self.is_cut() {
-            took.straddles = true;
-            return Step::Stop(pages.start);
-        }
+        let stays = |marks: Marks| what == Taking::Content && marks.kind() == Some(MarkKind::Guard);
         let taken = match run.what {
+            What::Marker(marks) if stays(marks) => return Step::Next,
+            _ if self.is_cut() => {
+                took.straddles = true;
+                0
+            }
             What::Leaf { attrs, .. } if attrs.contains(FOREIGN) => {
-                table.clear_leaves(pages, gather);
+                table.clear_leaves(run.index, run.count, gather);
                 pages.count()
             }
-            What::Leaf { frame, .. } => table.take_folios(pages, frame, gather, |_| true),
+            What::Leaf { frame, .. } => table.take_folios(run, frame, gather, |_| true),
             What::Marker(marks) if gather.take_run(marks, pages.count()) => {
                 table.clear(run.index, run.count);
                 pages.count()
@@ -183,19 +181,20 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline(always)]
     fn take_folios(
         &self,
-        pages: PageSpan,
+        run: &Run,
         frame: Pfn,
         gather: &mut Gather,
         such: impl Fn(Folio) -> bool,
     ) -> u64 {
-        let frames = FrameSpan::new(frame, pages.count());
-        let page_of = |frame_of: Pfn| pages.start.add(frame_of.offset_from(frame));
-        // The first page whose mapping is in the gather, and whose word is not zero yet.
-        let mut from = pages.start;
+        let unit = A::order(self.level());
+        let frames = FrameSpan::new(frame, (run.count as u64) << unit.get());
+        let entry = |of: Pfn| run.index + (of.offset_from(frame) >> unit.get()) as usize;
+        // The first entry whose mapping is in the gather, and whose word is not zero yet.
+        let mut from = run.index;
         let looked = Folios::new(self.tables.meta).each(frames, |folio, piece| {
             if !such(folio) {
-                self.clear_leaves(PageSpan::new(from, page_of(piece.start)), gather);
-                from = page_of(piece.end());
+                self.clear_leaves(from, entry(piece.start) - from, gather);
+                from = entry(piece.end());
                 return true;
             }
             let room = !gather.is_full();
@@ -204,20 +203,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
             room
         });
-        self.clear_leaves(PageSpan::new(from, page_of(frame.add(looked))), gather);
+        self.clear_leaves(from, entry(frame.add(looked)) - from, gather);
         looked
     }
 
-    /// Zeroes the leaves of `pages`, and notes their flush. No folio is among them in part.
-    #[inline]
-    fn clear_leaves(&self, pages: PageSpan, gather: &mut Gather) {
-        if pages.is_empty() {
-            return;
+    /// Zeroes `count` leaves from `index` on, and notes their flush. No folio is among them in
+    /// part.
+    #[inline(always)]
+    fn clear_leaves(&self, index: usize, count: usize, gather: &mut Gather) {
+        if count > 0 {
+            self.part(index, count);
+            self.clear(index, count);
+            let pages = PageSpan::new(self.page(index), self.page(index + count));
+            gather.flush(pages, A::order(self.level()));
         }
-        let order = A::order(self.level());
-        let (index, count) = (self.index(pages.start), (pages.count() >> order.get()) as usize);
-        self.part(index, count);
-        self.clear(index, count);
-        gather.flush(pages, order);
     }
 }

@@ -21,7 +21,7 @@ use crate::stats::Event;
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
     /// belong to folios of order `each`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
         debug_assert!((index..index + count).all(|at| self.raw(at) == 0));
         let folded = self.spell(index, count, frame, attrs, each);
@@ -65,7 +65,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         0
     }
 
-    fn spell_blocks(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) -> usize {
+    pub(super) fn spell_blocks(
+        &self,
+        index: usize,
+        count: usize,
+        frame: Pfn,
+        attrs: Attrs,
+    ) -> usize {
         let (level, end) = (self.level(), index + count);
         let from = |at: usize| frame.add(((at - index) as u64) << A::order(level).get());
         let (mut head, mut tail) = (index.next_multiple_of(self.width()), self.block_at(end));

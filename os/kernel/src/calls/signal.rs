@@ -112,7 +112,7 @@ fn handle(thread: &mut Thread, info: &Info, action: &Action, blocked: Set) -> Re
     Ok(())
 }
 
-/// Stops a process, and tells its parent.
+/// Stops a process, and notifies its parent.
 fn stop(process: &alloc::sync::Arc<Process>, signal: Signal) {
     let was_stopped = {
         let _signals = process.signals.lock();

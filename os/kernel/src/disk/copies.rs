@@ -5,7 +5,7 @@
 //!                             │ on a disk
 //!            leaving ◄── yes ─┴─ may this copy fail early? ─ no ──► reads it, polls the disk
 //!               │
-//!               └──► want: leaves word, asks the disk; the call is left, and made again
+//!               └──► want: registers, asks the disk; the call is left, and made again
 //! ```
 //!
 //! Calls that move many bytes are ready to leave. Others would have to undo what they did: they
@@ -57,8 +57,8 @@ pub(crate) fn leaving<T>(copy: impl FnOnce() -> T) -> (T, Option<(u64, Access)>)
 /// Brings a program's page in from a disk; succeeds when it is there by now.
 ///
 /// # Errors
-/// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when it cannot be
-/// had; [`Errno::ENOMEM`].
+/// [`Errno::BLOCKED`]: it is being read, and `wake` is noted; [`Errno::EFAULT`] when there is no
+/// such page; [`Errno::ENOMEM`].
 pub(crate) fn want(wake: &Arc<dyn Wake>, address: u64, access: Access) -> Result<()> {
     // Register first, then look again: so no answer is missed.
     note(wake)?;

@@ -119,7 +119,7 @@ impl Part {
         unsafe { start.add(at).write_bytes(0, bytes) };
     }
 
-    /// Notes that its bytes could not be had.
+    /// Notes that its bytes could not be read.
     pub(crate) fn spoil(&mut self) {
         self.all.is_spoilt.store(true, Ordering::Relaxed);
     }
@@ -237,7 +237,7 @@ impl Disk {
         &self.claims
     }
 
-    /// Asks the device for a request; its reader is told when it is over.
+    /// Submits a request to the device; its reader gets the answer.
     ///
     /// # Errors
     /// Gives it back when there is no memory to keep it until the device has room; for writes to

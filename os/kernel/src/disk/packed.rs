@@ -56,8 +56,8 @@ pub(super) struct Packed {
     writer: SpinMutex<()>,
 }
 
-/// A pool, and the frames into which a unit is copied before it is compressed: what is compressed
-/// must not change meanwhile.
+/// A pool, and the frames into which a unit is copied before it is compressed: the source must not
+/// change meanwhile.
 struct Cell {
     pool: Pool<'static, Frames>,
     still: FrameRun,

@@ -42,7 +42,7 @@ pub(crate) struct Device {
     pub(crate) id: FileId,
     /// The path by which it was named.
     pub(crate) path: Vec<u8>,
-    /// As `/proc/swaps` tells it. The library takes slots where there are some.
+    /// As in `/proc/swaps`. The library takes slots where there are some.
     pub(crate) priority: i32,
     number: Number,
     medium: Medium,
@@ -204,7 +204,7 @@ fn open(
     Ok(())
 }
 
-/// How many slots the header tells of. Its layout is that of Linux, include/linux/swap.h.
+/// The number of slots in the header. Its layout is that of Linux, include/linux/swap.h.
 fn slots_of(who: &Caller<'_>, medium: &Medium) -> Result<u64> {
     const MAGIC: &[u8] = b"SWAPSPACE2";
     const VERSION: usize = 1024;

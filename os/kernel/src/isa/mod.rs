@@ -84,8 +84,8 @@ pub use x86_64::*;
 /// The most CPUs that are used; more are left alone.
 pub const MAX_CPUS: usize = 16;
 
-/// The most disks that are used; more are left alone. They are numbered as an emulator is told of
-/// them.
+/// The most disks that are used; more are left alone. They are numbered in the order of the
+/// emulator's command line.
 pub const DISKS_MAX: usize = 4;
 
 /// Bytes of a CPU's kernel stack; below it lies a page that is not mapped.

@@ -135,9 +135,8 @@ fn is_canary(word: &AtomicU64) -> bool {
     word.load(Ordering::Relaxed) == CANARY
 }
 
-/// Looks at the frame that an entry leads to. Which level it is for is not known here, and need not
-/// be: tables must be as free of canaries as pages are, and blocks are told from both by a bit of
-/// their own.
+/// Looks at the frame that an entry leads to. Its level is not known here, and does not matter:
+/// tables must be as free of canaries as pages are, and blocks have a bit of their own.
 fn target(word: u64) -> FrameSpan {
     for level in [Level::LAST, Level::new(1)] {
         match Format::decode(word, level) {

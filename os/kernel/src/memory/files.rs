@@ -173,7 +173,7 @@ fn hold(id: FileId, wanted: FilePages) -> core::result::Result<Held, Error> {
     found.map(|(held, _)| held)
 }
 
-/// The error of a call whose page cannot be had.
+/// The errno for a page that cannot be brought in.
 fn trouble(error: Error, short: Errno) -> Errno {
     match error {
         Error::NoMemory(_) => short,

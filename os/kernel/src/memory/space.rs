@@ -267,7 +267,7 @@ impl Memory {
     }
 
     /// Reads or writes memory of this space, whichever space this CPU is in; how many bytes were
-    /// moved before a page could not be had.
+    /// moved before a page could not be brought in.
     pub(crate) fn reach(&self, address: u64, bytes: &mut [u8], how: Reach) -> usize {
         let mut done = 0;
         while done < bytes.len() {

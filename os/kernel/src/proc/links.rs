@@ -96,7 +96,7 @@ impl Numbers for Descriptors {
     }
 }
 
-/// The descriptors of a process as files that tell about them.
+/// The descriptors of a process as files with their state (`fdinfo`).
 struct Positions(Descriptors);
 
 impl Numbers for Positions {

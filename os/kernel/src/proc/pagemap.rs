@@ -76,12 +76,12 @@ struct At {
     is_file: bool,
 }
 
-/// What is at `frame`, as far as `left` frames go.
+/// The folio at `frame`, as far as `left` frames go.
 fn folio_at(frame: Pfn, left: u64, attrs: Attrs) -> At {
     let unknown = |count| At { count, folio: (1, 1), is_file: false };
     let Some(info) = mm().frame_info(frame) else { return unknown(left) };
     let FrameUse::Folio(counts) = info.used else { return unknown(1) };
-    // What lies on a swap device, too, is no file's.
+    // A folio with a copy on a swap device is no file's.
     let is_file = matches!(info.store, Some(Store::Memory | Store::ReadOnly | Store::ReadWrite));
     let pages = info.order.pages();
     let count = info.head.add(pages).offset_from(frame).min(left);

@@ -37,7 +37,7 @@ const DEBUG: &[Row<()>] = &[Row { name: "split_huge_pages", is: Is::Action(super
 
 const MEMORY: &[Row<()>] = &[
     Row { name: "transparent_hugepage", is: Is::Table(thp::ROWS) },
-    // There are no pages of hugetlbfs: the directory that would tell their sizes is empty.
+    // There are no pages of hugetlbfs: the directory of their sizes is empty.
     Row { name: "hugepages", is: Is::Table(&[]) },
     Row { name: "quire", is: Is::Table(QUIRE) },
 ];

@@ -241,7 +241,7 @@ pub(super) fn note_oom(id: GroupId) {
     let mut path = Text::new();
     let groups = groups();
     let number = groups.find_of(|kept| kept.id == Some(id));
-    // Without memory for it, its name is not told.
+    // Without memory for its name, the message has none.
     let _ = number.map(|number| groups.path(number, &mut path));
     drop(groups);
     log!("group {} is at its memory limit", path.bytes().escape_ascii());

@@ -72,7 +72,7 @@ pub(crate) struct Family {
     pub(crate) fate: Option<Status>,
     /// Its exit status, once it has ended.
     pub(crate) ended: Option<Status>,
-    /// It stopped or went on, and its parent has not been told.
+    /// It stopped or went on, and its parent has not waited for that.
     pub(crate) news: Option<Status>,
     /// Its own usage, and that of the children it has waited for.
     pub(crate) usage: Usage,

@@ -124,7 +124,7 @@ pub struct Plan {
     pub headers: Option<u64>,
     /// How many they are (`AT_PHNUM`); each has 56 bytes (`AT_PHENT`).
     pub header_count: u16,
-    /// Where its heap begins, when `brk` is told: a page's start, after all segments.
+    /// The first program break (`brk`): a page's start, after all segments.
     pub brk: u64,
     /// Whether its stack must be executable.
     pub is_stack_executable: bool,

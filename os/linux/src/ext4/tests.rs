@@ -367,7 +367,7 @@ fn each_note_of_an_inode_is_read_from_its_place() {
     assert_eq!((meta.uid, meta.gid), (0x7978_0302, 0x7b7a_1918));
     assert_eq!((meta.links, inode.length), (0x1b1a, 0x6f6e_6d6c_0706_0504));
     assert_eq!(inode.blocks, 0x7574_1f1e_1d1c);
-    // Two bits of what is extra are seconds, the rest nanoseconds.
+    // Two bits of the extra field are seconds, the rest nanoseconds.
     let time = |at: u32, extra: u32| Time {
         seconds: i64::from(at as i32) + (i64::from(extra & 3) << 32),
         nanos: (extra >> 2).min(999_999_999),

@@ -26,7 +26,7 @@ const INODE_BYTES: usize = 256;
 
 /// The features that a reader must know (`s_feature_incompat`) and this one does.
 mod feature {
-    /// Directory entries tell the type.
+    /// Directory entries have the type.
     pub(super) const FILETYPE: u32 = 0x2;
     /// Files may have extents.
     const EXTENTS: u32 = 0x40;

@@ -60,7 +60,7 @@ pub trait Source {
     /// Gives the next bytes: fills `into` as far as it can, and returns how many.
     ///
     /// # Errors
-    /// [`Errno::EFAULT`] when there are bytes left and not one of them can be had.
+    /// [`Errno::EFAULT`] when there are bytes left and not one of them can be read.
     fn take(&mut self, into: &mut [u8]) -> Result<usize>;
 
     /// How many bytes are left.

@@ -1,7 +1,7 @@
 //! The content of a regular file in memory.
 //!
 //! ```text
-//!   Data     length, seals: under one lock       bytes, holes, limits, who may change what
+//!   Data     length, seals: under one lock       bytes, holes, limits, rights to change
 //!    └─ Pages     |####|    |####|####|          where written bytes are: pages of the memory
 //!                 0    1    2    3    4          manager's, that areas of programs show, too
 //! ```

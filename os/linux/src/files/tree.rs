@@ -36,7 +36,7 @@ pub struct Mount {
     pub path: Vec<u8>,
     /// Its type, as `mount -t` has it.
     pub kind: &'static str,
-    /// Its magic number, as `statfs` tells it.
+    /// Its magic number, as in `statfs`.
     pub magic: u32,
 }
 

@@ -20,7 +20,7 @@
 use crate::Result;
 use crate::files::Text;
 
-/// Orders that are told apart; a folio of a higher one counts as the highest.
+/// Orders with a line of their own; a folio of a higher one counts as the highest.
 pub const ORDERS: usize = 24;
 
 /// Pages of one folio that are mapped side by side; or of several, where each has one page.

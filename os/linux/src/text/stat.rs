@@ -102,7 +102,7 @@ impl Stat<'_> {
         self.identity(out)?;
         self.times(out)?;
         let [pending, blocked, ignored, caught] = self.signals.map(|set| set & 0x7fff_ffff);
-        // 25 to 28: no limit of residence; where code is, is not told.
+        // 25 to 28: no limit of residence; the addresses of code are left out.
         out.print(format_args!(" {} 1 1 {} 0 0", u64::MAX, self.stack))?;
         out.print(format_args!(" {pending} {blocked} {ignored} {caught}"))?;
         // 35 to 44: waits nowhere, no swap, SIGCHLD at its end, CPU, no real-time class, no guests.

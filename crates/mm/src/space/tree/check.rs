@@ -24,7 +24,7 @@ pub struct TreeStats {
 /// How a tree is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeViolation {
-    /// A node lies in a frame that is not on record as a node.
+    /// A node lies in a frame that is not recorded as a node.
     NotANode(Pfn),
     /// A node has fewer entries than it may, or more.
     Fill {

@@ -46,7 +46,7 @@ fn read(place: &Place, offset: u64) -> u32 {
     unsafe { register(place, offset).read_volatile() }
 }
 
-/// Those of the devices that are disks. QEMU gives the first one that it is told of the highest
+/// Those of the devices that are disks. QEMU gives the first one on its command line the highest
 /// address (a comment in its `hw/arm/virt.c` says why): that is number 0.
 pub(super) fn disks_of(places: impl Iterator<Item = Place>) -> [Option<Place>; DISKS_MAX] {
     let mut disks = [None; DISKS_MAX];

@@ -99,10 +99,10 @@ fn floating_point(syndrome: u64) -> u32 {
 /// Puts a program back to the first of the three instructions of a memory copy or memory set.
 ///
 /// The three share their state in registers, in one of two forms ("options"), and a CPU that finds
-/// the other's form raises this exception. Whatever the form, the state tells what is left to do,
-/// and can be written as arguments of the first instruction. Arm ARM, on FEAT_MOPS: with option A
-/// a forward operation has its addresses at the end, and the size negated; with option B a
-/// backward one (PSTATE.N) has its addresses at the end.
+/// the other's form raises this exception. In both forms the state gives the rest of the work, and
+/// can be written as arguments of the first instruction. Arm ARM, on FEAT_MOPS: with option A a
+/// forward operation has its addresses at the end, and the size negated; with option B a backward
+/// one (PSTATE.N) has its addresses at the end.
 fn rewind(context: &mut Context, syndrome: u64) {
     let bit = |at: u32| syndrome >> at & 1 != 0;
     let register = |at: u32| (syndrome >> at & 0x1f) as usize;

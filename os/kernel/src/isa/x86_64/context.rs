@@ -195,8 +195,8 @@ impl Context {
     /// Loads this CPU's vector registers and thread pointer from here.
     pub fn load_vectors(&mut self) {
         let area = self.vectors.0.as_ptr();
-        // SAFETY: as above; what is loaded was saved, or checked when a program made it up. FS_BASE
-        // is canonical, being below USER_END.
+        // SAFETY: as above; the loaded state was saved, or checked when a program made it up.
+        // FS_BASE is canonical, being below USER_END.
         unsafe {
             match has_xsave() {
                 true => asm!("xrstor64 [{}]", in(reg) area, in("eax") 7, in("edx") 0),

@@ -25,7 +25,7 @@ pub(super) fn init() {
 }
 
 /// Copies `bytes` bytes where one side is program memory; how many were not copied, when a page
-/// could not be had.
+/// could not be brought in.
 ///
 /// # Safety
 /// The kernel's side is valid for that, and no Rust object that something else refers to is
@@ -66,7 +66,7 @@ pub(super) fn is_copy(rip: u64) -> bool {
     rip == copy_user_moves as *const () as u64
 }
 
-/// Where to go on when a page cannot be had; `rcx` says how many bytes are left.
+/// Where to go on when a page cannot be brought in; `rcx` says how many bytes are left.
 pub(super) fn after_copy() -> u64 {
     copy_user_after as *const () as u64
 }

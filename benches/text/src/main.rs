@@ -1,0 +1,91 @@
+//! The least program on Quire: it makes a space, maps, faults, protects, unmaps and destroys it.
+//! Everything else is left out by the linker, so its text is the price of these calls.
+//!
+//! It is never run. All arguments come from outside, so that the compiler cannot compute a result.
+//! Edition 2021 lets `no_mangle` and `link_section` stand without a word about safety.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use core::ops::Range;
+use core::panic::PanicInfo;
+
+use quire::arch::Sv39;
+use quire::hw::{
+    Chosen, DirectMap, Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame,
+};
+use quire::space::{Request, Space};
+use quire::units::{Access, Asid, CpuId, FrameSpan, PageSpan, Pfn, Prot};
+use quire::Mm;
+
+/// The hardware of a kernel that maps all RAM at one place.
+pub struct Board<'r> {
+    ram: DirectMap<'r>,
+    clears: Chosen,
+    profile: Profile,
+}
+
+impl Hardware for Board<'_> {
+    fn load(&self, frame: Pfn, index: usize) -> u64 {
+        self.ram.load(frame, index)
+    }
+
+    fn fill(&self, table: &TableFrame, index: usize, count: usize, first: u64, step: u64) {
+        self.ram.fill(table, index, count, first, step);
+    }
+
+    fn compare_exchange(
+        &self,
+        table: &TableFrame,
+        index: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.ram.compare_exchange(table, index, current, new)
+    }
+
+    fn clear(&self, frames: &FrameRun, pages: Range<u64>, reuse: Reuse) {
+        self.ram.clear(frames, pages, &self.clears, reuse);
+    }
+
+    fn copy(&self, to: &FrameRun, at: u64, from: FrameSpan) -> Result<(), Poisoned> {
+        self.ram.copy(to, at, from, &self.clears, Reuse::Soon)
+    }
+
+    fn flush(&self, flush: &Flush<'_>) {
+        black_box(flush.pages);
+    }
+
+    fn cpu(&self) -> CpuId {
+        black_box(CpuId::new(0))
+    }
+
+    fn profile(&self) -> Profile {
+        self.profile
+    }
+}
+
+type Memory<'m> = Mm<'m, Sv39, Board<'m>>;
+
+/// The sizes in bytes that `cargo xtask text` prints beside the text.
+#[used]
+#[link_section = ".sizes"]
+static SIZES: [usize; 2] = [size_of::<Memory<'_>>(), size_of::<Space<Sv39>>()];
+
+/// The calls of one program.
+#[no_mangle]
+#[allow(improper_ctypes_definitions)]
+pub extern "C" fn _start(mm: &Memory<'_>, request: &Request, window: &PageSpan) -> u64 {
+    let Ok(space) = mm.space(Asid(1), *window) else { return 1 };
+    let Ok(area) = mm.map(&space, request) else { return 2 };
+    let write = mm.fault(&space, area.start, Access::Write).is_ok();
+    let protected = mm.protect(&space, area, Prot::READ).is_ok();
+    let unmapped = mm.unmap(&space, area).is_ok();
+    mm.destroy(space);
+    u64::from(write && protected && unmapped)
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    loop {}
+}

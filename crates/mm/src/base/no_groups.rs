@@ -1,0 +1,34 @@
+//! Without the feature `reclaim` no space counts for a group.
+
+use quire_units::Order;
+
+use super::Error;
+use crate::space::Space;
+
+/// No groups.
+pub(crate) struct Groups;
+
+impl Groups {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    pub(crate) fn charge_first<A>(&self, _: &Space<A>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn affords<A>(&self, _: &Space<A>, _: Order) -> bool {
+        true
+    }
+
+    #[cfg(feature = "files")]
+    #[inline(always)]
+    pub(crate) fn charge<A>(&self, _: &Space<A>, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn draw<A>(&self, _: &Space<A>, _: u64) {}
+}
