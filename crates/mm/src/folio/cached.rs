@@ -225,7 +225,7 @@ impl<'m> Folios<'m> {
         is_it.then_some(Cached { folios: *self, lock, folio })
     }
 
-    /// Lets those who look for `folio`, which was secluded, find it again.
+    /// Lets lookups find `folio` again, which was secluded.
     pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
@@ -262,7 +262,7 @@ impl<'m> Folios<'m> {
         self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
     }
 
-    /// What is known of a folio, and whose it is or was last. Out of date at once unless the caller
+    /// The flags of a folio, and whose it is or was last. Out of date at once unless the caller
     /// keeps others out.
     pub fn known(&self, folio: Folio) -> (Known, u64) {
         let slot = self.meta.at(folio.head);

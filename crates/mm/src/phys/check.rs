@@ -83,7 +83,7 @@ pub enum Violation {
     },
     /// A frame in a CPU's cache has a record, or is free in a zone, or is cached twice.
     Cached {
-        /// Whose cache.
+        /// The CPU of the cache.
         cpu: CpuId,
         /// Which frame.
         frame: Pfn,

@@ -397,7 +397,7 @@ impl From<LastHold> for Ownerless {
     }
 }
 
-/// A locked frame. What it is does not change while the guard lives.
+/// A locked frame. Its kind does not change while the guard lives.
 #[must_use]
 pub(crate) struct FrameLock<'m> {
     slot: &'m Slot,
