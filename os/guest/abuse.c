@@ -131,7 +131,7 @@ __attribute__((noreturn)) static void keep(uint64_t deadline)
         keep_in_kernel(words);
         pid_t child = pick(4) ? -1 : fork();
         if (!child) {
-            verify(words, bytes, "what a child inherited");
+            verify(words, bytes, "the memory that a child inherited");
             fill(words, bytes / 2);
             _exit(0);
         }

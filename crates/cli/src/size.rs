@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_its_reason() {
+    fn a_word_that_is_no_size_is_refused_with_its_reason() {
         assert_eq!("".parse::<Size>(), Err(BadSize::NoNumber));
         assert_eq!("-4K".parse::<Size>(), Err(BadSize::NoNumber));
         assert_eq!("K".parse::<Size>(), Err(BadSize::NoNumber));

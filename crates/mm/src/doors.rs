@@ -6,7 +6,7 @@
 //! ```
 //! #![forbid(unsafe_code)]
 //! use quire::arch::Arch;
-//! use quire::engine::Mm;
+//! use quire::Mm;
 //! use quire::hw::Hardware;
 //! use quire::units::Order;
 //!
@@ -21,7 +21,7 @@
 //!
 //! ```compile_fail,E0603
 //! # #![forbid(unsafe_code)]
-//! # use quire::{arch::Arch, engine::Mm, hw::{FrameRun, Hardware}};
+//! # use quire::{arch::Arch, Mm, hw::{FrameRun, Hardware}};
 //! use quire::folio::{Folio, Folios};
 //! # use quire::units::Order;
 //!
@@ -36,7 +36,7 @@
 //! # Through a slot
 //! ```compile_fail,E0599
 //! # #![forbid(unsafe_code)]
-//! # use quire::{arch::Arch, engine::Mm, hw::{FrameRun, Hardware}};
+//! # use quire::{arch::Arch, Mm, hw::{FrameRun, Hardware}};
 //! fn look<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, run: &FrameRun) {
 //!     let meta = mm.phys().meta();
 //!     let _ = meta.slot(run.start());
@@ -58,11 +58,11 @@
 //! ```
 //!
 //! # Through a gather
-//! What is taken out of one's own tables is freed before the CPUs have flushed it.
+//! An embedder takes a run out of its own tables and frees it before the CPUs have flushed it.
 //!
 //! ```compile_fail,E0603
 //! # #![forbid(unsafe_code)]
-//! # use quire::{arch::Arch, engine::Mm, hw::Hardware, units::PageSpan};
+//! # use quire::{arch::Arch, Mm, hw::Hardware, units::PageSpan};
 //! use quire::table::{Gather, Tables, Target};
 //!
 //! fn forge<A: Arch, H: Hardware>(
@@ -80,7 +80,7 @@
 //!
 //! ```compile_fail,E0603
 //! # #![forbid(unsafe_code)]
-//! # use quire::{arch::Arch, engine::Mm, hw::Hardware};
+//! # use quire::{arch::Arch, Mm, hw::Hardware};
 //! use quire::space::{Section, Space, View};
 //!
 //! fn forge<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, space: &Space<A>) {
@@ -107,7 +107,7 @@
 //! A run is no plain value:
 //!
 //! ```compile_fail,E0382
-//! # use quire::{arch::Arch, engine::Mm, hw::{FrameRun, Hardware}};
+//! # use quire::{arch::Arch, Mm, hw::{FrameRun, Hardware}};
 //! fn free_twice<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, run: FrameRun) {
 //!     mm.phys().free(run);
 //!     mm.phys().free(run);
@@ -128,7 +128,7 @@
 //! }
 //! ```
 //!
-//! What is lent for a while stays where it is:
+//! A right that is lent for a while stays with its owner:
 //!
 //! ```compile_fail,E0507
 //! # use quire::{cache::Read, hw::FrameRun};
@@ -138,15 +138,15 @@
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use quire::{arch::Arch, engine::{Held, Mm}, hw::Hardware};
+//! # use quire::{arch::Arch, Held, Mm, hw::Hardware};
 //! fn release_twice<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, held: Held) {
-//!     mm.release(held.clone());
-//!     mm.release(held);
+//!     mm.files().release(held.clone());
+//!     mm.files().release(held);
 //! }
 //! ```
 //!
 //! ```compile_fail,E0382
-//! # use quire::{arch::Arch, engine::{Mm, Pinned}, hw::Hardware};
+//! # use quire::{arch::Arch, Mm, Pinned, hw::Hardware};
 //! fn unpin_twice<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, pinned: Pinned) {
 //!     mm.unpin(pinned);
 //!     mm.unpin(pinned);

@@ -450,7 +450,7 @@ static const char *a_group_pages_out_its_own(void)
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child);
     if (status)
-        return why(__LINE__, "what its child found", status, 0);
+        return why(__LINE__, "the child's result", status, 0);
     CHECK(number_in("/proc/self/status", "VmSwap:") == 0 && holds(beside, ALL, 8));
     CHECK(group_number(one, "memory.events", "max ") > 0);
     CHECK(group_number(one, "memory.events", "oom_kill ") == 0);

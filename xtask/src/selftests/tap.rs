@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_elsewhere_and_not_here_is_lost_and_each_time_counts() {
+    fn a_case_that_passed_elsewhere_and_not_here_is_lost_and_each_time_counts() {
         let linux = read("1..3\nok 1 a\nok 2 a\nok 3 b\n", 0);
         let quire = read("1..3\nok 1 b\nok 2 a\nnot ok 3 a\n", 1);
         assert_eq!(linux.lost_in(&quire), ["a"]);

@@ -401,7 +401,7 @@ fn counters(evidence: &Evidence) -> Chapter {
         }
     }
     Chapter {
-        title: "What was counted".to_owned(),
+        title: "The counts".to_owned(),
         files: &["crates/mm/src/stats.rs"],
         text: parts.chunks(2).map(|pair| format!("  {}\n", pair.join("   "))).collect(),
     }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_skipped() {
+    fn lines_that_are_no_event_are_skipped() {
         for line in ["", "# tracer", "] ", "a-x [0] b: c: d", "a-1 [0] b", "a-1 [0] x: mm_filemap_"]
         {
             assert_eq!(read(line, (7, 0)), Events::default(), "{line}");

@@ -55,7 +55,7 @@ fn damage(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_damaged_is_said_in_one_sentence_that_names_the_line() {
+fn damage_is_told_in_one_sentence_that_names_the_line() {
     for (from, to, says) in [
         ("quire", "quiet", "it is no recording"),
         ("recording 1", "recording 2", "of version 2"),

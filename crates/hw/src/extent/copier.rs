@@ -70,7 +70,7 @@ impl CopyBackend {
     /// 1. `to`, `from` and `bytes` are multiples of [`GRAIN`], and both extents are ordinary,
     ///    mapped memory of one allocation each, that of `to` writable.
     /// 2. Meanwhile no other code accesses `to`, nor writes `from`, but by atomic 64-bit
-    /// operations.
+    ///    operations.
     /// 3. Where [`needs_vectors`](Self::needs_vectors), vector registers may be overwritten.
     #[inline]
     pub unsafe fn copy_raw(self, to: *mut u8, from: *const u8, bytes: usize) {

@@ -13,12 +13,10 @@ use crate::fault::Policy;
 use crate::folio::clear::{self, Pace};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
-use crate::space::{Need, Section, Space, View};
+use crate::space::{Space, View};
 use crate::stats::{Counters, Event};
 #[cfg(feature = "swap")]
 use crate::swap::Swap;
-use crate::sync::{AtomicU64, Ordering};
-use crate::table::Gather;
 
 /// The state and functions under every service.
 pub(crate) struct Base<'m, A, H> {
@@ -35,27 +33,6 @@ pub(crate) struct Base<'m, A, H> {
     #[cfg(feature = "swap")]
     pub(crate) swaps: &'m [Swap],
     pub(crate) arch: PhantomData<A>,
-}
-
-/// A place in all spaces: the root of one, and a page in it. The last write wins.
-pub(crate) struct Hand {
-    root: AtomicU64,
-    page: AtomicU64,
-}
-
-impl Hand {
-    pub(crate) fn new() -> Self {
-        Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn load(&self) -> (u64, u64) {
-        (self.root.load(Ordering::Relaxed), self.page.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn store(&self, root: u64, page: u64) {
-        self.root.store(root, Ordering::Relaxed);
-        self.page.store(page, Ordering::Relaxed);
-    }
 }
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
@@ -102,65 +79,6 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         self.count(Event::BytesCleared, bytes);
     }
 
-    /// Repeats `step`, and brings the frames that it needs, until it is done or memory is out.
-    pub(crate) fn complete(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        mut step: impl FnMut(&mut Section<'_, A, H>) -> Result<(), Need>,
-    ) -> Result<(), Error> {
-        while let Err(need) = step(section) {
-            let run = match need {
-                Need::Settle => {
-                    self.settle(space, section.gathered());
-                    continue;
-                }
-                Need::Node => self.frames(Order::ZERO, true)?,
-                Need::Table => self.table_frame()?,
-            };
-            if let Err(run) = section.bring(need, run) {
-                self.free(run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes a change of `space`: begins it, runs `steps`, and ends it, also if they failed.
-    #[inline]
-    pub(crate) fn change<'a, T>(
-        &'a self,
-        space: &'a Space<A>,
-        steps: impl FnOnce(&mut Section<'a, A, H>) -> T,
-    ) -> T {
-        let mut section = Section::begin(self.view(space));
-        let done = steps(&mut section);
-        self.finish(space, &mut section);
-        done
-    }
-
-    /// Ends a change: flushes and frees its gather, frees unused frames, counts.
-    ///
-    /// The flush comes before the next change may begin: the next change would not find the removed
-    /// entries, and could return before the flush that its own promise needs. And a free place must
-    /// not be mapped again while a CPU still reaches the old memory there.
-    ///
-    /// If another CPU has taken leaves out and not flushed yet, this change flushes the whole
-    /// space, since it saw those leaves as absent: a child must not see its parent's later writes
-    /// through a stale TLB entry.
-    fn finish(&self, space: &Space<A>, section: &mut Section<'_, A, H>) {
-        if space.is_unflushed() {
-            section.gathered().flush_space();
-        }
-        self.settle(space, section.gathered());
-        let ended = section.end();
-        if let Some(run) = ended.table {
-            self.free(run);
-        }
-        if ended.splits > 0 {
-            self.count(Event::LeafSplit, ended.splits);
-        }
-    }
-
     /// The space as seen through this memory manager.
     #[inline]
     pub(crate) fn view<'a>(&'a self, space: &'a Space<A>) -> View<'a, A, H> {
@@ -172,24 +90,6 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     pub(crate) fn count(&self, event: Event, count: u64) {
         if let Some(own) = self.counters.get(self.hw.cpu().index()) {
             own.add(event, count);
-        }
-    }
-
-    /// Flushes, and frees the frames and slots that a change removed.
-    #[inline]
-    pub(crate) fn settle(&self, space: &Space<A>, gather: &mut Gather) {
-        if !gather.is_empty() {
-            self.settle_all(space, gather);
-        }
-    }
-
-    fn settle_all(&self, space: &Space<A>, gather: &mut Gather) {
-        let settled = gather.settle(&self.phys, self.hw, space.target());
-        self.count(Event::Flush, settled.flushes);
-        self.count(Event::Invalidations, settled.invalidations);
-        self.count(Event::FramesFreed, settled.frames);
-        for (first, pages) in gather.take_marks() {
-            self.release_marks(first, pages);
         }
     }
 

@@ -14,12 +14,15 @@
 //!
 //! **Never** decides which pages are mapped, read, or paged out. **Next room**: `spaces`.
 
+mod change;
 mod error;
 #[cfg(feature = "reclaim")]
 mod groups;
 #[cfg(not(feature = "reclaim"))]
 #[path = "no_groups.rs"]
 mod groups;
+#[cfg(feature = "reclaim")]
+mod hand;
 mod memory;
 #[cfg(feature = "files")]
 mod stores;
@@ -34,9 +37,11 @@ pub use error::{Errno, Error};
 pub(crate) use groups::Groups;
 #[cfg(feature = "reclaim")]
 pub use groups::Groups;
+#[cfg(feature = "reclaim")]
+pub(crate) use hand::Hand;
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
-pub(crate) use memory::{Base, Hand};
+pub(crate) use memory::Base;
 
 use crate::space::Space;
 

@@ -25,6 +25,7 @@ use super::{File, FileId, FilePages};
 use crate::folio::Folio;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::radix::{Node, Spot, Tree};
+use crate::sync::{Ordering, fence, spin_loop};
 
 /// How many pages a file may have at most: 64 PiB of 4 KiB pages.
 pub const FILE_PAGES_MAX: u64 = 1 << PAGE_BITS;
@@ -77,6 +78,24 @@ pub(crate) enum InsertLack {
 }
 
 impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
+    /// The result of `look`, if it is `sure` of it; otherwise the result while no pages change
+    /// folios.
+    #[inline]
+    pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
+        loop {
+            let before = self.file.shape.load(Ordering::Acquire);
+            let found = look();
+            if sure(&found) {
+                return found;
+            }
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.file.shape.load(Ordering::Relaxed) == before {
+                return found;
+            }
+            spin_loop();
+        }
+    }
+
     /// The number of places in a node, as a power of two.
     pub(super) const BITS: u32 = Tree::<'a, A, H>::BITS;
 

@@ -168,7 +168,7 @@ impl FilePolicy {
     }
 
     /// The bounds of reads in a file of `end` pages, whose folios have at least the order
-    /// `smallest` (see [`Bounds`]).
+    /// `smallest` (see `Bounds`).
     #[inline]
     pub fn bounds(&self, end: u64, smallest: Order) -> Bounds {
         Bounds { end, window: self.window(), smallest, sizes: self.sets().0 }

@@ -19,30 +19,12 @@ use super::word::Entry;
 use crate::folio::Folio;
 use crate::phys::WordsLock;
 use crate::radix::{Spot, Tree};
-use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 #[cfg(doc)]
 use crate::folio::Known;
 
 impl<A: Arch, H: Hardware> Index<'_, A, H> {
-    /// The result of `look`, if it is `sure` of it; otherwise the result while no pages change
-    /// folios.
-    #[inline]
-    pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
-        loop {
-            let before = self.file.shape.load(Ordering::Acquire);
-            let found = look();
-            if sure(&found) {
-                return found;
-            }
-            fence(Ordering::Acquire);
-            if before & 1 == 0 && self.file.shape.load(Ordering::Relaxed) == before {
-                return found;
-            }
-            spin_loop();
-        }
-    }
-
     /// Puts `folio` at `page`, in place of all folios of its block, each of which goes to `gone`
     /// with locks held. It is dirty if one of them was. Returns whether there is one and all of
     /// them are `such`; if not, nothing has changed. The caller has `File::reshaping`.

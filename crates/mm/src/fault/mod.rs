@@ -1,7 +1,7 @@
 //! The decision for one fault.
 //!
-//! **Owns** the answer to "what should be mapped here, and how large?". **Key types**: [`Plan`]
-//! (the decision, made without a lock), [`Policy`] (the sizes that are wanted), [`Choice`] (the
+//! **Owns** the answer to "what should be mapped here, and how large?". **Key types**: `Plan`
+//! (the decision, made without a lock), [`Policy`] (the sizes that are wanted), `Choice` (the
 //! sizes that are possible here).
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //!
 //! A plan is made from loads alone: the area (validated by the tree's sequence number), the lowest
 //! table, how much around the page is empty. Frames are taken and cleared with no lock held.
-//! [`install`](Plan) then locks *one* table, asks its slot whether it is that table, asks the area
+//! `install` then locks *one* table, asks its slot whether it is that table, asks the area
 //! tree whether it is unchanged, looks whether the place is still empty, and writes one run.
 //!
 //! **Never** allocates, sleeps, or does I/O. **Next room**: `cache`.

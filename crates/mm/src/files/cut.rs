@@ -181,7 +181,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                     let owner = identity(index.id, piece.start);
                     folios.adopt_cached(&run, part(piece).order, owner, known);
                 }
-                // What is gone lies side by side.
+                // The parts that are gone lie side by side.
                 false => {
                     freed = match freed {
                         Some(next) => run.join(next).ok(),

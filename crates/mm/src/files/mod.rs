@@ -14,14 +14,15 @@
 mod balance;
 mod cut;
 mod failed;
-mod files;
+mod drop;
+mod read;
 mod reshape;
 mod shown;
 mod truncate;
 mod writeback;
 
 pub(crate) use balance::Kind;
-pub use files::{Held, ReadFailed};
+pub use read::{Held, ReadFailed};
 pub(crate) use reshape::{Bound, each_folio};
 pub use writeback::{Write, WriteFailed};
 

@@ -167,7 +167,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                     });
                 }
                 // Pages that are not mapped now are mapped at their next access.
-                let _ = self.map_cached(space, span);
+                self.map_cached(space, span);
             }
         });
     }

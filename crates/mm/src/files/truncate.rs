@@ -131,28 +131,6 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
     }
 
-    /// Takes a folio out of its file, whatever references it has; waits while another CPU is about
-    /// to move its pages to other folios. Returns whether it was there: the CPU that ends its
-    /// identity releases the index's reference.
-    pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
-        loop {
-            let cached = folios.cached(folio.head, identity(index.id, page));
-            match cached.filter(|cached| cached.folio == folio) {
-                Some(cached) => break cached.disclaim(),
-                None if folios.is_secluded(folio) => spin_loop(),
-                None => return false,
-            }
-        }
-        if index.remove(page, folio, None) {
-            index.file.count_cached(-(folio.order.pages() as i64));
-        }
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
-        true
-    }
-
     /// Unmaps the pages `beyond` of a file from a space.
     pub(crate) fn hide(
         &self,

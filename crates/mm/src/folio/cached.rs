@@ -11,9 +11,9 @@ use core::ops::Range;
 
 use bitflags::bitflags;
 use quire_hw::{FrameRun, Hardware, Reuse};
-use quire_units::{Order, Pfn, Vpn};
+use quire_units::{Order, Pfn};
 
-use super::{Folio, Folios};
+use super::{Folio, Folios, Home};
 use crate::phys::{FrameLock, Kind, State};
 use crate::sync::Ordering;
 
@@ -180,24 +180,6 @@ impl<'m> Folios<'m> {
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
-    /// Records where `folio` is mapped: a number for its space, and the page at which its first
-    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
-    #[inline]
-    pub(crate) fn set_home(&self, folio: Folio, home: Home) {
-        let links = &self.meta.at(folio.head).links;
-        let word = home.word();
-        links[0].store(word as u32, Ordering::Relaxed);
-        links[1].store((word >> 32) as u32, Ordering::Relaxed);
-    }
-
-    /// Where `folio` was mapped when a caller recorded it last.
-    #[inline]
-    pub(crate) fn home(&self, folio: Folio) -> Home {
-        let links = &self.meta.at(folio.head).links;
-        let (low, high) = (links[0].load(Ordering::Relaxed), links[1].load(Ordering::Relaxed));
-        Home::of(u64::from(high) << 32 | u64::from(low))
-    }
-
     /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
     /// is the only right to the frames again.
     pub(crate) fn unadopt(&self, folio: Folio) {
@@ -268,37 +250,6 @@ impl<'m> Folios<'m> {
         let slot = self.meta.at(folio.head);
         let known = Known::from_bits_truncate(slot.state().flags());
         (known, slot.owner.load(Ordering::Relaxed))
-    }
-}
-
-/// Where a folio is mapped, or was mapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Home {
-    /// The low bits of a number of the space: that of its root's frame.
-    pub(crate) space: u32,
-    /// The page at which the folio's first page is.
-    pub(crate) page: Vpn,
-}
-
-const HOME_PAGE_BITS: u32 = 44;
-
-impl Home {
-    /// The place is not known.
-    pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
-
-    /// `page` of the space with the root number `root`.
-    #[inline]
-    pub(crate) const fn new(root: u32, page: Vpn) -> Self {
-        Self { space: root & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
-    }
-
-    const fn word(self) -> u64 {
-        (self.space as u64) << HOME_PAGE_BITS | self.page.get() & ((1 << HOME_PAGE_BITS) - 1)
-    }
-
-    const fn of(word: u64) -> Self {
-        let page = Vpn::new(word & ((1 << HOME_PAGE_BITS) - 1));
-        Self { space: (word >> HOME_PAGE_BITS) as u32, page }
     }
 }
 

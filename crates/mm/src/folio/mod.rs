@@ -2,7 +2,7 @@
 //!
 //! **Owns** the state of a folio and its holds: its references and mapped pages, and its life from
 //! a [`FrameRun`](quire_hw::FrameRun) to a `FrameRun` again. It also writes the bytes of a new
-//! folio: [`clear`] zeroes it around the page that faulted.
+//! folio: `clear` zeroes it around the page that faulted.
 //!
 //! **Key types**: [`Folio`] (a name: first frame and order), [`Folios`] (the operations).
 //!
@@ -24,6 +24,7 @@
 pub(crate) mod cached;
 pub(crate) mod clear;
 pub(crate) mod copy;
+mod home;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod state;
@@ -31,6 +32,7 @@ pub(crate) mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use cached::{Home, Known};
+pub(crate) use cached::Known;
+pub(crate) use home::Home;
 pub use state::Counts;
 pub(crate) use state::{Folio, Folios};

@@ -324,6 +324,24 @@ impl<'m> Folios<'m> {
         self.meta.drop_only_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
+    /// Records where `folio` is mapped: a number for its space, and the page at which its first
+    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
+    #[inline]
+    pub(crate) fn set_home(&self, folio: Folio, home: Home) {
+        let links = &self.meta.at(folio.head).links;
+        let word = home.word();
+        links[0].store(word as u32, Ordering::Relaxed);
+        links[1].store((word >> 32) as u32, Ordering::Relaxed);
+    }
+
+    /// Where `folio` was mapped when a caller recorded it last.
+    #[inline]
+    pub(crate) fn home(&self, folio: Folio) -> Home {
+        let links = &self.meta.at(folio.head).links;
+        let (low, high) = (links[0].load(Ordering::Relaxed), links[1].load(Ordering::Relaxed));
+        Home::of(u64::from(high) << 32 | u64::from(low))
+    }
+
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
         self.meta.drop_holds(folio.head, less).map(|gone| self.meta.mint(gone))
     }

@@ -90,7 +90,7 @@ fn e1_only_the_sole_holder_retires_a_folio() {
         let folio = Folio { head: run.start(), order: Order::new(2) };
         folios.adopt_mapped(run, Order::new(2), HOME);
         folios.get(folio);
-        assert!(folios.retire(folio, 4).is_none(), "somebody refers to it");
+        assert!(folios.retire(folio, 4).is_none(), "there is a reference");
         assert_eq!(
             folios.counts(folio),
             Counts { refs: 1, pins: 0, mapped: 4 },

@@ -76,7 +76,7 @@ fn b1_a_page_is_not_mapped_when_its_area_has_gone_meanwhile() {
         mm.fault(space, page, Access::Read).expect("there is memory");
         mm.discard(space, PageSpan::new(START, START.add(64))).expect("it is mapped");
         let view = mm.base().view(space);
-        let decided = decide(&view, &mm.policy(), page, Access::Read, Reach::Folio);
+        let decided = decide(&view, mm.policy(), page, Access::Read, Reach::Folio);
         let Decision::File(fault) = decided else { panic!("{decided:?}") };
         mm.unmap(space, PageSpan::new(page, page.add(1))).expect("it is mapped");
         let index = mm.base().index(FileId(0)).expect("open");
@@ -103,7 +103,7 @@ fn c4_a_block_is_not_replaced_when_something_in_it_has_changed_meanwhile() {
             mm.fault(space, START, Access::Read).expect("there is memory");
             mm.populate(space, block).expect("there is memory");
             let view = mm.base().view(space);
-            let decided = decide(&view, &mm.policy(), START, Access::Write, Reach::Folio);
+            let decided = decide(&view, mm.policy(), START, Access::Write, Reach::Folio);
             let Decision::Unshare(unshare) = decided else { panic!("{decided:?}") };
             assert!(unshare.is_of_file());
             let pieces = BlockSource::hold(&view, &unshare, block).expect("all of it is mapped");

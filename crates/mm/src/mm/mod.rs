@@ -10,7 +10,7 @@ mod areas;
 mod failed;
 mod faults;
 mod frames;
-mod mm;
+mod manager;
 mod pin;
 
 #[cfg(all(test, not(loom)))]
@@ -19,5 +19,5 @@ mod tests;
 mod file_tests;
 
 pub use frames::{FrameInfo, FrameUse};
-pub use mm::{Mm, Parts};
+pub use manager::{Mm, Parts};
 pub use pin::Pinned;

@@ -5,6 +5,8 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::Plan;
 use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
+#[cfg(any(test, feature = "inject"))]
+use super::fail::FailPlan;
 use super::meta::{Meta, OutOfList, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
@@ -196,12 +198,6 @@ impl<'m> Phys<'m> {
             sum[order.index()] += shelf.0.lock().entries().len() as u64;
         }
         sum
-    }
-
-    /// The plan of allocations that must fail.
-    #[cfg(any(test, feature = "inject"))]
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     pub(super) fn caches(&self) -> &'m [CpuCache] {
@@ -396,4 +392,18 @@ fn single(span: FrameSpan) -> Option<Order> {
     let block = span.count.is_power_of_two() && span.start.is_aligned(span.count);
     (block && span.count <= CACHED_ORDER_MAX.pages())
         .then(|| Order::new(span.count.trailing_zeros() as u8))
+}
+
+#[cfg(any(test, feature = "inject"))]
+impl Phys<'_> {
+    /// Makes allocations fail although there is memory. Each call of a method that takes frames
+    /// counts as one allocation.
+    pub fn set_fail_plan(&self, plan: FailPlan) {
+        self.plan.set(plan);
+    }
+
+    /// The plan at this moment, with the remaining count.
+    pub fn fail_plan(&self) -> FailPlan {
+        self.plan.get()
+    }
 }

@@ -1,6 +1,5 @@
 //! Allocations that fail on request, so that tests reach every path that handles a failure.
 
-use super::Phys;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The allocations that fail although there is memory. Allocations are counted from 1, beginning
@@ -13,19 +12,6 @@ pub enum FailPlan {
     Nth(u64),
     /// The n-th and all later ones fail.
     From(u64),
-}
-
-impl Phys<'_> {
-    /// Makes allocations fail although there is memory. Each call of a method that takes frames
-    /// counts as one allocation.
-    pub fn set_fail_plan(&self, plan: FailPlan) {
-        self.plan().set(plan);
-    }
-
-    /// The plan at this moment, with the remaining count.
-    pub fn fail_plan(&self) -> FailPlan {
-        self.plan().get()
-    }
 }
 
 /// Bit 63 distinguishes `From` from `Nth`. The bits below it are the number of allocations up to

@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
         self.files().show_again(index, target.pages, spaces);
         // Where the program has not accessed the block yet, it had no table.
-        let _ = self.files().map_cached(space, target.span);
+        self.files().map_cached(space, target.span);
         let own = self.has_copies(space, index, target);
         Ok(if own { Err(Hindrance::Copied) } else { Ok(Block::Made) })
     }

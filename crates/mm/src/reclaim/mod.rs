@@ -14,7 +14,8 @@
 mod collapse;
 mod collapse_file;
 mod holdings;
-mod reclaim;
+mod hands;
+mod quest;
 mod relieve;
 mod scan;
 mod shed;
@@ -22,8 +23,9 @@ mod thin;
 mod zeroes;
 
 pub use collapse::{Collapsed, Hindrance};
+pub use hands::Watermarks;
 pub use holdings::Holdings;
-pub use reclaim::{Reclaimed, Watermarks};
+pub use quest::Reclaimed;
 pub use relieve::Relieved;
 pub use scan::{ScanCursor, ScanLimits, Scanned};
 

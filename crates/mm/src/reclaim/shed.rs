@@ -14,7 +14,7 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Reclaim;
-use super::reclaim::Quest;
+use super::quest::Quest;
 use crate::base::AllSpaces;
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::{Folio, Folios, Known};

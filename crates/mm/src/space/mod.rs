@@ -1,7 +1,7 @@
 //! Address spaces: which pages a program may touch, how, and which backing they have.
 //!
 //! **Owns** the areas of each space and every change of them. **Key types**: [`Space`], [`Area`],
-//! [`View`] (a space, its frames and its hardware), [`Section`] (the right to change it).
+//! `View` (a space, its frames and its hardware), `Section` (the right to change it).
 //!
 //! ```text
 //!   Request ──► place ──► Section: prepare ─► change the areas ─► take, protect ─► settle ─► end

@@ -113,8 +113,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
-    /// an order of 0 or above [`Arch::block_order`], and where an area shows no file.
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// for an order of 0 or above [`Arch::block_order`], and where an area shows no file.
     pub fn set_read_order(
         &self,
         space: &Space<A>,
@@ -135,8 +135,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// opposites). All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also for
-    /// flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// for flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
     /// [`WIPEONFORK`](AreaFlags::WIPEONFORK) where an area is not private and anonymous.
     pub fn set_flags(
         &self,
@@ -160,7 +160,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Locks the pages of `span` in memory from their first access on (`MLOCK_ONFAULT`).
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect).
+    /// As for [`protect`](crate::Mm::protect).
     pub fn mlock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.lock_as(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT)
     }
@@ -179,10 +179,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect).
+    /// As for [`protect`](crate::Mm::protect).
     pub fn munlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         self.alter(space, span, |area| Ok(Area { flags: area.flags - locks, ..area }))
+    }
+
+    /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
+    ///
+    /// # Errors
+    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
+    pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        space.note(Ever::Sealed);
+        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
     }
 
     /// See `Mm::discard`.

@@ -1,70 +1,19 @@
 //! Faults, and populating ahead of them.
 
 use quire_arch::{Arch, Entry};
-use quire_hw::{Flush, FrameRun, Hardware};
-use quire_units::{Access, CpuSet, Order, PageSpan, Pfn, Vpn};
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
+use super::outcome::{Lack, Populated, Resolved, Served};
 use crate::base::Error;
-#[cfg(feature = "files")]
-use crate::cache::Reads;
 use crate::fault::plan::{Reach, Touch};
-use crate::fault::{
-    Cause, Choice, Decision, FilePage, Installed, MarkedPage, Plan, Refusal, Stale, decide,
-};
+use crate::fault::{Cause, Decision, MarkedPage, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
 use crate::stats::Event;
 use crate::sync::spin_loop;
 use crate::table::{MarkKind, Place};
-
-/// A page that a fault lacks and another service has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lack {
-    /// A page of a file, to be mapped.
-    File(FilePage),
-    /// A page that is on a swap device.
-    Swap(MarkedPage),
-}
-
-/// The result of a service: `None` where the fault must be decided anew.
-pub(crate) type Served = Result<Option<Resolved>, Error>;
-
-/// The result of populating.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Populated {
-    /// Pages that were mapped now.
-    pub pages: u64,
-    /// The folios that they are in.
-    pub folios: u64,
-}
-
-/// How a fault ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resolved {
-    /// These pages were mapped, as one folio or, by populating, several.
-    Mapped(Installed),
-    /// These pages of a file were mapped. Some between the first and the last may have been mapped
-    /// before.
-    #[cfg(feature = "files")]
-    Paged {
-        /// The pages.
-        pages: PageSpan,
-        /// The next pages that are worth reading.
-        ahead: Option<Reads>,
-    },
-    /// A leaf was present; the access is recorded in it.
-    Noted,
-    /// A shared leaf was present; these pages are exclusive now.
-    Unshared {
-        /// The pages.
-        pages: PageSpan,
-        /// The folio they were copied into; `None` where no other space had theirs any more.
-        copied: Option<Order>,
-    },
-    /// Other CPUs kept changing the space. The program tries again, and faults again.
-    Again,
-}
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps every page of `span` that is not mapped; `serve` brings pages that this service lacks.
@@ -303,53 +252,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.forget(view, page);
         self.base().count(Event::Spurious, 1);
         Some(Resolved::Noted)
-    }
-
-    /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
-    pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
-        let own = CpuSet::new();
-        own.insert(self.base().hw.cpu());
-        self.base().hw.flush(&Flush {
-            asid: view.space.asid(),
-            root: view.space.root(),
-            pages: Some(PageSpan::new(page, page.add(1))),
-            stride: Order::ZERO,
-            tables: false,
-            cpus: &own,
-        });
-    }
-
-    /// Counts the size of a fault's folio, and the reasons against larger ones.
-    fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
-        let cpu = self.base().hw.cpu().index();
-        let order = installed.order;
-        let folios = installed.pages.count() >> order.get();
-        if let Some(own) = self.base().counters.get(cpu) {
-            own.alloc(order.index(), folios);
-            own.add(Event::EntriesMade, installed.entries);
-            if let Some(order) = choice.policy {
-                own.fallback(order.index(), Cause::Policy as usize);
-            }
-        }
-        space.counters.alloc(cpu, order.index(), folios);
-        for (mask, cause) in
-            [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
-        {
-            let mut left = mask;
-            while left != 0 {
-                let order = left.trailing_zeros();
-                self.fallback(space, Order::new(order as u8), cause);
-                left &= left - 1;
-            }
-        }
-    }
-
-    pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
-        let cpu = self.base().hw.cpu().index();
-        if let Some(own) = self.base().counters.get(cpu) {
-            own.fallback(order.index(), cause as usize);
-        }
-        space.counters.fallback(cpu, order.index());
     }
 }
 

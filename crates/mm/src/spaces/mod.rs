@@ -24,17 +24,19 @@ mod faults;
 mod fork;
 mod guard;
 mod lazy;
+mod outcome;
 #[cfg(feature = "files")]
 mod own_block;
 mod remap;
 mod report;
 mod seal;
+mod tally;
 mod track;
 mod unshare;
 
 pub use failed::Loss;
-pub(crate) use faults::Lack;
-pub use faults::{Populated, Resolved};
+pub(crate) use outcome::Lack;
+pub use outcome::{Populated, Resolved};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
 pub use track::is_written;

@@ -6,10 +6,10 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan};
 
 use super::Spaces;
+use super::outcome::Resolved;
 use crate::fault::{BlockSource, Cause, Source, Unshare};
 use crate::folio::copy::copy_pieces;
 use crate::space::View;
-use crate::spaces::Resolved;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Copies the largest possible block of the `allowed` orders around the page, as far as it maps

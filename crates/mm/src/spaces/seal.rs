@@ -14,15 +14,6 @@ use crate::base::Error;
 use crate::space::{Area, AreaFlags, Ever, Space};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
-    ///
-    /// # Errors
-    /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
-    pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        space.note(Ever::Sealed);
-        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
-    }
-
     /// Refuses if a part of `span` is sealed.
     pub(crate) fn unsealed(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.refuse(space, span, |area| area.flags.contains(AreaFlags::SEALED))

@@ -5,13 +5,12 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Vpn};
 
 use super::Spaces;
+use super::outcome::Resolved;
 use crate::base::Error;
 use crate::fault::{Cause, Claim, Source, Unshare};
 use crate::folio::copy::copy;
 use crate::space::View;
-use crate::spaces::Resolved;
 use crate::stats::Event;
-use crate::sync::spin_loop;
 use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
@@ -40,14 +39,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 }
                 done
             }
-        }
-    }
-
-    /// Waits for the end of a change under way at `page`.
-    pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
-        self.base().count(Event::Stale, 1);
-        while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
-            spin_loop();
         }
     }
 
@@ -113,16 +104,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Ok(None)
             }
         }
-    }
-
-    /// Counts a copy of `pages` into a folio of `order`.
-    pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
-        self.base().groups.draw(view.space, pages.count());
-        self.base().count(Event::CowCopy, pages.count());
-        if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.copy(order.index());
-        }
-        Resolved::Unshared { pages, copied: Some(order) }
     }
 
     /// Splits the leaf of order `leaf` that maps `page` into smaller ones.

@@ -4,9 +4,10 @@
 //! which belong to a folio in memory. And the entries themselves. **Key types**: [`Swap`] (one
 //! device, which the embedder lends), `Slots` (a view of it), [`SwapEntry`].
 //!
-//! A slot is a base page on a device. What is *in memory* of a device is a file's business: each
-//! device has a file ([`Store::Swap`](crate::cache::Store::Swap)) whose page `n` is slot `n`, so
-//! that reading and writing folios, and the errors of both, are those of any file.
+//! A slot is a base page on a device. The pages of a device that are *in memory* are a
+//! file's business: each device has a file ([`Store::Swap`](crate::cache::Store::Swap)) whose page
+//! `n` is slot `n`, so that reading and writing folios, and the errors of both, are those of any
+//! file.
 //!
 //! ```text
 //!            allocate            a mapping becomes an entry

@@ -31,7 +31,7 @@ pub enum Inherit {
     Shared,
 }
 
-/// What a fork lacks. All before it stays done.
+/// The lack that stopped a fork. All before it stays done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForkLack {
     /// One zeroed frame, to become a table of the child.
@@ -72,7 +72,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// a table in `with.spare`, or with the copy made and `span` moved on beyond it.
     ///
     /// # Errors
-    /// [`ForkLack`]. `with.done` counts the entries also then.
+    /// `ForkLack`. `with.done` counts the entries also then.
     pub fn fork(
         &self,
         child: &Self,

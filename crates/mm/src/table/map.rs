@@ -10,7 +10,7 @@ use super::{Locked, MarkKind, Marks, Place, Tables, What};
 /// Marks a leaf whose frames are not folios.
 pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
 
-/// What a change of the tables lacks. All before it stays done.
+/// The lack that stopped a change of the tables. All before it stays done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
     /// One zeroed frame, to become a table.

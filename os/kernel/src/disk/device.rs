@@ -127,7 +127,7 @@ impl Part {
     /// From the last part: the read, and whether all parts have their bytes. Bytes of the file
     /// beyond `file_end` are zero then.
     pub(crate) fn into_whole(self, file_end: u64) -> Option<(cache::Read, Result<()>)> {
-        // Relaxed is enough within: the count of owners orders all before the last.
+        // A relaxed load is enough within: the count of owners orders all before the last.
         let Folio { read, is_spoilt } = Arc::into_inner(self.all)?;
         let first = read.pages().start * PAGE;
         let bytes = read.frames().count() * PAGE;

@@ -13,7 +13,7 @@
 //!   the call is made again ◄──┴── finished ◄── reap ◄── interrupt: a note, and this CPU looks
 //! ```
 //!
-//! | lock | what it protects | taken before |
+//! | lock | protects | taken before |
 //! |---|---|---|
 //! | `files` | which file has which number | the library |
 //! | `swap` | which devices there are; of each, what is being written | the library, the disk |

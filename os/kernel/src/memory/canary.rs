@@ -44,7 +44,7 @@ pub(super) fn init(command_line: &str) {
     let mut words = command_line.split_ascii_whitespace().take_while(|word| *word != "--");
     if words.any(|word| word == WORD) {
         IS_ON.store(true, Ordering::Relaxed);
-        let what = if is_on() { "what programs are shown is looked at" } else { "not built in" };
+        let what = if is_on() { "memory that programs get is looked at" } else { "not built in" };
         log!("{WORD}: {what}");
     }
 }

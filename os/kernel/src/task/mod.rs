@@ -16,7 +16,7 @@
 //! A wake promises nothing; so waking too often is never wrong, and there are no lost wakes: each
 //! leaves a token that parking looks for.
 //!
-//! | lock | what it protects | taken before |
+//! | lock | protects | taken before |
 //! |---|---|---|
 //! | `Process::family` | children and their states | signals |
 //! | `Process::threads` | the list of tasks | signals |

@@ -348,7 +348,7 @@ fn segment(
     })
 }
 
-/// That no two segments share a page; they are ascending.
+/// Checks that no two segments, which are ascending, share a page.
 fn check_apart(segments: &[Segment]) -> Result<(), ExecError> {
     match segments.windows(2).find(|pair| pair[1].pages.start < pair[0].pages.end) {
         Some(pair) => Err(ExecError::Overlap { address: pair[1].file_start }),
@@ -356,7 +356,7 @@ fn check_apart(segments: &[Segment]) -> Result<(), ExecError> {
     }
 }
 
-/// That the program begins in a segment that may be run.
+/// Checks that the program begins in a segment that may be run.
 fn check_entry(segments: &[Segment], address: u64) -> Result<(), ExecError> {
     let holds = |segment: &Segment| {
         segment.rights.execute && (segment.file_start..segment.zero_end).contains(&address)

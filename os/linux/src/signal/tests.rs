@@ -69,7 +69,7 @@ fn real_time_signals_queue_up_to_the_limit() {
     assert_eq!(pending.add(queued(40, 2)), Ok(true));
     assert_eq!(pending.add(queued(40, 3)), Err(Errno::EAGAIN));
     assert_eq!(pending.add(queued(41, 3)), Err(Errno::EAGAIN));
-    assert_eq!(pending.set(), Set::of(signal(40)), "what was refused left no trace");
+    assert_eq!(pending.set(), Set::of(signal(40)), "a refused signal left no trace");
     // A signal by kill is never refused; its information is lost.
     assert_eq!(pending.add(Info::kill(signal(41), 7, 8)), Ok(true));
     assert_eq!(pending.add(Info::kill(Signal::TERM, 7, 8)), Ok(true), "no limit for these");

@@ -67,7 +67,7 @@ pub(crate) struct PageoutArgs {
     pub(crate) common: Common,
 }
 
-/// The bytes that go out; refused is a size that cannot be, and a lack of memory.
+/// The bytes that go out. An impossible size and a lack of memory are refused.
 fn bytes(named: Option<Size>, host: &Host) -> Result<u64, Refused> {
     let Size(bytes) = named.unwrap_or(Size(USUAL));
     if !(LEAST..=MOST).contains(&bytes) || !bytes.is_multiple_of(UNIT) {

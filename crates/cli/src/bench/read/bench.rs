@@ -84,7 +84,7 @@ fn cold_keys(layout: Layout, chunk: u64) -> Vec<Key> {
     ["read", "close"].map(|metric| Key::new(&case, CACHE, (metric, "ns"))).into()
 }
 
-/// The size of the file; refused is a size that no file has here, and a lack of memory.
+/// The size of the file. A size that no file has here and a lack of memory are refused.
 fn file_bytes(named: Option<Size>, host: &Host) -> Result<(u64, Option<String>), Refused> {
     let is_file = |Size(bytes)| (LEAST..=MOST).contains(&bytes) && bytes.is_multiple_of(UNIT);
     if named.is_some_and(|size| !is_file(size)) {

@@ -19,7 +19,7 @@ pub(super) const DEPTH_MAX: usize = 12;
 /// The areas of one address space. Its nodes belong to it: remove all areas and
 /// [`unstock`](TreeWriter::unstock) before dropping it, or the frames are lost.
 ///
-/// `CAP` is the capacity of a node, 3 to [`NODE_ENTRIES`]; other values than the default serve
+/// `CAP` is the capacity of a node, 3 to `NODE_ENTRIES`; other values than the default serve
 /// tests that want deep trees of few areas.
 #[derive(Debug)]
 pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {

@@ -304,17 +304,6 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         claimed
     }
 
-    /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
-    /// drop it may have ended it already; then that CPU releases the index's reference.
-    pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
-        index.file.count_cached(-(folio.order.pages() as i64));
-        let cached =
-            Folios::new(self.base().phys.meta()).cached(folio.head, identity(index.id, page));
-        if let Some(run) = cached.and_then(|cached| cached.forget()) {
-            self.base().free(run);
-        }
-    }
-
     /// Inserts `run` into a file at `page` as one folio, which comes back with the run for its
     /// filler; `None`, and the run is free, when there is a folio already or the file ends before.
     pub(crate) fn enter(

@@ -1,0 +1,44 @@
+//! Ending the time of a folio in its file.
+
+use quire_arch::Arch;
+use quire_hw::Hardware;
+
+use super::Files;
+use crate::cache::{Index, identity};
+use crate::folio::{Folio, Folios};
+use crate::sync::spin_loop;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// Takes a folio out of its file, whatever references it has; waits while another CPU is about
+    /// to move its pages to other folios. Returns whether it was there: the CPU that ends its
+    /// identity releases the index's reference.
+    pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
+        let folios = Folios::new(self.base().phys.meta());
+        loop {
+            let cached = folios.cached(folio.head, identity(index.id, page));
+            match cached.filter(|cached| cached.folio == folio) {
+                Some(cached) => break cached.disclaim(),
+                None if folios.is_secluded(folio) => spin_loop(),
+                None => return false,
+            }
+        }
+        if index.remove(page, folio, None) {
+            index.file.count_cached(-(folio.order.pages() as i64));
+        }
+        if let Some(run) = folios.put(folio) {
+            self.base().free(run);
+        }
+        true
+    }
+
+    /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
+    /// drop it may have ended it already; then that CPU releases the index's reference.
+    pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
+        index.file.count_cached(-(folio.order.pages() as i64));
+        let cached =
+            Folios::new(self.base().phys.meta()).cached(folio.head, identity(index.id, page));
+        if let Some(run) = cached.and_then(|cached| cached.forget()) {
+            self.base().free(run);
+        }
+    }
+}

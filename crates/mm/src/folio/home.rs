@@ -1,0 +1,34 @@
+//! Where a folio is mapped.
+
+use quire_units::Vpn;
+
+/// Where a folio is mapped, or was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Home {
+    /// The low bits of a number of the space: that of its root's frame.
+    pub(crate) space: u32,
+    /// The page at which the folio's first page is.
+    pub(crate) page: Vpn,
+}
+
+const HOME_PAGE_BITS: u32 = 44;
+
+impl Home {
+    /// The place is not known.
+    pub(crate) const UNKNOWN: Self = Self { space: 0, page: Vpn::new((1 << HOME_PAGE_BITS) - 1) };
+
+    /// `page` of the space with the root number `root`.
+    #[inline]
+    pub(crate) const fn new(root: u32, page: Vpn) -> Self {
+        Self { space: root & ((1 << (64 - HOME_PAGE_BITS)) - 1), page }
+    }
+
+    pub(super) const fn word(self) -> u64 {
+        (self.space as u64) << HOME_PAGE_BITS | self.page.get() & ((1 << HOME_PAGE_BITS) - 1)
+    }
+
+    pub(super) const fn of(word: u64) -> Self {
+        let page = Vpn::new(word & ((1 << HOME_PAGE_BITS) - 1));
+        Self { space: (word >> HOME_PAGE_BITS) as u32, page }
+    }
+}

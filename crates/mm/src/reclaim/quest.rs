@@ -1,0 +1,92 @@
+//! How far a call of reclaim has come.
+
+use crate::space::GroupId;
+
+#[cfg(doc)]
+use super::Reclaim;
+
+/// The rounds of aging without an access that a folio needs to leave, in the hand's first round and
+/// those that follow.
+pub(crate) const ROUNDS: [u32; 4] = [2, 2, 1, 0];
+
+/// The most pages scanned for each wanted page: after a quarter of them younger folios are taken,
+/// and after all of them any.
+const LOOKS_MOST: u64 = 64;
+
+/// The pages that a hand scans in its first round for each wanted page: the kind that gives less
+/// should also age more slowly. In later rounds it goes around everything.
+const LOOKS_FIRST: u64 = 16;
+
+/// The progress of a call of [`Reclaim::reclaim`].
+pub(crate) struct Quest {
+    pub(super) pages: u64,
+    /// The pages to free, and the pages to scan, before the other hand continues.
+    pub(super) goal: u64,
+    pub(super) looks: u64,
+    /// The group whose spaces are scanned; `None` for all.
+    pub(super) group: Option<GroupId>,
+    pub(crate) done: Reclaimed,
+    /// Pages that were scanned.
+    pub(crate) looked: u64,
+    /// Rounds of the hand.
+    pub(super) round: usize,
+    /// Not even one frame is left for paging out.
+    pub(super) starved: bool,
+}
+
+impl Quest {
+    pub(super) fn new(pages: u64, group: Option<GroupId>) -> Self {
+        let (done, looked, round, starved) = Default::default();
+        Self { pages, goal: pages, looks: u64::MAX, group, done, looked, round, starved }
+    }
+
+    /// Begins one hand's part of a round, which should find `pages` pages.
+    pub(super) fn begin(&mut self, round: usize, pages: u64) {
+        self.round = round;
+        self.goal = self.done.pages().saturating_add(pages);
+        let first = self.looked.saturating_add(pages.saturating_mul(LOOKS_FIRST));
+        self.looks = if round == 0 { first } else { u64::MAX };
+    }
+
+    /// How many pages the hand should still find.
+    pub(crate) fn left(&self) -> u64 {
+        self.goal.saturating_sub(self.done.pages())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.left() == 0 || self.looked >= self.looks || self.starved
+    }
+
+    /// How many pages are still missing in all; zero when no more can be freed.
+    pub(super) fn lacks(&self) -> u64 {
+        if self.starved { 0 } else { self.pages.saturating_sub(self.done.pages()) }
+    }
+
+    /// How many rounds of aging without an access are demanded by now.
+    pub(crate) fn idle(&self) -> u32 {
+        let looks = self.looked / self.pages.max(1);
+        let by_looks = match looks {
+            0..=16 => 2,
+            17..LOOKS_MOST => 1,
+            _ => 0,
+        };
+        ROUNDS[self.round].min(by_looks)
+    }
+}
+
+/// The result of reclaim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reclaimed {
+    /// Pages that are free now: of files, and unused parts of large folios.
+    pub dropped: u64,
+    /// Anonymous pages that are free as soon as they are written; see
+    /// [`Paging::page_out`](crate::Paging::page_out).
+    pub paged_out: u64,
+}
+
+impl Reclaimed {
+    /// All pages.
+    pub const fn pages(self) -> u64 {
+        self.dropped + self.paged_out
+    }
+}

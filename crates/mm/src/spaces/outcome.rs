@@ -1,0 +1,56 @@
+//! The ends of a fault, and of populating.
+
+use quire_units::{Order, PageSpan};
+
+use crate::base::Error;
+#[cfg(feature = "files")]
+use crate::cache::Reads;
+use crate::fault::{FilePage, Installed, MarkedPage};
+
+/// A page that a fault lacks and another service has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lack {
+    /// A page of a file, to be mapped.
+    File(FilePage),
+    /// A page that is on a swap device.
+    Swap(MarkedPage),
+}
+
+/// The result of a service: `None` where the fault must be decided anew.
+pub(crate) type Served = Result<Option<Resolved>, Error>;
+
+/// The result of populating.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Populated {
+    /// Pages that were mapped now.
+    pub pages: u64,
+    /// The folios that they are in.
+    pub folios: u64,
+}
+
+/// How a fault ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// These pages were mapped, as one folio or, by populating, several.
+    Mapped(Installed),
+    /// These pages of a file were mapped. Some between the first and the last may have been mapped
+    /// before.
+    #[cfg(feature = "files")]
+    Paged {
+        /// The pages.
+        pages: PageSpan,
+        /// The next pages that are worth reading.
+        ahead: Option<Reads>,
+    },
+    /// A leaf was present; the access is recorded in it.
+    Noted,
+    /// A shared leaf was present; these pages are exclusive now.
+    Unshared {
+        /// The pages.
+        pages: PageSpan,
+        /// The folio they were copied into; `None` where no other space had theirs any more.
+        copied: Option<Order>,
+    },
+    /// Other CPUs kept changing the space. The program tries again, and faults again.
+    Again,
+}

@@ -1,0 +1,79 @@
+//! The last steps of faults: counts, and what this CPU or another change still has to do.
+
+use quire_arch::Arch;
+use quire_hw::{Flush, Hardware};
+use quire_units::{CpuSet, Order, PageSpan, Vpn};
+
+use super::Spaces;
+use super::outcome::Resolved;
+use crate::fault::{Cause, Choice, Installed};
+use crate::space::{Space, View};
+use crate::stats::Event;
+use crate::sync::spin_loop;
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
+    pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
+        let own = CpuSet::new();
+        own.insert(self.base().hw.cpu());
+        self.base().hw.flush(&Flush {
+            asid: view.space.asid(),
+            root: view.space.root(),
+            pages: Some(PageSpan::new(page, page.add(1))),
+            stride: Order::ZERO,
+            tables: false,
+            cpus: &own,
+        });
+    }
+
+    /// Counts the size of a fault's folio, and the reasons against larger ones.
+    pub(crate) fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
+        let cpu = self.base().hw.cpu().index();
+        let order = installed.order;
+        let folios = installed.pages.count() >> order.get();
+        if let Some(own) = self.base().counters.get(cpu) {
+            own.alloc(order.index(), folios);
+            own.add(Event::EntriesMade, installed.entries);
+            if let Some(order) = choice.policy {
+                own.fallback(order.index(), Cause::Policy as usize);
+            }
+        }
+        space.counters.alloc(cpu, order.index(), folios);
+        for (mask, cause) in
+            [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
+        {
+            let mut left = mask;
+            while left != 0 {
+                let order = left.trailing_zeros();
+                self.fallback(space, Order::new(order as u8), cause);
+                left &= left - 1;
+            }
+        }
+    }
+
+    pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
+        let cpu = self.base().hw.cpu().index();
+        if let Some(own) = self.base().counters.get(cpu) {
+            own.fallback(order.index(), cause as usize);
+        }
+        space.counters.fallback(cpu, order.index());
+    }
+
+    /// Counts a copy of `pages` into a folio of `order`.
+    pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
+        self.base().groups.draw(view.space, pages.count());
+        self.base().count(Event::CowCopy, pages.count());
+        if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
+            own.copy(order.index());
+        }
+        Resolved::Unshared { pages, copied: Some(order) }
+    }
+
+    /// Waits for the end of a change under way at `page`.
+    pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
+        self.base().count(Event::Stale, 1);
+        while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
+            spin_loop();
+        }
+    }
+}
