@@ -84,6 +84,7 @@ fn host(root: &Path, steps: &mut Steps) {
     if root.join("crates/mm/examples/embed.rs").is_file() {
         steps.run("example", cargo(&["run", "--package", "quire-mm", "--example", "embed"]));
     }
+    features(root, steps);
     // The command and the library are both called quire, and rustdoc would mix their pages up.
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -97,6 +98,25 @@ fn packages(steps: &mut Steps) {
         package.args(["--package", name]);
     }
     steps.run("packages", package);
+}
+
+/// The library with fewer services, and the programs that must not compile: only the compiler that
+/// takes unstable options compares the error codes of those.
+fn features(root: &Path, steps: &mut Steps) {
+    let sets: [(&str, &[&str]); 3] = [
+        ("core", &["--no-default-features"]),
+        ("core+files", &["--no-default-features", "--features", "files,check"]),
+        ("core+files+swap", &["--no-default-features", "--features", "swap,check"]),
+    ];
+    for (name, words) in sets {
+        let mut test = cargo(&["test", "--package", "quire-mm", "--lib", "--tests"]);
+        test.args(words);
+        steps.run(&format!("tests {name}"), test);
+    }
+    let mut doors = cargo(&["test", "--package", "quire-mm", "--doc"]);
+    doors.env("RUSTC_BOOTSTRAP", "1");
+    doors.env("CARGO_TARGET_DIR", crate::steps::build_dir(root).join("doors"));
+    steps.run("doors", doors);
 }
 
 /// The tests that run under a model checker: small models in every order of the threads' steps, the

@@ -101,15 +101,7 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     let mut caches = [CpuCache::new()];
     let counters = [Counters::new()];
     let zones = [frames.span()];
-    let parts = Parts {
-        first: frames.start(),
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &[],
-        swaps: &[],
-    };
+    let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &zones);
     let mm = Mm::<X86_64, Board>::new(&board, parts)?;
     mm.add(frames)?;
     let free = mm.phys().free_frames();

@@ -106,15 +106,10 @@ impl Stock {
     ) -> Result<Mm<'m, A, H>, SystemError> {
         let all = run.span();
         self.zones = vec![FrameSpan::new(all.start, all.count)];
-        let parts = Parts {
-            first: all.start,
-            slots: &mut self.slots,
-            caches: &mut self.caches,
-            counters: &self.counters,
-            zones: &self.zones,
-            files: &self.files,
-            swaps: &self.swaps,
-        };
+        let parts =
+            Parts::new(all.start, &mut self.slots, &mut self.caches, &self.counters, &self.zones)
+                .files(&self.files)
+                .swaps(&self.swaps);
         let mm = Mm::new(hw, parts).map_err(SystemError::Setup)?;
         if let Err(not_ram) = mm.add(run) {
             unreachable!("the one zone is all of RAM, but {:?} is outside", not_ram.frame);

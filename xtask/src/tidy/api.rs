@@ -20,8 +20,8 @@ const PACKAGE: &str = "quire-mm";
 const LIBRARY: &str = "quire";
 const RULE: &str = "api";
 
-/// The most public methods that `Mm` may have. The aim is 40; until then the number only falls.
-const METHODS_MOST: usize = 95;
+/// The most public methods that `Mm` may have.
+const METHODS_MOST: usize = 40;
 
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     let Some(document) = tree.file(DOCUMENT) else { return };

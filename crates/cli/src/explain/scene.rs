@@ -103,15 +103,7 @@ impl Job for Scene {
         let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
         let mut caches = [CpuCache::new()];
         let counters = [Counters::new()];
-        let parts = Parts {
-            first: all.start,
-            slots: &mut slots,
-            caches: &mut caches,
-            counters: &counters,
-            zones: &[all],
-            files: &[],
-            swaps: &[],
-        };
+        let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &[all]);
         let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
         mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;
         play(&Stage { machine: &machine, recorder: &recorder, mm: &mm }, order)

@@ -248,15 +248,7 @@ fn agrees<A: Arch>(config: Config, ops: &[Op]) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
     let files = [File::new()];
-    let parts = Parts {
-        first: run.start(),
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &files,
-        swaps: &[],
-    };
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones).files(&files);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();

@@ -25,15 +25,7 @@ fn with<A: Arch>(config: Config, test: impl FnOnce(&Mm<'_, A, Machine<'_>>, &Spa
     let (machine, run) = Machine::new(config.bare(), &mut ram).expect("a valid preset");
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
-    let parts = Parts {
-        first: run.start(),
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &[],
-        swaps: &[],
-    };
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones);
     let mm = Mm::<A, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     mm.policy().set_size(FOLIO, SizePolicy::Always).expect("a size");

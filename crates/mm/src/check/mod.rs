@@ -34,18 +34,21 @@
 mod blocks;
 mod exclusive;
 mod extents;
+#[cfg(feature = "files")]
 mod file;
 mod space;
+#[cfg(feature = "swap")]
 mod swap;
 mod system;
 mod violation;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "files"))]
 mod block_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "files"))]
 mod tests;
 
 pub use extents::{ExtentViolation, extents};
+#[cfg(feature = "files")]
 pub use file::{FileReport, file};
 pub use space::{Leaf, SpaceReport, leaves, space};
 pub use system::{Totals, system};

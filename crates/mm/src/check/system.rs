@@ -5,8 +5,11 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
 
 use super::exclusive::check_exclusive;
+#[cfg(feature = "files")]
+use super::file;
+#[cfg(feature = "swap")]
 use super::swap::check_swap;
-use super::{Violation, file, leaves, space};
+use super::{Violation, leaves, space};
 use crate::folio::{Folio, Folios, Known};
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
@@ -64,11 +67,7 @@ pub fn system<A: Arch, H: Hardware>(
         found.node += report.nodes;
         found.mapped += report.pages - report.foreign;
     }
-    let mut files = (0, 0);
-    for id in mm.files().ids() {
-        let report = file(mm, id)?;
-        files = (files.0 + report.nodes, files.1 + report.folios);
-    }
+    let files = nodes_and_folios(mm)?;
     let meta = mm.allocator().meta();
     let totals = records(meta)?;
     let recorded = (totals.index, totals.of_files);
@@ -87,8 +86,23 @@ pub fn system<A: Arch, H: Hardware>(
     check_cached(mm)?;
     check_mapped(mm, spaces)?;
     check_exclusive(mm, spaces)?;
+    #[cfg(feature = "swap")]
     check_swap(mm, spaces)?;
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
+}
+
+/// Checks all files; how many nodes their indexes have, and how many folios.
+#[cfg(feature = "files")]
+fn nodes_and_folios<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
+    mm.files().ids().try_fold((0, 0), |(nodes, folios), id| {
+        let report = file(mm, id)?;
+        Ok((nodes + report.nodes, folios + report.folios))
+    })
+}
+
+#[cfg(not(feature = "files"))]
+fn nodes_and_folios<A: Arch, H: Hardware>(_: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
+    Ok((0, 0))
 }
 
 /// Walks all slots, and counts their records.

@@ -31,15 +31,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>)) {
     let mut caches = [CpuCache::new()];
     let counters = [Counters::new()];
     let zones = [run.span()];
-    let parts = Parts {
-        first: run.start(),
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &[],
-        swaps: &[],
-    };
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let window = PageSpan::new(START, START.add(2048));

@@ -5,10 +5,11 @@ use core::fmt;
 use quire_arch::{Attrs, Level};
 use quire_units::{PageSpan, Pfn, Prot, Vpn};
 
-use crate::cache::FileId;
 use crate::folio::Folio;
 use crate::phys::{self, Kind};
+use crate::space::FileId;
 use crate::space::tree::TreeViolation;
+#[cfg(feature = "swap")]
 use crate::swap::SlotFault;
 
 /// A violated invariant.
@@ -58,6 +59,7 @@ pub enum Violation {
         page: u64,
     },
     /// A slot of a swap device contradicts the page tables or its file.
+    #[cfg(feature = "swap")]
     Slot {
         /// The device's file.
         id: FileId,
@@ -210,6 +212,7 @@ impl Violation {
             Self::NotThePage { folio, id, page } => {
                 write!(f, "{folio:?} is not page {page} of file {}", id.0)
             }
+            #[cfg(feature = "swap")]
             Self::Slot { id, slot, fault } => {
                 write!(f, "slot {slot} of the swap file {} {fault}", id.0)
             }

@@ -27,15 +27,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
     let mut slots: Vec<Slot> = (0..run.count()).map(|_| Slot::default()).collect();
     let (mut caches, counters, zones) = ([CpuCache::new()], [Counters::new()], [run.span()]);
     let files = [File::new(), File::new()];
-    let parts = Parts {
-        first: run.start(),
-        slots: &mut slots,
-        caches: &mut caches,
-        counters: &counters,
-        zones: &zones,
-        files: &files,
-        swaps: &[],
-    };
+    let parts = Parts::new(run.start(), &mut slots, &mut caches, &counters, &zones).files(&files);
     let mm = Mm::<X86_64, _>::new(&machine, parts).expect("sound");
     mm.add(run).expect("the zone is RAM");
     let free = mm.allocator().free_frames();

@@ -25,6 +25,7 @@ use crate::stats::{Counters, Totals};
 use crate::swap::{SWAPS_MAX, Swap};
 
 /// The memory that the embedder lends for the life of the memory manager.
+#[non_exhaustive]
 pub struct Parts<'m> {
     /// The frame that the first slot describes.
     pub first: Pfn,
@@ -44,6 +45,44 @@ pub struct Parts<'m> {
     /// embedder without swap.
     #[cfg(feature = "swap")]
     pub swaps: &'m [Swap],
+}
+
+impl<'m> Parts<'m> {
+    /// Memory for the frames from `first` on, one slot for each, and for as many CPUs as there are
+    /// `caches` and `counters`. There are no files and no swap devices yet.
+    pub fn new(
+        first: Pfn,
+        slots: &'m mut [Slot],
+        caches: &'m mut [CpuCache],
+        counters: &'m [Counters],
+        zones: &'m [FrameSpan],
+    ) -> Self {
+        Self {
+            first,
+            slots,
+            caches,
+            counters,
+            zones,
+            #[cfg(feature = "files")]
+            files: &[],
+            #[cfg(feature = "swap")]
+            swaps: &[],
+        }
+    }
+
+    /// The same with room for as many files as there are `files`.
+    #[cfg(feature = "files")]
+    #[must_use]
+    pub fn files(self, files: &'m [File]) -> Self {
+        Self { files, ..self }
+    }
+
+    /// The same with room for as many swap devices as there are `swaps`.
+    #[cfg(feature = "swap")]
+    #[must_use]
+    pub fn swaps(self, swaps: &'m [Swap]) -> Self {
+        Self { swaps, ..self }
+    }
 }
 
 /// The service that holds all others.

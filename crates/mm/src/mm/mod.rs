@@ -13,9 +13,9 @@ mod frames;
 mod manager;
 mod pin;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "check"))]
 mod tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "files", feature = "check"))]
 mod file_tests;
 
 pub use frames::{FrameInfo, FrameUse};

@@ -7,7 +7,7 @@ use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{Error, Mm, Spaces, Whose};
+use quire::{AllSpaces, Error, Mm, Whose};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;

@@ -89,7 +89,7 @@ pub(crate) fn init(boot: &Boot) {
     heap::init(&mut early);
     let (board, all) = board::take(span);
     let board = early.one(board);
-    let parts = Parts { first: span.start, slots, caches, counters, zones, files, swaps };
+    let parts = Parts::new(span.start, slots, caches, counters, zones).files(files).swaps(swaps);
     let mm = Mm::new(board, parts).unwrap_or_else(|error| panic!("{error}"));
     let mm = MM.call_once(|| mm);
     archive::give(mm, all, &early, boot.initrd);
