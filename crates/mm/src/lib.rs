@@ -1,4 +1,63 @@
-//! Quire: large-folio memory management.
+//! Large-folio memory management for kernels and unikernels: physical memory, page tables, address
+//! spaces, page faults, fork, files, swap and reclaim. `no_std`, no heap, three ISAs.
+//!
+//! A *folio* is a power-of-two run of page frames that is managed as one object. Every operation
+//! works on a run of pages, frames or table entries, never page by page.
+//!
+//! # A first program
+//! An embedder implements [`Hardware`](hw::Hardware), lends the library some memory for its
+//! records, and calls [`Mm`]. Here the hosted machine of `quire-machine` is the hardware.
+//!
+//! ```
+//! use quire::arch::{Arch, X86_64};
+//! use quire::phys::{CpuCache, Slot};
+//! use quire::space::Request;
+//! use quire::stats::Counters;
+//! use quire::units::{Access, Asid, PageSpan, Vpn};
+//! use quire::{Mm, Parts};
+//! use quire_machine::{Config, Machine, Ram};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut ram = Ram::new(8 << 20)?;
+//! let (machine, frames) = Machine::new(Config::x86_64(), &mut ram).unwrap();
+//!
+//! // One slot for each frame, one cache and one set of counters for each CPU.
+//! let mut slots: Vec<Slot> = (0..frames.count()).map(|_| Slot::empty()).collect();
+//! let (mut caches, counters) = ([CpuCache::new()], [Counters::new()]);
+//! let zones = [frames.span()];
+//! let parts = Parts::new(frames.start(), &mut slots, &mut caches, &counters, &zones);
+//! let mm = Mm::<X86_64, _>::new(&machine, parts)?;
+//! mm.add(frames)?;
+//! mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
+//!
+//! // A process maps 64 pages and touches one: the fault brings a folio of 16.
+//! let space = mm.space(Asid(1), PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000)))?;
+//! let area = mm.map(&space, &Request::anon(64))?;
+//! mm.fault(&space, area.start.add(5), Access::Write)?;
+//! assert_eq!(mm.resident(&space), 16);
+//! mm.destroy(space);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Concepts
+//! * A [`FrameRun`](hw::FrameRun) is the right to some frames. It cannot be copied, and safe code
+//!   cannot make one: [`Mm::phys`] gives frames out and takes them back.
+//! * A [`Space`](space::Space) is an address space: its [areas](space::Area), and the root of its
+//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`].
+//! * The library never blocks and never calls a device. A fault that lacks a page of a file or of a
+//!   swap device returns `Error::Unread` with the pages to read.
+//! * When a call that takes rights or pages away returns, the flush is over.
+//!
+//! # Services
+//! | handle | service | feature |
+//! |---|---|---|
+//! | [`Mm`] | spaces, faults, map, unmap, protect, fork, pins | always |
+//! | [`Mm::spaces`] | advice, guards, lazily freed memory, sealing, tracking, reports | always |
+//! | `Mm::files` | files in memory: read, show, write back, truncate | `files` |
+//! | `Mm::paging` | swap devices: page out and in | `swap` |
+//! | `Mm::reclaim`, `Mm::groups` | aging, reclaim, limits of groups, collapse, scan | `reclaim` |
+//! | `check` | walkers that verify the whole state | `check` |
 #![no_std]
 #![cfg_attr(
     not(all(feature = "reclaim", feature = "check")),

@@ -50,33 +50,31 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn frame_info(&self, frame: Pfn) -> Option<FrameInfo> {
         let meta = self.base().phys.meta();
         meta.slot(frame)?;
-        let other = FrameInfo {
-            head: frame,
-            order: Order::ZERO,
-            used: FrameUse::Other,
+        let info = |head, order, used| FrameInfo {
+            head,
+            order,
+            used,
             #[cfg(feature = "files")]
             store: None,
         };
-        let Some((head, state)) = meta.head(frame) else { return Some(other) };
+        let one = |used| info(frame, Order::ZERO, used);
+        let Some((head, state)) = meta.head(frame) else { return Some(one(FrameUse::Other)) };
         let order = Order::new(state.order());
         Some(match state.kind() {
-            Kind::Free => FrameInfo { head, order, used: FrameUse::Free, ..other },
+            Kind::Free => info(head, order, FrameUse::Free),
             Kind::Folio => {
                 let folio = Folio { head, order };
-                let used = FrameUse::Folio(Folios::new(meta).counts(folio));
                 FrameInfo {
-                    head,
-                    order,
-                    used,
                     #[cfg(feature = "files")]
                     store: self.base().store_of(folio),
+                    ..info(head, order, FrameUse::Folio(Folios::new(meta).counts(folio)))
                 }
             }
-            Kind::Table => FrameInfo { used: FrameUse::Table, ..other },
-            Kind::Node => FrameInfo { used: FrameUse::Node, ..other },
-            Kind::Index => FrameInfo { used: FrameUse::Index, ..other },
-            Kind::Swap => FrameInfo { used: FrameUse::Swap, ..other },
-            Kind::Stray | Kind::None => other,
+            Kind::Table => one(FrameUse::Table),
+            Kind::Node => one(FrameUse::Node),
+            Kind::Index => one(FrameUse::Index),
+            Kind::Swap => one(FrameUse::Swap),
+            Kind::Stray | Kind::None => one(FrameUse::Other),
         })
     }
 }
