@@ -103,7 +103,8 @@ impl Job for Scene {
         let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
         let mut caches = [CpuCache::new()];
         let counters = [Counters::new()];
-        let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &[all]);
+        let zones = [all];
+        let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &zones);
         let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
         mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;
         play(&Stage { machine: &machine, recorder: &recorder, mm: &mm }, order)
