@@ -36,7 +36,7 @@ impl fmt::Display for ExtentViolation {
 impl core::error::Error for ExtentViolation {}
 
 /// Whether `ranges`, in this order, clear each page of a folio of `pages` pages once, and the
-/// pages up to [`NEIGHBOURHOOD`] away from page `fault` last, and only those. A fault beyond the
+/// pages up to `NEIGHBOURHOOD` away from page `fault` last, and only those. A fault beyond the
 /// folio counts as one on its last page.
 ///
 /// # Errors

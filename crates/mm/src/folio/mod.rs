@@ -4,7 +4,7 @@
 //! a [`FrameRun`](quire_hw::FrameRun) to a `FrameRun` again. It also writes the bytes of a new
 //! folio: `clear` zeroes it around the page that faulted.
 //!
-//! **Key types**: [`Folio`] (a name: first frame and order), [`Folios`] (the operations).
+//! **Key types**: `Folio` (a name: first frame and order), `Folios` (the operations).
 //!
 //! ```text
 //!             adopt                 map / get ─► counts > 0 ─► unmap / put

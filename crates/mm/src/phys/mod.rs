@@ -1,6 +1,6 @@
 //! The free frames.
 //!
-//! This room owns all free RAM, and the metadata slot of every frame. [`Phys`] hands frames out as
+//! This room owns all free RAM, and the metadata slot of every frame. `Phys` hands frames out as
 //! [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of them,
 //! in any order. It never knows why a frame was taken, never waits, never reclaims: an allocation
 //! that finds no block returns `None`. The next room, `folio`, makes objects out of runs.
@@ -23,7 +23,7 @@
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
 //! | `cpu_cache` | blocks that one CPU keeps at hand |
-//! | `alloc` | the façade [`Phys`], which takes frames and gives them back |
+//! | `alloc` | the façade `Phys`, which takes frames and gives them back |
 //! | `setup` | the zones that a caller names, and the errors of a setup |
 //! | `fail`, `fragment` | allocations that fail, and memory in pieces, on request |
 //! | `check` | the walker that verifies all claims of the room |

@@ -9,7 +9,7 @@ use super::cpu_cache::FRAMES_MAX;
 use crate::limits::ZONES_MAX;
 
 /// A set of zones by their number, which is their place in the slice given to
-/// [`Phys::new`](super::Phys::new).
+/// `Phys::new`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zones(u32);
 

@@ -1,7 +1,7 @@
 //! Page tables: walk, lock, and change them by runs.
 //!
-//! **Owns** table frames and the words in them. **Key types**: [`Tables`] (one space's tree, a
-//! view), `Locked` (one table, locked), `Run` (consecutive entries in one state), [`Gather`]
+//! **Owns** table frames and the words in them. **Key types**: `Tables` (one space's tree, a
+//! view), `Locked` (one table, locked), `Run` (consecutive entries in one state), `Gather`
 //! (frames that were taken out and may not be freed before a flush).
 //!
 //! ```text

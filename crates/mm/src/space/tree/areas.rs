@@ -1,23 +1,15 @@
 //! The tree itself: its root, its sequence number, and the views of it.
 
-use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn};
+use quire_units::PageSpan;
 
-use super::node::Nodes;
-use super::{TreeReader, TreeWriter};
-use crate::phys::Meta;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
+use super::root::Root;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How many entries a node has room for: header, keys and records fill 509 of 512 words.
 pub const NODE_ENTRIES: usize = 127;
 
-/// The most levels a tree can have. Nodes other than the root have two entries at least, and those
-/// of programs' trees 31, so this is out of reach; it bounds the path that a writer keeps on its
-/// stack, and clears for each search.
-pub(super) const DEPTH_MAX: usize = 12;
-
 /// The areas of one address space. Its nodes belong to it: remove all areas and
-/// [`unstock`](TreeWriter::unstock) before dropping it, or the frames are lost.
+/// [`unstock`](super::TreeWriter::unstock) before dropping it, or the frames are lost.
 ///
 /// `CAP` is the capacity of a node, 3 to `NODE_ENTRIES`; other values than the default serve
 /// tests that want deep trees of few areas.
@@ -43,29 +35,6 @@ pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
 /// A moment in the life of a tree: two readings with the same number saw the same tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seq(pub(super) u64);
-
-/// The frame of the topmost node and the number of levels, 0 for the empty tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Root {
-    pub(super) frame: Pfn,
-    pub(super) depth: usize,
-}
-
-impl Root {
-    pub(super) const EMPTY: Root = Root { frame: Pfn::new(0), depth: 0 };
-    const DEPTH_AT: u32 = 56;
-
-    #[inline]
-    fn of_word(word: u64) -> Self {
-        let frame = Pfn::new(word & ((1 << Self::DEPTH_AT) - 1));
-        Self { frame, depth: ((word >> Self::DEPTH_AT) as usize).min(DEPTH_MAX) }
-    }
-
-    #[inline]
-    fn word(self) -> u64 {
-        self.frame.get() | (self.depth as u64) << Self::DEPTH_AT
-    }
-}
 
 impl<const CAP: usize> AreaTree<CAP> {
     /// The fewest entries of a node other than the root. A quarter, not half: a node that overflows
@@ -111,7 +80,7 @@ impl<const CAP: usize> AreaTree<CAP> {
     }
 
     /// Whether the tree is unchanged since the reading that gave `seq`, and no writer
-    /// [holds](TreeWriter::hold) a page of `pages`, on which the reader is about to act.
+    /// [holds](super::TreeWriter::hold) a page of `pages`, on which the reader is about to act.
     ///
     /// To act on a reading, take a lock that every change of the tree takes afterwards, and ask
     /// then: a fault locks the page table it is about to write, asks, writes and unlocks; an unmap
@@ -122,33 +91,12 @@ impl<const CAP: usize> AreaTree<CAP> {
         !self.is_held(pages) && self.seq.load(Ordering::Acquire) == seq.0
     }
 
-    /// Whether a writer holds a page of `pages`; see [`TreeWriter::hold`].
+    /// Whether a writer holds a page of `pages`; see [`TreeWriter::hold`](super::TreeWriter::hold).
     #[inline]
     pub fn is_held(&self, pages: PageSpan) -> bool {
         let [start, end] = &self.held;
         end.load(Ordering::Acquire) > pages.start.get()
             && start.load(Ordering::Acquire) < pages.end.get()
-    }
-
-    /// The reading view, with the memory that the nodes lie in: the same for the whole life of the
-    /// tree. Cheap to make; takes no lock.
-    #[inline]
-    pub fn reader<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeReader<'a, H, CAP> {
-        TreeReader::new(self, Nodes::new(hw, meta))
-    }
-
-    /// The writing view, one at a time: waits for another to be dropped. A caller usually holds the
-    /// lock of the address space, so that there is no wait.
-    #[inline]
-    pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
-        while self
-            .writing
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            spin_loop();
-        }
-        TreeWriter::new(self, Nodes::new(hw, meta))
     }
 
     #[inline]

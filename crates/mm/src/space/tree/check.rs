@@ -5,9 +5,10 @@ use core::fmt;
 use quire_hw::Hardware;
 use quire_units::Pfn;
 
+use super::AreaTree;
 use super::node::Entry;
+use super::root::Root;
 use super::write::TreeWriter;
-use super::{AreaTree, Root};
 use crate::space::area::Area;
 
 /// The size of a tree.

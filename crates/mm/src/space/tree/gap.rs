@@ -4,7 +4,7 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::node::{Node, Nodes};
-use super::{DEPTH_MAX, Root};
+use super::root::{DEPTH_MAX, Root};
 
 /// Which of the fitting places to take.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -47,6 +47,7 @@
 //! checks first and changes either all or nothing. Freed nodes go to the same stock, from which
 //! [`unstock`](TreeWriter::unstock) takes them back.
 
+mod root;
 mod areas;
 mod node;
 mod read;
@@ -64,8 +65,6 @@ pub use edit::EditError;
 pub use gap::Placement;
 pub use read::TreeReader;
 pub use write::TreeWriter;
-
-use areas::{DEPTH_MAX, Root};
 
 /// For tests that put areas in without the checks of [`TreeWriter::set`].
 #[cfg(test)]

@@ -5,7 +5,7 @@ use core::hint::select_unpredictable;
 use quire_hw::{Hardware, TableFrame};
 use quire_units::Pfn;
 
-use super::Root;
+use super::root::Root;
 use crate::phys::Meta;
 
 /// The memory of a tree's nodes.

@@ -4,9 +4,20 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Vpn};
 
 use super::node::Nodes;
-use super::{AreaTree, NODE_ENTRIES, Placement, Root, Seq};
+use super::root::Root;
+use super::{AreaTree, NODE_ENTRIES, Placement, Seq};
+use crate::phys::Meta;
 use crate::space::area::Area;
 use crate::sync::{Ordering, spin_loop};
+
+impl<const CAP: usize> AreaTree<CAP> {
+    /// The reading view, with the memory that the nodes lie in: the same for the whole life of the
+    /// tree. Cheap to make; takes no lock.
+    #[inline]
+    pub fn reader<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeReader<'a, H, CAP> {
+        TreeReader::new(self, Nodes::new(hw, meta))
+    }
+}
 
 /// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`] names.
 pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {

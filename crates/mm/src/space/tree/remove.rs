@@ -69,7 +69,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         let root = self.tree.root();
         let Some(node) = self.nodes.node(root.frame) else { return };
         match (root.depth, node.count) {
-            (1, 0) => self.tree.set_root(super::Root::EMPTY),
+            (1, 0) => self.tree.set_root(super::root::Root::EMPTY),
             (2.., 1) => self.set_root(node.child(0), root.depth - 1),
             _ => return,
         }

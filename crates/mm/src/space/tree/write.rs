@@ -7,9 +7,26 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{PageSpan, Pfn};
 
 use super::node::{Entry, Nodes};
-use super::{AreaTree, DEPTH_MAX, NODE_ENTRIES, Root, TreeReader};
-use crate::phys::Kind;
-use crate::sync::{Ordering, fence};
+use super::root::{DEPTH_MAX, Root};
+use super::{AreaTree, NODE_ENTRIES, TreeReader};
+use crate::phys::{Kind, Meta};
+use crate::sync::{Ordering, fence, spin_loop};
+
+impl<const CAP: usize> AreaTree<CAP> {
+    /// The writing view, one at a time: waits for another to be dropped. A caller usually holds the
+    /// lock of the address space, so that there is no wait.
+    #[inline]
+    pub fn writer<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeWriter<'a, H, CAP> {
+        while self
+            .writing
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            spin_loop();
+        }
+        TreeWriter::new(self, Nodes::new(hw, meta))
+    }
+}
 
 /// The writing view of a tree. There is one at a time; dropping it lets the next in.
 pub struct TreeWriter<'a, H: Hardware, const CAP: usize = NODE_ENTRIES> {
