@@ -9,6 +9,7 @@ use crate::sync::{Ordering, Tally};
 /// The events that are counted once for the whole system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
+#[non_exhaustive]
 pub enum Event {
     /// Faults that ended well.
     Fault,
@@ -105,7 +106,7 @@ pub enum Event {
 
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: [Event; 45] = [
+    pub const ALL: &'static [Event] = &[
         Event::Fault,
         Event::Spurious,
         Event::Refused,

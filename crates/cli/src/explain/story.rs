@@ -379,7 +379,7 @@ no TLB, so there is nothing to drop: {}.",
 
 fn counters(evidence: &Evidence) -> Chapter {
     let mut parts = Vec::new();
-    for event in Event::ALL {
+    for &event in Event::ALL {
         let more = evidence.after.event(event) - evidence.before.event(event);
         if more > 0 {
             parts.push(format!("{} +{more}", event.name()));

@@ -11,6 +11,7 @@ use crate::space::{Area, GroupId, MapError};
 
 /// The reason why a call failed. The state is as before, or as the call documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// No free block of this order, after all attempts.
     NoMemory(Order),

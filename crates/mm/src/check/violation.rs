@@ -14,6 +14,7 @@ use crate::swap::SlotFault;
 
 /// A violated invariant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Violation {
     /// The allocator's walker found this.
     Phys(phys::Violation),

@@ -12,6 +12,7 @@ use crate::phys::Kind;
 
 /// The use of a frame, as `/proc/kpageflags` and `/proc/kpagecount` report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct FrameInfo {
     /// The first frame of its block; the frame itself, if it stands alone.
     pub head: Pfn,
@@ -26,6 +27,7 @@ pub struct FrameInfo {
 
 /// The use of a block of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FrameUse {
     /// Free, in the lists of its zone.
     Free,

@@ -38,6 +38,7 @@ pub struct Collapsed {
 
 /// The reason why a block is not collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Hindrance {
     /// It does not lie in one area that is private and anonymous; or, for
     /// [`collapse_file`](Reclaim::collapse_file), in one that maps a file.

@@ -30,6 +30,7 @@ pub struct Populated {
 
 /// How a fault ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Resolved {
     /// These pages were mapped, as one folio or, by populating, several.
     Mapped(Installed),

@@ -33,6 +33,7 @@ pub(super) fn code(error: Error) -> u64 {
         Error::OverLimit(group) => (16, group.get().into()),
         Error::NoGroup => (17, 0),
         Error::Sealed(page) => (18, page.get()),
+        _ => panic!("{error:?} has no number in the trace"),
     };
     number << 48 | detail
 }

@@ -66,11 +66,7 @@ impl Census {
             }
             FrameUse::Table => self.tables += 1,
             FrameUse::Node => self.nodes += 1,
-            FrameUse::Free
-            | FrameUse::Folio(_)
-            | FrameUse::Index
-            | FrameUse::Swap
-            | FrameUse::Other => {}
+            _ => {}
         }
     }
 
@@ -112,7 +108,6 @@ fn flags_of(frame: Pfn) -> u64 {
     match info.used {
         FrameUse::Free => flag::BUDDY,
         FrameUse::Table => flag::TABLE,
-        FrameUse::Node | FrameUse::Index | FrameUse::Swap => 0,
         // A frame without a record is in a CPU's cache or the kernel's own.
         FrameUse::Other => flag::RESERVED,
         FrameUse::Folio(counts) => {
@@ -130,6 +125,8 @@ fn flags_of(frame: Pfn) -> u64 {
             };
             flag::UP_TO_DATE | kind | mapped | place
         }
+        // The library's own records.
+        _ => 0,
     }
 }
 

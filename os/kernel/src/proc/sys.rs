@@ -95,7 +95,7 @@ fn set_copy_most(_: &(), _: &Caller<'_>, bytes: &[u8]) -> Result<()> {
 /// All events, and the copies by size.
 fn counters(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     let totals = mm().totals();
-    for event in Event::ALL {
+    for &event in Event::ALL {
         out.print(format_args!("{} {}\n", event.name(), totals.event(event)))?;
     }
     for (order, count) in totals.copy.iter().enumerate().filter(|(_, count)| **count > 0) {

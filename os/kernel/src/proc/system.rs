@@ -409,7 +409,7 @@ fn events(_: &(), _: &Caller<'_>, out: &mut Text) -> Result<()> {
     ] {
         out.print(format_args!("{name} {value}\n"))?;
     }
-    Event::ALL
-        .into_iter()
-        .try_for_each(|event| out.print(format_args!("{} {}\n", event.name(), totals.event(event))))
+    Event::ALL.iter().try_for_each(|&event| {
+        out.print(format_args!("{} {}\n", event.name(), totals.event(event)))
+    })
 }
