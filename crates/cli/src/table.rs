@@ -43,7 +43,7 @@ fn matrix(run: &Run, of: &record::Table) -> Table {
 /// The rows that sum up all of `runs`.
 pub(crate) fn headlines(runs: &[Run]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(["", "Quire", "page-at-a-time", "this host's Linux", "ratio", "goal", "met"]);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
     for row in runs.iter().flat_map(|run| &run.headlines) {
