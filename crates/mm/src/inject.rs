@@ -9,7 +9,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 pub use crate::cache::index::{file_of, page_of};
-pub use crate::folio::cached::Known;
+pub use crate::folio::cached::FolioFlags;
 pub use crate::folio::clear::{NEIGHBOURHOOD, Pace, extents, units, zero};
 pub use crate::folio::copy::copy;
 pub use crate::folio::state::{Folio, Folios};

@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::{Base, Error};
 use crate::cache::{Entry, FileId, FilePages, Index, file_of, identity};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
 
@@ -28,8 +28,8 @@ pub(crate) enum Keep {
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Whether a swap device has what the folio holds, or had it.
     pub(crate) fn is_swapped(&self, folio: Folio) -> bool {
-        let (known, owner) = Folios::new(self.phys.meta()).known(folio);
-        known.contains(Known::CACHED) && self.device_of(file_of(owner)).is_ok()
+        let (known, owner) = self.folios().known(folio);
+        known.contains(FolioFlags::CACHED) && self.device_of(file_of(owner)).is_ok()
     }
 
     /// The device with this number.
@@ -86,12 +86,12 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         at: FilePages,
         keep: Keep,
     ) -> bool {
-        let folios = Folios::new(self.phys.meta());
+        let folios = self.folios();
         let owner = identity(device.index.id, at.start);
         let Some(cached) = folios.cached(folio.head, owner) else { return false };
         let known = cached.known();
-        let busy = known.intersects(Known::LEAVING | Known::WRITING);
-        if busy || !known.contains(Known::FILLED) || cached.folio != folio {
+        let busy = known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING);
+        if busy || !known.contains(FolioFlags::UPTODATE) || cached.folio != folio {
             return false;
         }
         let is_dirty = || matches!(device.index.find(at.start).0, Entry::Folio { dirty: true, .. });

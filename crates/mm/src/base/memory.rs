@@ -10,6 +10,7 @@ use super::{Error, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
+use crate::folio::Folios;
 use crate::folio::clear::{self, Pace};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
@@ -100,5 +101,11 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
             self.hw.clear(&run, 0..1, Reuse::Soon);
         }
         Ok(run)
+    }
+
+    /// All folios.
+    #[inline]
+    pub(crate) fn folios(&self) -> Folios<'_> {
+        Folios::new(self.phys.meta())
     }
 }

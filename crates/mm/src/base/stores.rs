@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::{Base, Error};
 use crate::cache::{File, FileId, Index, Store};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 
 impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
     /// The file with this number, if it is in use.
@@ -20,8 +20,8 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
 
     /// The store of a folio's file, if a file has the folio.
     pub(crate) fn store_of(&self, folio: Folio) -> Option<Store> {
-        let (known, owner) = Folios::new(self.phys.meta()).known(folio);
-        let file = known.contains(Known::CACHED).then(|| crate::cache::file_of(owner))?;
+        let (known, owner) = self.folios().known(folio);
+        let file = known.contains(FolioFlags::CACHED).then(|| crate::cache::file_of(owner))?;
         self.file(file)?.store()
     }
 }

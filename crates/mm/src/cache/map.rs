@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Pfn, Prot};
 
 use super::{Entry, FilePages, Index, Store, identity};
 use crate::fault::FilePage;
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::space::{AreaFlags, View};
 use crate::table::{Locked, Regrant, What, unwritten};
 
@@ -164,12 +164,12 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
         let owner = identity(self.index.id, all.start);
         let cached = Folios::new(self.index.tree.meta).cached(folio.head, owner)?;
         let known = cached.known();
-        let usable = known.contains(Known::FILLED) && !known.contains(Known::POISONED);
+        let usable = known.contains(FolioFlags::UPTODATE) && !known.contains(FolioFlags::POISONED);
         if cached.folio != folio || !usable || !cached.map(pages.count() as u32) {
             return None;
         }
-        if known.contains(Known::MARK) && all.contains(self.fault.at) {
-            cached.learn(known - Known::MARK);
+        if known.contains(FolioFlags::READAHEAD) && all.contains(self.fault.at) {
+            cached.learn(known - FolioFlags::READAHEAD);
             self.shown.marked = Some(all);
         }
         Some(folio.head.add(pages.start - all.start))

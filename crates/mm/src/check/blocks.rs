@@ -5,7 +5,6 @@ use quire_hw::Hardware;
 use quire_units::Pfn;
 
 use super::Violation;
-use crate::folio::Folios;
 use crate::space::View;
 use crate::table::{FOREIGN, plain};
 
@@ -36,7 +35,7 @@ pub(super) fn check_block<A: Arch, H: Hardware>(
             let frame = first.add(at as u64 * A::order(level).pages());
             leaf(at).is_some_and(|(found, also)| found == frame && also - NOTED == attrs - NOTED)
         };
-        let folio = Folios::new(view.meta).of(first);
+        let folio = view.folios().of(first);
         let one = attrs.contains(FOREIGN) || folio.is_some_and(|folio| folio.order >= order);
         first.is_aligned(order.pages()) && one && (0..width).all(alike)
     });

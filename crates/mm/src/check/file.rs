@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::Violation;
 use crate::cache::{Entry, FileId, FilePages, identity, root_of};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::radix::Node;
@@ -106,7 +106,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
         let pages = FilePages::block(page, folio.order);
         let end = self.mm.base().file(self.id).map_or(0, |file| file.pages());
         let is_it = folios.of(folio.head) == Some(folio)
-            && known.contains(Known::CACHED)
+            && known.contains(FolioFlags::CACHED)
             && owner == identity(self.id, page)
             && folios.counts(folio).refs > 0
             && pages.start == page

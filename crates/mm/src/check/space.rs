@@ -8,7 +8,6 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
 use super::Violation;
 use super::blocks::check_block;
-use crate::folio::Folios;
 use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
@@ -245,7 +244,7 @@ fn check_leaf<A: Arch, H: Hardware>(
         return Ok(());
     }
     let frames = FrameSpan::new(leaf.frame, pages);
-    match Folios::new(view.meta).of(leaf.frame) {
+    match view.folios().of(leaf.frame) {
         Some(folio) if folio.span().covers(frames) => Ok(()),
         _ => Err(Violation::NotAFolio { pages: leaf.pages, frame: leaf.frame }),
     }

@@ -10,7 +10,7 @@ use super::file;
 #[cfg(feature = "swap")]
 use super::swap::check_swap;
 use super::{Violation, leaves, space};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
@@ -129,7 +129,7 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
                 totals.folio += pages;
                 totals.folios += 1;
                 let known = Folios::new(meta).known(folio).0;
-                totals.of_files += known.contains(Known::CACHED) as u64;
+                totals.of_files += known.contains(FolioFlags::CACHED) as u64;
                 let counts = Folios::new(meta).counts(folio);
                 totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
             }

@@ -18,7 +18,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan};
 
 use super::unshare::Unshare;
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags, Folios};
 use crate::limits::PIECES_MAX;
 use crate::space::View;
 use crate::table::{Locked, What};
@@ -45,7 +45,7 @@ impl BlockSource {
         if !reaches(&locked, pages) || !view.space.areas.is_current(unshare.seq, pages) {
             return None;
         }
-        let folios = Folios::new(view.meta);
+        let folios = view.folios();
         let mut source = Self { parts: [None; PIECES_MAX] };
         let mut room = source.parts.iter_mut();
         let mut hold = |folio, part| {
@@ -95,7 +95,7 @@ impl BlockSource {
             return Err(run);
         }
         unshare.put(view, &locked, pages, run);
-        let folios = Folios::new(view.meta);
+        let folios = view.folios();
         for (folio, frames) in self.parts.iter().map_while(|part| *part) {
             // The flush is over, and this still holds a reference: it was not the last one.
             let last = folios.unmap(folio, frames.count as u32);
@@ -121,7 +121,7 @@ impl BlockSource {
         view: &View<'_, A, H>,
         free: &mut impl FnMut(FrameRun),
     ) {
-        let folios = Folios::new(view.meta);
+        let folios = view.folios();
         let parts = self.parts.into_iter().map_while(|part| part);
         parts.filter_map(|(folio, _)| folios.put(folio)).for_each(free);
     }
@@ -157,5 +157,5 @@ fn each_leaf<A: Arch, H: Hardware>(
 /// shares has none: it is better kept whole until its last user writes it.
 fn is_sound(folios: &Folios<'_>, folio: Folio) -> bool {
     let (known, _) = folios.known(folio);
-    known.contains(Known::CACHED) && !known.contains(Known::POISONED)
+    known.contains(FolioFlags::CACHED) && !known.contains(FolioFlags::POISONED)
 }

@@ -5,7 +5,6 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Vpn};
 
 use super::Plan;
-use crate::folio::Folios;
 use crate::space::View;
 use crate::table::Locked;
 
@@ -62,7 +61,7 @@ impl Plan {
         }
         let entries = (run.count() >> A::order(level).get()) as usize;
         let frame = run.start();
-        Folios::new(view.meta).adopt_mapped(run, order, tables.home(start));
+        view.folios().adopt_mapped(run, order, tables.home(start));
         locked.put(locked.index(start), entries, frame, self.attrs, order);
         Ok(Installed { pages, order, entries: entries as u64 })
     }

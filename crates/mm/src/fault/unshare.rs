@@ -72,7 +72,7 @@ impl Source {
     /// Drops the hold; returns the folio's frames, if it was the last hold.
     #[must_use = "the last reference returns the frames"]
     pub fn release<A: Arch, H: Hardware>(self, view: &View<'_, A, H>) -> Option<FrameRun> {
-        Folios::new(view.meta).put(self.folio)
+        view.folios().put(self.folio)
     }
 }
 
@@ -110,7 +110,7 @@ impl Unshare {
         if let Some((frame, attrs)) = self.leaf {
             locked.recall(self.place, frame, attrs);
         }
-        let folios = Folios::new(view.meta);
+        let folios = view.folios();
         let index = locked.index(self.page);
         let block = PageSpan::block(self.page, A::order(locked.level()));
         let leaf = locked.entry(index);
@@ -197,7 +197,7 @@ impl Unshare {
         }
         self.put(view, &locked, pages, run);
         // The flush is over.
-        Ok(Folios::new(view.meta).unmap(source.folio, pages.count() as u32))
+        Ok(view.folios().unmap(source.folio, pages.count() as u32))
     }
 
     /// Maps `run`, the copy, in place of the leaves of `pages`, as exclusive, and flushes.
@@ -211,7 +211,7 @@ impl Unshare {
         let order = Order::fitting(run.count()).unwrap_or_default();
         let frame = run.start();
         let count = (pages.count() >> A::order(locked.level()).get()) as usize;
-        Folios::new(view.meta).adopt_mapped(run, order, view.tables().home(pages.start));
+        view.folios().adopt_mapped(run, order, view.tables().home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
         locked.replace(locked.index(pages.start), count, frame, attrs, order);
     }

@@ -14,7 +14,7 @@ use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::{Entry, FileId, FilePages, Index, Store, identity};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
 use crate::sync::spin_loop;
@@ -82,7 +82,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if self.seclude(index, pages, spaces).is_err() {
             return false;
         }
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut left = pages;
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
@@ -99,7 +99,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let removed = index.remove(at.start, folio, None);
         debug_assert!(removed, "a secluded folio stays in its index");
         index.file.count_cached(-(at.count() as i64));
-        if let Some(run) = Folios::new(self.base().phys.meta()).put(folio) {
+        if let Some(run) = self.base().folios().put(folio) {
             self.base().free(run);
         }
     }
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Whether a folio is secluded, and in its file.
     fn is_in(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
         let is_it = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        is_it(index.find(at.start).0) && Folios::new(self.base().phys.meta()).is_secluded(folio)
+        is_it(index.find(at.start).0) && self.base().folios().is_secluded(folio)
     }
 
     /// Splits a secluded folio, and frees its pages that are `gone`; fails without a frame for a
@@ -154,7 +154,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         (folio, at): (Folio, FilePages),
         gone: FilePages,
     ) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         if gone == at {
             self.drop_secluded(index, folio, at);
             return true;
@@ -169,7 +169,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         };
         let kept =
             || pieces().filter(|(_, kept)| *kept).map(|(piece, _)| (piece.start, part(piece)));
-        let known = folios.known(folio).0 & (Known::FILLED | Known::IDLE_LOW | Known::IDLE_HIGH);
+        let known = folios.known(folio).0
+            & (FolioFlags::UPTODATE | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
         let Some(mut left) = folios.dissolve(folio) else { return false };
         let (mut first, mut freed) = (None, None::<FrameRun>);
         for (piece, stays) in pieces() {
@@ -229,11 +230,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         (folio, at): (Folio, FilePages),
         gone: FilePages,
     ) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
             return false;
         };
-        if cached.folio == folio && cached.known().contains(Known::FILLED) {
+        if cached.folio == folio && cached.known().contains(FolioFlags::UPTODATE) {
             let gone = gone.intersect(at);
             let pages = gone.start - at.start..gone.end - at.start;
             cached.zero(self.base().hw, pages);

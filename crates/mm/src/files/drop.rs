@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::Files;
 use crate::cache::{Index, identity};
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
@@ -13,7 +13,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// to move its pages to other folios. Returns whether it was there: the CPU that ends its
     /// identity releases the index's reference.
     pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         loop {
             let cached = folios.cached(folio.head, identity(index.id, page));
             match cached.filter(|cached| cached.folio == folio) {
@@ -35,8 +35,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// drop it may have ended it already; then that CPU releases the index's reference.
     pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
         index.file.count_cached(-(folio.order.pages() as i64));
-        let cached =
-            Folios::new(self.base().phys.meta()).cached(folio.head, identity(index.id, page));
+        let cached = self.base().folios().cached(folio.head, identity(index.id, page));
         if let Some(run) = cached.and_then(|cached| cached.forget()) {
             self.base().free(run);
         }

@@ -17,7 +17,7 @@ use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::Space;
 use crate::spaces::Loss;
 use crate::sync::spin_loop;
@@ -30,7 +30,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         frame: Pfn,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Option<Result<Loss, Error>> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let folio = folios.of(frame)?;
         while folios.is_secluded(folio) {
             spin_loop();
@@ -39,16 +39,16 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
         let index = self.base().index(id).ok()?;
         let known = cached.known();
-        if self.base().is_swap(id) || !known.contains(Known::POISONED) && !cached.hold() {
+        if self.base().is_swap(id) || !known.contains(FolioFlags::POISONED) && !cached.hold() {
             return None;
         }
-        cached.learn(known | Known::POISONED);
+        cached.learn(known | FolioFlags::POISONED);
         drop(cached);
         let mut done = Ok(());
         spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
         // A write to the store that is under way may not arrive.
-        let has_it = !is_dirty && !known.contains(Known::WRITING);
+        let has_it = !is_dirty && !known.contains(FolioFlags::WRITING);
         if !has_it || index.file.store() == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }

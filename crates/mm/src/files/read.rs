@@ -11,7 +11,7 @@ use crate::cache::{
     Readahead, Reads, Store, identity,
 };
 use crate::files::Kind;
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
 use crate::sync::{Ordering, fence};
@@ -144,7 +144,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
 
     /// Releases pages that [`read`](Self::read) held.
     pub fn release(&self, held: Held) {
-        if let Some(run) = Folios::new(self.base().phys.meta()).put(held.folio) {
+        if let Some(run) = self.base().folios().put(held.folio) {
             self.base().free(run);
         }
     }
@@ -159,26 +159,26 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         at: u64,
     ) -> Result<Option<(Held, bool)>, Error> {
         let owner = identity(index.id, pages.start);
-        let Some(cached) = Folios::new(self.base().phys.meta()).cached(folio.head, owner) else {
+        let Some(cached) = self.base().folios().cached(folio.head, owner) else {
             return Ok(None);
         };
         let known = cached.known();
         let frame = folio.head.add(at - pages.start);
-        if known.contains(Known::POISONED) {
+        if known.contains(FolioFlags::POISONED) {
             return Err(Error::Poisoned(frame));
         }
-        if !known.contains(Known::FILLED) {
+        if !known.contains(FolioFlags::UPTODATE) {
             return Err(Error::Busy(index.id));
         }
         if cached.folio != folio || !cached.hold() {
             return Ok(None);
         }
         // A read counts as an access.
-        let read = known - (Known::MARK | Known::IDLE_LOW | Known::IDLE_HIGH);
+        let read = known - (FolioFlags::READAHEAD | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
         if read != known {
             cached.learn(read);
         }
-        let marked = known.contains(Known::MARK);
+        let marked = known.contains(FolioFlags::READAHEAD);
         let count = pages.end.min(index.file.pages()).saturating_sub(at).max(1);
         Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
     }
@@ -236,7 +236,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             return Ok(None);
         }
         let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
-        let known = if is_in(window.mark) { Known::MARK } else { Known::empty() };
+        let known = if is_in(window.mark) { FolioFlags::READAHEAD } else { FolioFlags::empty() };
         let entered = self.enter(index, block.start, run, order, known);
         if !matches!(entered, Ok(Some(_))) {
             self.base().unclaim_slots(index.id, block);
@@ -268,11 +268,11 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// Ends a read: the frames hold the file's contents, or `done` is an error.
     pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
         let Read { file, page, folio, wanted, .. } = read;
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         match (self.base().index(file), done) {
             (Ok(_), Ok(())) => {
                 if let Some(cached) = folios.cached(folio.head, identity(file, page)) {
-                    cached.learn(cached.known() | Known::FILLED);
+                    cached.learn(cached.known() | FolioFlags::UPTODATE);
                 }
             }
             (Ok(index), Err(ReadFailed)) => {
@@ -312,9 +312,9 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         page: u64,
         run: FrameRun,
         order: Order,
-        known: Known,
+        known: FolioFlags,
     ) -> Result<Option<(Folio, FrameRun)>, Error> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
         let (mut spare, mut pruned) = (None, false);
         let done = loop {
@@ -349,7 +349,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         }
         self.drop_folio(index, page, folio);
         // The CPU that fills it holds a reference.
-        let held = !known.contains(Known::FILLED);
+        let held = !known.contains(FolioFlags::UPTODATE);
         if let Some(run) = held.then(|| folios.put(folio)).flatten() {
             self.base().free(run);
         }
@@ -391,7 +391,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     ) -> Result<(), Error> {
         let start = FilePages::block(page, order).start;
         self.base().clear(&run, page - start, resched);
-        self.enter(index, start, run, order, Known::FILLED).map(drop)
+        self.enter(index, start, run, order, FolioFlags::UPTODATE).map(drop)
     }
 
     /// Reports to the caller that wants `page`, once, that it could not be read.

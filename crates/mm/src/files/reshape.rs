@@ -18,7 +18,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use super::Files;
 use crate::base::AllSpaces;
 use crate::cache::{FilePages, Index, file_of, identity, page_of};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::Gather;
 
@@ -65,7 +65,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Shows the secluded folios of `pages` again.
     pub(crate) fn readmit(&self, index: &Index<'_, A, H>, pages: FilePages) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let done = each_folio(index, pages, |folio, _| {
             if folios.is_secluded(folio) {
                 folios.readmit(folio);
@@ -77,25 +77,27 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Hides the folios of `pages` from lookups from now on.
     fn hide_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         each_folio(index, pages, |folio, at| {
             let cached = folios.cached(folio.head, identity(index.id, at.start));
             let cached = cached.filter(|cached| cached.folio == folio).ok_or(Bound::Held)?;
             let known = cached.known();
-            if known.contains(Known::POISONED) {
+            if known.contains(FolioFlags::POISONED) {
                 return Err(Bound::Failed);
             }
-            if !known.contains(Known::FILLED) || known.intersects(Known::WRITING | Known::LEAVING) {
+            if !known.contains(FolioFlags::UPTODATE)
+                || known.intersects(FolioFlags::WRITING | FolioFlags::LEAVING)
+            {
                 return Err(Bound::Held);
             }
-            cached.learn(known | Known::SECLUDED);
+            cached.learn(known | FolioFlags::SECLUDED);
             Ok(())
         })
     }
 
     /// Whether the folios of `pages` have no reference but the index's.
     fn are_ours(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         each_folio(index, pages, |folio, _| {
             let ours = folios.is_secluded(folio) && folios.is_indexed_only(folio);
             if ours { Ok(()) } else { Err(Bound::Held) }
@@ -124,10 +126,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Unmaps the secluded folios of `pages` from a space.
     fn detach_secluded(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let such = |folio: Folio| {
             let (known, owner) = folios.known(folio);
-            known.contains(Known::CACHED | Known::SECLUDED)
+            known.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
                 && file_of(owner) == index.id
                 && pages.contains(page_of(owner))
         };

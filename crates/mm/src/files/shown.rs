@@ -12,7 +12,7 @@ use crate::cache::{
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
-use crate::folio::{Folios, Known};
+use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
 use crate::space::{Advice, Area, AreaFlags, Space, View};
 use crate::spaces::{Lack, Resolved};
@@ -135,13 +135,13 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let (entry, pages) = index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
             let owner = identity(index.id, pages.start);
-            let folios = Folios::new(self.base().phys.meta());
+            let folios = self.base().folios();
             let known = folios.cached(folio.head, owner).map(|cached| cached.known());
             return match known {
-                Some(known) if known.contains(Known::POISONED) => {
+                Some(known) if known.contains(FolioFlags::POISONED) => {
                     Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
                 }
-                Some(known) if !known.contains(Known::FILLED) => Err(Error::Busy(index.id)),
+                Some(known) if !known.contains(FolioFlags::UPTODATE) => Err(Error::Busy(index.id)),
                 // It was read, dropped, or mapped by another CPU meanwhile.
                 _ => Ok(()),
             };

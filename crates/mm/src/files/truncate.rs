@@ -7,7 +7,7 @@ use quire_units::{PageSpan, Vpn};
 use super::Files;
 use crate::base::{AllSpaces, Error};
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::space::{Area, Section, Space};
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
@@ -95,7 +95,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if let Some(dropped) = self.base().drop_idle_swapped(index.id, folio, at) {
             return dropped;
         }
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
             return false;
         };

@@ -19,7 +19,7 @@ use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store, identity};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::Section;
 use crate::stats::Event;
 use crate::sync::spin_loop;
@@ -86,25 +86,24 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Result<Option<Write>, Error> {
         let index = self.base().index(id)?;
         while let Some((folio, at)) = index.next_dirty(*pages) {
-            let cached =
-                Folios::new(self.base().phys.meta()).cached(folio.head, identity(id, at.start));
+            let cached = self.base().folios().cached(folio.head, identity(id, at.start));
             let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
                 // Another CPU has ended its identity, and is about to take it out of the index.
                 spin_loop();
                 continue;
             };
-            if cached.known().contains(Known::POISONED) {
+            if cached.known().contains(FolioFlags::POISONED) {
                 // Its contents are lost, and no program may read the frame.
                 *pages = FilePages::new(at.end, pages.end);
                 continue;
             }
-            if cached.known().contains(Known::WRITING) {
+            if cached.known().contains(FolioFlags::WRITING) {
                 return Err(Error::Busy(id));
             }
             if !cached.hold() {
                 return Err(Error::Busy(id));
             }
-            cached.learn(cached.known() | Known::WRITING);
+            cached.learn(cached.known() | FolioFlags::WRITING);
             drop(cached);
             *pages = FilePages::new(at.end, pages.end);
             let write = Write { file: id, pages: at, folio };
@@ -139,10 +138,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     fn end_write(&self, write: &Write) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let owner = identity(write.file, write.pages.start);
         if let Some(cached) = folios.cached(write.folio.head, owner) {
-            cached.learn(cached.known() - Known::WRITING);
+            cached.learn(cached.known() - FolioFlags::WRITING);
         }
         if let Some(run) = folios.put(write.folio) {
             self.base().free(run);

@@ -20,15 +20,15 @@ use crate::sync::Ordering;
 bitflags! {
     /// The facts recorded about a file's folio.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-    pub struct Known: u32 {
+    pub struct FolioFlags: u32 {
         /// It has an identity: it is in its file's index.
         const CACHED = 1 << 0;
         /// All its bytes are those of the file. The index records whether the store has them, too.
-        const FILLED = 1 << 1;
+        const UPTODATE = 1 << 1;
         /// It is being written to the file's store.
         const WRITING = 1 << 2;
         /// The caller that touches it next requests a read of the pages after it.
-        const MARK = 1 << 3;
+        const READAHEAD = 1 << 3;
         /// Its memory failed; its content is lost.
         const POISONED = 1 << 4;
         /// It is on its way to a swap device: its mappings are being replaced by swap entries.
@@ -47,7 +47,7 @@ bitflags! {
     }
 }
 
-/// The bit of [`Known`] at which the number of rounds begins.
+/// The bit of [`FolioFlags`] at which the number of rounds begins.
 const IDLE_AT: u32 = 6;
 /// The largest number of rounds that is counted.
 const IDLE_MOST: u32 = 3;
@@ -57,7 +57,7 @@ const INDEX: u64 = 1;
 /// The reference of the caller that fills a folio, or writes it to its store.
 const CARRIER: u64 = 1;
 
-impl Known {
+impl FolioFlags {
     const fn idle(self) -> u32 {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
@@ -88,16 +88,16 @@ impl<'m> Folios<'m> {
         run: &FrameRun,
         order: Order,
         owner: u64,
-        known: Known,
+        known: FolioFlags,
     ) -> Folio {
         let folio = Folio { head: run.start(), order };
         debug_assert!(run.count() == order.pages() && folio.head.is_aligned(order.pages()));
         let slot = self.meta.at(folio.head);
-        let filler = if known.contains(Known::FILLED) { 0 } else { CARRIER };
+        let filler = if known.contains(FolioFlags::UPTODATE) { 0 } else { CARRIER };
         slot.counts.store(INDEX + filler, Ordering::Relaxed);
         slot.owner.store(owner, Ordering::Relaxed);
         self.set_home(folio, Home::UNKNOWN);
-        let known = known | Known::CACHED;
+        let known = known | FolioFlags::CACHED;
         slot.set_state(State::new(Kind::Folio, order.get()).with_flags(known.bits()));
         folio
     }
@@ -108,13 +108,13 @@ impl<'m> Folios<'m> {
     pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
-        let known = Known::from_bits_truncate(slot.state().flags());
-        if known.intersects(Known::CACHED | Known::POISONED) {
+        let known = FolioFlags::from_bits_truncate(slot.state().flags());
+        if known.intersects(FolioFlags::CACHED | FolioFlags::POISONED) {
             return false;
         }
         slot.counts.fetch_add(INDEX, Ordering::Relaxed);
         slot.owner.store(owner, Ordering::Relaxed);
-        let known = Known::CACHED | Known::FILLED | Known::LEAVING;
+        let known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
         slot.set_state(slot.state().with_flags(known.bits()));
         true
     }
@@ -134,7 +134,7 @@ impl<'m> Folios<'m> {
     /// Whether the content of `folio` may be dropped as long as no CPU writes it.
     #[inline]
     pub(crate) fn is_lazy(&self, folio: Folio) -> bool {
-        self.known(folio).0.contains(Known::LAZY)
+        self.known(folio).0.contains(FolioFlags::LAZY)
     }
 
     /// Records whether the content of `folio`, an anonymous one, may be dropped as long as no CPU
@@ -142,9 +142,9 @@ impl<'m> Folios<'m> {
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let mut known = Known::from_bits_truncate(slot.state().flags());
-        if slot.state().kind() == Kind::Folio && !known.contains(Known::CACHED) {
-            known.set(Known::LAZY, lazy);
+        let mut known = FolioFlags::from_bits_truncate(slot.state().flags());
+        if slot.state().kind() == Kind::Folio && !known.contains(FolioFlags::CACHED) {
+            known.set(FolioFlags::LAZY, lazy);
             slot.set_state(slot.state().with_flags(known.bits()));
         }
     }
@@ -153,7 +153,7 @@ impl<'m> Folios<'m> {
     pub(crate) fn poison(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let known = Known::from_bits_truncate(slot.state().flags()) | Known::POISONED;
+        let known = FolioFlags::from_bits_truncate(slot.state().flags()) | FolioFlags::POISONED;
         slot.set_state(slot.state().with_flags(known.bits()));
     }
 
@@ -162,10 +162,10 @@ impl<'m> Folios<'m> {
     pub(crate) fn mend(&self, folio: Folio) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
-        let known = Known::from_bits_truncate(slot.state().flags());
-        let failed = known & (Known::POISONED | Known::CACHED) == Known::POISONED;
+        let known = FolioFlags::from_bits_truncate(slot.state().flags());
+        let failed = known & (FolioFlags::POISONED | FolioFlags::CACHED) == FolioFlags::POISONED;
         if failed {
-            slot.set_state(slot.state().with_flags((known - Known::POISONED).bits()));
+            slot.set_state(slot.state().with_flags((known - FolioFlags::POISONED).bits()));
         }
         failed
     }
@@ -198,10 +198,10 @@ impl<'m> Folios<'m> {
         let lock = self.meta.lock(head)?;
         let slot = self.meta.at(head);
         let state = slot.state();
-        let known = Known::from_bits_truncate(state.flags());
+        let known = FolioFlags::from_bits_truncate(state.flags());
         let is_it = state.kind() == Kind::Folio
-            && known.contains(Known::CACHED)
-            && !known.contains(Known::SECLUDED)
+            && known.contains(FolioFlags::CACHED)
+            && !known.contains(FolioFlags::SECLUDED)
             && slot.owner.load(Ordering::Relaxed) == owner;
         let folio = Folio { head, order: Order::new(state.order()) };
         is_it.then_some(Cached { folios: *self, lock, folio })
@@ -211,7 +211,7 @@ impl<'m> Folios<'m> {
     pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let known = Known::from_bits_truncate(slot.state().flags()) - Known::SECLUDED;
+        let known = FolioFlags::from_bits_truncate(slot.state().flags()) - FolioFlags::SECLUDED;
         slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
     }
 
@@ -241,14 +241,14 @@ impl<'m> Folios<'m> {
 
     /// Whether `folio` belongs to a file and is secluded.
     pub(crate) fn is_secluded(&self, folio: Folio) -> bool {
-        self.known(folio).0.contains(Known::CACHED | Known::SECLUDED)
+        self.known(folio).0.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
     }
 
     /// The flags of a folio, and whose it is or was last. Out of date at once unless the caller
     /// keeps others out.
-    pub fn known(&self, folio: Folio) -> (Known, u64) {
+    pub fn known(&self, folio: Folio) -> (FolioFlags, u64) {
         let slot = self.meta.at(folio.head);
-        let known = Known::from_bits_truncate(slot.state().flags());
+        let known = FolioFlags::from_bits_truncate(slot.state().flags());
         (known, slot.owner.load(Ordering::Relaxed))
     }
 }
@@ -256,13 +256,13 @@ impl<'m> Folios<'m> {
 impl Cached<'_> {
     /// The facts recorded about it.
     #[inline]
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> FolioFlags {
         self.folios.known(self.folio).0
     }
 
     /// Replaces the facts recorded about it.
     #[inline]
-    pub(crate) fn learn(&self, known: Known) {
+    pub(crate) fn learn(&self, known: FolioFlags) {
         let slot = self.folios.meta.at(self.lock.frame());
         slot.set_state(slot.state().with_flags(known.bits()));
     }
@@ -298,14 +298,14 @@ impl Cached<'_> {
     /// now on waits until this caller has taken it out and [given back](Folios::put) the index's
     /// reference.
     pub(crate) fn disclaim(self) {
-        self.learn(self.known() & Known::POISONED);
+        self.learn(self.known() & FolioFlags::POISONED);
     }
 
     /// Takes its identity away, so that no caller finds it any more. It is out of its index
     /// already. Returns the frames, if there is no other hold on it.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {
-        self.learn(self.known() & Known::POISONED);
+        self.learn(self.known() & FolioFlags::POISONED);
         let (folios, folio) = (self.folios, self.folio);
         drop(self.lock);
         folios.put(folio)

@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use quire_units::{Order, Pfn, Vpn};
 
-use super::{Folio, Folios, Home, Known};
+use super::{Folio, FolioFlags, Folios, Home};
 use crate::phys::{Kind, Meta, Slot, State};
 
 const FOLIO: Folio = Folio { head: Pfn::new(2), order: Order::new(1) };
@@ -151,7 +151,7 @@ fn loom_d6_a_round_of_aging_leaves_the_new_use_of_a_frame_alone() {
         let meta = Meta::new(Pfn::new(0), slots.leak());
         let (folios, owner) = (Folios::new(meta), 7);
         let run = meta.forge(FOLIO.span(), false);
-        folios.adopt_cached(&run, FOLIO.order, owner, Known::FILLED);
+        folios.adopt_cached(&run, FOLIO.order, owner, FolioFlags::UPTODATE);
         let table = State::new(Kind::Table, 0);
         let other = thread::spawn(move || {
             let cached = folios.cached(FOLIO.head, owner).expect("only this thread takes it out");

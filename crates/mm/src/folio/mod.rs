@@ -32,7 +32,7 @@ pub(crate) mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use cached::Known;
+pub(crate) use cached::FolioFlags;
 pub(crate) use home::Home;
 pub use state::Counts;
 pub(crate) use state::{Folio, Folios};

@@ -15,7 +15,6 @@ use quire_units::Pfn;
 
 use super::Mm;
 use crate::base::{AllSpaces, Error};
-use crate::folio::Folios;
 use crate::spaces::Loss;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -47,7 +46,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// dropped page of a file, with all others of the same folio: it was replaced, or the report
     /// was wrong. Returns whether it had failed. Lost contents stay lost.
     pub fn memory_mended(&self, frame: Pfn) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mended = folios.of(frame).filter(|folio| folios.mend(*folio));
         if let Some(run) = mended.and_then(|folio| folios.put(folio)) {
             self.base().free(run);

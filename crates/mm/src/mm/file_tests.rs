@@ -10,7 +10,7 @@ use crate::cache::{FILE_PAGES_MAX, File, FileId, FilePages, Pattern, Readahead, 
 use crate::check;
 use crate::fault::plan::Reach;
 use crate::fault::{BlockSource, Decision, decide};
-use crate::folio::{Folios, Known};
+use crate::folio::{FolioFlags, Folios};
 use crate::phys::{CpuCache, Slot};
 use crate::space::{At, Backing, Request, Space};
 use crate::stats::Counters;
@@ -50,7 +50,7 @@ fn with(test: impl FnOnce(&MachineMm<'_, '_>, &Space<X86_64>, FileId)) {
 fn b1_what_is_put_into_a_file_behind_its_new_end_is_taken_out_again() {
     with(|mm, _, file| {
         let index = mm.base().index(file).expect("open");
-        for known in [Known::FILLED, Known::empty()] {
+        for known in [FolioFlags::UPTODATE, FolioFlags::empty()] {
             // Another CPU has truncated the file since this one read its length.
             index.file.set_pages(10);
             let run = mm.base().frames(Order::ZERO, true).expect("memory");
@@ -116,7 +116,8 @@ fn b1_a_folio_is_found_only_as_what_it_is() {
     with(|mm, _, file| {
         let folios = Folios::new(mm.allocator().meta());
         let run = mm.base().frames(Order::new(2), true).expect("memory");
-        let folio = folios.adopt_cached(&run, Order::new(2), identity(file, 8), Known::FILLED);
+        let folio =
+            folios.adopt_cached(&run, Order::new(2), identity(file, 8), FolioFlags::UPTODATE);
         for other in [identity(file, 9), identity(FileId(1), 8)] {
             assert!(folios.cached(folio.head, other).is_none());
         }
@@ -138,7 +139,7 @@ fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
         for (page, order) in [(0, Order::new(2)), (4, Order::ZERO), (8, Order::new(2))] {
             let run = mm.base().frames(order, true).expect("memory");
             assert!(matches!(
-                mm.files().enter(&index, page, run, order, Known::FILLED),
+                mm.files().enter(&index, page, run, order, FolioFlags::UPTODATE),
                 Ok(Some(_))
             ));
         }

@@ -7,7 +7,7 @@ use quire_units::{Access, PageSpan, Pfn, Prot, Vpn};
 use super::Mm;
 use crate::base::Error;
 use crate::fault::Unshare;
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::limits::FAULT_TRIES;
 use crate::space::{AreaFlags, Space, View};
 use crate::table::What;
@@ -125,7 +125,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if hold != Hold::Look && attrs.contains(Attrs::COW) {
             return Some(Err(Shared));
         }
-        let folios = Folios::new(view.meta);
+        let folios = view.folios();
         let frame = frame.add(page.offset_from(locked.page(index)));
         // A pin for writing bypasses the tables, so the leaf must be dirty before.
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
@@ -145,14 +145,14 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let locked = view.tables().lock_lowest(page, Level::LAST);
         let index = locked.index(page);
         match locked.run(index, index + 1).what {
-            What::Leaf { frame, .. } => Folios::new(view.meta).of(frame).is_none(),
+            What::Leaf { frame, .. } => view.folios().of(frame).is_none(),
             _ => false,
         }
     }
 
     /// Releases a pinned page.
     pub fn unpin(&self, pinned: Pinned) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let last = match pinned.hold {
             Hold::Own | Hold::Change => folios.unpin(pinned.folio),
             Hold::Look => folios.put(pinned.folio),

@@ -27,7 +27,7 @@ use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::base::{Device, Keep};
 use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
-use crate::folio::{Folio, Folios, Home, Known};
+use crate::folio::{Folio, FolioFlags, Home};
 use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
 use crate::space::{AreaFlags, Ever, Seq, Space};
 use crate::stats::Event;
@@ -233,7 +233,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         demand: Demand,
         stay: &mut u64,
     ) -> Option<Found> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let tables = self.base().view(space).tables();
         let has_swap = self.base().swaps.iter().any(|swap| swap.is_open());
         let changing = || demand.whose == Whose::Own && space.areas.is_held(span);
@@ -268,7 +268,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         gather: &mut Gather,
     ) -> Leaving {
         // Mappings count until they are flushed, and this space is flushed before the others.
-        leaving.mapped = Folios::new(self.base().phys.meta()).counts(found.folio).mapped.into();
+        leaving.mapped = self.base().folios().counts(found.folio).mapped.into();
         leaving.again = self.evict_in(space, found.here, &mut leaving, gather);
         leaving
     }
@@ -277,7 +277,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     /// caller's reference.
     pub(crate) fn lose(&self, space: &Space<A>, found: &Found, gather: &mut Gather) -> bool {
         let &Found { folio, here, cut, .. } = found;
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         if !folios.is_lazy(folio) {
             return false;
         }
@@ -303,7 +303,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         whose: Whose,
     ) -> Result<Leaving, Stop> {
         let &Found { page, folio, here, cut } = found;
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let counts = folios.counts(folio);
         let shared = u64::from(counts.mapped) > folio.order.pages();
         let within = span.covers(here) && !cut;
@@ -351,7 +351,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Evicts another space's mappings of a folio.
     fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving, gather: &mut Gather) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let (home, before) = (folios.home(leaving.folio), leaving.pages);
         if home != Home::UNKNOWN {
             let end = home.page.get().saturating_add(leaving.folio.order.pages());
@@ -404,7 +404,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ) -> bool {
         let Some(device) = self.base().device(leaving.device) else { return false };
         let Leaving { folio, slots, .. } = *leaving;
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut changing = false;
         let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
             // Locking in memory, moving or forking these pages changes the areas first.
@@ -445,15 +445,16 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     /// Gives a folio slots, and their identity.
     fn enter_out(&self, folio: Folio) -> Result<Leaving, Lack> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         if let Some((cached, owner)) = folios.identified(folio) {
             let known = cached.known();
             let device = self.base().device_of(file_of(owner)).map_err(|_| Lack::Hold)?;
-            let busy = known.intersects(Known::LEAVING | Known::WRITING | Known::POISONED);
-            if busy || !known.contains(Known::FILLED) {
+            let busy =
+                known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING | FolioFlags::POISONED);
+            if busy || !known.contains(FolioFlags::UPTODATE) {
                 return Err(Lack::Hold);
             }
-            cached.learn(known | Known::LEAVING);
+            cached.learn(known | FolioFlags::LEAVING);
             let slots = FilePages::block(page_of(owner), folio.order);
             return Ok(Leaving {
                 folio,
@@ -497,7 +498,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         folio: Folio,
         slots: FilePages,
     ) -> Result<(), Lack> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         if !folios.identify(folio, identity(device.index.id, slots.start)) {
             return Err(Lack::Hold);
         }
@@ -557,7 +558,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
         let Leaving { folio, slots, dirty, pages, .. } = *leaving;
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let Some(device) = self.base().device(leaving.device) else { return };
         if dirty {
             device.index.set_dirty(slots.start, folio, true);
@@ -573,7 +574,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         self.base().count(Event::PagesSwapped, pages);
         if let Some((cached, _)) = folios.identified(folio) {
-            cached.learn(cached.known() - Known::LEAVING);
+            cached.learn(cached.known() - FolioFlags::LEAVING);
         }
         // The folio is not marked as leaving any more, so another CPU may have taken it out of its
         // file.

@@ -9,7 +9,7 @@ use crate::base::Error;
 use crate::base::{Device, Keep};
 use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
 use crate::fault::{Installed, MarkedPage};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
 use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
@@ -274,17 +274,17 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             What::Marker(marks) if marks.first + ahead == marked.payload => {}
             _ => return Ok(Admitted::Stale),
         }
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let owner = identity(device.index.id, found.slots.start);
         let Some(cached) = folios.cached(found.folio.head, owner) else {
             return Ok(Admitted::Stale);
         };
         let known = cached.known();
-        if known.contains(Known::POISONED) {
+        if known.contains(FolioFlags::POISONED) {
             let ahead = found.entry.slot - found.slots.start;
             return Err(Error::Poisoned(found.folio.head.add(ahead)));
         }
-        if !known.contains(Known::FILLED) {
+        if !known.contains(FolioFlags::UPTODATE) {
             return Err(Error::Busy(device.index.id));
         }
         if found.folio.order < A::order(locked.level()) || !marked.area.span.covers(block) {

@@ -19,7 +19,7 @@ use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::{Entry, FileId, FilePages, Index, Reads, Store, Window, identity};
 use crate::files::{Bound, each_folio};
-use crate::folio::{Folios, Known};
+use crate::folio::FolioFlags;
 use crate::space::{Advice, Area, Backing, OptOut, Space};
 use crate::stats::Event;
 use crate::table::{Sight, Survey};
@@ -163,9 +163,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 let window = Window::exactly(pages, &bounds);
                 return Err(Error::Unread(Reads::new(index.id, window, Some(at))));
             };
-            let folios = Folios::new(self.base().phys.meta());
+            let folios = self.base().folios();
             let cached = folios.cached(folio.head, identity(index.id, here.start));
-            if cached.is_some_and(|cached| !cached.known().contains(Known::FILLED)) {
+            if cached.is_some_and(|cached| !cached.known().contains(FolioFlags::UPTODATE)) {
                 return Err(Error::Busy(index.id));
             }
             at = here.end;
@@ -210,9 +210,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         target: Target,
         run: FrameRun,
     ) -> Result<(), Hindrance> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let owner = identity(index.id, target.pages.start);
-        let folio = folios.adopt_cached(&run, target.order, owner, Known::FILLED);
+        let folio = folios.adopt_cached(&run, target.order, owner, FolioFlags::UPTODATE);
         let mut before = 0;
         let joined =
             index.join(target.pages.start, folio, &|old| folios.is_secluded(old), &mut |old| {
@@ -273,7 +273,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Whether a space has private copies of pages of a block.
     fn has_copies(&self, space: &Space<A>, index: &Index<'_, A, H>, target: Target) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let Entry::Folio { folio: whole, .. } = index.find(target.pages.start).0 else {
             return false;
         };

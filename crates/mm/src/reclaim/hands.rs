@@ -28,7 +28,6 @@ use crate::base::Error;
 use crate::base::Hand;
 use crate::cache::{File, FilePages, Store};
 use crate::files::Kind;
-use crate::folio::Folios;
 use crate::paging::{Demand, Whose};
 use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
@@ -69,7 +68,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// A round of aging over `span` of a space; returns how many pages it scanned.
     fn age(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let tables = self.base().view(space).tables();
         let own = tables.home(span.start).space;
         let mut gather = Gather::new();

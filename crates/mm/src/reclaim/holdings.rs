@@ -11,7 +11,7 @@ use quire_units::{FrameSpan, PageSpan, Vpn};
 use super::Reclaim;
 use crate::base::AllSpaces;
 use crate::cache::Store;
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::space::{GroupId, Space};
 use crate::swap::SwapEntry;
 use crate::table::Sight;
@@ -85,7 +85,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     fn each_share_of(&self, space: &Space<A>, see: &mut dyn FnMut(Share)) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         for seen in self.base().view(space).tables().pieces(all) {
             let count = seen.pages.count();

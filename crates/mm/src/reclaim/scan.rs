@@ -19,7 +19,6 @@ use super::collapse::Block;
 use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::Reads;
-use crate::folio::Folios;
 use crate::space::{Advice, Area, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
@@ -221,7 +220,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Counts the contents of a block.
     fn census(&self, space: &Space<A>, block: PageSpan) -> Census {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut census = Census::default();
         for seen in self.base().view(space).tables().pieces(block) {
             match seen.what {

@@ -17,7 +17,7 @@ use super::Reclaim;
 use super::quest::Quest;
 use crate::base::AllSpaces;
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
 
@@ -113,7 +113,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         window: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> u64 {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let (mut left, mut looked) = (window, 0);
         while let Some((folio, at)) = index.next(left) {
             left = FilePages::new(at.end, left.end);
@@ -177,11 +177,11 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Whether a folio belongs to a window, had no access for `idle` rounds, and may leave.
     fn is_old(&self, index: &Index<'_, A, H>, window: FilePages, folio: Folio, idle: u32) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let (known, owner) = folios.known(folio);
-        let busy = Known::WRITING | Known::POISONED | Known::LEAVING;
+        let busy = FolioFlags::WRITING | FolioFlags::POISONED | FolioFlags::LEAVING;
         let page = crate::cache::page_of(owner);
-        known.contains(Known::CACHED | Known::FILLED)
+        known.contains(FolioFlags::CACHED | FolioFlags::UPTODATE)
             && !known.intersects(busy)
             && crate::cache::file_of(owner) == index.id
             && window.contains(page)

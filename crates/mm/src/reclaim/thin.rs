@@ -16,7 +16,7 @@ use quire_units::{FrameSpan, Order, PageSpan};
 use super::Reclaim;
 use super::zeroes::may_drop;
 use crate::base::Error;
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::limits::POPULATE_ORDER;
 use crate::paging::Found;
 use crate::space::Space;
@@ -67,7 +67,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Frees the unused parts of the large folios in `span` that had no access for `idle` rounds of
     /// aging; returns how many pages.
     pub(crate) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let (mut at, mut freed) = (span.start, 0);
         while let Some(found) = self.next_large(space, PageSpan::new(at, span.end), idle) {
             at = found.here.end.max(found.page.add(1)).min(span.end);
@@ -86,7 +86,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// The first folio of `span` that could be split, and is old enough. The caller gets a
     /// reference.
     fn next_large(&self, space: &Space<A>, span: PageSpan, idle: u32) -> Option<Found> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let looks_for_zeroes = self.base().policy.zeroes_most().is_some();
         let such = |folio: Folio| {
             let partly = u64::from(folios.counts(folio).mapped) < folio.order.pages();

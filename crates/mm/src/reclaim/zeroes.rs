@@ -14,7 +14,7 @@ use quire_units::{FrameSpan, PageSpan};
 
 use super::Reclaim;
 use crate::base::Error;
-use crate::folio::{Folio, Folios, Known};
+use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::stats::Event;
 use crate::table::{Discard, Gather, Sight};
@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         span: PageSpan,
         clean: bool,
     ) -> Option<(PageSpan, Folio)> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut pieces = self.base().view(space).tables().pieces(span);
         pieces.find_map(|seen| {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { return None };
@@ -76,10 +76,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Whether a folio, of which `piece` is mapped with these attributes, is exclusive and on no
     /// device, and holds zeroes just now.
     fn is_own_zero(&self, folio: Folio, piece: FrameSpan, attrs: Attrs) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let whole = piece == folio.span() && !attrs.contains(Attrs::COW);
         // A folio that a device has as well differs from it if it is dirty.
-        let kept = || folios.known(folio).0.contains(Known::CACHED);
+        let kept = || folios.known(folio).0.contains(FolioFlags::CACHED);
         whole && folios.is_sole(folio, piece.count as u32) && !kept() && self.is_zero(piece)
     }
 
@@ -102,7 +102,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Frees the clean folios in `span` that hold zeroes; returns how many pages.
     fn drop_clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let (mut gather, mut at, mut dropped) = (Gather::new(), span.start, 0);
         let tables = self.base().view(space).tables();
         let _taking = space.taking();

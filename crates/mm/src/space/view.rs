@@ -8,6 +8,7 @@ use quire_units::{Access, Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
 use super::tree::{AreaTree, TreeReader};
 use super::{GroupId, OptOut};
+use crate::folio::Folios;
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
 use crate::stats::{Counters, SpaceCounters};
@@ -219,6 +220,12 @@ impl<'a, A: Arch, H: Hardware> View<'a, A, H> {
     #[inline]
     pub fn tables(&self) -> Tables<'a, A, H> {
         Tables::new(self.hw, self.meta, self.counters, self.space.target())
+    }
+
+    /// All folios.
+    #[inline]
+    pub(crate) fn folios(&self) -> Folios<'a> {
+        Folios::new(self.meta)
     }
 
     /// Its areas, for reading.

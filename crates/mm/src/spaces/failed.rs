@@ -6,7 +6,7 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
-use crate::folio::{Folios, Known};
+use crate::folio::FolioFlags;
 use crate::space::Space;
 use crate::table::{Division, Eviction, Gather, MarkKind, Seen, Sight};
 
@@ -35,7 +35,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         while let Some((page, leaf)) = self.next_of(space, at, frame) {
             // Whether it was split or other spaces share it: it is mapped by leaves of one page
             // then.
-            if leaf > Order::ZERO || Folios::new(self.base().phys.meta()).of(frame).is_some() {
+            if leaf > Order::ZERO || self.base().folios().of(frame).is_some() {
                 self.divide(space, page, Division::Around(page, Order::ZERO))?;
             }
             if self.next_of(space, page, frame).is_some_and(|(_, leaf)| leaf > Order::ZERO) {
@@ -62,7 +62,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     fn mark_failed(&self, space: &Space<A>, page: Vpn, frame: Pfn, keeps: &mut bool) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
@@ -74,7 +74,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             // A folio with another failed frame, or one from an interrupted call, is held already.
             if !*keeps {
-                *keeps = folios.known(folio).0.contains(Known::POISONED) || folios.hold(folio);
+                *keeps = folios.known(folio).0.contains(FolioFlags::POISONED) || folios.hold(folio);
                 folios.poison(folio);
             }
             keeps.then(|| MarkKind::Poison.payload(frame.get()))

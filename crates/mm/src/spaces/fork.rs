@@ -6,7 +6,6 @@ use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
-use crate::folio::Folios;
 use crate::limits::ORDER_MAX;
 use crate::space::{ForkNeed, Section, Space, View};
 use crate::stats::Event;
@@ -139,7 +138,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 return Err(error);
             }
             let copy = run.start();
-            Folios::new(child.meta).adopt_mapped(run, order, child.tables().home(at));
+            child.folios().adopt_mapped(run, order, child.tables().home(at));
             // The parent may map it by smaller leaves, and then the child has a table for them.
             let locked = child.tables().lock_lowest(at, Level::LAST);
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;

@@ -16,7 +16,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
-use crate::folio::{Folio, Folios};
+use crate::folio::Folio;
 use crate::space::{Area, AreaFlags, Ever, Space};
 use crate::stats::Event;
 use crate::table::{Division, MarkKind, Marks, Sight};
@@ -81,7 +81,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         idle: u32,
     ) -> Result<(), Error> {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let droppable = |area: &Area| area.flags.contains(AreaFlags::DROPPABLE);
         if !space.has(Ever::Droppable) || !self.areas(space, span).any(|area| droppable(&area)) {
             return Ok(());
@@ -107,7 +107,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Makes a folio lazily free, if `piece`, mapped with these attributes, is all of it and no
     /// other space has it. Its table is locked.
     fn may_be_lazy(&self, folio: Folio, piece: FrameSpan, attrs: Attrs) -> bool {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let whole = piece == folio.span();
         let own = !attrs.contains(Attrs::COW) && folios.is_sole(folio, piece.count as u32);
         if whole && own {
@@ -123,7 +123,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         let seen = self.base().view(space).tables().look(PageSpan::block(page, Order::ZERO));
         let Some(Sight::Leaf { frame, .. }) = seen.map(|seen| seen.what) else { return Ok(()) };
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         match folios.of(frame) {
             Some(folio) if folio.head < frame => {
                 self.divide(space, page, Division::Around(page, Order::ZERO)).map(|_| ())
@@ -149,7 +149,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// How many pages of `span` may be lost unless a program writes them again.
     pub fn lazily_free(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut pages = 0;
         self.runs(space, span, &mut |seen| {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { return };

@@ -5,7 +5,6 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Spaces;
-use crate::folio::Folios;
 use crate::limits::ORDERS;
 use crate::space::{Area, Space};
 use crate::stats::Event;
@@ -126,7 +125,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Adds a run's pages to the sizes of the folios they belong to.
     fn sort(&self, map: &mut FolioMap, pages: PageSpan, frames: FrameSpan) {
-        let folios = Folios::new(self.base().phys.meta());
+        let folios = self.base().folios();
         let mut page = pages.start;
         let counted = folios.each(frames, |folio, piece| {
             let size = &mut map.sizes[folio.order.index()];

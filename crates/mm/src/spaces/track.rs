@@ -12,7 +12,6 @@ use quire_units::PageSpan;
 
 use super::Spaces;
 use crate::base::Error;
-use crate::folio::Folios;
 use crate::space::{Area, AreaFlags, Space};
 use crate::stats::Event;
 #[cfg(feature = "swap")]
@@ -37,7 +36,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
             section.writer().update(span, tracked).map_err(|_| Error::Invalid)?;
             section.open();
-            let folios = Folios::new(self.base().phys.meta());
+            let folios = self.base().folios();
             let before = section.entries();
             let forgets = |folio, _, _: Attrs| {
                 // For a folio that a swap device has as well, the dirty bit says whether the device

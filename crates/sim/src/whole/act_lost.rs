@@ -2,7 +2,7 @@
 
 use quire::cache::{FileId, Store};
 use quire::check;
-use quire::inject::{Folio, Folios, Known, file_of, page_of};
+use quire::inject::{Folio, FolioFlags, Folios, file_of, page_of};
 use quire::swap::SwapEntry;
 use quire::table::Sight;
 use quire::{FrameUse, Loss};
@@ -159,7 +159,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         let FrameUse::Folio(_) = info.used else { return None };
         let folio = Folio { head: info.head, order: info.order };
         let (known, owner) = Folios::new(self.mm.bare_phys().meta()).known(folio);
-        let file = known.contains(Known::CACHED);
+        let file = known.contains(FolioFlags::CACHED);
         Some((folio, file.then(|| file_of(owner)), page_of(owner)))
     }
 

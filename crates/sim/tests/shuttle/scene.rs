@@ -33,12 +33,12 @@ pub(crate) type Memory<'m, 'r, A> = Mm<'m, A, Turns<'m, 'r>>;
 
 /// All spaces that have not ended. A thread that looks at one holds a reference, and the last
 /// reference ends the space.
-pub(crate) struct Known<'t, 'm, 'r, A: Arch> {
+pub(crate) struct FolioFlags<'t, 'm, 'r, A: Arch> {
     mm: &'t Memory<'m, 'r, A>,
     spaces: Mutex<Vec<Arc<Space<A>>>>,
 }
 
-impl<A: Arch> Known<'_, '_, '_, A> {
+impl<A: Arch> FolioFlags<'_, '_, '_, A> {
     pub(crate) fn add(&self, space: Space<A>) -> Arc<Space<A>> {
         let space = Arc::new(space);
         self.list().push(space.clone());
@@ -63,7 +63,7 @@ impl<A: Arch> Known<'_, '_, '_, A> {
     }
 }
 
-impl<A: Arch> AllSpaces<A> for Known<'_, '_, '_, A> {
+impl<A: Arch> AllSpaces<A> for FolioFlags<'_, '_, '_, A> {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
         let all = self.list().clone();
         for space in all {
@@ -80,7 +80,7 @@ pub(crate) struct Scene<'t, 'm, 'r, A: Arch> {
     pub(crate) swap: FileId,
     /// The parent, where there are several.
     pub(crate) space: Arc<Space<A>>,
-    pub(crate) known: Known<'t, 'm, 'r, A>,
+    pub(crate) known: FolioFlags<'t, 'm, 'r, A>,
 }
 
 /// Builds a scene, lets `model` play, and sees to it that nothing is lost and no rule was broken.
@@ -97,7 +97,7 @@ pub(crate) fn play<A: Arch>(config: Config, model: impl FnOnce(&Scene<'_, '_, '_
     let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES));
     let space = mm.space(Asid(1), window).expect("memory for a root");
     let swap = mm.swap_on(SLOTS).expect("memory for slots");
-    let known = Known { mm: &mm, spaces: Mutex::new(Vec::new()) };
+    let known = FolioFlags { mm: &mm, spaces: Mutex::new(Vec::new()) };
     let scene = Scene { mm: &mm, disk: Disk::new(), swap, space: known.add(space), known };
     scene.map_anon();
     model(&scene);

@@ -30,12 +30,12 @@ pub(super) struct Features {
 }
 
 /// Set at boot, before anything can ask.
-struct Known {
+struct FolioFlags {
     machine: Machine,
     features: Features,
 }
 
-static KNOWN: Once<Known> = Once::new();
+static KNOWN: Once<FolioFlags> = Once::new();
 
 /// The function that the other CPUs call.
 static MAIN: Once<fn(CpuId) -> !> = Once::new();
@@ -59,10 +59,10 @@ pub(super) fn set_up(machine: Machine) {
         ranges: instructions >> 56 & 0xf >= 2,
         random: instructions >> 60 != 0,
     };
-    KNOWN.call_once(|| Known { machine, features });
+    KNOWN.call_once(|| FolioFlags { machine, features });
 }
 
-fn known() -> &'static Known {
+fn known() -> &'static FolioFlags {
     let Some(known) = KNOWN.get() else { panic!("the machine is used before it is known") };
     known
 }
