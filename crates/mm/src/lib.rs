@@ -110,7 +110,7 @@ pub use base::{AllSpaces, Errno, Error};
 pub use files::{Files, Held, ReadFailed, Write, WriteFailed};
 pub use mm::{FrameInfo, FrameUse, Mm, Parts, Pinned};
 #[cfg(feature = "swap")]
-pub use paging::{PagedOut, Paging, Whose};
+pub use paging::{PagedOut, Paging, Scope};
 #[cfg(feature = "reclaim")]
 pub use reclaim::{
     Collapsed, Hindrance, Holdings, Reclaim, Reclaimed, Relieved, ScanCursor, ScanLimits, Scanned,

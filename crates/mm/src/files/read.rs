@@ -133,7 +133,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                     self.bring(&index, wanted.start, 0, &mut || {})?;
                 }
                 (entry, _) => {
-                    self.told(&index, entry, wanted.start)?;
+                    self.take_read_error(&index, entry, wanted.start)?;
                     let before = self.before(&index, wanted.start, bounds.window);
                     let window = reader.miss(wanted, before, &bounds, pattern);
                     return Err(Error::Unread(Reads::new(id, window, Some(wanted.start))));
@@ -395,7 +395,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     }
 
     /// Reports to the caller that wants `page`, once, that it could not be read.
-    pub(crate) fn told(
+    pub(crate) fn take_read_error(
         &self,
         index: &Index<'_, A, H>,
         entry: Entry,

@@ -151,7 +151,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             let sizes = self.base().policy.candidates(advice, view.space.opt_out());
             return self.bring(index, fault.at, sizes, resched);
         }
-        self.told(index, entry, fault.at)?;
+        self.take_read_error(index, entry, fault.at)?;
         Err(Error::Unread(self.plan_reads(index, fault)))
     }
 

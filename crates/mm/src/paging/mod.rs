@@ -15,7 +15,7 @@ mod swap;
 mod swap_in;
 
 pub(crate) use page_out::{Demand, Found};
-pub use page_out::{PagedOut, Whose};
+pub use page_out::{PagedOut, Scope};
 
 use quire_arch::Arch;
 

@@ -37,7 +37,7 @@ use crate::table::{Discard, Divided, Division, Eviction, Gather};
 
 /// The folios that are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
+pub enum Scope {
     /// Those that no other space maps (`MADV_PAGEOUT`).
     Own,
     /// Those of other spaces as well: all spaces are searched for their mappings.
@@ -60,7 +60,7 @@ pub struct PagedOut {
 /// The limits of a page-out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    pub(crate) whose: Whose,
+    pub(crate) whose: Scope,
     /// Rounds of aging without an access to a folio.
     pub(crate) idle: u32,
     /// The most pages, or a folio more.
@@ -158,7 +158,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         &self,
         space: &Space<A>,
         span: PageSpan,
-        whose: Whose,
+        whose: Scope,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<PagedOut, Error> {
         let demand = Demand { whose, idle: 0, pages: u64::MAX };
@@ -198,7 +198,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
                 Ok(leaving) => {
                     begun += leaving.folio.order.pages();
                     let mut leaving = self.evict_found(space, (&found, leaving), &mut gather);
-                    leaving.again &= whose == Whose::Own && tries > 0;
+                    leaving.again &= whose == Scope::Own && tries > 0;
                     tries -= u32::from(leaving.again);
                     batch.push(leaving);
                     if leaving.again { found.page } else { found.here.end.min(span.end) }
@@ -236,14 +236,14 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let folios = self.base().folios();
         let tables = self.base().view(space).tables();
         let has_swap = self.base().swaps.iter().any(|swap| swap.is_open());
-        let changing = || demand.whose == Whose::Own && space.areas.is_held(span);
+        let changing = || demand.whose == Scope::Own && space.areas.is_held(span);
         let mut hold = |folio: Folio| {
             let is_old = has_swap && folios.idle(folio) >= demand.idle;
             if !is_old && !folios.is_lazy(folio) {
                 return false;
             }
             let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
-            let stays = demand.whose == Whose::Own && shared;
+            let stays = demand.whose == Scope::Own && shared;
             *stay += u64::from(stays);
             !stays && folios.hold(folio)
         };
@@ -300,14 +300,14 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         found: &Found,
-        whose: Whose,
+        whose: Scope,
     ) -> Result<Leaving, Stop> {
         let &Found { page, folio, here, cut } = found;
         let folios = self.base().folios();
         let counts = folios.counts(folio);
         let shared = u64::from(counts.mapped) > folio.order.pages();
         let within = span.covers(here) && !cut;
-        let entered = if counts.pins > 0 || whose == Whose::Own && shared {
+        let entered = if counts.pins > 0 || whose == Scope::Own && shared {
             Err(Lack::Hold)
         } else if !within && folio.order > Order::ZERO {
             Err(Lack::Rest)
@@ -538,7 +538,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         space: &Space<A>,
         gather: &mut Gather,
         batch: &mut Batch,
-        (whose, spaces): (Whose, &(impl AllSpaces<A> + ?Sized)),
+        (whose, spaces): (Scope, &(impl AllSpaces<A> + ?Sized)),
         done: &mut PagedOut,
     ) {
         let pages = batch.leaving.iter().flatten().map(|leaving| leaving.pages);
@@ -547,7 +547,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         self.base().settle(space, gather);
         let mut left = batch.leaving.iter().flatten();
-        if whose == Whose::All && left.any(|leaving| leaving.pages < leaving.mapped) {
+        if whose == Scope::All && left.any(|leaving| leaving.pages < leaving.mapped) {
             spaces.visit(&mut |other| self.evict_others(other, batch));
         }
         for leaving in batch.leaving[..batch.len].iter_mut().filter_map(Option::take) {

@@ -157,7 +157,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         while at < pages.end {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {
-                self.files().told(index, entry, at)?;
+                self.files().take_read_error(index, entry, at)?;
                 let bounds =
                     self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
                 let window = Window::exactly(pages, &bounds);

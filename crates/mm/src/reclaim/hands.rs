@@ -28,7 +28,7 @@ use crate::base::Error;
 use crate::base::Hand;
 use crate::cache::{File, FilePages, Store};
 use crate::files::Kind;
-use crate::paging::{Demand, Whose};
+use crate::paging::{Demand, Scope};
 use crate::space::{Area, AreaFlags, GroupId, Space};
 use crate::stats::Event;
 use crate::table::Gather;
@@ -242,7 +242,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
         // Lazily freed folios need no slot.
         let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
-        let demand = Demand { whose: Whose::All, idle, pages: quest.left() };
+        let demand = Demand { whose: Scope::All, idle, pages: quest.left() };
         let done: Result<_, Error> = self.paging().page_out_if(space, window, demand, spaces);
         let Ok((out, upto)) = done else { return window.end };
         quest.done.paged_out += out.pages;

@@ -1,7 +1,7 @@
 //! Carrying out one step: accesses, and the calls that are about what is in memory.
 
 use quire::cache::FilePages;
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_arch::Arch;
 use quire_script::{Fault, Step, Verb, Why, tail};
 use quire_units::{Access, Asid, Order, VirtAddr};
@@ -145,7 +145,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     fn page_out(&mut self, process: usize, span: quire_units::PageSpan, all: bool) -> Outcome {
-        let whose = if all { Whose::All } else { Whose::Own };
+        let whose = if all { Scope::All } else { Scope::Own };
         let got = {
             let _operation = self.machine.operation("page out");
             self.mm.paging().page_out(self.space(process)?, span, whose, &self.all()[..])

@@ -6,7 +6,7 @@ use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
 use quire::stats::Event;
 use quire::table::{Divided, Division};
-use quire::{Error, Move, PagedOut, Whose};
+use quire::{Error, Move, PagedOut, Scope};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Machine};
 use quire_sim::disk::Disk;
@@ -156,7 +156,7 @@ fn d4_a_part_of_a_folio_is_paged_out_and_the_rest_stays() {
         with::<Arm4k>(Config::arm64_4k(), (order, 512), |machine, mm, space| {
             let (disk, id) = (Disk::new(), mm.paging().swap_on(2000).unwrap());
             let out =
-                mm.paging().page_out(space, pages(20, 100), Whose::Own, &[space][..]).unwrap();
+                mm.paging().page_out(space, pages(20, 100), Scope::Own, &[space][..]).unwrap();
             assert_eq!((out.pages, out.stay), (100, 0));
             assert_eq!(mm.paging().swapped(space), 100);
             check::system(mm, &[space]).unwrap();
@@ -170,7 +170,7 @@ fn d4_a_part_of_a_folio_is_paged_out_and_the_rest_stays() {
 fn d2_where_no_run_of_slots_is_left_a_folio_leaves_in_the_next_smaller_size_that_there_is() {
     with::<X86_64>(Config::x86_64(), (6, 128), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(40).unwrap());
-        let out = mm.paging().page_out(space, pages(0, 128), Whose::Own, &[space][..]).unwrap();
+        let out = mm.paging().page_out(space, pages(0, 128), Scope::Own, &[space][..]).unwrap();
         let [half, eighth] = [5, 3].map(|order| mm.totals().swpout[order]);
         assert_eq!((out.pages, half, eighth), (40, 1, 1), "the largest runs that there are");
         assert!(mm.totals().swpout_fallback[6] >= 1);
@@ -184,7 +184,7 @@ fn d3_folios_that_leave_whole_are_one_entry_run_one_walk_and_come_back_whole() {
     with::<Arm4k>(Config::arm64_4k(), (4, 1024), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(4096).unwrap());
         let before = mm.totals();
-        let out = mm.paging().page_out(space, pages(0, 1024), Whose::Own, &[space][..]).unwrap();
+        let out = mm.paging().page_out(space, pages(0, 1024), Scope::Own, &[space][..]).unwrap();
         assert_eq!(out, PagedOut { folios: 64, pages: 1024, ..PagedOut::default() });
         let more = |event| mm.totals().event(event) - before.event(event);
         assert_eq!(more(Event::RmapWalks), 64, "one walk for each folio");
@@ -206,9 +206,9 @@ fn d1_a_folio_that_three_processes_have_leaves_all_of_them() {
         // One of them has it elsewhere.
         let moved = Move::To(BASE.add(1000));
         mm.remap(&children[1], pages(0, 64), 64, moved).unwrap();
-        let out = mm.paging().page_out(space, pages(0, 64), Whose::Own, &spaces[..]).unwrap();
+        let out = mm.paging().page_out(space, pages(0, 64), Scope::Own, &spaces[..]).unwrap();
         assert_eq!((out.folios, out.stay), (0, 4), "others have them as well");
-        let out = mm.paging().page_out(space, pages(0, 64), Whose::All, &spaces[..]).unwrap();
+        let out = mm.paging().page_out(space, pages(0, 64), Scope::All, &spaces[..]).unwrap();
         assert_eq!((out.folios, out.stay), (4, 0));
         assert_eq!(spaces.map(|space| mm.paging().swapped(space)), [64; 3]);
         check::system(mm, &spaces).unwrap();
@@ -227,7 +227,7 @@ fn d1_a_folio_that_three_processes_have_leaves_all_of_them() {
 fn i8_slots_count_the_entries_that_are_to_be_seen() {
     with::<X86_64>(Config::x86_64(), (4, 64), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
-        mm.paging().page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
+        mm.paging().page_out(space, pages(0, 64), Scope::Own, &[space][..]).unwrap();
         disk.write_back(mm, id, &[space]).unwrap();
         check::system(mm, &[space]).unwrap();
         let child = mm.fork(space, Asid(2)).unwrap();
@@ -252,7 +252,7 @@ fn i8_slots_count_the_entries_that_are_to_be_seen() {
 fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
     with::<Arm4k>(Config::arm64_4k(), (4, 64), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
-        mm.paging().page_out(space, pages(0, 64), Whose::Own, &[space][..]).unwrap();
+        mm.paging().page_out(space, pages(0, 64), Scope::Own, &[space][..]).unwrap();
         disk.write_back(mm, id, &[space]).unwrap();
         disk.set_bad(id.0, 21, true);
         reads(machine, mm, space, &disk, 0..21);
@@ -273,7 +273,7 @@ fn d5_a_slot_that_cannot_be_read_fails_for_its_page_alone() {
 fn d3_a_page_written_between_two_evictions_is_written_to_the_device_again() {
     with::<X86_64>(Config::x86_64(), (4, 16), |machine, mm, space| {
         let (disk, id) = (Disk::new(), mm.paging().swap_on(1000).unwrap());
-        mm.paging().page_out(space, pages(0, 16), Whose::Own, &[space][..]).unwrap();
+        mm.paging().page_out(space, pages(0, 16), Scope::Own, &[space][..]).unwrap();
         disk.write_back(mm, id, &[space]).unwrap();
         // A part elsewhere keeps the folio on the device when the rest comes back.
         mm.remap(space, pages(8, 8), 8, Move::To(BASE.add(100))).unwrap();
@@ -284,7 +284,7 @@ fn d3_a_page_written_between_two_evictions_is_written_to_the_device_again() {
             cpu.switch(space.root(), space.asid());
             cpu.write(addr::<X86_64>(3), 333).unwrap();
         }
-        mm.paging().page_out(space, pages(0, 8), Whose::Own, &[space][..]).unwrap();
+        mm.paging().page_out(space, pages(0, 8), Scope::Own, &[space][..]).unwrap();
         disk.write_back(mm, id, &[space]).unwrap();
         assert_eq!(mm.paging().swapped(space), 16);
         reads(machine, mm, space, &disk, 0..3);

@@ -3,7 +3,7 @@
 use quire::cache::{FilePages, Store};
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::table::Sight;
-use quire::{Errno, Error, Loss, Whose};
+use quire::{Errno, Error, Loss, Scope};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::Config;
 use quire_sim::program::Program;
@@ -92,7 +92,7 @@ fn d4_failed_memory_is_not_paged_out() {
         let bad = frame_at(mm, &space, 3);
         mm.memory_failed(bad, &all[..]).unwrap();
         let out =
-            mm.paging().page_out(&space, span::<X86_64>(0, 32), Whose::All, &all[..]).unwrap();
+            mm.paging().page_out(&space, span::<X86_64>(0, 32), Scope::All, &all[..]).unwrap();
         assert_eq!((out.pages, out.stay), (16, 1), "a folio that failed is let alone");
         cpu.leave();
         mm.destroy(child);

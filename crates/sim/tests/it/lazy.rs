@@ -4,7 +4,7 @@
 use quire::space::{AreaFlags, Space};
 use quire::stats::Event;
 use quire::table::{MarkKind, Sight};
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::program::Program;
@@ -39,7 +39,7 @@ fn page<A: Arch>(at: u64) -> Vpn {
 
 fn out<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> u64 {
     let spaces = [space];
-    mm.paging().page_out(space, span::<A>(0, PAGES), Whose::Own, &spaces[..]).unwrap().pages
+    mm.paging().page_out(space, span::<A>(0, PAGES), Scope::Own, &spaces[..]).unwrap().pages
 }
 
 fn free<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>, space: &Space<A>, what: PageSpan) {
@@ -285,12 +285,12 @@ fn d4_a_page_locked_on_fault_stays_once_it_was_touched() {
         assert_eq!(mm.resident(&space), 0, "nothing is brought in");
         Program::on(cpu, mm, &space).write(page::<X86_64>(3), 1).unwrap();
         let device = mm.paging().swap_on(1024).unwrap();
-        assert_eq!(mm.paging().page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 0);
+        assert_eq!(mm.paging().page_out(&space, all, Scope::Own, &[&space][..]).unwrap().pages, 0);
         assert_eq!(mm.resident(&space), 16);
         mm.mlock(&space, all).unwrap();
         assert_eq!(mm.resident(&space), 64, "now all of it is");
         mm.spaces().munlock(&space, all).unwrap();
-        assert_eq!(mm.paging().page_out(&space, all, Whose::Own, &[&space][..]).unwrap().pages, 64);
+        assert_eq!(mm.paging().page_out(&space, all, Scope::Own, &[&space][..]).unwrap().pages, 64);
         cpu.leave();
         mm.destroy(space);
         mm.paging().swap_off(device).unwrap();

@@ -7,7 +7,7 @@ use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -230,7 +230,7 @@ fn d6_the_least_recently_used_pages_leave_first() {
         }
         // The other pages come back only when they are needed.
         assert_eq!(mm.reclaim().reclaim(64, &[&space][..]).paged_out, 64);
-        let rest = mm.paging().page_out(&space, window, Whose::Own, &[&space][..]).unwrap();
+        let rest = mm.paging().page_out(&space, window, Scope::Own, &[&space][..]).unwrap();
         assert_eq!(rest.pages, 64);
         cpu.leave();
         mm.destroy(space);

@@ -5,7 +5,7 @@ use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{Advice, At, Request, Space};
 use quire::stats::Event;
-use quire::{ScanCursor, ScanLimits, Scanned, Whose};
+use quire::{ScanCursor, ScanLimits, Scanned, Scope};
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -140,7 +140,7 @@ fn d4_swapped_pages_are_read_before_the_scan_goes_on() {
         let (disk, swap) = (Disk::new(), mm.paging().swap_on(2048).unwrap());
         let mut scene = Scene::<X86_64>::new(machine, mm, BLOCK);
         let some = PageSpan::new(BASE.add(10), BASE.add(14));
-        mm.paging().page_out(&scene.space, some, Whose::Own, &[&scene.space][..]).unwrap();
+        mm.paging().page_out(&scene.space, some, Scope::Own, &[&scene.space][..]).unwrap();
         disk.write_back(mm, swap, &[&scene.space]).unwrap();
         assert_eq!(scene.scan(u64::MAX, ScanLimits { swapped: 3, ..ANY }).made, 0);
         assert_eq!(mm.totals().event(Event::ScanSwapped), 1);

@@ -3,7 +3,7 @@
 
 use quire::cache::{FileId, FilePages};
 use quire::space::{At, Request, Space};
-use quire::{Error, Resolved, Whose};
+use quire::{Error, Resolved, Scope};
 use quire_arch::X86_64;
 use quire_machine::{Config, Cpu};
 use quire_sim::disk::{Disk, word};
@@ -66,7 +66,7 @@ fn with_all_out(ram_pages: usize, test: impl FnOnce(&Scene<'_, '_, '_>)) {
         }
         let scene = Scene { mm, cpu: &cpu, space: &space, disk: Disk::new(), swap };
         let spaces = [&space];
-        let out = mm.paging().page_out(&space, window, Whose::Own, &spaces[..]).unwrap();
+        let out = mm.paging().page_out(&space, window, Scope::Own, &spaces[..]).unwrap();
         assert_eq!(out.pages, PAGES);
         scene.disk.write_back(mm, swap, &spaces).unwrap();
         test(&scene);

@@ -1,6 +1,6 @@
 //! Folios that leave memory and come back, while others use them, share them or end.
 
-use quire::Whose;
+use quire::Scope;
 use quire::fault::SizePolicy;
 use quire_arch::{Arch, Arm4k, X86_64};
 use quire_machine::Config;
@@ -135,7 +135,7 @@ fn d6_a_space_ends_while_single_pages_leave() {
         at_the_end::<Arm4k>(Config::arm64_4k(), |scene, runner| {
             let one = PageSpan::new(scene.page(1), scene.page(2));
             runner.operation("page out", || {
-                scene.mm.page_out(&scene.space, one, Whose::Own, &scene.known).expect("sound pages")
+                scene.mm.page_out(&scene.space, one, Scope::Own, &scene.known).expect("sound pages")
             });
             runner.write_back(scene.swap);
         });
@@ -163,7 +163,7 @@ fn while_collapsing<A: Arch>(config: Config) {
             });
             scene.on(0, |runner| {
                 runner.operation("page out", || {
-                    let done = scene.mm.page_out(&scene.space, pages, Whose::Own, &scene.known);
+                    let done = scene.mm.page_out(&scene.space, pages, Scope::Own, &scene.known);
                     done.expect("sound pages")
                 });
             });

@@ -7,7 +7,7 @@ use quire::cache::{FileId, FilePages, Reads};
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{AllSpaces, Error, Mm, Whose};
+use quire::{AllSpaces, Error, Mm, Scope};
 use quire_arch::Arch;
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -237,7 +237,7 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
     pub(crate) fn page_out(&self, space: &Space<A>, span: PageSpan) {
         let known = &self.scene.known;
         self.operation("page out", || {
-            self.scene.mm.page_out(space, span, Whose::All, known).expect("sound pages")
+            self.scene.mm.page_out(space, span, Scope::All, known).expect("sound pages")
         });
         self.write_back(self.scene.swap);
     }

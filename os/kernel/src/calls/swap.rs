@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general as abi;
 use quire::units::{PageSpan, Vpn};
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_linux::files::{Body, Number, PATH_MAX};
 use quire_linux::{Errno, Result};
 
@@ -150,7 +150,7 @@ pub(super) fn with_pages<T>(
 /// `EINVAL` for pages that are not the program's.
 pub(super) fn page_out(memory: &Memory, span: PageSpan) -> Result<()> {
     let no_others: &[&quire::space::Space<isa::Format>] = &[];
-    match mm().paging().page_out(memory.space(), span, Whose::Own, no_others) {
+    match mm().paging().page_out(memory.space(), span, Scope::Own, no_others) {
         Ok(_) => Ok(()),
         Err(error) => Err(errno(error)),
     }

@@ -5,7 +5,7 @@ use core::fmt::Debug;
 
 use quire::space::At;
 use quire::units::Order;
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_script::{Action, Call, Page, Part, Shown, Step, Verb, opt_out, request, size_policy};
 
 use super::world::{WINDOW, World};
@@ -128,7 +128,7 @@ impl World {
                 self.judge(Ok(()), got);
             }
             Verb::PageOut => {
-                let whose = if step.args[2] % 2 == 1 { Whose::All } else { Whose::Own };
+                let whose = if step.args[2] % 2 == 1 { Scope::All } else { Scope::Own };
                 let got = self
                     .call(process, |space| mm().paging().page_out(space, span, whose, &Everyone));
                 self.judge(Ok(()), got);

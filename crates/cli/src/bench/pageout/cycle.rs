@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use quire::cache::{FilePages, Read, Reads};
-use quire::{Error, PagedOut, Resolved, Whose, Write};
+use quire::{Error, PagedOut, Resolved, Scope, Write};
 use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order};
@@ -88,7 +88,7 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
             Way::Pages => Order::ZERO,
         });
         let spaces = [&self.space];
-        let out = self.mm.paging().page_out(&self.space, self.span, Whose::Own, &spaces[..])?;
+        let out = self.mm.paging().page_out(&self.space, self.span, Scope::Own, &spaces[..])?;
         let all =
             PagedOut { folios: self.folios(), pages: self.span.count(), ..PagedOut::default() };
         ensure!(out == all, "paging out came to {out:?}, not to {all:?}");

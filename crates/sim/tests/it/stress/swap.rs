@@ -8,7 +8,7 @@ use quire::cache::FileId;
 use quire::check;
 use quire::fault::SizePolicy;
 use quire::space::{At, Request, Space};
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_machine::{Config, Cpu, Machine};
 use quire_sim::disk::Disk;
@@ -103,7 +103,7 @@ impl<A: Arch> Worker<'_, '_, '_, A> {
             let start = all.start.add(self.dice(all.count()));
             let span = PageSpan::new(start, start.add(1 + self.dice(all.end.offset_from(start))));
             let span = if self.dice(2) == 0 { all } else { span };
-            let whose = if self.dice(2) == 0 { Whose::Own } else { Whose::All };
+            let whose = if self.dice(2) == 0 { Scope::Own } else { Scope::All };
             let out = {
                 let _op = self.cpu.operation("page out");
                 mm.paging().page_out(&shared.space, span, whose, &spaces[..]).unwrap()

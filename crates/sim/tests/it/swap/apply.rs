@@ -4,7 +4,7 @@ use quire::cache::FilePages;
 use quire::fault::SizePolicy;
 use quire::inject::FailPlan;
 use quire::space::{At, Request, Space};
-use quire::{Error, Whose};
+use quire::{Error, Scope};
 use quire_arch::Arch;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
@@ -160,7 +160,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         }
     }
 
-    fn page_out(&mut self, at: usize, stretch: Stretch, whose: Whose) {
+    fn page_out(&mut self, at: usize, stretch: Stretch, whose: Scope) {
         let spaces: Vec<&Space<A>> = self.lives.iter().map(|live| &live.space).collect();
         let _operation = self.cpu.operation("page out");
         match self.mm.paging().page_out(spaces[at], Self::span(stretch), whose, &spaces[..]) {

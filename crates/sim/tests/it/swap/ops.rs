@@ -1,7 +1,7 @@
 //! The steps of a script.
 
 use proptest::prelude::*;
-use quire::Whose;
+use quire::Scope;
 
 /// How many processes there are at most.
 pub(crate) const LIVES: usize = 4;
@@ -27,7 +27,7 @@ pub(crate) enum Op {
     Read(usize, Stretch),
     Populate(usize, Stretch),
     Collapse(usize, Stretch),
-    PageOut(usize, Stretch, Whose),
+    PageOut(usize, Stretch, Scope),
     WriteBack,
     DropClean,
     Fork(usize),
@@ -56,7 +56,7 @@ pub(crate) fn stretch() -> impl Strategy<Value = Stretch> {
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let at = 0..LIVES;
-    let whose = prop_oneof![Just(Whose::Own), Just(Whose::All)];
+    let whose = prop_oneof![Just(Scope::Own), Just(Scope::All)];
     let one = |weight, make: fn(usize, Stretch) -> Op| {
         (weight, (0..LIVES, stretch()).prop_map(move |(at, stretch)| make(at, stretch)).boxed())
     };
