@@ -4,9 +4,10 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::regrant::{Owed, Regrant};
-use super::run::NOTED;
+use super::grant::Regrant;
+use super::regrant::Owed;
 use super::visit::Step;
+use super::word::NOTED;
 use super::{Gather, Locked, Run, Tables, What};
 use crate::folio::Folios;
 

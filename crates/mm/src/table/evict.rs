@@ -117,22 +117,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.add(0, -(folded as i64));
     }
 
-    /// Writes `marks` over `count` entries from `index` on; the caller keeps the counts. An entry
-    /// that stands for a block has the payload of its first page.
-    pub(super) fn overwrite(&self, index: usize, count: usize, marks: Marks) {
-        let block = A::order(self.level());
-        if block == Order::ZERO || !marks.ascending {
-            let (first, step) = (A::marker(marks.first), marks.step::<A>());
-            let ahead = if marks.ascending { count as u64 - 1 } else { 0 };
-            debug_assert_eq!(first.wrapping_add(step * ahead), A::marker(marks.first + ahead));
-            return self.fill(index, count, first, step);
-        }
-        for at in 0..count {
-            let payload = marks.first + ((at as u64) << block.get());
-            self.fill(index + at, 1, A::marker(payload), 0);
-        }
-    }
-
     /// Maps `count` entries from `index` on, which are markers, to the frames from `frame` on, of
     /// a folio of order `each`.
     pub(crate) fn admit(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {

@@ -34,52 +34,37 @@
 //! with a flush, between its two forms. A fault that meets the hole takes this table's lock, and
 //! finds the block complete.
 
-use quire_arch::{Arch, Attrs, Entry, Level, Transition};
+use quire_arch::{Arch, Attrs, Entry, Transition};
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Pfn};
 
-use super::map::FOREIGN;
-use super::regrant::Regrant;
-use super::run::NOTED;
+use super::grant::Regrant;
+use super::word::{FOREIGN, NOTED, plain, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
 use crate::limits::ORDER_MAX;
 use crate::stats::Event;
 
-/// The word of entry `index` as it would be outside of a contiguous block.
-#[inline]
-pub(crate) fn plain<A: Arch>(raw: u64, level: Level, index: usize) -> u64 {
-    if A::is_folded(raw, level) { A::unfold(raw, level, index) } else { raw }
-}
-
-/// The word of a leaf, as part of a contiguous block or not.
-#[inline]
-pub(super) fn word<A: Arch>(frame: Pfn, level: Level, attrs: Attrs, folded: bool) -> u64 {
-    let word = A::leaf(frame, level, attrs);
-    if folded { A::fold(word, level) } else { word }
-}
-
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// How many entries a contiguous block of this level has; 1 where there are none.
-    #[inline]
-    pub(super) fn width(&self) -> usize {
-        1 << A::LEVELS[self.level().index()].contiguous
-    }
-
-    /// The first entry of the block that entry `index` is in.
-    #[inline]
-    pub(super) fn block_at(&self, index: usize) -> usize {
-        index & !(self.width() - 1)
-    }
-
-    /// How many contiguous blocks lie in these entries, which cut none.
-    pub(super) fn folded_in(&self, index: usize, count: usize) -> usize {
-        if self.folded() == 0 {
-            return 0;
+    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
+    /// belong to folios of order `each`.
+    #[inline(always)]
+    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
+        debug_assert!((index..index + count).all(|at| self.raw(at) == 0));
+        let folded = self.spell(index, count, frame, attrs, each);
+        self.add(count as i64, folded as i64);
+        if self.may_fold_in(each) {
+            self.tables.count(Event::Fold, folded as u64);
+            // A block that was begun before may be complete now.
+            self.refold_ends(index, count);
         }
-        let first = index.next_multiple_of(self.width());
-        let blocks = (first..index + count).step_by(self.width());
-        blocks.filter(|&at| A::is_folded(self.raw(at), self.level())).count()
+    }
+
+    /// The same where folios of several orders may stand behind them.
+    pub(super) fn put_any(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
+        self.each_piece(index, count, frame, attrs, |at, entries, frame, each| {
+            self.put(at, entries, frame, attrs, each);
+        });
     }
 
     /// Unfolds the blocks that reach across an end of a run: at most two.

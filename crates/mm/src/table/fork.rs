@@ -16,9 +16,10 @@ use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
-use super::map::FOREIGN;
-use super::regrant::{Owed, Regrant};
+use super::grant::Regrant;
+use super::regrant::Owed;
 use super::run::Stretch;
+use super::word::FOREIGN;
 use super::{Gather, Locked, Marks, Run, Tables, What, plain};
 use crate::folio::Folios;
 

@@ -8,8 +8,9 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::sample::Sample;
-use super::{Place, Tables, fold};
-use crate::phys::WordsLock;
+use super::word::plain;
+use super::{Place, Tables};
+use crate::phys::{Kind, WordsLock};
 use crate::sync::Ordering;
 
 /// A page table whose lock is held. It stays the table of these pages of this tree, and besides the
@@ -31,6 +32,28 @@ pub struct Locked<'a, A, H> {
 const PRESENT_BITS: u32 = 32;
 
 impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
+    /// How many entries a contiguous block of this level has; 1 where there are none.
+    #[inline]
+    pub(super) fn width(&self) -> usize {
+        1 << A::LEVELS[self.level().index()].contiguous
+    }
+
+    /// The first entry of the block that entry `index` is in.
+    #[inline]
+    pub(super) fn block_at(&self, index: usize) -> usize {
+        index & !(self.width() - 1)
+    }
+
+    /// How many contiguous blocks lie in these entries, which cut none.
+    pub(super) fn folded_in(&self, index: usize, count: usize) -> usize {
+        if self.folded() == 0 {
+            return 0;
+        }
+        let first = index.next_multiple_of(self.width());
+        let blocks = (first..index + count).step_by(self.width());
+        blocks.filter(|&at| A::is_folded(self.raw(at), self.level())).count()
+    }
+
     pub(super) fn new(
         tables: Tables<'a, A, H>,
         lock: WordsLock<'a>,
@@ -79,7 +102,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// Word `index`, as it would be outside of a contiguous block.
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
-        fold::plain::<A>(self.raw(index), self.level, index)
+        plain::<A>(self.raw(index), self.level, index)
     }
 
     /// Word `index` as it is.
@@ -226,5 +249,59 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     pub(super) fn into_stray(self) -> WordsLock<'a> {
         debug_assert_eq!(self.present(), 0);
         self.lock
+    }
+}
+
+impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
+    /// Locks the table at `frame` if it is this tree's table of `level` which translates `page`.
+    #[inline]
+    pub fn lock(&self, frame: Pfn, level: Level, page: Vpn) -> Option<Locked<'a, A, H>> {
+        let lock = self.words(frame, level, page)?;
+        Some(Locked::new(*self, lock, level, Self::base(page, level)))
+    }
+
+    /// The lock alone.
+    #[inline(always)]
+    fn words(&self, frame: Pfn, level: Level, page: Vpn) -> Option<WordsLock<'a>> {
+        let lock = self.meta.lock(frame)?.words()?;
+        let slot = lock.slot();
+        let state = slot.state();
+        let is_it = state.kind() == Kind::Table
+            && state.order() as usize == level.index()
+            && slot.owner.load(Ordering::Relaxed) == Self::base(page, level).get()
+            && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root());
+        is_it.then_some(lock)
+    }
+
+    /// Locks the lowest table that translates `page`, but not below `least`.
+    pub fn lock_lowest(&self, page: Vpn, least: Level) -> Locked<'a, A, H> {
+        loop {
+            let place = self.walk(page, least);
+            if let Some(lock) = self.lowest_words(place, page, least) {
+                return Locked::new(*self, lock, place.level, Self::base(page, place.level));
+            }
+        }
+    }
+
+    /// The same, where a walk for `page` has ended at `place` some time ago.
+    #[inline]
+    pub fn lock_lowest_from(&self, place: Place, page: Vpn) -> Locked<'a, A, H> {
+        match self.lowest_words(place, page, Level::LAST) {
+            Some(lock) => Locked::new(*self, lock, place.level, Self::base(page, place.level)),
+            None => self.lock_lowest(page, Level::LAST),
+        }
+    }
+
+    /// The lock of the table of `place`, if it is still the lowest that translates `page`, but not
+    /// below `least`.
+    #[inline(always)]
+    fn lowest_words(&self, place: Place, page: Vpn, least: Level) -> Option<WordsLock<'a>> {
+        let Place { frame, level, .. } = place;
+        let lock = self.words(frame, level, page)?;
+        // The word may have become a lower table before the lock was taken.
+        let index = A::index(page, level);
+        let word = || plain::<A>(self.hw.load(frame, index), level, index);
+        let deeper = level != least && matches!(A::decode(word(), level), Entry::Table(_));
+        (!deeper).then_some(lock)
     }
 }

@@ -5,8 +5,8 @@ use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
-use super::map::FOREIGN;
 use super::visit::{Found, Step};
+use super::word::FOREIGN;
 use super::{Locked, Marks, Tables, What, plain};
 use crate::folio::{Folio, Folios};
 

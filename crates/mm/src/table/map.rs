@@ -1,25 +1,40 @@
 //! Putting tables, leaves and markers into empty entries.
 
-use quire_arch::{Arch, Attrs, Level};
+use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::visit::Step;
-use super::{Locked, MarkKind, Marks, Place, Tables, What};
-
-/// Marks a leaf whose frames are not folios.
-pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
-
-/// The lack that stopped a change of the tables. All before it stays done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lack {
-    /// One zeroed frame, to become a table.
-    Table,
-    /// Room: this page has an entry already.
-    Room(Vpn),
-}
+#[cfg(any(test, feature = "inject"))]
+use super::word::FOREIGN;
+use super::{Lack, Locked, MarkKind, Marks, Place, Tables, What};
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
+    /// Makes the tables down to `level` that translate `page`. Returns the frame of the lowest.
+    pub(super) fn reach_down(
+        &self,
+        page: Vpn,
+        level: Level,
+        spare: &mut Option<FrameRun>,
+    ) -> Result<Pfn, Lack> {
+        loop {
+            let place = self.walk(page, level);
+            if place.level == level {
+                return Ok(place.frame);
+            }
+            if let Entry::Leaf { .. } = A::decode(place.word, place.level) {
+                return Err(Lack::Room(page));
+            }
+            let run = spare.take().ok_or(Lack::Table)?;
+            let frame = run.start();
+            match self.link(place, page, run) {
+                Ok(()) if place.level.child() == Some(level) => return Ok(frame),
+                Ok(()) => {}
+                Err(run) => *spare = Some(run),
+            }
+        }
+    }
+
     /// Makes `run` the lower table that translates `page` below `place`, which a walk returned.
     ///
     /// # Errors

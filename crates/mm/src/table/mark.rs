@@ -8,9 +8,8 @@
 //! Page `n` of a block with one marker has the marker's payload plus `n`. So the lowest bits are
 //! those that a kind counts by pages.
 
+use quire_arch::Arch;
 use quire_units::Vpn;
-
-use super::Marks;
 
 const KIND_AT: u32 = 52;
 
@@ -49,6 +48,30 @@ impl MarkKind {
         payload & ((1 << KIND_AT) - 1)
     }
 }
+
+/// The payloads of a run of markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// The payload of the first.
+    pub first: u64,
+    /// Each payload is one higher than the one before; otherwise all are equal.
+    pub ascending: bool,
+}
+
+impl Marks {
+    /// The difference of the words of two neighbouring markers.
+    pub(super) fn step<A: Arch>(self) -> u64 {
+        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// The difference of the words of payloads `first + 1` and `first`, if there are both.
+pub(super) fn ascent<A: Arch>(first: u64) -> Option<u64> {
+    (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
+}
+
+/// Payloads are below this.
+const PAYLOADS: u64 = 1 << 56;
 
 impl Marks {
     /// Guards from `page` on.

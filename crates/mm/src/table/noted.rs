@@ -8,9 +8,10 @@ use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot};
 
-use super::map::FOREIGN;
-use super::regrant::{Owed, Regrant};
+use super::grant::Regrant;
+use super::regrant::Owed;
 use super::visit::Step;
+use super::word::FOREIGN;
 use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::{Counts, Folio, Folios};
 

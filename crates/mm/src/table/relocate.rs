@@ -10,8 +10,8 @@ use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
-use super::run::is_settled;
 use super::visit::Step;
+use super::word::is_settled;
 use super::{Gather, Lack, Locked, Run, Tables, What};
 use crate::folio::Folios;
 use crate::stats::Event;
@@ -146,31 +146,6 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 Step::Stop(Piece::Entries(PageSpan::new(start, end), level))
             })
         })
-    }
-
-    /// Makes the tables down to `level` that translate `page`. Returns the frame of the lowest.
-    pub(super) fn reach_down(
-        &self,
-        page: Vpn,
-        level: Level,
-        spare: &mut Option<FrameRun>,
-    ) -> Result<Pfn, Lack> {
-        loop {
-            let place = self.walk(page, level);
-            if place.level == level {
-                return Ok(place.frame);
-            }
-            if let Entry::Leaf { .. } = A::decode(place.word, place.level) {
-                return Err(Lack::Room(page));
-            }
-            let run = spare.take().ok_or(Lack::Table)?;
-            let frame = run.start();
-            match self.link(place, page, run) {
-                Ok(()) if place.level.child() == Some(level) => return Ok(frame),
-                Ok(()) => {}
-                Err(run) => *spare = Some(run),
-            }
-        }
     }
 
     /// Locks the tables of `level` that translate `one` and `other`, the one for the lower pages

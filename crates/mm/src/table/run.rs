@@ -4,7 +4,9 @@ use quire_arch::{Arch, Attrs, Entry};
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn};
 
-use super::{Locked, fold};
+use super::Locked;
+use super::mark::{Marks, ascent};
+use super::word::{NOTED, is_settled, plain};
 
 /// A maximal stretch of consecutive entries of one table that are in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,41 +52,6 @@ pub enum What {
     Marker(Marks),
 }
 
-/// The payloads of a run of markers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Marks {
-    /// The payload of the first.
-    pub first: u64,
-    /// Each payload is one higher than the one before; otherwise all are equal.
-    pub ascending: bool,
-}
-
-impl Marks {
-    /// The difference of the words of two neighbouring markers.
-    pub(super) fn step<A: Arch>(self) -> u64 {
-        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
-    }
-}
-
-/// The difference of the words of payloads `first + 1` and `first`, if there are both.
-fn ascent<A: Arch>(first: u64) -> Option<u64> {
-    (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
-}
-
-/// Payloads are below this.
-const PAYLOADS: u64 = 1 << 56;
-
-/// The bits that the hardware sets by itself, and that may therefore differ within a run.
-pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
-
-/// Whether the hardware has no more bit to set in a leaf.
-#[inline]
-pub(super) fn is_settled(attrs: Attrs) -> bool {
-    !attrs.intersects(Attrs::RIGHTS)
-        || attrs.contains(Attrs::YOUNG)
-            && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
-}
-
 /// Consecutive leaves, all of them folded or none, whose first word determines the rest. A run
 /// consists of such stretches, and mostly of one. A stretch may begin or end within a block whose
 /// words differ in their accessed and dirty bits.
@@ -101,7 +68,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The run that begins at entry `index`, ended by entry `end` (exclusive) at the latest.
     pub fn run(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
-        let word = fold::plain::<A>(raw, self.level(), index);
+        let word = plain::<A>(raw, self.level(), index);
         let mut uniform = true;
         let (count, what) = match self.meaning(word) {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
@@ -139,7 +106,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let at = index + count;
             let raw = self.raw(at);
             let next = frame.add(pages * count as u64);
-            match self.meaning(fold::plain::<A>(raw, level, at)) {
+            match self.meaning(plain::<A>(raw, level, at)) {
                 Entry::Leaf { frame, attrs: also }
                     if frame == next && also.difference(NOTED) == fixed =>
                 {
@@ -206,7 +173,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// How many entries from `index` on, whose word is `raw`, are in contiguous blocks in step.
     fn blocks(&self, index: usize, end: usize, raw: u64) -> usize {
         let (level, step) = (self.level(), A::step(self.level()));
-        match self.meaning(fold::plain::<A>(raw, level, index)) {
+        match self.meaning(plain::<A>(raw, level, index)) {
             Entry::Leaf { attrs, .. } if attrs.contains(NOTED) => self.told_blocks(index, end, raw),
             _ if A::fold_step(level) == step => self.count_run(index, end, raw, step),
             _ => self.like_blocks(index, end, raw),
@@ -283,7 +250,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The accessed and dirty bits of `raw`, a word of entry `index`.
     pub(super) fn noted_in(&self, raw: u64, index: usize) -> Attrs {
-        match A::decode(fold::plain::<A>(raw, self.level(), index), self.level()) {
+        match A::decode(plain::<A>(raw, self.level(), index), self.level()) {
             Entry::Leaf { attrs, .. } => attrs.intersection(NOTED),
             _ => Attrs::empty(),
         }

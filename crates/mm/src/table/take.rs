@@ -4,8 +4,8 @@ use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
-use super::map::FOREIGN;
 use super::visit::{Found, Step};
+use super::word::FOREIGN;
 use super::{Gather, Locked, MarkKind, Marks, Run, Tables, What};
 use crate::folio::{Folio, Folios};
 

@@ -6,10 +6,11 @@ use quire_arch::{Arch, Entry, Level};
 use quire_hw::{Flush, FrameRun, Hardware, Transitions};
 use quire_units::{Asid, CpuSet, Order, PageSpan, Pfn, Vpn};
 
+use super::Gather;
 use super::gather::{Target, invalidations};
-use super::{Gather, Locked, fold};
+use super::word::plain;
 use crate::folio::Home;
-use crate::phys::{Flushed, Kind, Meta, WordsLock};
+use crate::phys::{Flushed, Kind, Meta};
 use crate::stats::{Counters, Event};
 use crate::sync::{Ordering, fence};
 
@@ -163,7 +164,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                 (frame, level) = (lower, child);
                 continue;
             }
-            return Place { frame, level, word: fold::plain::<A>(raw, level, index) };
+            return Place { frame, level, word: plain::<A>(raw, level, index) };
         }
     }
 
@@ -177,57 +178,5 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let absent = if word == 0 { self.hw.count_run(frame, index, most, 0, 0) } else { 1 };
         let block = A::order(level);
         page.align_down(block.pages()).add((absent.max(1) as u64) << block.get())
-    }
-
-    /// Locks the table at `frame` if it is this tree's table of `level` which translates `page`.
-    #[inline]
-    pub fn lock(&self, frame: Pfn, level: Level, page: Vpn) -> Option<Locked<'a, A, H>> {
-        let lock = self.words(frame, level, page)?;
-        Some(Locked::new(*self, lock, level, Self::base(page, level)))
-    }
-
-    /// The lock alone.
-    #[inline(always)]
-    fn words(&self, frame: Pfn, level: Level, page: Vpn) -> Option<WordsLock<'a>> {
-        let lock = self.meta.lock(frame)?.words()?;
-        let slot = lock.slot();
-        let state = slot.state();
-        let is_it = state.kind() == Kind::Table
-            && state.order() as usize == level.index()
-            && slot.owner.load(Ordering::Relaxed) == Self::base(page, level).get()
-            && slot.links[0].load(Ordering::Relaxed) == self.meta.index(self.root());
-        is_it.then_some(lock)
-    }
-
-    /// Locks the lowest table that translates `page`, but not below `least`.
-    pub fn lock_lowest(&self, page: Vpn, least: Level) -> Locked<'a, A, H> {
-        loop {
-            let place = self.walk(page, least);
-            if let Some(lock) = self.lowest_words(place, page, least) {
-                return Locked::new(*self, lock, place.level, Self::base(page, place.level));
-            }
-        }
-    }
-
-    /// The same, where a walk for `page` has ended at `place` some time ago.
-    #[inline]
-    pub fn lock_lowest_from(&self, place: Place, page: Vpn) -> Locked<'a, A, H> {
-        match self.lowest_words(place, page, Level::LAST) {
-            Some(lock) => Locked::new(*self, lock, place.level, Self::base(page, place.level)),
-            None => self.lock_lowest(page, Level::LAST),
-        }
-    }
-
-    /// The lock of the table of `place`, if it is still the lowest that translates `page`, but not
-    /// below `least`.
-    #[inline(always)]
-    fn lowest_words(&self, place: Place, page: Vpn, least: Level) -> Option<WordsLock<'a>> {
-        let Place { frame, level, .. } = place;
-        let lock = self.words(frame, level, page)?;
-        // The word may have become a lower table before the lock was taken.
-        let index = A::index(page, level);
-        let word = || fold::plain::<A>(self.hw.load(frame, index), level, index);
-        let deeper = level != least && matches!(A::decode(word(), level), Entry::Table(_));
-        (!deeper).then_some(lock)
     }
 }

@@ -10,34 +10,29 @@ use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, Pfn};
 
-use super::fold::word;
-use super::map::FOREIGN;
+use super::mark::Marks;
 use super::run::Stretch;
+use super::word::FOREIGN;
+use super::word::word;
 use super::{Locked, What};
 use crate::folio::Folios;
 use crate::limits::ORDER_MAX;
-use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Maps `count` entries from `index` on, which are zero, to the frames from `frame` on, which
-    /// belong to folios of order `each`.
-    #[inline(always)]
-    pub(crate) fn put(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
-        debug_assert!((index..index + count).all(|at| self.raw(at) == 0));
-        let folded = self.spell(index, count, frame, attrs, each);
-        self.add(count as i64, folded as i64);
-        if self.may_fold_in(each) {
-            self.tables.count(Event::Fold, folded as u64);
-            // A block that was begun before may be complete now.
-            self.refold_ends(index, count);
+    /// Writes `marks` over `count` entries from `index` on; the caller keeps the counts. An entry
+    /// that stands for a block has the payload of its first page.
+    pub(super) fn overwrite(&self, index: usize, count: usize, marks: Marks) {
+        let block = A::order(self.level());
+        if block == Order::ZERO || !marks.ascending {
+            let (first, step) = (A::marker(marks.first), marks.step::<A>());
+            let ahead = if marks.ascending { count as u64 - 1 } else { 0 };
+            debug_assert_eq!(first.wrapping_add(step * ahead), A::marker(marks.first + ahead));
+            return self.fill(index, count, first, step);
         }
-    }
-
-    /// The same where folios of several orders may stand behind them.
-    pub(super) fn put_any(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs) {
-        self.each_piece(index, count, frame, attrs, |at, entries, frame, each| {
-            self.put(at, entries, frame, attrs, each);
-        });
+        for at in 0..count {
+            let payload = marks.first + ((at as u64) << block.get());
+            self.fill(index + at, 1, A::marker(payload), 0);
+        }
     }
 
     /// Whether folios of order `each` are large enough for contiguous blocks of this level.

@@ -1,0 +1,31 @@
+//! Words of leaves, and the bits that have a meaning of their own.
+
+use quire_arch::{Arch, Attrs, Level};
+use quire_units::Pfn;
+
+/// The word of entry `index` as it would be outside of a contiguous block.
+#[inline]
+pub(crate) fn plain<A: Arch>(raw: u64, level: Level, index: usize) -> u64 {
+    if A::is_folded(raw, level) { A::unfold(raw, level, index) } else { raw }
+}
+
+/// The word of a leaf, as part of a contiguous block or not.
+#[inline]
+pub(super) fn word<A: Arch>(frame: Pfn, level: Level, attrs: Attrs, folded: bool) -> u64 {
+    let word = A::leaf(frame, level, attrs);
+    if folded { A::fold(word, level) } else { word }
+}
+
+/// Marks a leaf whose frames are not folios.
+pub(crate) const FOREIGN: Attrs = Attrs::SOFT;
+
+/// The bits that the hardware sets by itself, and that may therefore differ within a run.
+pub(super) const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
+
+/// Whether the hardware has no more bit to set in a leaf.
+#[inline]
+pub(super) fn is_settled(attrs: Attrs) -> bool {
+    !attrs.intersects(Attrs::RIGHTS)
+        || attrs.contains(Attrs::YOUNG)
+            && (attrs.contains(Attrs::DIRTY) || !attrs.contains(Attrs::WRITE))
+}
