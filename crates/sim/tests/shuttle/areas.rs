@@ -109,7 +109,7 @@ fn collapsed<A: Arch>(config: Config) {
             scope.spawn(|| scene.on(2, |runner| keeps(runner, [1, FOLIO + 1])));
             scene.on(0, |runner| {
                 let order = Order::new(scene.span().count().ilog2() as u8);
-                let act = || scene.mm.collapse(&scene.space, scene.span(), order);
+                let act = || scene.mm.reclaim().collapse(&scene.space, scene.span(), order);
                 runner.operation("collapse", act).expect("there is memory");
             });
         });

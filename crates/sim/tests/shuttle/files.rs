@@ -18,7 +18,7 @@ const PAGES: u64 = 4;
 /// Plays `model` with a file of some pages, all of which the first space shows.
 fn with_file<A: Arch>(config: Config, model: fn(&Scene<'_, '_, '_, A>, FileId, Vpn)) {
     play::<A>(config, |scene| {
-        let file = scene.mm.open_file(Store::ReadWrite, PAGES, Order::ZERO).expect("it is free");
+        let file = scene.mm.files().open(Store::ReadWrite, PAGES, Order::ZERO).expect("it is free");
         let start = scene.span().end.add(16);
         let request = Request {
             backing: Backing::File { id: file, page: 0 },
@@ -28,8 +28,8 @@ fn with_file<A: Arch>(config: Config, model: fn(&Scene<'_, '_, '_, A>, FileId, V
         model(scene, file, start);
         scene.on(0, |runner| runner.write_back(file));
         scene.verify();
-        scene.mm.truncate(file, 0, &scene.known).expect("nothing is split");
-        scene.mm.close_file(file).expect("nothing of it is in memory");
+        scene.mm.files().truncate(file, 0, &scene.known).expect("nothing is split");
+        scene.mm.files().close(file).expect("nothing of it is in memory");
     });
 }
 
@@ -67,13 +67,13 @@ fn dropped<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
         scope.spawn(|| scene.on(1, |runner| keeps(runner, [start, start.add(3)])));
         scope.spawn(|| {
             scene.on(2, |runner| {
-                runner.operation("reclaim", || scene.mm.reclaim(u64::MAX, &scene.known));
+                runner.operation("reclaim", || scene.mm.reclaim().reclaim(u64::MAX, &scene.known));
             });
         });
         scene.on(0, |runner| {
             runner.write_back(file);
             runner.operation("drop", || {
-                scene.mm.drop_clean(file, FilePages::new(0, PAGES)).expect("it is in use")
+                scene.mm.files().drop_clean(file, FilePages::new(0, PAGES)).expect("it is in use")
             });
         });
     });
@@ -112,7 +112,7 @@ fn cut<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
         scene.on(0, |runner| {
             let length = |pages| {
                 runner
-                    .operation("truncate", || scene.mm.truncate(file, pages, &scene.known))
+                    .operation("truncate", || scene.mm.files().truncate(file, pages, &scene.known))
                     .expect("nothing is split");
             };
             length(1);
@@ -134,8 +134,9 @@ fn collapse<A: Arch>(runner: &Runner<'_, '_, '_, A>, start: Vpn) {
     let scene = runner.scene;
     let all = PageSpan::new(start, start.add(PAGES));
     for _ in 0..3 {
-        let done = runner
-            .operation("collapse", || scene.mm.collapse_file(&scene.space, all, &scene.known));
+        let done = runner.operation("collapse", || {
+            scene.mm.reclaim().collapse_file(&scene.space, all, &scene.known)
+        });
         match done {
             Ok(_) => {}
             Err(Error::Unread(reads)) => runner.carry(reads),
@@ -182,7 +183,7 @@ fn cut_apart<A: Arch>(scene: &Scene<'_, '_, '_, A>, file: FileId, start: Vpn) {
         scene.on(0, |runner| {
             let length = |pages| {
                 runner
-                    .operation("truncate", || scene.mm.truncate(file, pages, &scene.known))
+                    .operation("truncate", || scene.mm.files().truncate(file, pages, &scene.known))
                     .expect("nothing is split");
             };
             length(3);

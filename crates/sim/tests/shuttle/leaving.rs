@@ -52,7 +52,7 @@ fn back<A: Arch>(config: Config) {
                 runner.write(&scene.space, scene.page(at), at + 1);
             }
             runner.page_out(&scene.space, scene.span());
-            scene.mm.reclaim(u64::MAX, &scene.known);
+            scene.mm.reclaim().reclaim(u64::MAX, &scene.known);
         });
         let reads = |runner: &Runner<'_, '_, '_, A>, from| {
             for at in [from, FOLIO + from] {
@@ -122,8 +122,8 @@ fn d6_a_space_ends_while_its_folios_leave() {
 fn d6_a_space_ends_while_the_reclaimer_goes_round() {
     explore(|| {
         at_the_end::<X86_64>(Config::x86_64(), |scene, runner| {
-            runner.operation("age", || scene.mm.age_all(&scene.known));
-            runner.operation("reclaim", || scene.mm.reclaim(u64::MAX, &scene.known));
+            runner.operation("age", || scene.mm.reclaim().age_all(&scene.known));
+            runner.operation("reclaim", || scene.mm.reclaim().reclaim(u64::MAX, &scene.known));
             runner.write_back(scene.swap);
         });
     });
@@ -135,7 +135,11 @@ fn d6_a_space_ends_while_single_pages_leave() {
         at_the_end::<Arm4k>(Config::arm64_4k(), |scene, runner| {
             let one = PageSpan::new(scene.page(1), scene.page(2));
             runner.operation("page out", || {
-                scene.mm.page_out(&scene.space, one, Scope::Own, &scene.known).expect("sound pages")
+                scene
+                    .mm
+                    .paging()
+                    .page_out(&scene.space, one, Scope::Own, &scene.known)
+                    .expect("sound pages")
             });
             runner.write_back(scene.swap);
         });
@@ -145,7 +149,7 @@ fn d6_a_space_ends_while_single_pages_leave() {
 /// CPU 1 makes one folio of pages that CPU 0 pages out: it waits for that, and all of them leave.
 fn while_collapsing<A: Arch>(config: Config) {
     play::<A>(config, |scene| {
-        scene.mm.policy.set_size(Order::new(FOLIO.ilog2() as u8), SizePolicy::Never).unwrap();
+        scene.mm.policy().set_size(Order::new(FOLIO.ilog2() as u8), SizePolicy::Never).unwrap();
         scene.on(0, |runner| {
             for at in 0..FOLIO {
                 runner.write(&scene.space, scene.page(at), at + 1);
@@ -157,18 +161,21 @@ fn while_collapsing<A: Arch>(config: Config) {
                 scene.on(1, |runner| {
                     let order = Order::new(FOLIO.ilog2() as u8);
                     runner
-                        .operation("collapse", || scene.mm.collapse(&scene.space, pages, order))
+                        .operation("collapse", || {
+                            scene.mm.reclaim().collapse(&scene.space, pages, order)
+                        })
                         .expect("there is memory");
                 });
             });
             scene.on(0, |runner| {
                 runner.operation("page out", || {
-                    let done = scene.mm.page_out(&scene.space, pages, Scope::Own, &scene.known);
+                    let done =
+                        scene.mm.paging().page_out(&scene.space, pages, Scope::Own, &scene.known);
                     done.expect("sound pages")
                 });
             });
         });
-        assert_eq!(scene.mm.swapped(&scene.space), FOLIO, "some of them stayed");
+        assert_eq!(scene.mm.paging().swapped(&scene.space), FOLIO, "some of them stayed");
         scene.on(0, |runner| {
             runner.write_back(scene.swap);
             for at in 0..FOLIO {

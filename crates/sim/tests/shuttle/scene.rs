@@ -90,13 +90,13 @@ pub(crate) fn play<A: Arch>(config: Config, model: impl FnOnce(&Scene<'_, '_, '_
     let turns = Turns::new(&machine);
     let mut stock = Stock::new(run.count(), CPUS);
     let mm = stock.manage::<A, _>(&turns, run).expect("a sound system");
-    mm.policy.set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
+    mm.policy().set_size(A::block_order(), SizePolicy::Never).expect("blocks have a choice");
     let order = Order::new(FOLIO.ilog2() as u8);
-    mm.policy.set_size(order, SizePolicy::Always).expect("there is a choice");
+    mm.policy().set_size(order, SizePolicy::Always).expect("there is a choice");
     let free = mm.phys().free_frames();
     let window = PageSpan::new(Vpn::new(16), Vpn::new(A::USER_PAGES));
     let space = mm.space(Asid(1), window).expect("memory for a root");
-    let swap = mm.swap_on(SLOTS).expect("memory for slots");
+    let swap = mm.paging().swap_on(SLOTS).expect("memory for slots");
     let known = FolioFlags { mm: &mm, spaces: Mutex::new(Vec::new()) };
     let scene = Scene { mm: &mm, disk: Disk::new(), swap, space: known.add(space), known };
     scene.map_anon();
@@ -109,7 +109,7 @@ pub(crate) fn play<A: Arch>(config: Config, model: impl FnOnce(&Scene<'_, '_, '_
     }
     let Scene { space, known, .. } = scene;
     known.drop(space);
-    mm.swap_off(swap).expect("no space refers to it");
+    mm.paging().swap_off(swap).expect("no space refers to it");
     check::system::<A, _>(&mm, &[]).unwrap_or_else(|found| panic!("{found}"));
     machine.audit().unwrap_or_else(|violation| panic!("{violation}"));
     assert_eq!(mm.phys().free_frames(), free, "nothing is lost");
@@ -206,10 +206,10 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
 
     pub(crate) fn carry(&self, mut reads: Reads) {
         let (mm, disk) = (self.scene.mm, &self.scene.disk);
-        while let Some(read) = mm.next_read(&mut reads).expect("the file is there") {
+        while let Some(read) = mm.files().next_read(&mut reads).expect("the file is there") {
             let ram = mm.hardware().machine().ram();
             let done = disk.read(ram, A::PAGE_SHIFT, &read);
-            mm.read_done(read, done);
+            mm.files().read_done(read, done);
         }
     }
 
@@ -237,7 +237,7 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
     pub(crate) fn page_out(&self, space: &Space<A>, span: PageSpan) {
         let known = &self.scene.known;
         self.operation("page out", || {
-            self.scene.mm.page_out(space, span, Scope::All, known).expect("sound pages")
+            self.scene.mm.paging().page_out(space, span, Scope::All, known).expect("sound pages")
         });
         self.write_back(self.scene.swap);
     }
@@ -245,17 +245,17 @@ impl<A: Arch> Runner<'_, '_, '_, A> {
     /// Writes what is dirty of a file.
     pub(crate) fn write_back(&self, file: FileId) {
         let Scene { mm, disk, known, .. } = self.scene;
-        let end = mm.file(file).expect("it is in use").pages();
+        let end = mm.files().get(file).expect("it is in use").pages();
         let mut left = FilePages::new(0, end);
         loop {
             let next = {
                 let _op = self.cpu.operation("write back").cleans();
-                mm.next_write(file, &mut left, known)
+                mm.files().next_write(file, &mut left, known)
             };
             let Ok(Some(write)) = next else { break };
             let ram = mm.hardware().machine().ram();
             let done = disk.write(ram, A::PAGE_SHIFT, &write, end);
-            mm.write_done(write, done);
+            mm.files().write_done(write, done);
         }
     }
 
