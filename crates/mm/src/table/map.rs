@@ -1,6 +1,8 @@
 //! Putting tables, leaves and markers into empty entries.
 
-use quire_arch::{Arch, Attrs, Entry, Level};
+#[cfg(any(test, feature = "inject"))]
+use quire_arch::Attrs;
+use quire_arch::{Arch, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
