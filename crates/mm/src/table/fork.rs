@@ -17,9 +17,8 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::grant::Regrant;
-use super::regrant::Owed;
 use super::run::Stretch;
-use super::word::FOREIGN;
+use super::word::{FOREIGN, is_settled};
 use super::{Gather, Locked, Marks, Run, Tables, What, plain};
 use crate::folio::Folios;
 
@@ -154,8 +153,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(raw, self.level(), index)) {
             let s = self.stretch(index, end, raw);
             let whole = (s.index | s.count) & (self.width() - 1) == 0;
-            if whole || !s.folded {
-                return self.run_of(&s, frame, attrs);
+            if whole || !self.is_folded(raw) {
+                let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
+                return Run { index, count: s.count, what, raw, uniform: true };
             }
         }
         self.run(index, end)
@@ -198,8 +198,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         if exclusive {
             self.part_run(&mut run);
-            let owed = if gather.flushes_space() { Owed::Flush } else { Owed::Nothing };
-            if self.regrant(&run, entries, owed, Regrant::LENT) == Owed::Flush {
+            if self.regrant(&run, entries, gather.flushes_space(), Regrant::LENT) {
                 gather.flush_space();
             }
             if folds {
@@ -214,19 +213,18 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// contiguous block has only a part in it, or could.
     #[inline]
     fn plain_stretch(&self, run: &Run, count: usize, folds: bool) -> Option<Stretch> {
-        let folded = A::is_folded(run.raw, self.level());
         let whole = (run.index | count) & (self.width() - 1) == 0;
-        let simple = run.uniform && run.is_settled() && (whole || !folds && !folded);
-        simple.then_some(Stretch { index: run.index, count, raw: run.raw, folded })
+        let uncut = whole || !folds && !self.is_folded(run.raw);
+        let simple = run.uniform && run.is_settled() && uncut;
+        simple.then_some(Stretch { index: run.index, count, raw: run.raw })
     }
 
     /// Takes the right to write, and makes the leaves COW. Returns their first word.
     #[inline(always)]
     fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
-        let plain = self.spelled(frame, Regrant::LENT.of(attrs));
-        let raw = if s.folded { A::fold(plain, self.level()) } else { plain };
+        let raw = self.respelled(s.raw, frame, Regrant::LENT.of(attrs));
         self.fill_stretch(&Stretch { raw, ..*s });
-        if !gather.flushes_space() && self.owed(s.raw, raw) == Owed::Flush {
+        if !gather.flushes_space() && self.owes_flush(s.raw, raw) {
             gather.flush_space();
         }
         raw
@@ -236,7 +234,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     fn take_over(&self, s: &Stretch) {
         self.fill_stretch(s);
-        let blocks = if s.folded { s.count / self.width() } else { 0 };
+        let blocks = if self.is_folded(s.raw) { s.count / self.width() } else { 0 };
         self.add(s.count as i64, blocks as i64);
     }
 
@@ -245,11 +243,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// the parent must go on seeing that.
     #[inline]
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
-        let block = A::order(self.level());
-        let frames = FrameSpan::new(frame, (count as u64) << block.get());
-        let (pages, largest) = Folios::new(self.tables.meta).share_all(frames, exclusive);
-        let folds = A::fold_order(self.level()).is_some_and(|fold| largest >= fold);
-        Shared { entries: (pages >> block.get()) as usize, folds }
+        let folios = Folios::new(self.tables.meta);
+        let (pages, largest) = folios.share_all(self.frames(frame, count), exclusive);
+        let entries = (pages >> self.unit().get()) as usize;
+        Shared { entries, folds: self.may_fold_in(largest) }
     }
 
     /// Takes over the words of the first `count` entries of a run of `other`, where nothing is.
@@ -260,7 +257,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let run = Run { uniform: run.uniform && !ends && run.is_settled(), ..*run };
         for s in other.stretches(&run, count) {
             let whole = (s.index | s.count) & (width - 1) == 0;
-            if s.folded && !whole {
+            let folded = self.is_folded(s.raw);
+            if folded && !whole {
                 // The child's block becomes foldable with its last part.
                 if let Some((frame, attrs)) = other.leaf_at(s.index) {
                     self.put_any(s.index, s.count, frame, attrs);
@@ -268,7 +266,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 continue;
             }
             self.take_over(&s);
-            if folds && !s.folded {
+            if folds && !folded {
                 self.refold_ends(s.index, s.count);
             }
         }

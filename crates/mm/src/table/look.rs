@@ -1,13 +1,14 @@
 //! Looking at what is mapped, piece by piece, with nothing held in between: to report pages to a
 //! program, or to copy them.
 
-use quire_arch::{Arch, Attrs, Entry};
+use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
+use super::run::Stretch;
 use super::visit::{Found, Step};
 use super::word::FOREIGN;
-use super::{Locked, Marks, Tables, What, plain};
+use super::{Marks, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// Consecutive entries of one table in one state, with the same accessed and dirty bits.
@@ -173,11 +174,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let locked = self.lock_lowest(block.start, level);
         let index = locked.index(block.start);
         let count = (order.pages() >> A::order(level).get()) as usize;
-        if locked.level() != level {
-            return Err(run);
-        }
-        let there = locked.run(index, index + count);
-        if there.what != What::Absent || there.count < count {
+        if locked.level() != level || !locked.is_empty(index, count) {
             return Err(run);
         }
         let frame = run.start();
@@ -195,28 +192,18 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
             let What::Marker(marks) = run.what else { return None };
             return Some(Seen { pages, leaf, what: Sight::Marker(marks) });
         };
-        let stretch = table.stretches(run, run.count).next()?;
-        let (mut count, mut attrs) = (stretch.count, table.leaf_attrs(stretch.raw, run.index));
-        let (width, inside) = (table.width(), run.index - table.block_at(run.index));
-        if stretch.folded && inside == 0 && count >= width {
+        let Stretch { mut count, raw, .. } = table.stretches(run, run.count).next()?;
+        let (mut attrs, folded) = (table.leaf_attrs(raw, run.index), table.is_folded(raw));
+        let (width, first) = (table.width(), table.block_at(run.index));
+        if folded && run.index == first && count >= width {
             count -= count % width;
-        } else if stretch.folded {
+        } else if folded {
             // The words of a block speak for each other.
-            count = run.count.min(width - inside);
-            attrs |= table.gathered(table.block_at(run.index));
+            count = run.count.min(first + width - run.index);
+            attrs |= table.gathered(first);
         }
         let end = table.page(run.index + count).min(pages.end);
-        let what = Sight::Leaf { frame: self.frame_within(frame), attrs, folded: stretch.folded };
+        let what = Sight::Leaf { frame: self.frame_within(frame), attrs, folded };
         Some(Seen { pages: PageSpan::new(pages.start, end), leaf, what })
-    }
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// The attributes of a leaf whose word at entry `index` is `raw`.
-    fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
-        match A::decode(plain::<A>(raw, self.level(), index), self.level()) {
-            Entry::Leaf { attrs, .. } => attrs,
-            _ => Attrs::empty(),
-        }
     }
 }

@@ -60,6 +60,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         0
     }
 
+    /// The same where folios may be folded.
     pub(super) fn spell_blocks(
         &self,
         index: usize,
@@ -78,7 +79,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         for (at, end, folded) in [(index, head, false), (head, tail, true), (tail, end, false)] {
             if at < end {
                 let raw = word::<A>(from(at), level, attrs, folded);
-                self.fill_stretch(&Stretch { index: at, count: end - at, raw, folded });
+                self.fill_stretch(&Stretch { index: at, count: end - at, raw });
             }
         }
         (tail - head) / self.width()
@@ -88,7 +89,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     pub(super) fn fill_stretch(&self, s: &Stretch) {
         let step = A::step(self.level());
-        let block_step = if s.folded { A::fold_step(self.level()) } else { step };
+        let block_step = if self.is_folded(s.raw) { A::fold_step(self.level()) } else { step };
         if block_step == step {
             return self.fill(s.index, s.count, s.raw, step);
         }
