@@ -55,7 +55,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let Eviction { folio, most, tracks } = leaving;
         let mut done = Evicted::default();
         self.each(span, |table, part| -> Step<()> {
-            let unit = A::order(table.level());
+            let unit = table.unit();
             let block = A::fold_order(table.level()).unwrap_or_default();
             let most = if tracks { most.min(block) } else { most };
             let limit = |at: Vpn| {
@@ -109,8 +109,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. Bits
     /// that the hardware sets in them until the flush are lost.
     fn evict(&self, pages: PageSpan, first: u64) {
-        let block = A::order(self.level());
-        let (index, count) = (self.index(pages.start), (pages.count() >> block.get()) as usize);
+        let entries = self.entries(pages);
+        let (index, count) = (entries.start, entries.len());
         self.part(index, count);
         let folded = self.folded_in(index, count);
         self.overwrite(index, count, Marks { first, ascending: true });

@@ -119,8 +119,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 What::Absent => {}
                 What::Table(_) => return (self.page(at).max(part.start), Ok(())),
                 What::Marker(marks) => {
-                    let pages = (run.count as u64) << A::order(self.level()).get();
-                    let lent = (with.lend_marks)(marks, pages);
+                    let lent = (with.lend_marks)(marks, self.pages(&run).count());
                     if lent != marks {
                         self.overwrite(run.index, run.count, lent);
                     }
@@ -131,12 +130,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     let shared = self.fork_run(heir, run, frame, attrs, with.how, with.gather);
                     *with.done += shared as u64;
                     if shared < run.count {
-                        let block = A::order(self.level()).pages();
-                        let from = frame.add(shared as u64 * block);
-                        let end = self.page(at + run.count).min(part.end);
-                        let rest = PageSpan::new(self.page(at + shared), end);
-                        let lack = self.must_copy(rest, from, attrs);
-                        return (rest.start, Err(lack));
+                        let rest = self.span(at + shared, run.count - shared).intersect(part);
+                        let from = self.frames(frame, shared).end();
+                        return (rest.start, Err(self.must_copy(rest, from, attrs)));
                     }
                 }
             }
@@ -164,11 +160,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The part of `rest` that belongs to the folio at `frame`, which cannot be shared.
     fn must_copy(&self, rest: PageSpan, frame: Pfn, attrs: Attrs) -> ForkLack {
         let frames = FrameSpan::new(frame, rest.count());
-        let piece = match Folios::new(self.tables.meta).of(frame) {
-            Some(folio) => folio.part_of(frames),
-            None => frames,
-        };
-        ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(piece.count)), frame, attrs)
+        let folio = Folios::new(self.tables.meta).of(frame);
+        let count = folio.map_or(frames, |folio| folio.part_of(frames)).count;
+        ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(count)), frame, attrs)
     }
 
     /// Shares a run, up to a folio that cannot be shared. Returns how many of its entries.

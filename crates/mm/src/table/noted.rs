@@ -135,7 +135,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         locked.clear(run.index, run.count);
         gather.mapping(self.meta, folio, folio.span());
         // The next fault maps another page here: no CPU may still see this one then.
-        self.flush(pages, A::order(locked.level()));
+        self.flush(pages, locked.unit());
         Discard::Gone
     }
 }

@@ -242,7 +242,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 What::Absent | What::Table(_) => {}
             }
             moved += found.run.count as u64;
-            gather.flush(found.pages, found.leaf_order());
+            gather.flush(found.pages, self.unit());
             Step::Next
         });
         moved

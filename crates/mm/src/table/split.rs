@@ -74,7 +74,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             }
         }
         if breaks {
-            let block = A::order(locked.level());
+            let block = locked.unit();
             self.broken(PageSpan::block(page, block), block);
             locked.fill(index, 1, new, 0);
         }
