@@ -91,17 +91,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// The pages of this run of leaves, from `frame` on, that map `folio`, and their frames.
     fn pages_of(&self, folio: Folio, frame: Pfn) -> Option<(PageSpan, FrameSpan)> {
-        let pages = self.all_pages();
-        let frames = FrameSpan::new(frame, pages.count());
+        let all = self.all_pages();
         let start = frame.max(folio.head);
-        let end = frames.end().min(folio.span().end());
-        if start >= end {
-            return None;
-        }
-        let count = end.offset_from(start);
-        let first = pages.start.add(start.offset_from(frame));
-        let pages = PageSpan::new(first, first.add(count));
-        Some((pages, FrameSpan::new(start, count)))
+        let end = frame.add(all.count()).min(folio.span().end());
+        let count = end.get().checked_sub(start.get()).filter(|&count| count > 0)?;
+        let first = all.start.add(start.offset_from(frame));
+        Some((PageSpan::new(first, first.add(count)), FrameSpan::new(start, count)))
     }
 }
 

@@ -125,16 +125,17 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// it; the hardware may set bits, and pins may come and go.
     pub fn survey(&self, block: PageSpan, order: Order) -> Survey {
         let folios = Folios::new(self.meta);
-        let level = A::leaf_level(order);
+        let leaf = A::order(A::leaf_level(order));
+        // The first folio, and its frame for the first page that is mapped.
         let mut first: Option<(Folio, Pfn)> = None;
-        let (mut whole, mut upto) = (true, block.start);
+        let (mut whole, mut mapped) = (true, 0);
         for seen in self.pieces(block) {
             let Sight::Leaf { frame, .. } = seen.what else { return Survey::Foreign };
             let frames = FrameSpan::new(frame, seen.pages.count());
-            let (mut pinned, mut alone) = (false, true);
+            let mut pinned = false;
             let known = folios.each(frames, |folio, _| {
                 pinned |= folios.counts(folio).pins > 0;
-                alone &= first.get_or_insert((folio, frame)).0 == folio;
+                whole &= first.get_or_insert((folio, frame)).0 == folio;
                 true
             });
             if seen.is_foreign() || known < frames.count {
@@ -143,19 +144,13 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             if pinned {
                 return Survey::Pinned;
             }
-            let goes_on = first
-                .is_some_and(|(_, from)| frame.get() == from.get() + upto.offset_from(block.start));
-            whole &= alone && goes_on && seen.pages.start == upto && seen.leaf >= A::order(level);
-            upto = seen.pages.end;
+            let ahead = seen.pages.start.offset_from(block.start);
+            whole &= first.is_some_and(|(_, from)| frame == from.add(ahead)) && seen.leaf >= leaf;
+            mapped += frames.count;
         }
-        let fits = |(folio, from): (Folio, Pfn)| {
-            folio.order >= order && from.is_aligned(order.pages()) && upto == block.end
-        };
-        match first {
-            None => Survey::Empty,
-            Some(first) if whole && fits(first) => Survey::Whole,
-            Some(_) => Survey::Parts,
-        }
+        let Some((folio, from)) = first else { return Survey::Empty };
+        whole &= mapped == order.pages() && folio.order >= order;
+        if whole && from.is_aligned(order.pages()) { Survey::Whole } else { Survey::Parts }
     }
 
     /// Maps `run` at `block`, as one folio of `order`, every page of it mapped here alone. Nothing

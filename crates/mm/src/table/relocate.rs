@@ -147,29 +147,18 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         other: Vpn,
         level: Level,
     ) -> (Locked<'_, A, H>, Option<Locked<'_, A, H>>) {
+        let (low, high) = (one.min(other), one.max(other));
         loop {
-            let (at, to) = (self.walk(one, level), self.walk(other, level));
-            let lock_one = || self.lock(at.frame, at.level, one);
-            let lock_other = || self.lock(to.frame, to.level, other);
+            let (at, to) = (self.walk(low, level), self.walk(high, level));
             if at.level != level || to.level != level {
                 continue;
             }
+            let Some(first) = self.lock(at.frame, level, low) else { continue };
             if at.frame == to.frame {
-                if let Some(locked) = lock_one() {
-                    return (locked, None);
-                }
-                continue;
+                return (first, None);
             }
-            let locked = if one < other {
-                let first = lock_one();
-                (first, lock_other())
-            } else {
-                let first = lock_other();
-                (lock_one(), first)
-            };
-            if let (Some(old), Some(new)) = locked {
-                return (old, Some(new));
-            }
+            let Some(second) = self.lock(to.frame, level, high) else { continue };
+            return if one < other { (first, Some(second)) } else { (second, Some(first)) };
         }
     }
 
