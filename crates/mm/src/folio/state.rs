@@ -134,30 +134,50 @@ impl<'m> Folios<'m> {
     }
 
     /// Calls `act` with the folios that hold `frames`, one after the other, each with its part of
-    /// them. Ends at a frame that belongs to no folio, or at the first folio for which `act`
-    /// returns `false`. Returns how many frames were done. The caller must keep the folios alive,
-    /// as for [`of`](Self::of).
+    /// them. Ends at a frame that belongs to no folio, or where `act` returns `false`. Returns how
+    /// many frames were done. The caller must keep the folios alive, as for [`of`](Self::of).
     #[inline(always)]
-    pub(crate) fn each(
+    pub(crate) fn each(&self, frames: FrameSpan, act: impl FnMut(Folio, FrameSpan) -> bool) -> u64 {
+        self.each_beside(frames, |_, _| 0, act)
+    }
+
+    /// The same, but where `at_once` returns how many frames, from the given folio on, are done
+    /// already, they are passed.
+    #[inline(always)]
+    fn each_beside(
         &self,
         frames: FrameSpan,
+        mut at_once: impl FnMut(Folio, FrameSpan) -> u64,
         mut act: impl FnMut(Folio, FrameSpan) -> bool,
     ) -> u64 {
         let mut left = frames;
-        while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
-            let alike = self.alike(folio, most_in(folio, left), |_| true);
-            if !each_alike(folio, alike, &mut left, &mut act) {
-                break;
+        'all: while left.count > 0
+            && let Some(first) = self.of(left.start)
+        {
+            let done = at_once(first, left);
+            if done > 0 {
+                left = FrameSpan::new(left.start.add(done), left.count - done);
+                continue;
+            }
+            let pages = left.end().offset_from(first.head) + first.order.pages() - 1;
+            let most = (pages >> first.order.get()).min(AHEAD);
+            let mut head = first.head;
+            for _ in 0..self.alike(first, most, |_| true) {
+                let folio = Folio { head, ..first };
+                let piece = folio.part_of(left);
+                if !act(folio, piece) {
+                    break 'all;
+                }
+                left = FrameSpan::new(piece.end(), left.count - piece.count);
+                head = left.start;
             }
         }
         frames.count - left.count
     }
 
     /// How many folios of the size of `folio`, itself included, lie side by side and all satisfy
-    /// `such`; at most `most`.
-    ///
-    /// Mostly folios of one size lie side by side. A loop that does nothing else counts them: their
-    /// slots come from memory, and the CPU waits for many of them at once.
+    /// `such`; at most `most`. A loop that does nothing else counts them: their slots come from
+    /// memory, and the CPU waits for many of them at once.
     #[inline(always)]
     fn alike(&self, folio: Folio, most: u64, such: impl Fn(&Slot) -> bool) -> usize {
         let state = State::new(Kind::Folio, folio.order.get());
@@ -177,23 +197,14 @@ impl<'m> Folios<'m> {
     /// be shared. Returns how many frames were shared, and the order of the largest folio.
     #[inline]
     pub(crate) fn share_all(&self, frames: FrameSpan, exclusive: bool) -> (u64, Order) {
-        let (mut left, mut largest) = (frames, Order::ZERO);
-        while left.count > 0
-            && let Some(folio) = self.of(left.start)
-        {
+        let mut largest = Order::ZERO;
+        let soles = |folio: Folio, left| {
             largest = largest.max(folio.order);
-            let sole = self.share_soles(folio, left);
-            if sole > 0 {
-                left = FrameSpan::new(left.start.add(sole), left.count - sole);
-                continue;
-            }
-            let alike = self.alike(folio, most_in(folio, left), |_| true);
-            let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
-            if !each_alike(folio, alike, &mut left, share) {
-                break;
-            }
-        }
-        (frames.count - left.count, largest)
+            self.share_soles(folio, left)
+        };
+        let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
+        let shared = self.each_beside(frames, soles, share);
+        (shared, largest)
     }
 
     /// Does [`share`](Self::share) for `folio` and the folios of its size behind it that lie whole
@@ -341,33 +352,4 @@ impl<'m> Folios<'m> {
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
         self.meta.drop_holds(folio.head, less).map(|gone| self.meta.mint(gone))
     }
-}
-
-/// How many folios of the size of `folio` may lie in `frames` from it on, up to [`AHEAD`].
-#[inline]
-fn most_in(folio: Folio, frames: FrameSpan) -> u64 {
-    let pages = frames.end().offset_from(folio.head) + folio.order.pages() - 1;
-    (pages >> folio.order.get()).min(AHEAD)
-}
-
-/// Calls `act` with `count` folios of the size of `folio`, from it on, each with its part of
-/// `left`. Each part that is done leaves `left` from below. Returns whether all were done.
-#[inline(always)]
-fn each_alike(
-    folio: Folio,
-    count: usize,
-    left: &mut FrameSpan,
-    mut act: impl FnMut(Folio, FrameSpan) -> bool,
-) -> bool {
-    let mut head = folio.head;
-    (0..count).all(|_| {
-        let folio = Folio { head, order: folio.order };
-        let piece = folio.part_of(*left);
-        let done = act(folio, piece);
-        if done {
-            *left = FrameSpan::new(piece.end(), left.count - piece.count);
-            head = left.start;
-        }
-        done
-    })
 }

@@ -110,9 +110,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order
-    /// `each`. The words are zero in between, with a flush: two CPUs must not see different memory
-    /// at one address.
+    /// Maps `count` leaves from `index` on to other frames, of a folio of order `each`. The words
+    /// are zero in between, with a flush: two CPUs must not see different memory at one address.
     pub(crate) fn replace(
         &self,
         index: usize,
@@ -135,11 +134,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Sets the bits `noted` in the leaf at entry `index`, and gives it the rights `grant`.
-    ///
-    /// In a contiguous block, this writes every word. Software takes a bit that is set in one word
-    /// as set for the block; but a CPU that does not set the bits by itself looks only at the word
-    /// of the page, and would fault on it for ever.
+    /// Sets the bits `noted` in the leaf at entry `index`, and gives it the rights `grant`. In a
+    /// contiguous block, this writes every word: a CPU that does not set the bits by itself looks
+    /// only at the word of the page, and would fault on it for ever.
     fn note(&self, index: usize, grant: Prot, noted: Attrs) {
         let regrants = self.leaf_at(index).is_some_and(|(_, attrs)| attrs.prot() != grant);
         if regrants {

@@ -6,10 +6,9 @@
 //! ```
 //!
 //! A folio counts its mapped pages together, and only the tables know how many belong to each
-//! part. So a folio is divided only where one table maps all of it that is mapped, and under the
-//! lock of that table. If the folio's count says that there are no other holds, none can come
-//! meanwhile: a new mapping takes the same lock. Parts that are not mapped become free. No entry
-//! changes; contiguous blocks that are larger than the parts are unfolded first.
+//! part. So a folio is divided only where one table maps all of it that is mapped, under its lock:
+//! other holds cannot come meanwhile. Parts that are not mapped become free. No entry changes;
+//! contiguous blocks that are larger than the parts are unfolded first.
 
 use core::ops::Range;
 

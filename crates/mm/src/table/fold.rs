@@ -1,9 +1,9 @@
 //! Contiguous blocks: neighbouring leaves that the CPU may keep as one translation.
 //!
-//! arm64 and riscv64 let an aligned block of leaves say that it maps an aligned block of frames
-//! with equal rights (arm64: the contiguous bit; riscv64: Svnapot). The CPU then keeps one TLB
-//! entry for all of it. Here this is called *folding* (Linux: contpte), and no other room sees it:
-//! words are read in their plain form, and written by operations that keep blocks whole.
+//! An aligned block of leaves may say that it maps an aligned block of frames with equal rights
+//! (arm64: the contiguous bit; riscv64: Svnapot). The CPU then keeps one TLB entry for all of it.
+//! Here this is called *folding* (Linux: contpte), and no other room sees it: words are read in
+//! their plain form.
 //!
 //! ```text
 //!   plain:     | A+0  | A+1  | A+2  | ...  | A+15 |     sixteen translations
@@ -15,15 +15,12 @@
 //! Three rules:
 //!
 //! 1. **All or nothing.** A block is folded only if all its entries map consecutive frames of one
-//!    folio with equal rights (I4). A change of a part of a block unfolds the block first
-//!    ([`part`](Locked::part)): a change of many entries cuts at most two blocks, at its head and
-//!    at its tail.
-//! 2. **Whole blocks change in place.** A change of all entries of a block does not unfold it:
-//!    every word gets the new rights, and stays folded. Until the flush a CPU may see the old
-//!    rights or the new ones, as with any entry.
+//!    folio with equal rights (I4). A change of a part unfolds the block first
+//!    ([`part`](Locked::part)), at most at its head and at its tail.
+//! 2. **Whole blocks change in place.** Every word gets the new rights, and stays folded. Until the
+//!    flush a CPU may see the old rights or the new ones, as with any entry.
 //! 3. **Fold as soon as possible.** In empty entries, whole blocks are written folded at once. All
-//!    other changes that can make a block foldable, by its last missing entry or by rights that
-//!    have become equal again, end with [`refold_ends`](Locked::refold_ends).
+//!    other changes that can make a block foldable end with [`refold_ends`](Locked::refold_ends).
 //!
 //! *Noted* flags: the accessed and dirty bits. The hardware may set them in the word of any entry
 //! of a block for an access to any of its pages (Arm ARM D8.7.1; the Svnapot chapter of the RISC-V
@@ -40,7 +37,7 @@ use quire_units::{Order, Pfn};
 
 use super::grant::Regrant;
 use super::run::Stretch;
-use super::word::{FOREIGN, NOTED, plain, word};
+use super::word::{FOREIGN, NOTED, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
 use crate::stats::Event;
@@ -73,8 +70,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         run.uniform &= !self.part(run.index, run.count);
     }
 
-    /// Unfolds the blocks that reach across an end of these entries. Returns whether there were
-    /// any.
+    /// The same for these entries. Returns whether there were any.
     #[inline]
     pub(super) fn part(&self, index: usize, count: usize) -> bool {
         if self.folded() == 0 {
@@ -96,9 +92,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Folds the blocks that these entries cover in part, at their two ends, if these have become
-    /// foldable. The blocks that they cover whole need no look if they were in one state: no change
-    /// leaves a block plain that may be folded (C1).
+    /// Folds the blocks that these entries cover in part, if these have become foldable. Of entries
+    /// that were in one state, no block that they cover whole has (C1).
     #[inline]
     pub(super) fn refold_ends(&self, index: usize, count: usize) {
         if self.width() == 1 {
@@ -136,7 +131,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if self.is_folded(raw) {
             return false;
         }
-        let Entry::Leaf { frame, attrs } = self.meaning(raw) else { return false };
+        let Entry::Leaf { frame, attrs } = self.meaning(raw, first) else { return false };
         let folio = || Folios::new(self.tables.meta).of(frame);
         // The checks of the first leaf are cheap and mostly fail.
         frame.is_aligned(block.pages())
@@ -145,14 +140,11 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             && self.run(first, first + width).count == width
     }
 
-    /// Turns the block that begins at entry `first`, all of it leaves, into the other form, and
-    /// counts it.
+    /// Turns the block of leaves at entry `first` into the other form, and counts it.
     fn regroup(&self, first: usize, fold: bool) {
         let (level, width) = (self.level(), self.width());
         let raw = self.raw(first);
-        let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(raw, level, first), level) else {
-            return;
-        };
+        let Entry::Leaf { frame, attrs } = self.decode(raw, first) else { return };
         let new = word::<A>(frame, level, attrs, fold);
         let demand = A::transition(raw, new, level, self.tables.is_relaxed());
         let pages = self.span(first, width);
@@ -170,8 +162,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.tables.count(event, 1);
     }
 
-    /// Zeroes leaves that the hardware may still change. Returns the bits that it had set in any of
-    /// them. The caller keeps the counts.
+    /// Zeroes leaves that the hardware may still change. Returns the bits noted in any of them. The
+    /// caller keeps the counts.
     pub(super) fn clear_noted(&self, index: usize, count: usize) -> Attrs {
         let mut all = Attrs::empty();
         for at in index..index + count {
@@ -184,9 +176,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         all.intersection(NOTED)
     }
 
-    /// Gives each leaf of the block that begins at entry `first` other attributes, and another
-    /// form, without a moment at which one is missing. Accessed and dirty bits that were set in any
-    /// of them are set in all afterwards.
+    /// Gives each leaf of the block at entry `first` other attributes, and another form, without a
+    /// moment at which one is missing. Bits noted in any of them are set in all afterwards.
     pub(super) fn convert(&self, first: usize, fold: bool, change: Regrant) {
         let mut noted = self.gathered(first);
         loop {
@@ -210,8 +201,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let mut raw = self.raw(index);
         loop {
             let was = self.is_folded(raw);
-            let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(raw, level, index), level)
-            else {
+            let Entry::Leaf { frame, attrs } = self.decode(raw, index) else {
                 return Attrs::empty();
             };
             let new = word::<A>(frame, level, change.of(attrs), form.unwrap_or(was));

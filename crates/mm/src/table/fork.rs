@@ -7,10 +7,9 @@
 //!   |  ...    |               |   ...   |      3. child: the parent's words as they are now
 //! ```
 //!
-//! Each step is one for a whole run: one addition, one fill, one fill. A contiguous block has one
-//! state, so a run holds it whole or not at all; its words are copied as they are, folded, and no
-//! step unfolds them. (A block is cut only at an end of the fork, where the next area is not
-//! inherited alike: one part of it is COW then and the other is not.)
+//! Each step is one for a whole run: one addition, one fill, one fill. A run holds a contiguous
+//! block whole or not at all; its words are copied as they are, and no step unfolds them. (A block
+//! is cut only at an end of the fork, where the next area is not inherited alike.)
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -19,7 +18,7 @@ use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 use super::grant::Regrant;
 use super::run::Stretch;
 use super::word::{FOREIGN, is_settled};
-use super::{Gather, Locked, Marks, Run, Tables, What, plain};
+use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::Folios;
 
 /// How a child gets the pages of its parent.
@@ -141,12 +140,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (self.page(at).min(part.end), Ok(()))
     }
 
-    /// The first stretch of the run that begins at entry `index`, since its words are simpler to
-    /// change; but the whole run if the stretch would cut a contiguous block.
+    /// The first stretch of the run at entry `index`, since its words are simpler to change; but
+    /// the whole run if the stretch would cut a contiguous block.
     #[inline(always)]
     fn run_to_fork(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
-        if let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(raw, self.level(), index)) {
+        if let Entry::Leaf { frame, attrs } = self.meaning(raw, index) {
             let s = self.stretch(index, end, raw);
             let whole = (s.index | s.count) & (self.width() - 1) == 0;
             if whole || !self.is_folded(raw) {
@@ -204,7 +203,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// The first `count` entries of a run as one stretch, if the hardware cannot change it, and no
-    /// contiguous block has only a part in it, or could.
+    /// contiguous block is cut, or could be.
     #[inline]
     fn plain_stretch(&self, run: &Run, count: usize, folds: bool) -> Option<Stretch> {
         let whole = (run.index | count) & (self.width() - 1) == 0;
@@ -232,9 +231,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.add(s.count as i64, blocks as i64);
     }
 
-    /// Counts one more mapping for each of `count` entries' frames from `frame` on. A pinned folio
-    /// is not shared if it is the parent's own: a device reads and writes the parent's memory, and
-    /// the parent must go on seeing that.
+    /// Counts one more mapping of each frame, from `frame` on. A pinned folio of the parent's own
+    /// is not shared: a device uses it, and the parent must go on seeing that.
     #[inline]
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
         let folios = Folios::new(self.tables.meta);

@@ -33,10 +33,9 @@ const MARKS_MAX: usize = 16;
 /// The frames that a change took out of a tree, in custody, and the translations to flush before
 /// they are freed. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
-/// Frames without another holder are chained through their own slots, as runs, so that one gather
-/// takes any number of them, and one flush does for all. Only shared frames need a record here, one
-/// for a run of any number of folios: their counts may not be dropped before the flush, since the
-/// other holder could then free the frames first.
+/// Frames without another holder are chained through their own slots, so that one gather takes any
+/// number of them. Only shared frames need a record here: their counts may not be dropped before
+/// the flush, since the other holder could then free the frames first.
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
@@ -107,8 +106,8 @@ impl Gather {
         }
     }
 
-    /// The runs of swap entries that were taken out, each its first payload and how many pages. The
-    /// caller gives their slots back.
+    /// The swap entries that were taken out: first payload and pages of each run. The caller gives
+    /// their slots back.
     pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
         core::mem::take(&mut self.marks).into_iter()
     }
@@ -136,16 +135,14 @@ impl Gather {
         self.space = true;
     }
 
-    /// Notes that `pages` are to be flushed, which are not translated by the same tables any more.
+    /// Notes that `pages` are to be flushed, which other tables translate from now on.
     pub(super) fn flush_tables(&mut self, pages: PageSpan, stride: Order) {
         self.flush(pages, stride);
         self.tables = true;
     }
 
     /// Takes the mapping of `frames`, all of one folio, whose entries the caller zeroes before it
-    /// unlocks their table.
-    ///
-    /// The caller has made sure that it is not full.
+    /// unlocks their table. It is not full.
     #[inline(always)]
     pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
         let pages = frames.count as u32;
@@ -165,8 +162,8 @@ impl Gather {
         }
     }
 
-    /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
-    /// be cleared for its next use.
+    /// Takes a table that has left its tree; one whose words are all zero (`zeroed`) need not be
+    /// cleared again.
     pub(super) fn table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
         self.tables = true;
         self.strays.take_table(meta, table, zeroed);

@@ -134,9 +134,16 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.load(self.lock.frame(), index)
     }
 
-    /// The meaning of `word`, as it would be outside of a contiguous block, in this table.
+    /// The meaning of `raw`, a word of entry `index`.
+    #[inline]
+    pub(super) fn decode(&self, raw: u64, index: usize) -> Entry {
+        A::decode(plain::<A>(raw, self.level, index), self.level)
+    }
+
+    /// The same, sooner where the word is like the one that was decoded last.
     #[inline(always)]
-    pub(super) fn meaning(&self, word: u64) -> Entry {
+    pub(super) fn meaning(&self, raw: u64, index: usize) -> Entry {
+        let word = plain::<A>(raw, self.level, index);
         match self.read.get().read::<A>(word) {
             _ if word == 0 => Entry::Absent,
             Some((frame, attrs)) => Entry::Leaf { frame, attrs },
@@ -153,8 +160,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         entry
     }
 
-    /// Recalls what the leaf at `place` was found to map. Mostly it still does, and is not decoded
-    /// again.
+    /// Recalls what the leaf at `place` maps: mostly it still does, and is not decoded again.
     #[inline]
     pub(crate) fn recall(&self, place: Place, frame: Pfn, attrs: Attrs) {
         if place.level == self.level {
@@ -175,8 +181,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         word
     }
 
-    /// How many words from `index` on, ended by word `end` at the latest, are `first`,
-    /// `first + step`, …
+    /// How many words from `index` on, before word `end`, are `first`, `first + step`, …
     #[inline]
     pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {
         self.tables.hw.count_run(self.lock.frame(), index, end - index, first, step)
@@ -224,7 +229,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.fill(self.lock.words(), index, count, first, step);
     }
 
-    /// Changes word `index` from `current` to `new`, unless the hardware was faster. The caller
+    /// Changes word `index` from `current` to `new`, unless the hardware was faster.  The caller
     /// keeps the counts.
     ///
     /// # Errors
@@ -242,8 +247,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.add(1, 0);
     }
 
-    /// Zeroes `count` words, none of which was zero; a contiguous block is among them whole or not
-    /// at all. Bits that the hardware sets in them meanwhile are lost with them.
+    /// Zeroes `count` words, none of which was zero, with the bits that the hardware sets in them.
+    /// They cut no contiguous block.
     #[inline]
     pub(super) fn clear(&self, index: usize, count: usize) {
         // With all words go all blocks.

@@ -9,7 +9,16 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::visit::Step;
 #[cfg(any(test, feature = "inject"))]
 use super::word::FOREIGN;
-use super::{Lack, Locked, MarkKind, Marks, Place, Run, Tables, What};
+use super::{Locked, MarkKind, Marks, Place, Run, Tables, What};
+
+/// The lack that stopped a change of the tables. All before it stays done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// One zeroed frame, to become a table.
+    Table,
+    /// Room: this page has an entry already.
+    Room(Vpn),
+}
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Makes the tables down to `level` that translate `page`. Returns the frame of the lowest.

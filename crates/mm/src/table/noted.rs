@@ -141,8 +141,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Calls `act` with each folio that `pages`, leaves that map the frames from `frame` on, have
-    /// a part of: its pages among them, and their frames.
+    /// Calls `act` with each folio that leaves at `pages`, which map the frames from `frame` on,
+    /// have a part of: that part's pages and frames.
     #[inline]
     pub(super) fn each_folio(
         &self,

@@ -7,7 +7,7 @@ use quire_units::Pfn;
 use super::grant::Regrant;
 use super::run::Stretch;
 use super::visit::Found;
-use super::word::{is_settled, plain};
+use super::word::is_settled;
 use super::{Gather, Locked, Run, What};
 
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
@@ -54,7 +54,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.stretches(run, count).fold(owes, |owes, s| self.regrant_stretch(&s, owes, change))
     }
 
-    /// Takes all rights from leaves. Their blocks are unfolded: leaves without rights form none.
+    /// Takes all rights from leaves, and unfolds their blocks: leaves without rights form none.
     #[inline(never)]
     fn hide(&self, run: &Run, count: usize, change: Regrant) {
         let (level, settled) = (self.level(), run.is_settled());
@@ -67,7 +67,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 at += stretch.count;
                 continue;
             }
-            match A::decode(plain::<A>(raw, level, at), level) {
+            match self.decode(raw, at) {
                 Entry::Leaf { frame, attrs } if settled => {
                     let hidden = A::leaf(frame, level, change.of(attrs | self.gathered(at)));
                     self.fill(at, self.width(), hidden, A::step(level));
@@ -81,8 +81,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     #[inline(always)]
     fn regrant_stretch(&self, s: &Stretch, flushes: bool, change: Regrant) -> bool {
-        let word = plain::<A>(s.raw, self.level(), s.index);
-        let Entry::Leaf { frame, attrs } = self.meaning(word) else { return flushes };
+        let Entry::Leaf { frame, attrs } = self.meaning(s.raw, s.index) else { return flushes };
         let now = change.of(attrs);
         if !attrs.intersects(Attrs::RIGHTS) {
             self.show(s, frame, now);
@@ -106,8 +105,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if self.is_folded(old) { A::fold(new, self.level()) } else { new }
     }
 
-    /// Gives leaves that the hardware does not see, and that map the frames from `frame` on, the
-    /// attributes `attrs`.
+    /// Gives leaves without rights, which the hardware does not see, the attributes `attrs`.
     #[inline(never)]
     fn show(&self, s: &Stretch, frame: Pfn, attrs: Attrs) {
         let (first, step) = (self.spelled(frame, attrs), A::step(self.level()));

@@ -127,8 +127,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         best
     }
 
-    /// The pages from the first entry in `span` that is not absent to the end of its run; in a
-    /// table of the last level, where no entry leads to another table, to the end of the table.
+    /// The first entries in `span` that are not absent: a run, or the rest of a last-level table.
     fn next_entries(&self, span: PageSpan) -> Option<Piece> {
         self.runs(span, |found| {
             let (level, start) = (found.table.level(), found.pages.start);
@@ -188,8 +187,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
-    /// Records that `table`, which no entry leads to, and all tables below it, translate the
-    /// pages from `base` on. Calls itself once for each level.
+    /// Records that `table`, which no entry leads to, and all tables below it, translate the pages
+    /// from `base` on. Calls itself once for each level.
     fn rebase(&self, table: &Locked<'_, A, H>, base: Vpn) {
         let entries = if table.level().is_last() { 0 } else { A::entries(table.level()) };
         for index in 0..entries {
@@ -213,8 +212,7 @@ fn alignment(page: u64) -> Order {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Moves the entries of `pages`, runs of this table, to `new` in `target`. Bits that the
-    /// hardware sets until they are gone move with them.
+    /// Moves the entries of `pages`, runs of this table, to `new` in `target`, with all bits noted.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
         let mut moved = 0;
         self.runs(pages, |mut found| -> Step<()> {
@@ -263,8 +261,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Records the new homes of the folios of `count` leaves from `index` on, which map the frames
-    /// from `frame` on.
+    /// Records the new homes of the folios of leaves that map the frames from `frame` on.
     fn settle_in(&self, index: usize, count: usize, frame: Pfn) {
         let folios = Folios::new(self.tables.meta);
         self.each_folio(self.span(index, count), frame, |folio, pages, frames| {
@@ -273,8 +270,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         });
     }
 
-    /// How many entries from `at` on have the same accessed and dirty bits: a contiguous block,
-    /// whose words speak for each other, or a stretch.
+    /// How many entries from `at` on have the same bits noted: a contiguous block, or a stretch.
     fn alike(&self, at: usize, end: usize) -> usize {
         let raw = self.raw(at);
         if self.is_folded(raw) { self.width() } else { self.stretch(at, end, raw).count }

@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Pfn};
 
 use super::Locked;
 use super::mark::{Marks, ascent};
-use super::word::{NOTED, is_settled, plain};
+use super::word::{NOTED, is_settled};
 
 /// A maximal stretch of consecutive entries of one table that are in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +52,8 @@ pub enum What {
     Marker(Marks),
 }
 
-/// Consecutive leaves, all of them folded or none, whose first word determines the rest. A run
-/// consists of such stretches, and mostly of one. A stretch may begin or end within a block whose
-/// words differ in their accessed and dirty bits.
+/// Consecutive leaves whose first word determines the rest. A run consists of such stretches, and
+/// mostly of one. A stretch may begin or end within a block whose words differ in noted bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) index: usize,
@@ -67,9 +66,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The run that begins at entry `index`, ended by entry `end` (exclusive) at the latest.
     pub fn run(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
-        let word = plain::<A>(raw, self.level(), index);
         let mut uniform = true;
-        let (count, what) = match self.meaning(word) {
+        let (count, what) = match self.meaning(raw, index) {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
             Entry::Leaf { frame, attrs } => {
                 let first = self.stretch(index, end, raw).count;
@@ -95,7 +93,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         frame: Pfn,
         mut attrs: Attrs,
     ) -> (usize, What) {
-        let level = self.level();
         let pages = self.unit().pages();
         let fixed = attrs.difference(NOTED);
         let mut settled = is_settled(attrs);
@@ -105,7 +102,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let at = index + count;
             let raw = self.raw(at);
             let next = frame.add(pages * count as u64);
-            match self.meaning(plain::<A>(raw, level, at)) {
+            match self.meaning(raw, at) {
                 Entry::Leaf { frame, attrs: also }
                     if frame == next && also.difference(NOTED) == fixed =>
                 {
@@ -131,8 +128,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (equal.max(ascending), What::Marker(Marks { first, ascending: ascending > 1 }))
     }
 
-    /// The stretch that begins at entry `index`, a leaf whose word is `raw`, and ends at entry
-    /// `end` at the latest.
+    /// The stretch that begins at entry `index`, whose word is `raw`, and ends before entry `end`.
     #[inline(always)]
     pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
         let count = if self.is_folded(raw) {
@@ -153,7 +149,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let raw = self.raw(index);
         // A bit that is set anywhere in a contiguous block holds for each entry: `run` collects it.
         if !self.is_folded(raw)
-            && let Entry::Leaf { frame, attrs } = self.meaning(raw)
+            && let Entry::Leaf { frame, attrs } = self.meaning(raw, index)
         {
             let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
             return Run { index, count: 1, what, raw, uniform: true };
@@ -165,7 +161,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn blocks(&self, index: usize, end: usize, raw: u64) -> usize {
         let (level, width) = (self.level(), self.width());
         let (step, inner) = (A::step(level), A::fold_step(level));
-        let entry = self.meaning(plain::<A>(raw, level, index));
+        let entry = self.meaning(raw, index);
         // A block has one state: with both bits set in one word, the others are not read.
         let settled = matches!(entry, Entry::Leaf { attrs, .. } if attrs.contains(NOTED));
         if !settled && inner == step {
@@ -207,8 +203,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         })
     }
 
-    /// The accessed and dirty bits of entries outside of `start..end`, in contiguous blocks that
-    /// reach in: the hardware may set them in any word of a block.
+    /// The bits noted outside of `start..end`, in contiguous blocks that reach in.
     fn noted_around(&self, start: usize, end: usize) -> Attrs {
         let mut noted = Attrs::empty();
         for (edge, inside) in [(start, start), (end, end.wrapping_sub(1))] {
@@ -219,7 +214,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         noted
     }
 
-    /// The accessed and dirty bits of all words of the block that begins at entry `first`.
+    /// The bits noted in any word of the block that begins at entry `first`.
     pub(super) fn gathered(&self, first: usize) -> Attrs {
         let entries = first..first + self.width();
         let all = entries.map(|index| self.leaf_attrs(self.raw(index), index));
@@ -228,7 +223,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The attributes of a leaf whose word at entry `index` is `raw`.
     pub(super) fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
-        match A::decode(plain::<A>(raw, self.level(), index), self.level()) {
+        match self.decode(raw, index) {
             Entry::Leaf { attrs, .. } => attrs,
             _ => Attrs::empty(),
         }

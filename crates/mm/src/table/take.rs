@@ -60,9 +60,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Takes the leaves of `span` that map folios which are `such` out of the tree, and into
-    /// `gather`. Leaves that reach beyond the span stay. Nothing is put in their place: their
-    /// content is in a file. Returns where it stopped if the gather is full: settle it and go on
-    /// from there.
+    /// `gather`. Leaves that reach beyond the span stay. Returns where it stopped if the gather is
+    /// full: settle it and go on from there.
     pub(crate) fn detach(
         &self,
         span: PageSpan,
@@ -92,40 +91,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 if place.level != upper {
                     at = self.beyond(place, at);
                 } else if let Some(locked) = self.lock(place.frame, upper, at) {
-                    let end = locked.reach().end.min(span.end);
-                    self.prune_part(&locked, PageSpan::new(at, end), hole, gather);
-                    at = end;
+                    let part = PageSpan::new(at, locked.reach().end.min(span.end));
+                    locked.prune(part, hole, gather);
+                    at = part.end;
                 }
             }
             lower = upper;
-        }
-    }
-
-    /// Unlinks the empty tables that the entries of `part` lead to.
-    fn prune_part(
-        &self,
-        locked: &Locked<'_, A, H>,
-        part: PageSpan,
-        hole: PageSpan,
-        gather: &mut Gather,
-    ) {
-        let Some(lower) = locked.level().child() else { return };
-        let order = locked.unit();
-        let mut at = part.start;
-        while at < part.end {
-            let (run, end) = locked.run_in(at, part.end);
-            let block = PageSpan::block(at, order);
-            if let What::Table(frame) = run.what
-                && hole.covers(block)
-                && let Some(child) = self.lock(frame, lower, block.start)
-                && child.present() == 0
-            {
-                locked.clear(run.index, 1);
-                // A flush of any page of its reach drops the cached pointer to it.
-                gather.flush_tables(block.intersect(part), order);
-                gather.table(self.meta, child.into_stray(), true);
-            }
-            at = end;
         }
     }
 
@@ -172,6 +143,27 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Unlinks the empty tables that the entries of `part` lead to and that lie within `hole`.
+    fn prune(&self, part: PageSpan, hole: PageSpan, gather: &mut Gather) {
+        let (Some(lower), unit) = (self.level().child(), self.unit()) else { return };
+        let mut at = part.start;
+        while at < part.end {
+            let (run, end) = self.run_in(at, part.end);
+            let block = PageSpan::block(at, unit);
+            if let What::Table(frame) = run.what
+                && hole.covers(block)
+                && let Some(child) = self.tables.lock(frame, lower, block.start)
+                && child.present() == 0
+            {
+                self.clear(run.index, 1);
+                // A flush of any page of its reach drops the cached pointer to it.
+                gather.flush_tables(block.intersect(part), unit);
+                gather.table(self.tables.meta, child.into_stray(), true);
+            }
+            at = end;
+        }
+    }
+
     /// Takes those of a run of leaves whose folios are `such`, up to one for which the gather has
     /// no room. Returns how many pages it has passed.
     #[inline(always)]
@@ -202,8 +194,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         passed
     }
 
-    /// Zeroes `count` leaves from `index` on, and notes their flush. No folio is among them in
-    /// part.
+    /// Zeroes `count` leaves from `index` on, which cut no folio, and notes their flush.
     #[inline(always)]
     fn clear_leaves(&self, index: usize, count: usize, gather: &mut Gather) {
         if count > 0 {

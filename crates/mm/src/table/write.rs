@@ -103,8 +103,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Cuts leaves from `frame` on where folios end, if that decides which blocks of them may be
-    /// folded; calls `act` with the first entry, how many, the first frame, and the folio's order.
+    /// Calls `act` with leaves from `frame` on: first entry, how many, first frame, and order of
+    /// their folio. Cuts them where folios end only if that decides which blocks may be folded.
     pub(super) fn each_piece(
         &self,
         index: usize,
