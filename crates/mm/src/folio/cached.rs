@@ -1,11 +1,10 @@
 //! Folios that hold pages of files.
 //!
 //! A caller that looks for a page of a file finds such a folio without a hold on it. So the folio
-//! has an *identity* (`owner`: which file's, from which page), and while it has one, a caller that
-//! looks for it locks its slot, reads the identity, and takes a hold before it unlocks the slot.
-//! The caller that gives an identity holds a reference; the folio loses the identity under that
-//! lock, before the reference is given back. Because a folio with an identity is never held by a
-//! mapping alone, no table counts it with plain stores.
+//! has an *identity* (`owner`: which file's, from which page): the caller locks its slot, reads the
+//! identity, and takes a hold before it unlocks the slot. The index has a reference, and the folio
+//! loses its identity under that lock before. So it is never held by a mapping alone, and no table
+//! counts it with plain stores.
 
 use core::ops::Range;
 
@@ -83,10 +82,9 @@ pub(crate) struct Cached<'m> {
 
 impl<'m> Folios<'m> {
     /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
-    /// index it is about to enter, and one for its filler, if it is not filled yet.
-    ///
-    /// The run stays in the caller's hand: for its filler, to write it until `read_done`, or to be
-    /// freed if [no index takes the folio](Self::unadopt). Otherwise the caller drops it.
+    /// index it is about to enter, and one for its filler, if it is not filled yet. The run stays
+    /// in the caller's hand, to be written until `read_done`, or freed if [no index takes the
+    /// folio](Self::unadopt). Otherwise the caller drops it.
     pub(crate) fn adopt_cached(
         &self,
         run: &FrameRun,
@@ -300,9 +298,8 @@ impl Cached<'_> {
         self.folios.is_indexed_only(self.folio)
     }
 
-    /// Takes its identity away while it is still in its index: a caller that finds it there from
-    /// now on waits until this caller has taken it out and [given back](Folios::put) the index's
-    /// reference.
+    /// Takes its identity away while it is still in its index: a caller that finds it there waits
+    /// until this caller has taken it out and [given back](Folios::put) the index's reference.
     pub(crate) fn disclaim(self) {
         self.learn(self.known() & FolioFlags::POISONED);
     }

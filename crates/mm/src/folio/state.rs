@@ -209,9 +209,8 @@ impl<'m> Folios<'m> {
 
     /// Does [`share`](Self::share) for `folio` and the folios of its size behind it that lie whole
     /// in `frames` and have no hold but the mapping there. Returns how many frames were shared.
-    ///
     /// Such a folio cannot gain a hold meanwhile, because that takes a hold or the lock that the
-    /// caller has: so the caller may write its count without an atomic addition.
+    /// caller has: its count needs no atomic addition.
     #[inline(always)]
     fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
         if folio.head != frames.start {
@@ -284,8 +283,8 @@ impl<'m> Folios<'m> {
     }
 
     /// Takes a reference that a caller outside the library keeps as long as it likes; `false` when
-    /// more than half of the count is in use, which leaves room for short references. The caller
-    /// holds the lock of a table that maps a page of it.
+    /// half of the count is in use: the rest is for short ones. The caller holds the lock of a
+    /// table that maps it.
     pub(crate) fn hold(&self, folio: Folio) -> bool {
         self.add_if(folio, 1, |now| now.refs < u16::MAX / 2)
     }
@@ -331,8 +330,8 @@ impl<'m> Folios<'m> {
         self.meta.drop_only_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
-    /// Records where `folio` is mapped: a number for its space, and the page at which its first
-    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
+    /// Records where `folio` is mapped. This is a hint for a caller that looks for its mappings;
+    /// the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
         let links = &self.meta.at(folio.head).links;

@@ -40,8 +40,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         })
     }
 
-    /// Gives every leaf of `span` the attributes that `change` makes of its own. `change` is called
-    /// once for each run of leaves, with the run's first frame.
+    /// Gives every leaf of `span` the attributes that `change` makes of its own; it is called with
+    /// each run's first frame and attributes.
     #[inline]
     fn regrant(
         &self,

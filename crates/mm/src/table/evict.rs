@@ -112,8 +112,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.add(0, -(folded as i64));
     }
 
-    /// Maps `count` entries from `index` on, which are markers, to the frames from `frame` on, of
-    /// a folio of order `each`.
+    /// Maps `count` markers from `index` on to the frames of a folio of order `each`.
     pub(crate) fn admit(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
         self.clear(index, count);
         self.put(index, count, frame, attrs, each);

@@ -129,7 +129,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     let shared = self.fork_run(heir, run, frame, attrs, with.how, with.gather);
                     *with.done += shared as u64;
                     if shared < run.count {
-                        let rest = self.span(at + shared, run.count - shared).intersect(part);
+                        let end = self.page(at + run.count).min(part.end);
+                        let rest = PageSpan::new(self.page(at + shared), end);
                         let from = self.frames(frame, shared).end();
                         return (rest.start, Err(self.must_copy(rest, from, attrs)));
                     }

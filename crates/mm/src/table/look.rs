@@ -93,8 +93,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         })
     }
 
-    /// How many pages have an entry: mapped, or marked. A table of pages says so itself, so that
-    /// this is one look for each table, and not one for each run.
+    /// How many pages have an entry: mapped, or marked. One look for each table of pages.
     pub(crate) fn weigh(&self) -> u64 {
         let mut pages = 0;
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));

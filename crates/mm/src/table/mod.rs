@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   visit      the one walk over runs: each body acts on a locked run
-//!     │          change, noted   protect, age, harvest, forget   ─► regrant ─► Owed ─┐
-//!     │          take, evict     take, detach, evict             ────────────────────┼─► gather
-//!     │          look, map, relocate                                                 ┘
+//!     │          change, noted   protect, age, harvest, forget   ─► regrant ─┐
+//!     │          take, evict     take, detach, evict             ────────────┼─► gather
+//!     │          look, map, relocate                                         ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
 //!   map, split, divide, fork, relocate        changes of more than one table

@@ -102,11 +102,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         entries
     }
 
-    /// Takes the leaves of `pages`, unless one of them was written since it was cleaned. They
-    /// were all that is mapped of `folio` when the caller looked. The caller holds a reference,
-    /// which goes with the folio.
-    ///
-    /// The right to write goes first, so that the dirty bits are final when they are read.
+    /// Takes the leaves of `pages`, unless one was written since it was cleaned. They were all that
+    /// is mapped of `folio` when the caller looked. The caller's reference goes with the folio. The
+    /// right to write goes first, so that the dirty bits are final when they are read.
     pub(crate) fn discard(&self, pages: PageSpan, folio: Folio, gather: &mut Gather) -> Discard {
         let locked = self.lock_lowest(pages.start, Level::LAST);
         if !locked.reach().covers(pages) {

@@ -71,8 +71,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Fills this table, which no entry leads to yet, with what `old` of the level above maps. Such
-    /// a leaf maps one folio, so that all blocks of the table may be folded.
+    /// Fills this table, which no entry leads to yet, with what `old` of the level above maps. That
+    /// is one folio, so that all blocks may be folded.
     fn fill_split(&self, old: Entry) {
         let count = A::entries(self.level());
         if self.present() > 0 {
