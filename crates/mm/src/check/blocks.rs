@@ -42,7 +42,7 @@ pub(super) fn check_block<A: Arch, H: Hardware>(
     match (folded == width, folded == 0, fits) {
         (true, _, true) => Ok(true),
         (_, true, false) => Ok(false),
-        (_, true, true) => Err(Violation::Plain { table, index }),
-        _ => Err(Violation::Torn { table, index }),
+        (_, true, true) => Err(Violation::Plain(table, index)),
+        _ => Err(Violation::Torn(table, index)),
     }
 }

@@ -53,3 +53,5 @@ pub use file::{FileReport, file};
 pub use space::{Leaf, SpaceReport, leaves, space};
 pub use system::{Totals, system};
 pub use violation::Violation;
+
+pub use crate::space::tree::Miscount;

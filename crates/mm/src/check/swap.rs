@@ -33,7 +33,7 @@ pub(super) fn check_swap<A: Arch, H: Hardware>(
             left = FilePages::new(at.end, all.end);
             device.slots.tally_cached(at);
         }
-        device.slots.audit().map_err(|(slot, fault)| Violation::Slot { id, slot, fault })?;
+        device.slots.audit().map_err(|(slot, fault)| Violation::Slot(id, slot, fault))?;
     }
     Ok(())
 }

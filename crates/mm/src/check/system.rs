@@ -2,15 +2,15 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{Order, Pfn};
 
 use super::exclusive::check_exclusive;
 #[cfg(feature = "files")]
 use super::file;
 #[cfg(feature = "swap")]
 use super::swap::check_swap;
-use super::{Violation, leaves, space};
-use crate::folio::{Folio, FolioFlags, Folios};
+use super::{Miscount, Violation, leaves, space};
+use crate::folio::{Counts, Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
 use crate::space::Space;
@@ -67,22 +67,20 @@ pub fn system<A: Arch, H: Hardware>(
         found.node += report.nodes;
         found.mapped += report.pages - report.foreign;
     }
-    let files = nodes_and_folios(mm)?;
-    let meta = mm.allocator().meta();
-    let totals = records(meta)?;
-    let recorded = (totals.index, totals.of_files);
-    if recorded != files {
-        return Err(Violation::Files { recorded, found: files });
+    #[cfg(feature = "files")]
+    for id in mm.files().ids() {
+        let report = file(mm, id)?;
+        found.index += report.nodes;
+        found.of_files += report.folios;
     }
-    if totals.table != found.table {
-        return Err(Violation::Tables { recorded: totals.table, found: found.table });
-    }
-    if totals.node != found.node {
-        return Err(Violation::Nodes { recorded: totals.node, found: found.node });
-    }
-    let recorded = totals.folio + totals.table + totals.node + totals.index + totals.swap;
-    let too_many = Violation::TooMany { taken: free.taken, recorded };
-    let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
+    let totals = records(mm.allocator().meta())?;
+    Miscount::check(totals.index, found.index).map_err(Violation::IndexNodes)?;
+    Miscount::check(totals.of_files, found.of_files).map_err(Violation::FileFolios)?;
+    Miscount::check(totals.table, found.table).map_err(Violation::Tables)?;
+    Miscount::check(totals.node, found.node).map_err(Violation::Nodes)?;
+    let used = totals.folio + totals.table + totals.node + totals.index + totals.swap;
+    let too_many = Miscount { counted: used, found: free.taken };
+    let held = free.taken.checked_sub(used).ok_or(Violation::TooMany(too_many))?;
     check_cached(mm)?;
     check_mapped(mm, spaces)?;
     check_exclusive(mm, spaces)?;
@@ -91,25 +89,10 @@ pub fn system<A: Arch, H: Hardware>(
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
-/// Checks all files; how many nodes their indexes have, and how many folios.
-#[cfg(feature = "files")]
-fn nodes_and_folios<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
-    mm.files().ids().try_fold((0, 0), |(nodes, folios), id| {
-        let report = file(mm, id)?;
-        Ok((nodes + report.nodes, folios + report.folios))
-    })
-}
-
-#[cfg(not(feature = "files"))]
-fn nodes_and_folios<A: Arch, H: Hardware>(_: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
-    Ok((0, 0))
-}
-
 /// Walks all slots, and counts their records.
 fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     let mut totals = Totals::default();
-    let all = meta.span();
-    let mut at = all.start;
+    let mut at = meta.span().start;
     while let Some(slot) = meta.slot(at) {
         let state = slot.state();
         let mut pages = 1;
@@ -124,13 +107,12 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
             Kind::Stray => return Err(Violation::Stray(at)),
             Kind::Folio => {
                 let folio = Folio { head: at, order: Order::new(state.order()) };
-                check_folio(meta, folio)?;
+                let counts = check_folio(meta, folio)?;
                 pages = folio.order.pages();
                 totals.folio += pages;
                 totals.folios += 1;
                 let known = Folios::new(meta).known(folio).0;
                 totals.of_files += known.contains(FolioFlags::CACHED) as u64;
-                let counts = Folios::new(meta).counts(folio);
                 totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
             }
         }
@@ -139,7 +121,8 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     Ok(totals)
 }
 
-fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
+/// Checks the frames and the counts of a folio, and returns the counts.
+fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<Counts, Violation> {
     if !folio.head.is_aligned(folio.order.pages()) || !meta.span().covers(folio.span()) {
         return Err(Violation::Misplaced(folio));
     }
@@ -150,10 +133,10 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
     for frame in (1..folio.order.pages()).map(|page| folio.head.add(page)) {
         match meta.slot(frame).map(|slot| slot.state().kind()) {
             None | Some(Kind::None) => {}
-            Some(kind) => return Err(Violation::Inside { folio, frame, kind }),
+            Some(kind) => return Err(Violation::Inside(folio, frame, kind)),
         }
     }
-    Ok(())
+    Ok(counts)
 }
 
 /// Verifies that no frame in a CPU's cache is a folio's. The allocator's walker finds those with
@@ -180,21 +163,20 @@ fn check_mapped<A: Arch, H: Hardware>(
     each_mapping(mm, spaces, |head, pages| {
         meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
     })?;
-    let mut first = None;
-    for frame in frames(meta.span()) {
-        let is_head = meta.at(frame).state().kind() == Kind::Folio;
-        if is_head && first.is_none() {
-            let folio = Folio { head: frame, order: Order::new(meta.at(frame).state().order()) };
-            let left = folios.counts(folio).mapped;
-            first = (left != 0).then_some((folio, left));
-        }
-    }
+    let wrong = (0..meta.span().count).find_map(|at| {
+        let head = meta.span().start.add(at);
+        let state = meta.at(head).state();
+        let folio = Folio { head, order: Order::new(state.order()) };
+        let left = folios.counts(folio).mapped;
+        (state.kind() == Kind::Folio && left != 0).then_some((folio, left))
+    });
     each_mapping(mm, spaces, |head, pages| {
         meta.at(head).counts.fetch_add(pages << 32, Ordering::Relaxed);
     })?;
-    first.map_or(Ok(()), |(folio, left)| {
+    wrong.map_or(Ok(()), |(folio, left)| {
         let counted = folios.counts(folio).mapped;
-        Err(Violation::Mapped { folio, counted, found: counted.wrapping_sub(left) })
+        let found = counted.wrapping_sub(left).into();
+        Err(Violation::Mapped(folio, Miscount { counted: counted.into(), found }))
     })
 }
 
@@ -214,8 +196,4 @@ fn each_mapping<A: Arch, H: Hardware>(
         })?;
     }
     Ok(())
-}
-
-fn frames(span: FrameSpan) -> impl Iterator<Item = Pfn> {
-    (0..span.count).map(move |at| span.start.add(at))
 }

@@ -59,7 +59,7 @@ mod edit;
 mod check;
 
 pub use areas::{AreaTree, NODE_ENTRIES, Seq};
-pub use check::TreeViolation;
+pub use check::{Miscount, TreeViolation};
 #[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
 pub use gap::Placement;
