@@ -20,27 +20,19 @@ pub(super) fn check_exclusive<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
-    let meta = mm.allocator().meta();
-    let flag = |frame: Pfn, change: &dyn Fn(u32) -> u32| {
-        let slot = meta.at(frame);
-        let flags = slot.state().flags();
-        slot.set_state(slot.state().with_flags(change(flags)));
-        flags
-    };
+    let slot = |frame| mm.allocator().meta().at(frame);
     each_page(mm, spaces, |frame, owns| {
-        flag(frame, &|flags| {
-            let twice = if flags & MAPPED != 0 { MAPPED_TWICE } else { 0 };
-            flags | MAPPED | twice | if owns { OWNED } else { 0 }
-        });
+        let state = slot(frame).state();
+        let twice = if state.flags() & MAPPED != 0 { MAPPED_TWICE } else { 0 };
+        let seen = MAPPED | twice | if owns { OWNED } else { 0 };
+        slot(frame).set_state(state.with_flags(state.flags() | seen));
     })?;
+    let bad = MAPPED_TWICE | OWNED;
     let mut wrong = None;
     each_page(mm, spaces, |frame, _| {
-        let bad = MAPPED_TWICE | OWNED;
-        let flags = flag(frame, &|flags| flags);
-        wrong = wrong.or((flags & bad == bad).then_some(frame));
-    })?;
-    each_page(mm, spaces, |frame, _| {
-        flag(frame, &|flags| flags & !(MAPPED | MAPPED_TWICE | OWNED));
+        let state = slot(frame).state();
+        wrong = wrong.or((state.flags() & bad == bad).then_some(frame));
+        slot(frame).set_state(state.with_flags(state.flags() & !(MAPPED | bad)));
     })?;
     wrong.map_or(Ok(()), |frame| Err(Violation::NotExclusive(frame)))
 }
