@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use quire::inject::Placement;
 use quire::space::Area;
 use quire::space::AreaFlags;
 use quire_units::{Order, PageSpan, Vpn};
@@ -102,14 +101,8 @@ impl NaiveAreas {
         gaps
     }
 
-    /// The lowest or highest `pages` free pages in `within` that begin at a multiple of `align`.
-    pub fn find_gap(
-        &self,
-        pages: u64,
-        align: Order,
-        within: PageSpan,
-        placement: Placement,
-    ) -> Option<PageSpan> {
+    /// The highest `pages` free pages in `within` that begin at a multiple of `align`.
+    pub fn find_gap(&self, pages: u64, align: Order, within: PageSpan) -> Option<PageSpan> {
         let free = |start: &u64| {
             let place = start.is_multiple_of(align.pages())
                 && pages_of(PageSpan::at(Vpn::new(*start), pages)?)
@@ -117,10 +110,6 @@ impl NaiveAreas {
             place.then_some(PageSpan::at(Vpn::new(*start), pages)?)
         };
         let last = within.end.get().checked_sub(pages)?;
-        let mut starts = within.start.get()..last + 1;
-        match placement {
-            Placement::BottomUp => starts.find_map(|start| free(&start)),
-            Placement::TopDown => starts.rev().find_map(|start| free(&start)),
-        }
+        (within.start.get()..last + 1).rev().find_map(|start| free(&start))
     }
 }

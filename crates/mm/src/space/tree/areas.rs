@@ -13,7 +13,7 @@ pub const NODE_ENTRIES: usize = 127;
 ///
 /// `CAP` is the capacity of a node, 3 to `NODE_ENTRIES`; other values than the default serve
 /// tests that want deep trees of few areas.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     /// Odd while the tree is being changed; see the module's drawing.
     pub(super) seq: AtomicU64,
@@ -41,36 +41,9 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// at its end is cut three to one, so areas that are mapped in order leave full nodes behind.
     pub(super) const MIN: usize = if CAP / 4 > 2 { CAP / 4 } else { 2 };
 
-    const FITS: () = assert!(CAP >= 3 && CAP <= NODE_ENTRIES);
-
     /// The tree without areas, which has no frames.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        const { Self::FITS };
-        Self {
-            seq: AtomicU64::new(0),
-            root: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            writing: AtomicU32::new(0),
-            held: [AtomicU64::new(0), AtomicU64::new(0)],
-            spare: AtomicU32::new(0),
-            spares: AtomicU64::new(0),
-        }
-    }
-
-    /// The tree without areas, which has no frames.
-    #[cfg(loom)]
     pub fn new() -> Self {
-        const { Self::FITS };
-        Self {
-            seq: AtomicU64::new(0),
-            root: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            writing: AtomicU32::new(0),
-            held: [AtomicU64::new(0), AtomicU64::new(0)],
-            spare: AtomicU32::new(0),
-            spares: AtomicU64::new(0),
-        }
+        Self::default()
     }
 
     /// How many areas there are.
@@ -107,11 +80,5 @@ impl<const CAP: usize> AreaTree<CAP> {
     #[inline]
     pub(super) fn set_root(&self, root: Root) {
         self.root.store(root.word(), Ordering::Release);
-    }
-}
-
-impl<const CAP: usize> Default for AreaTree<CAP> {
-    fn default() -> Self {
-        Self::new()
     }
 }

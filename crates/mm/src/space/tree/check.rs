@@ -148,28 +148,28 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             return Err(TreeViolation::Fill(frame, count));
         }
         // Computed here and not by `Node::summary`, which is what this checks.
-        let mut gap = 0;
-        let mut end = node.key(0);
+        let (mut gap, mut end) = (0, node.key(0));
         for at in 0..node.count {
             let entry = node.entry(at);
-            if entry.key() < end {
+            let [key, its_end, child, _] = entry;
+            if key < end {
                 return Err(TreeViolation::Order(frame, at));
             }
-            gap = gap.max(entry.key() - end);
-            end = entry.end();
+            gap = gap.max(key - end);
+            end = its_end;
             if level == 0 {
                 stats.areas += 1;
-                Area::unpack(entry.0).ok_or(TreeViolation::NotAnArea(frame, at))?;
+                Area::unpack(entry).ok_or(TreeViolation::NotAnArea(frame, at))?;
                 continue;
             }
-            let child = self.check_node(entry.child(), level - 1, false, stats)?;
-            if child != entry {
-                let [told, found] = [entry, child].map(|of| [of.key(), of.end(), of.gap()]);
+            let found = self.check_node(Pfn::new(child), level - 1, false, stats)?;
+            if found != entry {
+                let [told, found] = [entry, found].map(|[key, end, _, gap]| [key, end, gap]);
                 return Err(TreeViolation::Summary { node: frame, at, told, found });
             }
-            gap = gap.max(child.gap());
+            gap = gap.max(found[3]);
         }
-        Ok(Entry([node.key(0), end, frame.get(), gap]))
+        Ok([node.key(0), end, frame.get(), gap])
     }
 
     fn check_spares(&self) -> Result<(), TreeViolation> {

@@ -3,9 +3,8 @@
 use core::fmt;
 
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Vpn};
 
-use super::node::Entry;
 use super::write::{Path, Step, TreeWriter};
 use crate::space::area::Area;
 
@@ -34,6 +33,16 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
+/// Where two areas meet, or a new one may go.
+struct Place {
+    /// The way to `left`, or else to `right`.
+    path: Path,
+    /// The area that ends there.
+    left: Option<Area>,
+    /// The first area that ends later.
+    right: Option<Area>,
+}
+
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Takes all pages of `span` out of their areas. `taken` gets the areas that go, in ascending
     /// order, those at the ends clipped to `span`. One insertion at most, for an area that reaches
@@ -46,7 +55,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     pub fn cut(&self, span: PageSpan, taken: impl FnMut(Area)) -> Result<(), EditError> {
         // Only a hole in the middle of an area leaves one more area than before.
         let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
-        if self.lacks(1) > 0 && self.area_from(span.start).is_some_and(around) {
+        if self.lacks(1) > 0 && self.nodes.seek(self.tree.root(), span.start).is_some_and(around) {
             self.provided(1)?;
         }
         if !span.is_empty() {
@@ -64,17 +73,12 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        let mut path = Path::new();
-        let next = self.seek(area.span.start.get(), &mut path);
-        let next = next.and_then(|entry| Area::unpack(entry.0));
-        if let Some(other) = next.filter(|next| next.span.start < area.span.end) {
+        let place = self.place(area.span.start);
+        if let Some(other) = place.right.filter(|right| right.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| match &next {
-            Some(right) if path.steps[0].at() > 0 => self.join_between(&mut path, right, &area),
-            _ => self.join_in(&area),
-        });
+        self.change(|| self.join_in(place, area));
         Ok(())
     }
 
@@ -90,7 +94,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.provided(2)?;
         self.change(|| {
             self.cut_all(area.span, taken);
-            self.join_in(&area);
+            self.join_in(self.place(area.span.start), area);
         });
         Ok(())
     }
@@ -126,10 +130,9 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     pub(in crate::space) fn cut_all(&self, span: PageSpan, mut taken: impl FnMut(Area)) {
         let mut path = Path::new();
-        while let Some(entry) = self.seek(span.start.get(), &mut path) {
-            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
-                return;
-            };
+        while let Some(area) = self.seek(span.start, &mut path)
+            && area.span.overlaps(span)
+        {
             if span.covers(area.span) {
                 let (count, end) = self.tell_run(path.steps[0], span, &mut taken);
                 self.erase(&path, count);
@@ -139,14 +142,9 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
                 continue;
             }
             taken(area.clipped(span));
-            let (head, _) = area.split_at(span.start);
-            let (_, tail) = area.split_at(span.end);
-            if head.span.is_empty() {
-                return self.put(&path, Entry(tail.pack()));
-            }
-            self.put(&path, Entry(head.pack()));
-            if !tail.span.is_empty() {
-                return self.add(Entry(tail.pack()));
+            self.put_parts(&path, [area.split_at(span.start).0, area.split_at(span.end).1]);
+            if area.span.end >= span.end {
+                return;
             }
         }
     }
@@ -157,165 +155,110 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
         let mut end = span.start;
         let areas = (step.at()..node.count)
-            .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)));
+            .map_while(|at| Area::unpack(node.entry(at)).filter(|area| span.covers(area.span)));
         let count = areas.inspect(|area| end = area.span.end).map(taken).count();
         (count, end)
     }
 
-    /// Puts `area` onto free pages before `right`, the area at the end of `path`, where the area
-    /// before these pages is in the same leaf: as [`join_in`](Self::join_in), without a search.
-    fn join_between(&self, path: &mut Path, right: &Area, area: &Area) {
-        let step = path.steps[0];
-        let left = self.nodes.node(step.frame()).map(|node| node.entry(step.at() - 1));
-        let left = left.and_then(|entry| Area::unpack(entry.0));
-        match (left.filter(|left| left.can_merge(area)), area.can_merge(right)) {
-            (Some(_), true) => self.join_in(area),
-            (Some(left), false) => {
-                path.steps[0] = Step::new(step.frame(), step.at() - 1);
-                let span = PageSpan::new(left.span.start, area.span.end);
-                self.put(path, Entry(Area { span, ..left }.pack()));
-            }
-            (None, true) => {
-                let span = PageSpan::new(area.span.start, right.span.end);
-                self.put(path, Entry(Area { span, ..*area }.pack()));
-            }
-            (None, false) => {
-                self.counted(1);
-                self.add_at(path, Entry(area.pack()));
-            }
-        }
-    }
-
-    /// Puts `area` onto free pages, merged with the neighbours that it continues.
-    fn join_in(&self, area: &Area) {
-        let (before, after) = self.meeting(area.span);
-        let before = before.filter(|left| left.can_merge(area));
-        let after = after.filter(|right| area.can_merge(right));
-        let Some(right) = after else {
-            return match before {
-                Some(left) => self.extend(left, area.span.end),
-                None => self.add(Entry(area.pack())),
-            };
-        };
-        if let Some(left) = before {
-            self.drop_at(right.span.start);
-            self.extend(left, right.span.end);
-        } else {
-            let span = PageSpan::new(area.span.start, right.span.end);
-            self.put_at(right.span.start, Area { span, ..*area });
-        }
-    }
-
     fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
-        let mut at = span.start;
-        let mut changed = false;
+        let (mut at, mut changed) = (span.start, false);
         let mut path = Path::new();
-        while let Some(entry) = self.seek(at.get(), &mut path) {
-            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
-                break;
-            };
+        while at < span.end
+            && let Some(area) = self.seek(at, &mut path)
+            && area.span.overlaps(span)
+        {
             let old = area.clipped(PageSpan::new(at, span.end));
-            let asked = update(old);
-            let new =
-                Area { prot: asked.prot, max_prot: asked.max_prot, flags: asked.flags, ..old };
+            let Area { prot, max_prot, flags, .. } = update(old);
+            let new = Area { prot, max_prot, flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
             if differs {
-                self.change_part(&path, area, new);
+                let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
+                self.put_parts(&path, [head, new, tail]);
             }
             if differs || changed {
                 self.merge_at(old.span.start);
             }
-            changed = differs;
-            at = old.span.end;
-            if at >= span.end {
-                break;
-            }
+            (at, changed) = (old.span.end, differs);
         }
         if changed {
             self.merge_at(at);
         }
     }
 
-    /// Puts `part`, which has other attributes, in place of its pages of `whole`, the area at the
-    /// end of `path`.
-    fn change_part(&self, path: &Path, whole: Area, part: Area) {
-        let (head, _) = whole.split_at(part.span.start);
-        let (_, tail) = whole.split_at(part.span.end);
-        if head.span.is_empty() {
-            self.put(path, Entry(part.pack()));
-        } else {
-            self.put(path, Entry(head.pack()));
-            self.add(Entry(part.pack()));
+    /// Puts those of `parts` that have pages in place of the area at the end of `path`.
+    fn put_parts<const N: usize>(&self, path: &Path, parts: [Area; N]) {
+        let mut parts = parts.into_iter().filter(|part| !part.span.is_empty());
+        if let Some(first) = parts.next() {
+            self.put(path, first);
         }
-        if !tail.span.is_empty() {
-            self.add(Entry(tail.pack()));
+        parts.for_each(|part| self.add(part));
+    }
+
+    /// The place at `page`: with one search, where one leaf holds both of its areas.
+    fn place(&self, page: Vpn) -> Place {
+        let mut path = Path::new();
+        let first = self.seek(Vpn::new(page.get().saturating_sub(1)), &mut path);
+        let left = first.filter(|area| area.span.end == page);
+        if left.is_none() {
+            return Place { path, left, right: first };
+        }
+        let (frame, next) = (path.steps[0].frame(), path.steps[0].at() + 1);
+        let right = match self.nodes.node(frame).filter(|node| next < node.count) {
+            Some(node) => Area::unpack(node.entry(next)),
+            None => self.nodes.seek(self.tree.root(), page),
+        };
+        Place { path, left, right }
+    }
+
+    /// Puts `area` onto free pages at `place`, merged with the neighbours that it continues.
+    fn join_in(&self, place: Place, area: Area) {
+        let Place { mut path, left, right } = place;
+        let before = left.filter(|left| left.can_merge(&area));
+        let after = right.filter(|right| area.can_merge(right));
+        match (before, after) {
+            (Some(left), Some(right)) => self.merge(left, right),
+            (Some(left), None) => self.put(&path, up_to(left, area.span.end)),
+            (None, Some(right)) if left.is_none() => self.put(&path, up_to(area, right.span.end)),
+            (None, Some(right)) => self.put_at(right.span.start, up_to(area, right.span.end)),
+            (None, None) if left.or(right).is_none() => self.add(area),
+            (None, None) => {
+                let step = path.steps[0];
+                let at = step.at() + usize::from(left.is_some());
+                path.steps[0] = Step::new(step.frame(), at);
+                self.add_at(&path, area);
+            }
         }
     }
 
     /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        let (Some(left), Some(right)) = self.meeting(PageSpan::new(page, page)) else { return };
-        if left.can_merge(&right) {
-            self.drop_at(page);
-            self.extend(left, right.span.end);
+        if let Place { left: Some(left), right: Some(right), .. } = self.place(page)
+            && left.can_merge(&right)
+        {
+            self.merge(left, right);
         }
     }
 
-    /// The areas that end where `free`, which has none, begins, and that begin where it ends: with
-    /// one search, where one leaf holds both.
-    fn meeting(&self, free: PageSpan) -> (Option<Area>, Option<Area>) {
-        let mut place = None;
-        let last = free.start.get().checked_sub(1);
-        let first = last.and_then(|page| {
-            self.nodes.seek(self.tree.root(), page, |level, frame, at| {
-                place = (level == 0).then_some((frame, at));
-            })
-        });
-        let left = first.and_then(|entry| Area::unpack(entry.0));
-        let left = left.filter(|area| area.span.end == free.start);
-        let right = match (left, first) {
-            (None, Some(entry)) => Area::unpack(entry.0),
-            _ => self.behind(place, free.end),
-        };
-        (left, right.filter(|area| area.span.start == free.end))
-    }
-
-    /// The entry of a leaf behind `place`, or else the first area that ends after `page`.
-    fn behind(&self, place: Option<(Pfn, usize)>, page: Vpn) -> Option<Area> {
-        let next = place.and_then(|(frame, at)| {
-            let node = self.nodes.node(frame)?;
-            (at + 1 < node.count).then(|| node.entry(at + 1))
-        });
-        match next {
-            Some(entry) => Area::unpack(entry.0),
-            None => self.area_from(page),
-        }
-    }
-
-    fn area_from(&self, page: Vpn) -> Option<Area> {
-        Area::unpack(self.nodes.seek(self.tree.root(), page.get(), |_, _, _| ())?.0)
-    }
-
-    /// Lets `area`, which is in the tree, end at `end`.
-    fn extend(&self, area: Area, end: Vpn) {
-        let span = PageSpan::new(area.span.start, end);
-        self.put_at(area.span.start, Area { span, ..area });
-    }
-
-    /// Puts `area` in place of the one that begins at `page`.
-    fn put_at(&self, page: Vpn, area: Area) {
+    /// Lets `left` go on to the end of `right`, in place of which it is.
+    fn merge(&self, left: Area, right: Area) {
         let mut path = Path::new();
-        if self.seek(page.get(), &mut path).is_some() {
-            self.put(&path, Entry(area.pack()));
-        }
-    }
-
-    /// Takes out the area that begins at `page`.
-    fn drop_at(&self, page: Vpn) {
-        let mut path = Path::new();
-        if self.seek(page.get(), &mut path).is_some() {
+        if self.seek(right.span.start, &mut path).is_some() {
             self.erase(&path, 1);
         }
+        self.put_at(left.span.start, up_to(left, right.span.end));
     }
+
+    /// Puts `area` in place of the one that holds `page`.
+    fn put_at(&self, page: Vpn, area: Area) {
+        let mut path = Path::new();
+        if self.seek(page, &mut path).is_some() {
+            self.put(&path, area);
+        }
+    }
+}
+
+/// `area`, but with this end.
+fn up_to(area: Area, end: Vpn) -> Area {
+    Area { span: PageSpan::new(area.span.start, end), ..area }
 }

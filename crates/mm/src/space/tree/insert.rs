@@ -5,22 +5,28 @@ use quire_units::Pfn;
 
 use super::AreaTree;
 use super::node::Entry;
+use super::root::Root;
 use super::write::{Path, Step, TreeWriter};
+use crate::space::area::Area;
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Puts `entry` into its place. Its pages are free and the stock suffices for one insertion:
+    /// Puts `area` into its place. Its pages are free and the stock suffices for one insertion:
     /// the callers have checked [`lacks`](Self::lacks).
-    pub(in crate::space) fn add(&self, entry: Entry) {
-        self.counted(1);
-        if self.tree.root().depth == 0 {
-            let Some(frame) = self.spare() else { return };
-            self.nodes.put(frame, 0, entry);
-            self.nodes.set_count(frame, 1);
-            self.set_root(frame, 1);
-            return;
+    pub(in crate::space) fn add(&self, area: Area) {
+        let root = self.tree.root();
+        if root.depth == 0 {
+            self.counted(1);
+            return self.plant(&[area.pack()], 1);
         }
-        let path = self.place(entry.key());
-        self.add_at(&path, entry);
+        let key = area.span.start.get();
+        let mut path = Path { depth: root.depth, ..Path::new() };
+        self.nodes.descend(root, |level, node| {
+            let rank = node.rank(key);
+            let at = if level == 0 { rank } else { rank.saturating_sub(1) };
+            path.steps[level] = Step::new(node.frame, at);
+            (level > 0).then_some(at)
+        });
+        self.add_at(&path, area);
     }
 
     /// A spare node that must exist.
@@ -30,28 +36,11 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         frame
     }
 
-    /// The path to the place for an area that begins at `key`.
-    fn place(&self, key: u64) -> Path {
-        let root = self.tree.root();
-        let mut path = Path { depth: root.depth, ..Path::new() };
-        let mut frame = root.frame;
-        for level in (0..root.depth).rev() {
-            let Some(node) = self.nodes.node(frame) else { break };
-            let rank = node.rank(key);
-            let at = if level == 0 { rank } else { rank.saturating_sub(1) };
-            path.steps[level] = Step::new(frame, at);
-            if level > 0 {
-                frame = node.child(at);
-            }
-        }
-        path
-    }
-
     /// Inserts before the entry that `path` names in the leaf. A full node gives its upper part
     /// to a new one, whose summary is then inserted one level up.
-    pub(super) fn add_at(&self, path: &Path, entry: Entry) {
-        let mut entry = entry;
-        let mut at = path.steps[0].at();
+    pub(super) fn add_at(&self, path: &Path, area: Area) {
+        self.counted(1);
+        let (mut entry, mut at) = (area.pack(), path.steps[0].at());
         for level in 0..path.depth {
             let frame = path.steps[level].frame();
             if self.nodes.count(frame) < CAP {
@@ -64,7 +53,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             let Some(low) = self.nodes.node(frame).map(|node| node.summary(leaf)) else { return };
             let Some(high) = self.nodes.node(right).map(|node| node.summary(leaf)) else { return };
             if level + 1 == path.depth {
-                return self.grow(low, high, path.depth);
+                return self.plant(&[low, high], path.depth + 1);
             }
             let parent = path.steps[level + 1];
             self.nodes.put(parent.frame(), parent.at(), low);
@@ -78,22 +67,25 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         // `entry` is one of the `keep` that stay, or of the rest.
         let stays = at < keep;
         let cut = if stays { keep - 1 } else { keep };
-        self.nodes.copy((left, cut), (right, 0), CAP - cut);
-        self.nodes.set_count(right, CAP - cut);
-        self.nodes.set_count(left, cut);
+        self.nodes.write(right, |page| {
+            page.copy(left, cut..CAP, 0);
+            page.set_count(CAP - cut);
+        });
+        self.nodes.write(left, |page| page.set_count(cut));
         match stays {
             true => self.nodes.insert(left, at, entry),
             false => self.nodes.insert(right, at - keep, entry),
         }
     }
 
-    /// A new root above the two halves of the old one.
-    fn grow(&self, low: Entry, high: Entry, depth: usize) {
+    /// Makes a new root with these entries.
+    fn plant(&self, entries: &[Entry], depth: usize) {
         let Some(frame) = self.spare() else { return };
-        self.nodes.put(frame, 0, low);
-        self.nodes.put(frame, 1, high);
-        self.nodes.set_count(frame, 2);
-        self.set_root(frame, depth + 1);
+        self.nodes.write(frame, |page| {
+            entries.iter().enumerate().for_each(|(at, entry)| page.put(at, *entry));
+            page.set_count(entries.len());
+        });
+        self.tree.set_root(Root { frame, depth });
     }
 }
 

@@ -62,12 +62,5 @@ pub use areas::{AreaTree, NODE_ENTRIES, Seq};
 pub use check::{Miscount, TreeViolation};
 #[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
-pub use gap::Placement;
 pub use read::TreeReader;
 pub use write::TreeWriter;
-
-/// For tests that put areas in without the checks of [`TreeWriter::set`].
-#[cfg(test)]
-pub(super) fn entry_of(area: super::area::Area) -> node::Entry {
-    node::Entry(area.pack())
-}

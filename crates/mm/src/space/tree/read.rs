@@ -5,7 +5,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::node::Nodes;
 use super::root::Root;
-use super::{AreaTree, NODE_ENTRIES, Placement, Seq};
+use super::{AreaTree, NODE_ENTRIES, Seq};
 use crate::phys::Meta;
 use crate::space::area::Area;
 use crate::sync::{Ordering, spin_loop};
@@ -15,14 +15,14 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// tree. Cheap to make; takes no lock.
     #[inline]
     pub fn reader<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeReader<'a, H, CAP> {
-        TreeReader::new(self, Nodes::new(hw, meta))
+        TreeReader { tree: self, nodes: Nodes::new(hw, meta) }
     }
 }
 
 /// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`] names.
 pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
-    tree: &'a AreaTree<CAP>,
-    nodes: Nodes<'a, H, CAP>,
+    pub(super) tree: &'a AreaTree<CAP>,
+    pub(super) nodes: Nodes<'a, H, CAP>,
 }
 
 impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
@@ -34,33 +34,25 @@ impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
 impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
 
 impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
-    #[inline]
-    pub(super) fn new(tree: &'a AreaTree<CAP>, nodes: Nodes<'a, H, CAP>) -> Self {
-        Self { tree, nodes }
-    }
-
     /// The area that holds `page`.
     #[inline]
     pub fn lookup(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| {
-            let entry = self.nodes.find(root, page.get())?;
-            if entry.end() <= page.get() { None } else { Area::unpack(entry.0) }
-        })
+        self.validated(|root| self.nodes.seek(root, page).filter(|area| area.span.contains(page)))
     }
 
     /// The first area that ends after `page`: the one that holds it, or else the next.
     // `always`: faults call it, and returning an area through memory costs a sixth of finding it.
     #[inline(always)]
     pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| Area::unpack(self.nodes.seek(root, page.get(), |_, _, _| ())?.0))
+        self.validated(|root| self.nodes.seek(root, page))
     }
 
     /// The last area that begins before `page`.
     #[inline]
     pub fn last_before(&self, page: Vpn) -> (Option<Area>, Seq) {
         self.validated(|root| {
-            let entry = self.nodes.find(root, page.get().checked_sub(1)?)?;
-            Area::unpack(entry.0)
+            let last = page.get().checked_sub(1)?;
+            self.nodes.descend(root, |_, node| node.rank(last).checked_sub(1))
         })
     }
 
@@ -72,22 +64,15 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
         Overlapping { reader: *self, left: span }
     }
 
-    /// `pages` free pages within `within`, beginning at a multiple of `align`: the lowest or the
-    /// highest such place, as `placement` says.
+    /// The highest `pages` free pages within `within` that begin at a multiple of `align`.
     ///
     /// With `align` 0 this is exact and costs O(log n). With alignment, a gap as long as `pages`
     /// may have no aligned place, and one as long as `pages` plus all but one page of `align`
     /// surely has. The first 32 gaps of the former kind are tried, then the first of the latter
     /// kind is taken; so the cost stays bounded, and `None` means that there is no gap of the
     /// latter kind. A caller that would rather have a worse place asks again for less alignment.
-    pub fn find_gap(
-        &self,
-        pages: u64,
-        align: Order,
-        within: PageSpan,
-        placement: Placement,
-    ) -> (Option<PageSpan>, Seq) {
-        self.validated(|root| self.nodes.find_gap(root, pages, align, within, placement))
+    pub fn find_gap(&self, pages: u64, align: Order, within: PageSpan) -> (Option<PageSpan>, Seq) {
+        self.validated(|root| self.nodes.find_gap(root, pages, align, within))
     }
 
     /// Reads until no change interfered; the module's comment has the argument. `read` is bounded

@@ -1,8 +1,10 @@
 //! Taking areas out of the tree, a run at a time, and repairing nodes that became too empty.
 
 use quire_hw::Hardware;
+use quire_units::Pfn;
 
 use super::AreaTree;
+use super::root::Root;
 use super::write::{Path, TreeWriter};
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
@@ -37,28 +39,32 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         let (lefts, rights) = (self.nodes.count(left), self.nodes.count(right));
         let total = lefts + rights;
         if total <= CAP {
-            self.nodes.copy((right, 0), (left, lefts), rights);
-            self.nodes.set_count(left, total);
+            self.nodes.write(left, |page| {
+                page.copy(right, 0..rights, lefts);
+                page.set_count(total);
+            });
             self.summarise(path, level, at, left);
             self.nodes.erase(parent.frame(), at + 1, at + 2);
             return self.give(right);
         }
         let keep = total / 2;
         if lefts < keep {
-            self.nodes.copy((right, 0), (left, lefts), keep - lefts);
+            self.nodes.write(left, |page| page.copy(right, 0..keep - lefts, lefts));
             self.nodes.erase(right, 0, keep - lefts);
         } else {
-            self.nodes.copy((right, 0), (right, lefts - keep), rights);
-            self.nodes.copy((left, keep), (right, 0), lefts - keep);
-            self.nodes.set_count(right, total - keep);
+            self.nodes.write(right, |page| {
+                page.copy(right, 0..rights, lefts - keep);
+                page.copy(left, keep..lefts, 0);
+                page.set_count(total - keep);
+            });
         }
-        self.nodes.set_count(left, keep);
+        self.nodes.write(left, |page| page.set_count(keep));
         self.summarise(path, level, at, left);
         self.summarise(path, level, at + 1, right);
     }
 
     /// Updates the summary of child number `at` in the parent of `level`.
-    fn summarise(&self, path: &Path, level: usize, at: usize, child: quire_units::Pfn) {
+    fn summarise(&self, path: &Path, level: usize, at: usize, child: Pfn) {
         if let Some(node) = self.nodes.node(child) {
             self.nodes.put(path.steps[level + 1].frame(), at, node.summary(level == 0));
         }
@@ -68,11 +74,11 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     fn shrink(&self) {
         let root = self.tree.root();
         let Some(node) = self.nodes.node(root.frame) else { return };
-        match (root.depth, node.count) {
-            (1, 0) => self.tree.set_root(super::root::Root::EMPTY),
-            (2.., 1) => self.set_root(node.child(0), root.depth - 1),
+        self.tree.set_root(match (root.depth, node.count) {
+            (1, 0) => Root::EMPTY,
+            (2.., 1) => Root { frame: node.child(0), depth: root.depth - 1 },
             _ => return,
-        }
+        });
         self.give(root.frame);
     }
 }

@@ -4,12 +4,13 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Pfn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
-use super::node::{Entry, Nodes};
-use super::root::{DEPTH_MAX, Root};
+use super::node::Nodes;
+use super::root::DEPTH_MAX;
 use super::{AreaTree, NODE_ENTRIES, TreeReader};
 use crate::phys::{Kind, Meta};
+use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
 impl<const CAP: usize> AreaTree<CAP> {
@@ -24,7 +25,7 @@ impl<const CAP: usize> AreaTree<CAP> {
         {
             spin_loop();
         }
-        TreeWriter::new(self, Nodes::new(hw, meta))
+        TreeWriter { tree: self, nodes: Nodes::new(hw, meta), unshared: PhantomData }
     }
 }
 
@@ -100,16 +101,10 @@ impl<const CAP: usize> Drop for Change<'_, CAP> {
 }
 
 impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
-    /// The caller has claimed `tree.writing`.
-    #[inline]
-    pub(super) fn new(tree: &'a AreaTree<CAP>, nodes: Nodes<'a, H, CAP>) -> Self {
-        Self { tree, nodes, unshared: PhantomData }
-    }
-
     /// The reading view. Its answers stay true until this writer changes something.
     #[inline]
     pub fn reader(&self) -> TreeReader<'a, H, CAP> {
-        TreeReader::new(self.tree, self.nodes)
+        TreeReader { tree: self.tree, nodes: self.nodes }
     }
 
     /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
@@ -199,15 +194,20 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// The first area that ends after `page`; `path` becomes the way to it.
-    pub(super) fn seek(&self, page: u64, path: &mut Path) -> Option<Entry> {
+    #[inline]
+    pub(super) fn seek(&self, page: Vpn, path: &mut Path) -> Option<Area> {
         let root = self.tree.root();
         path.depth = root.depth;
-        self.nodes.seek(root, page, |level, frame, at| path.steps[level] = Step::new(frame, at))
+        self.nodes.descend(root, |level, node| {
+            let at = node.seek(page.get())?;
+            path.steps[level] = Step::new(node.frame, at);
+            Some(at)
+        })
     }
 
-    /// Writes another entry at the end of `path`; the order of areas stays as it is.
-    pub(super) fn put(&self, path: &Path, entry: Entry) {
-        self.nodes.put(path.steps[0].frame(), path.steps[0].at(), entry);
+    /// Writes another area at the end of `path`; the order of areas stays as it is.
+    pub(super) fn put(&self, path: &Path, area: Area) {
+        self.nodes.put(path.steps[0].frame(), path.steps[0].at(), area.pack());
         self.refresh(path, 0);
     }
 
@@ -223,10 +223,6 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
             }
             self.nodes.put(parent.frame(), parent.at(), summary);
         }
-    }
-
-    pub(super) fn set_root(&self, frame: Pfn, depth: usize) {
-        self.tree.set_root(Root { frame, depth });
     }
 
     /// Counts areas that were added (or, negative, removed).
