@@ -8,16 +8,6 @@ use super::section::{Need, Section};
 use super::{Area, AreaFlags, View};
 use crate::table::{ForkLack, Heritage, Inherit, Marks};
 
-/// A fork of an area's pages stopped for lack of this.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ForkNeed {
-    /// A frame, as in any change.
-    Of(Need),
-    /// A copy for these pages of the child, of the frames from this one on, with these attributes:
-    /// the parent's are pinned. Make it and continue behind them.
-    Copy(PageSpan, Pfn, Attrs),
-}
-
 impl Area {
     /// The area of a child; `None` with `DONTFORK`. As on Linux, a child does not inherit locks.
     pub fn inherited(&self) -> Option<Area> {
@@ -44,22 +34,24 @@ impl<A: Arch, H: Hardware> Section<'_, A, H> {
     /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
     /// returns the markers that both have.
     ///
+    /// Returns what the child needs a copy of, since the parent's pages are pinned: for these pages,
+    /// of the frames from this one on, with these attributes. Make it and continue behind them.
+    ///
     /// # Errors
-    /// [`ForkNeed`]: bring it and repeat.
+    /// [`Need::Table`]: bring one and repeat.
     pub fn fork(
         &mut self,
         child: &View<'_, A, H>,
         span: &mut PageSpan,
         how: Inherit,
         lend_marks: &dyn Fn(Marks, u64) -> Marks,
-    ) -> Result<(), ForkNeed> {
-        let (tables, heirs) = (self.view.tables(), child.tables());
+    ) -> Result<Option<(PageSpan, Pfn, Attrs)>, Need> {
         let (spare, gather, done) = (&mut self.table, &mut self.gather, &mut self.entries);
         let mut with = Heritage { how, spare, gather, done, lend_marks };
-        let done = tables.fork(&heirs, span, &mut with);
-        done.map_err(|lack| match lack {
-            ForkLack::Table => ForkNeed::Of(Need::Table),
-            ForkLack::Copy(pages, frame, attrs) => ForkNeed::Copy(pages, frame, attrs),
-        })
+        match self.view.tables().fork(&child.tables(), span, &mut with) {
+            Ok(()) => Ok(None),
+            Err(ForkLack::Copy(pages, frame, attrs)) => Ok(Some((pages, frame, attrs))),
+            Err(ForkLack::Table) => Err(Need::Table),
+        }
     }
 }

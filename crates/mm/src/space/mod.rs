@@ -36,7 +36,6 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
-pub(crate) use fork::ForkNeed;
 pub use group::GroupId;
 pub use place::{At, MapError, Request};
 pub(crate) use section::{Need, Section};

@@ -62,15 +62,21 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries
     }
 
+    /// Whether the tree has frames for `insertions` more areas.
+    ///
+    /// # Errors
+    /// [`Need::Node`]: bring one and repeat.
+    pub fn stocked(&self, insertions: usize) -> Result<(), Need> {
+        if self.writer.lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
+    }
+
     /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
     /// fail, and faults wait.
     ///
     /// # Errors
     /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
     pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Need> {
-        if self.writer.lacks(insertions) > 0 {
-            return Err(Need::Node);
-        }
+        self.stocked(insertions)?;
         self.writer.hold(span);
         // Beyond the span faults continue.
         self.vacant = self.isolate(span)?.intersect(span);
@@ -87,9 +93,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         to: PageSpan,
         insertions: usize,
     ) -> Result<(), Need> {
-        if self.writer.lacks(insertions) > 0 {
-            return Err(Need::Node);
-        }
+        self.stocked(insertions)?;
         self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
         self.isolate(from)?;
         self.vacant = self.isolate(to)?.intersect(to);
@@ -109,13 +113,10 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
-            match tables.isolate(page, &mut self.table, &mut self.gather) {
-                Ok((splits, around)) => {
-                    self.splits += splits;
-                    vacant = around;
-                }
-                Err(_) => return Err(Need::Table),
-            }
+            let isolated = tables.isolate(page, &mut self.table, &mut self.gather);
+            let (splits, around) = isolated.map_err(|_| Need::Table)?;
+            self.splits += splits;
+            vacant = around;
         }
         Ok(vacant)
     }
@@ -126,10 +127,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// [`Need::Table`]: bring one and repeat.
     pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        match tables.prepare_move(from, to, &mut self.table, &mut self.gather) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Need::Table),
-        }
+        let prepared = tables.prepare_move(from, to, &mut self.table, &mut self.gather);
+        prepared.map_err(|_| Need::Table)
     }
 
     /// Moves the leaves of `from` to `to`, whose tables are prepared.
@@ -143,11 +142,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
         match need {
             Need::Node => self.writer.stock(run),
-            Need::Table if self.table.is_none() => {
-                self.table = Some(run);
-                Ok(())
-            }
-            _ => Err(run),
+            Need::Table => self.table.replace(run).map_or(Ok(()), Err),
+            Need::Settle => Err(run),
         }
     }
 
@@ -173,9 +169,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Puts guards into `span`, which is empty and has the tables for them.
     pub fn guard(&mut self, span: PageSpan) {
-        let tables = self.view.tables();
         let (mut left, mut marks) = (span, Marks::guards(span.start));
-        let done = tables.mark(&mut left, &mut marks, &mut None);
+        let done = self.view.tables().mark(&mut left, &mut marks, &mut None);
         debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
     }
 
@@ -205,12 +200,14 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         if took.emptied {
             tables.prune(PageSpan::new(span.start, took.upto), hole(), &mut self.gather);
         }
-        *span = PageSpan::new(took.upto, span.end);
-        match (span.is_empty(), took.straddles) {
-            (true, _) => Ok(()),
-            (false, true) => self.isolate(*span).and(Err(Need::Settle)),
-            (false, false) => Err(Need::Settle),
+        span.start = took.upto;
+        if span.is_empty() {
+            return Ok(());
         }
+        if took.straddles {
+            self.isolate(*span)?;
+        }
+        Err(Need::Settle)
     }
 
     /// Gives the leaves of each area in `span` its area's rights.
