@@ -63,10 +63,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The frames of `pages`, which are some of its pages.
-    pub fn frames(&self, pages: PageSpan) -> FrameSpan {
+    /// The folio, and its frames of `pages`, which are some of its pages.
+    pub fn part(&self, pages: PageSpan) -> (Folio, FrameSpan) {
         let ahead = pages.start.offset_from(self.pages.start);
-        FrameSpan::new(self.frame.add(ahead), pages.count())
+        (self.folio, FrameSpan::new(self.frame.add(ahead), pages.count()))
     }
 
     /// Drops the hold; returns the folio's frames, if it was the last hold.
@@ -174,56 +174,47 @@ impl Unshare {
         at
     }
 
-    /// Maps `run`, a folio with the copy of `pages` of `source`, in their place. Returns the frames
-    /// of the old folio, if this was the last hold.
+    /// Maps `run`, a folio with the copy of `parts`, as exclusive at `pages`, which map these parts
+    /// by leaves of order `leaf`, and flushes. Returns the frames of an old folio of which this was
+    /// the last hold: of one at most.
     ///
     /// # Errors
     /// The run, when the areas or the leaves have changed.
+    #[inline]
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
-        source: &Source,
+        parts: &[(Folio, FrameSpan)],
+        leaf: Order,
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
         let locked = view.tables().lock_lowest(pages.start, Level::LAST);
-        let count = (pages.count() >> source.leaf.get()) as usize;
         let index = locked.index(pages.start);
-        let current = A::order(locked.level()) == source.leaf
+        let mut at = index;
+        let is_mapped = |(_, frames): &(Folio, FrameSpan)| {
+            let count = (frames.count >> leaf.get()) as usize;
+            let run = locked.run(at, at + count);
+            at += count;
+            matches!(run.what, What::Leaf { frame, attrs, .. }
+                if attrs.contains(Attrs::COW) && (frame, run.count) == (frames.start, count))
+        };
+        let current = A::order(locked.level()) == leaf
             && view.space.areas.is_current(self.seq, pages)
-            && is_cow(&locked.run(index, index + count), source.frames(pages), count);
+            && parts.iter().all(is_mapped);
         if !current {
             return Err(run);
         }
-        self.put(view, &locked, pages, run);
-        // The flush is over.
-        Ok(view.folios().unmap(source.folio, pages.count() as u32))
-    }
-
-    /// Maps `run`, the copy, in place of the leaves of `pages`, as exclusive, and flushes.
-    pub(super) fn put<A: Arch, H: Hardware>(
-        &self,
-        view: &View<'_, A, H>,
-        locked: &Locked<'_, A, H>,
-        pages: PageSpan,
-        run: FrameRun,
-    ) {
         let order = Order::fitting(run.count()).unwrap_or_default();
         let frame = run.start();
-        let count = (pages.count() >> A::order(locked.level()).get()) as usize;
-        view.folios().adopt_mapped(run, order, view.tables().home(pages.start));
+        let folios = view.folios();
+        folios.adopt_mapped(run, order, view.tables().home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
-        locked.replace(locked.index(pages.start), count, frame, attrs, order);
-    }
-}
-
-/// Whether a run is `count` COW leaves that map `frames`.
-fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
-    match run.what {
-        What::Leaf { frame, attrs, .. } => {
-            attrs.contains(Attrs::COW) && frame == frames.start && run.count == count
-        }
-        _ => false,
+        let count = (pages.count() >> leaf.get()) as usize;
+        locked.replace(index, count, frame, attrs, order);
+        // The flush is over.
+        let unmapped = parts.iter().map(|(folio, part)| folios.unmap(*folio, part.count as u32));
+        Ok(unmapped.fold(None, Option::or))
     }
 }
 
