@@ -50,16 +50,15 @@ impl NaiveAreas {
         free
     }
 
-    /// Unmaps the pages of `span`; what they were.
-    pub fn cut(&mut self, span: PageSpan) -> Vec<Area> {
-        merged(pages_of(span).filter_map(|page| self.pages.remove(&page)))
+    /// Unmaps the pages of `span`.
+    pub fn cut(&mut self, span: PageSpan) {
+        self.pages.retain(|page, _| !span.contains(Vpn::new(*page)));
     }
 
-    /// Maps the pages of `area`, whatever was there; what was there.
-    pub fn replace(&mut self, area: Area) -> Vec<Area> {
-        let taken = self.cut(area.span);
+    /// Maps the pages of `area`, whatever was there.
+    pub fn replace(&mut self, area: Area) {
+        self.cut(area.span);
         self.set(area);
-        taken
     }
 
     /// Gives each mapped page of `span` the rights and flags that `update` answers with.

@@ -71,7 +71,7 @@ fn i7_a_leaf_without_an_area_is_found() {
         let writer = own.areas.writer(view.hw, view.meta);
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
-        writer.cut(span, |_| {}).expect("stocked");
+        writer.cut(span).expect("stocked");
         drop(writer);
         assert_eq!(space(mm, own), Err(Violation::Area(span)));
     });

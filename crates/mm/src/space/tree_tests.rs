@@ -233,12 +233,12 @@ mod plain {
         assert_eq!(find(2), Some(span(last - 1, last + 1)));
         assert_eq!(find(3), None);
         for at in (0..count).map(&step).filter(|at| at % 16 != 0) {
-            writer.cut(span(at * 4, at * 4 + 4), |_| ()).expect("stocked");
+            writer.cut(span(at * 4, at * 4 + 4)).expect("stocked");
             if at % 7 == 0 {
                 writer.check().expect("sound");
             }
         }
-        writer.cut(span(0, u64::MAX), |_| ()).expect("stocked");
+        writer.cut(span(0, u64::MAX)).expect("stocked");
         assert_eq!(writer.check().map(|stats| stats.nodes), Ok(0));
         assert_eq!(writer.spares(), 4096);
         stats.depth
@@ -293,14 +293,14 @@ mod plain {
         assert!(writer.stock(one).is_ok());
         writer.set(area(0, 9, 0)).expect("stocked");
         let seq = writer.reader().lookup(Vpn::new(0)).1;
-        assert_eq!(writer.cut(span(3, 4), |_| panic!("taken")), Err(EditError::Lacks(2)));
-        assert_eq!(writer.replace(area(3, 4, 1), |_| panic!("taken")), Err(EditError::Lacks(5)));
+        assert_eq!(writer.cut(span(3, 4)), Err(EditError::Lacks(2)));
+        assert_eq!(writer.replace(area(3, 4, 1)), Err(EditError::Lacks(5)));
         assert_eq!(writer.update(span(3, 4), |_| panic!("asked")), Err(EditError::Lacks(5)));
         assert_eq!(writer.set(area(8, 10, 1)), Err(EditError::Occupied(area(0, 9, 0))));
         assert_eq!(writer.set(area(9, 9, 1)), Err(EditError::Malformed(area(9, 9, 1))));
         assert!(tree.is_current(seq, all()));
         assert!(writer.stock(rest).is_ok());
-        writer.cut(span(3, 4), |_| ()).expect("stocked");
+        writer.cut(span(3, 4)).expect("stocked");
         assert!(!tree.is_current(seq, all()));
     }
 
@@ -444,7 +444,7 @@ mod plain {
     fn turn(writer: &TreeWriter<'_, Words, 4>, state: u32, seed: u64) {
         let step = 3 + seed % 20;
         writer.change(|| {
-            writer.cut_all(span(0, 400), |_| ());
+            writer.cut_all(span(0, 400));
             for start in (0..400).step_by(step as usize) {
                 let area = area(start, (start + step - 1).min(400), state);
                 writer.add(area);
@@ -512,7 +512,7 @@ mod raced {
                 loom::thread::spawn(move || read(&shared.0, &shared.1))
             };
             writer.change(|| {
-                writer.cut_all(span(0, 10), |_| ());
+                writer.cut_all(span(0, 10));
                 writer.add(area(8, 11, 2));
             });
             assert_eq!(writer.spares(), 3);

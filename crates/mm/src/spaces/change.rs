@@ -44,7 +44,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         self.unsealed(space, span)?;
         self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
+        section.writer().replace(area).map_err(|_| Error::Invalid)?;
         // Faults wait until the replaced memory is flushed; see `Section::hold`.
         self.take(space, section, span, &|| span)?;
         Ok(span)
@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.base().change(space, |section| {
             self.unsealed(space, span)?;
             self.base().complete(space, section, |section| section.prepare(span, 1))?;
-            section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
+            section.writer().cut(span).map_err(|_| Error::Invalid)?;
             section.open();
             self.take(space, section, span, &|| self.hole(space, span))
         })

@@ -6,8 +6,8 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::AreaTree;
+use super::areas::Root;
 use super::node::Entry;
-use super::root::Root;
 use super::write::TreeWriter;
 use crate::phys::Kind;
 use crate::space::area::Area;
@@ -102,12 +102,12 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// # Errors
     /// The first damage found.
     pub fn check(&self) -> Result<TreeStats, TreeViolation> {
-        let root = self.tree.root();
+        let root = self.reader.tree.root();
         let mut stats = TreeStats { depth: root.depth, ..TreeStats::default() };
         if root != Root::EMPTY {
             self.check_node(root.frame, root.depth - 1, true, &mut stats)?;
         }
-        Miscount::check(self.tree.count(), stats.areas).map_err(TreeViolation::Count)?;
+        Miscount::check(self.reader.tree.count(), stats.areas).map_err(TreeViolation::Count)?;
         self.check_spares().and(Ok(stats))
     }
 
@@ -135,7 +135,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         root: bool,
         stats: &mut TreeStats,
     ) -> Result<Entry, TreeViolation> {
-        let node = self.nodes.node(frame).ok_or(TreeViolation::NotANode(frame))?;
+        let node = self.reader.node(frame).ok_or(TreeViolation::NotANode(frame))?;
         self.check_kind(frame)?;
         stats.nodes += 1;
         let least = match (root, level) {
@@ -143,7 +143,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             (true, _) => 2,
             (false, _) => AreaTree::<CAP>::MIN,
         };
-        let count = self.nodes.raw_count(frame);
+        let count = self.reader.raw_count(frame);
         if count < least as u64 || count > CAP as u64 {
             return Err(TreeViolation::Fill(frame, count));
         }
@@ -173,10 +173,10 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     fn check_spares(&self) -> Result<(), TreeViolation> {
-        let meta = self.nodes.meta();
+        let meta = self.reader.meta;
         let counted = self.spares() as u64;
         let mut found = 0;
-        let mut next = self.tree.spare.load(Ordering::Relaxed);
+        let mut next = self.reader.tree.spare.load(Ordering::Relaxed);
         while next != 0 && found <= counted {
             let frame = meta.frame(next - 1);
             self.check_kind(frame)?;
@@ -188,7 +188,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     fn check_kind(&self, frame: Pfn) -> Result<(), TreeViolation> {
-        match self.nodes.meta().slot(frame) {
+        match self.reader.meta.slot(frame) {
             Some(slot) if slot.state().kind() == Kind::Node => Ok(()),
             _ => Err(TreeViolation::NotANode(frame)),
         }

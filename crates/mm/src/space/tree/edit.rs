@@ -5,7 +5,7 @@ use core::fmt;
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
-use super::write::{Path, Step, TreeWriter};
+use super::write::{Path, TreeWriter};
 use crate::space::area::Area;
 
 /// The reason why a change was refused. The tree is as before.
@@ -33,10 +33,8 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
-/// Where two areas meet, or a new one may go.
+/// The areas around a page where two of them meet, or a new one may begin.
 struct Place {
-    /// The way to `left`, or else to `right`.
-    path: Path,
     /// The area that ends there.
     left: Option<Area>,
     /// The first area that ends later.
@@ -44,22 +42,19 @@ struct Place {
 }
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. `taken` gets the areas that go, in ascending
-    /// order, those at the ends clipped to `span`. One insertion at most, for an area that reaches
+    /// Takes all pages of `span` out of their areas. One insertion at most, for an area that reaches
     /// beyond both ends.
-    ///
-    /// Readers wait while this runs; `taken` must not read the tree.
     ///
     /// # Errors
     /// [`EditError::Lacks`].
-    pub fn cut(&self, span: PageSpan, taken: impl FnMut(Area)) -> Result<(), EditError> {
+    pub fn cut(&self, span: PageSpan) -> Result<(), EditError> {
         // Only a hole in the middle of an area leaves one more area than before.
         let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
-        if self.lacks(1) > 0 && self.nodes.seek(self.tree.root(), span.start).is_some_and(around) {
+        if self.lacks(1) > 0 && self.reader.seek(span.start).is_some_and(around) {
             self.provided(1)?;
         }
         if !span.is_empty() {
-            self.change(|| self.cut_all(span, taken));
+            self.change(|| self.cut_all(span));
         }
         Ok(())
     }
@@ -73,12 +68,13 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
-        let place = self.place(area.span.start);
+        let mut path = Path::new();
+        let place = self.place(area.span.start, &mut path);
         if let Some(other) = place.right.filter(|right| right.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| self.join_in(place, area));
+        self.change(|| self.join_in(&mut path, place, area));
         Ok(())
     }
 
@@ -87,14 +83,16 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     ///
     /// # Errors
     /// [`EditError::Malformed`], [`EditError::Lacks`].
-    pub fn replace(&self, area: Area, taken: impl FnMut(Area)) -> Result<(), EditError> {
+    pub fn replace(&self, area: Area) -> Result<(), EditError> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
         self.provided(2)?;
         self.change(|| {
-            self.cut_all(area.span, taken);
-            self.join_in(self.place(area.span.start), area);
+            self.cut_all(area.span);
+            let mut path = Path::new();
+            let place = self.place(area.span.start, &mut path);
+            self.join_in(&mut path, place, area);
         });
         Ok(())
     }
@@ -128,36 +126,28 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    pub(in crate::space) fn cut_all(&self, span: PageSpan, mut taken: impl FnMut(Area)) {
+    pub(in crate::space) fn cut_all(&self, span: PageSpan) {
         let mut path = Path::new();
         while let Some(area) = self.seek(span.start, &mut path)
+            && let Some(step) = path.last()
             && area.span.overlaps(span)
         {
             if span.covers(area.span) {
-                let (count, end) = self.tell_run(path.steps[0], span, &mut taken);
+                let Some(node) = self.reader.node(step.frame) else { return };
+                let ends = (step.at..node.count).map(|at| Vpn::new(node.end(at)));
+                let covered = ends.take_while(|end| *end <= span.end);
+                let (count, last) = covered.fold((0, area.span.end), |(at, _), end| (at + 1, end));
                 self.erase(&path, count);
-                if end == span.end {
+                if last == span.end {
                     return;
                 }
                 continue;
             }
-            taken(area.clipped(span));
             self.put_parts(&path, [area.split_at(span.start).0, area.split_at(span.end).1]);
             if area.span.end >= span.end {
                 return;
             }
         }
-    }
-
-    /// Calls `taken` with the areas of one leaf, from `step` on, that lie within `span`; returns
-    /// how many, and the end of the last one.
-    fn tell_run(&self, step: Step, span: PageSpan, taken: &mut impl FnMut(Area)) -> (usize, Vpn) {
-        let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
-        let mut end = span.start;
-        let areas = (step.at()..node.count)
-            .map_while(|at| Area::unpack(node.entry(at)).filter(|area| span.covers(area.span)));
-        let count = areas.inspect(|area| end = area.span.end).map(taken).count();
-        (count, end)
     }
 
     fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
@@ -195,45 +185,46 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         parts.for_each(|part| self.add(part));
     }
 
-    /// The place at `page`: with one search, where one leaf holds both of its areas.
-    fn place(&self, page: Vpn) -> Place {
-        let mut path = Path::new();
-        let first = self.seek(Vpn::new(page.get().saturating_sub(1)), &mut path);
-        let left = first.filter(|area| area.span.end == page);
-        if left.is_none() {
-            return Place { path, left, right: first };
-        }
-        let (frame, next) = (path.steps[0].frame(), path.steps[0].at() + 1);
-        let right = match self.nodes.node(frame).filter(|node| next < node.count) {
-            Some(node) => Area::unpack(node.entry(next)),
-            None => self.nodes.seek(self.tree.root(), page),
+    /// The place at `page`: with one search, where one leaf holds both of its areas. `path` becomes
+    /// the way to the left one, or else to the right one.
+    fn place(&self, page: Vpn, path: &mut Path) -> Place {
+        let first = self.seek(Vpn::new(page.get().saturating_sub(1)), path);
+        let (Some(left), Some(step)) = (first.filter(|area| area.span.end == page), path.last())
+        else {
+            return Place { left: None, right: first };
         };
-        Place { path, left, right }
+        let node = self.reader.node(step.frame).filter(|node| step.at + 1 < node.count);
+        let right = match node {
+            Some(node) => Area::unpack(node.entry(step.at + 1)),
+            None => self.reader.seek(page),
+        };
+        Place { left: Some(left), right }
     }
 
-    /// Puts `area` onto free pages at `place`, merged with the neighbours that it continues.
-    fn join_in(&self, place: Place, area: Area) {
-        let Place { mut path, left, right } = place;
+    /// Puts `area` onto free pages at `place`, to which `path` leads, merged with the neighbours
+    /// that it continues.
+    fn join_in(&self, path: &mut Path, place: Place, area: Area) {
+        let Place { left, right } = place;
         let before = left.filter(|left| left.can_merge(&area));
         let after = right.filter(|right| area.can_merge(right));
         match (before, after) {
             (Some(left), Some(right)) => self.merge(left, right),
-            (Some(left), None) => self.put(&path, up_to(left, area.span.end)),
-            (None, Some(right)) if left.is_none() => self.put(&path, up_to(area, right.span.end)),
+            (Some(left), None) => self.put(path, up_to(left, area.span.end)),
+            (None, Some(right)) if left.is_none() => self.put(path, up_to(area, right.span.end)),
             (None, Some(right)) => self.put_at(right.span.start, up_to(area, right.span.end)),
             (None, None) if left.or(right).is_none() => self.add(area),
             (None, None) => {
-                let step = path.steps[0];
-                let at = step.at() + usize::from(left.is_some());
-                path.steps[0] = Step::new(step.frame(), at);
-                self.add_at(&path, area);
+                if let Some(step) = path.last_mut() {
+                    step.at += usize::from(left.is_some());
+                }
+                self.add_at(path, area);
             }
         }
     }
 
     /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        if let Place { left: Some(left), right: Some(right), .. } = self.place(page)
+        if let Place { left: Some(left), right: Some(right) } = self.place(page, &mut Path::new())
             && left.can_merge(&right)
         {
             self.merge(left, right);

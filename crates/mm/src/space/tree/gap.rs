@@ -3,8 +3,8 @@
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
-use super::node::Nodes;
-use super::root::{DEPTH_MAX, Root};
+use super::areas::DEPTH_MAX;
+use super::node::TreeReader;
 
 /// How many gaps are tried that may have no aligned place.
 const TRIES: usize = 32;
@@ -27,11 +27,10 @@ impl Search {
     }
 }
 
-impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
-    /// See [`TreeReader::find_gap`](super::TreeReader::find_gap).
-    pub(super) fn find_gap(
+impl<H: Hardware, const CAP: usize> TreeReader<'_, H, CAP> {
+    /// See [`find_gap`](Self::find_gap); the tree may be changing.
+    pub(super) fn highest_gap(
         &self,
-        root: Root,
         pages: u64,
         align: Order,
         within: PageSpan,
@@ -45,17 +44,18 @@ impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
         };
         let mut left = within;
         for _ in 0..TRIES {
-            let gap = self.gap(root, pages, left)?;
+            let gap = self.gap(pages, left)?;
             if let Some(place) = place(gap) {
                 return Some(place);
             }
             left.end = gap.start;
         }
-        place(self.gap(root, pages.checked_add(align.pages() - 1)?, left)?)
+        place(self.gap(pages.checked_add(align.pages() - 1)?, left)?)
     }
 
     /// The part within `within` of the highest gap that has at least `pages` pages there.
-    fn gap(&self, root: Root, pages: u64, within: PageSpan) -> Option<PageSpan> {
+    fn gap(&self, pages: u64, within: PageSpan) -> Option<PageSpan> {
+        let root = self.tree.root();
         let mut search = Search { pages, within, budget: 3 * DEPTH_MAX };
         if root.depth == 0 {
             return search.fit(0, u64::MAX);

@@ -47,14 +47,12 @@
 //! checks first and changes either all or nothing. Freed nodes go to the same stock, from which
 //! [`unstock`](TreeWriter::unstock) takes them back.
 
-mod root;
 mod areas;
 mod node;
 mod read;
 mod gap;
 mod write;
-mod insert;
-mod remove;
+mod balance;
 mod edit;
 mod check;
 
@@ -62,5 +60,5 @@ pub use areas::{AreaTree, NODE_ENTRIES, Seq};
 pub use check::{Miscount, TreeViolation};
 #[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
-pub use read::TreeReader;
+pub use node::TreeReader;
 pub use write::TreeWriter;

@@ -6,25 +6,25 @@ use core::ops::Range;
 use quire_hw::{Hardware, TableFrame};
 use quire_units::{Pfn, Vpn};
 
-use super::NODE_ENTRIES;
-use super::root::Root;
+use super::areas::{AreaTree, NODE_ENTRIES, Root};
 use crate::phys::Meta;
 use crate::space::area::Area;
 
-/// The memory of a tree's nodes.
-pub(super) struct Nodes<'a, H, const CAP: usize> {
-    hw: &'a H,
-    meta: Meta<'a>,
+/// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`](super::Seq) names.
+pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
+    pub(super) tree: &'a AreaTree<CAP>,
+    pub(super) hw: &'a H,
+    pub(super) meta: Meta<'a>,
 }
 
-impl<H, const CAP: usize> Clone for Nodes<'_, H, CAP> {
+impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<H, const CAP: usize> Copy for Nodes<'_, H, CAP> {}
+impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
 
 /// One entry of a node, in words: an area (see `Area::pack`), or first page, end, frame and
 /// largest inner gap of a child.
@@ -113,18 +113,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
     }
 }
 
-impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
-    #[inline]
-    pub(super) fn new(hw: &'a H, meta: Meta<'a>) -> Self {
-        const { assert!(CAP >= 3 && CAP <= NODE_ENTRIES) };
-        Self { hw, meta }
-    }
-
-    #[inline]
-    pub(super) fn meta(&self) -> Meta<'a> {
-        self.meta
-    }
-
+impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// The node in `frame`; `None` if there is no such frame.
     #[inline]
     pub(super) fn node(&self, frame: Pfn) -> Option<Node<'a, H, CAP>> {
@@ -138,11 +127,9 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
     #[inline]
     pub(super) fn descend(
         &self,
-        root: Root,
         mut pick: impl FnMut(usize, &Node<'a, H, CAP>) -> Option<usize>,
     ) -> Option<Area> {
-        let mut frame = root.frame;
-        let mut level = root.depth;
+        let Root { mut frame, depth: mut level } = self.tree.root();
         while level > 0 {
             level -= 1;
             let node = self.node(frame)?;
@@ -157,8 +144,8 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
 
     /// The first area that ends after `page`.
     #[inline]
-    pub(super) fn seek(&self, root: Root, page: Vpn) -> Option<Area> {
-        self.descend(root, |_, node| node.seek(page.get()))
+    pub(super) fn seek(&self, page: Vpn) -> Option<Area> {
+        self.descend(|_, node| node.seek(page.get()))
     }
 
     /// How many entries the node in `frame` has.
@@ -171,48 +158,12 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
     pub(super) fn raw_count(&self, frame: Pfn) -> u64 {
         self.hw.load(frame, 0)
     }
-
-    /// Writes entry `at`.
-    pub(super) fn put(&self, frame: Pfn, at: usize, entry: Entry) {
-        self.write(frame, |page| page.put(at, entry));
-    }
-
-    /// Makes room for `entry` before entry `at` of a node that is not full.
-    pub(super) fn insert(&self, frame: Pfn, at: usize, entry: Entry) {
-        let count = self.count(frame);
-        self.write(frame, |page| {
-            page.copy(frame, at..count, at + 1);
-            page.put(at, entry);
-            page.set_count(count + 1);
-        });
-    }
-
-    /// Takes entries `from` up to but not including `to` out of the node.
-    pub(super) fn erase(&self, frame: Pfn, from: usize, to: usize) {
-        let count = self.count(frame);
-        self.write(frame, |page| {
-            page.copy(frame, to..count, from);
-            page.set_count(count - (to - from));
-        });
-    }
-
-    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
-    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
-    #[inline]
-    pub(super) fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
-        let lock = self.meta.lock(frame);
-        let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
-            debug_assert!(false, "{frame:?} is no node");
-            return;
-        };
-        write(&Page { hw: self.hw, table });
-    }
 }
 
 /// The right to write one node.
 pub(super) struct Page<'a, H, const CAP: usize> {
-    hw: &'a H,
-    table: &'a TableFrame,
+    pub(super) hw: &'a H,
+    pub(super) table: &'a TableFrame,
 }
 
 impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {

@@ -3,8 +3,7 @@
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Vpn};
 
-use super::node::Nodes;
-use super::root::Root;
+use super::node::TreeReader;
 use super::{AreaTree, NODE_ENTRIES, Seq};
 use crate::phys::Meta;
 use crate::space::area::Area;
@@ -15,44 +14,31 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// tree. Cheap to make; takes no lock.
     #[inline]
     pub fn reader<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeReader<'a, H, CAP> {
-        TreeReader { tree: self, nodes: Nodes::new(hw, meta) }
+        const { assert!(CAP >= 3 && CAP <= NODE_ENTRIES) };
+        TreeReader { tree: self, hw, meta }
     }
 }
-
-/// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`] names.
-pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
-    pub(super) tree: &'a AreaTree<CAP>,
-    pub(super) nodes: Nodes<'a, H, CAP>,
-}
-
-impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
 
 impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// The area that holds `page`.
     #[inline]
     pub fn lookup(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| self.nodes.seek(root, page).filter(|area| area.span.contains(page)))
+        self.validated(|| self.seek(page).filter(|area| area.span.contains(page)))
     }
 
     /// The first area that ends after `page`: the one that holds it, or else the next.
     // `always`: faults call it, and returning an area through memory costs a sixth of finding it.
     #[inline(always)]
     pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| self.nodes.seek(root, page))
+        self.validated(|| self.seek(page))
     }
 
     /// The last area that begins before `page`.
     #[inline]
     pub fn last_before(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| {
+        self.validated(|| {
             let last = page.get().checked_sub(1)?;
-            self.nodes.descend(root, |_, node| node.rank(last).checked_sub(1))
+            self.descend(|_, node| node.rank(last).checked_sub(1))
         })
     }
 
@@ -72,17 +58,17 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// kind is taken; so the cost stays bounded, and `None` means that there is no gap of the
     /// latter kind. A caller that would rather have a worse place asks again for less alignment.
     pub fn find_gap(&self, pages: u64, align: Order, within: PageSpan) -> (Option<PageSpan>, Seq) {
-        self.validated(|root| self.nodes.find_gap(root, pages, align, within))
+        self.validated(|| self.highest_gap(pages, align, within))
     }
 
     /// Reads until no change interfered; the module's comment has the argument. `read` is bounded
     /// for any contents. Changes are short and never wait, so retrying ends.
     #[inline(always)]
-    fn validated<T>(&self, read: impl Fn(Root) -> T) -> (T, Seq) {
+    fn validated<T>(&self, read: impl Fn() -> T) -> (T, Seq) {
         loop {
             let seq = self.tree.seq.load(Ordering::Acquire);
             if seq & 1 == 0 {
-                let answer = read(self.tree.root());
+                let answer = read();
                 if self.tree.seq.load(Ordering::Acquire) == seq {
                     return (answer, Seq(seq));
                 }
