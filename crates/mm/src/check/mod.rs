@@ -31,8 +31,6 @@
 //! | a file's folios are at their index places, and carry their identities | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
-mod blocks;
-mod exclusive;
 mod extents;
 #[cfg(feature = "files")]
 mod file;

@@ -1,21 +1,25 @@
 //! All spaces and all of RAM against each other.
 
-use quire_arch::Arch;
+use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
 use quire_units::{Order, Pfn};
 
-use super::exclusive::check_exclusive;
 #[cfg(feature = "files")]
 use super::file;
 #[cfg(feature = "swap")]
 use super::swap::check_swap;
-use super::{Miscount, Violation, leaves, space};
+use super::{Leaf, Miscount, Violation, leaves, space};
 use crate::folio::{Counts, Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
-use crate::space::Space;
+use crate::space::{AreaFlags, Space};
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
+
+/// Flags that a frame's slot has only during this check.
+const MAPPED: u32 = 1 << 20;
+const MAPPED_TWICE: u32 = 1 << 21;
+const OWNED: u32 = 1 << 22;
 
 /// The use of all frames: each in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -193,6 +197,50 @@ fn each_mapping<A: Arch, H: Hardware>(
             if let Some(folio) = folio {
                 each(folio.head, leaf.pages.count());
             }
+        })?;
+    }
+    Ok(())
+}
+
+/// Verifies that each page that is mapped exclusively in a private area is mapped nowhere else. It
+/// marks the frames that it has seen by flags in their slots, and takes the flags back.
+fn check_exclusive<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<(), Violation> {
+    let meta = mm.allocator().meta();
+    each_page(mm, spaces, |frame, owns| {
+        let state = meta.at(frame).state();
+        let twice = if state.flags() & MAPPED != 0 { MAPPED_TWICE } else { 0 };
+        let seen = MAPPED | twice | if owns { OWNED } else { 0 };
+        meta.at(frame).set_state(state.with_flags(state.flags() | seen));
+    })?;
+    let bad = MAPPED_TWICE | OWNED;
+    let mut wrong = None;
+    each_page(mm, spaces, |frame, _| {
+        let state = meta.at(frame).state();
+        wrong = wrong.or((state.flags() & bad == bad).then_some(frame));
+        meta.at(frame).set_state(state.with_flags(state.flags() & !(MAPPED | bad)));
+    })?;
+    wrong.map_or(Ok(()), |frame| Err(Violation::NotExclusive(frame)))
+}
+
+/// Calls `each` with every frame of a folio that a private area maps, and whether exclusively.
+fn each_page<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+    mut each: impl FnMut(Pfn, bool),
+) -> Result<(), Violation> {
+    for space in spaces {
+        let view = mm.base().view(space);
+        leaves(mm, space, |leaf: &Leaf| {
+            let area = view.areas().lookup(leaf.pages.start).0;
+            let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));
+            if shared || leaf.attrs.contains(FOREIGN) {
+                return;
+            }
+            let owns = !leaf.attrs.contains(Attrs::COW);
+            (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
         })?;
     }
     Ok(())

@@ -132,7 +132,7 @@ impl Unshare {
             // save the hardware a second walk.
             let mut noted = Attrs::YOUNG;
             noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
-            locked.own(run, folio.order, self.area.prot, noted);
+            locked.grant(run, folio.order, self.exclusive().with(noted));
             let end = self.keep_ahead(&locked, &folios, &run);
             return Claim::Kept(PageSpan::new(pages.start, locked.page(end)));
         }
@@ -140,6 +140,12 @@ impl Unshare {
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
+    }
+
+    /// All rights of the area, and no sharing.
+    #[inline]
+    fn exclusive(&self) -> Regrant {
+        Regrant::rights(self.area.prot).without(Attrs::COW)
     }
 
     /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
@@ -153,6 +159,7 @@ impl Unshare {
     ) -> usize {
         let mut at = run.index + run.count;
         let before = run.index.checked_sub(1).map(|index| locked.entry(index).what);
+        let is_own = |attrs: Attrs| attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW);
         if !matches!(before, Some(What::Leaf { attrs, .. }) if is_own(attrs)) {
             return at;
         }
@@ -168,7 +175,7 @@ impl Unshare {
             if !fits || !folios.is_sole(folio, mapped) {
                 break;
             }
-            locked.own(next, folio.order, self.area.prot, Attrs::empty());
+            locked.grant(next, folio.order, self.exclusive());
             at += next.count;
         }
         at
@@ -236,14 +243,12 @@ fn around<A: Arch, H: Hardware>(
     let before = (frame.offset_from(folio.head) >> order) as usize;
     let whole = (folio.order.pages() >> order).max(1) as usize;
     let table = A::entries(locked.level());
-    let (first, end) = (index.saturating_sub(before), (index + whole - before).min(table));
-    let (first, end) = if reach < folio.order {
+    let (mut first, mut end) = (index.saturating_sub(before), (index + whole - before).min(table));
+    if reach < folio.order {
         let units = ((reach.pages() >> order) as usize).max(1);
         let block = index / units * units;
-        (first.max(block), end.min(block + units))
-    } else {
-        (first, end)
-    };
+        (first, end) = (first.max(block), end.min(block + units));
+    }
     let (mut own, mut mapped, mut at) = (leaf, 0, first);
     while at < end {
         let run = locked.run(at, end);
@@ -259,18 +264,4 @@ fn around<A: Arch, H: Hardware>(
         at += run.count;
     }
     (own, mapped)
-}
-
-/// Whether a leaf is exclusive and writable.
-fn is_own(attrs: Attrs) -> bool {
-    attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW)
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and sets the
-    /// flags `noted` in them.
-    #[inline]
-    fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
-        self.grant(run, each, Regrant::rights(prot).without(Attrs::COW).with(noted));
-    }
 }

@@ -24,7 +24,6 @@
 
 mod advice;
 mod area;
-mod fork;
 mod group;
 mod place;
 mod section;

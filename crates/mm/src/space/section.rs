@@ -7,17 +7,17 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! A step *returns* what it lacks; the engine brings it and repeats the step. A program sees no
-//! effect of a section that is dropped before the areas change.
+//! A step *returns* the [`Need`] that it has; the caller [`bring`](Section::bring)s it and repeats the
+//! step. A program sees no effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, PageSpan, Vpn};
+use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::tree::TreeWriter;
 use super::{Area, View};
 use crate::folio::Folio;
-use crate::table::{Gather, Marks, Taking};
+use crate::table::{ForkLack, Gather, Heritage, Inherit, Marks, Taking};
 
 /// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +32,11 @@ pub enum Need {
 
 /// The right to change a space's areas, with the frames and leaves that the change holds.
 pub struct Section<'a, A, H: Hardware> {
-    pub(super) view: View<'a, A, H>,
+    view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
-    pub(super) table: Option<FrameRun>,
-    pub(super) gather: Gather,
-    pub(super) entries: u64,
+    table: Option<FrameRun>,
+    gather: Gather,
+    entries: u64,
     splits: u64,
     /// No page is mapped here, and no table is empty here. A table said so, locked while faults
     /// waited; later faults find the areas changed.
@@ -63,18 +63,12 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Whether the tree has frames for `insertions` more areas.
-    ///
-    /// # Errors
-    /// [`Need::Node`]: bring one and repeat.
     pub fn stocked(&self, insertions: usize) -> Result<(), Need> {
         if self.writer.lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
     }
 
     /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
     /// fail, and faults wait.
-    ///
-    /// # Errors
-    /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
     pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Need> {
         self.stocked(insertions)?;
         self.writer.hold(span);
@@ -84,9 +78,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Prepares both places for moving the pages of `from` to `to`, which may be mapped.
-    ///
-    /// # Errors
-    /// As for [`prepare`](Self::prepare).
     pub fn prepare_move(
         &mut self,
         from: PageSpan,
@@ -102,9 +93,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
     /// beyond, that one absent entry covers.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
@@ -122,9 +110,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
         let prepared = tables.prepare_move(from, to, &mut self.table, &mut self.gather);
@@ -159,12 +144,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Makes the tables for guards in `span`, which is prepared.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     pub fn ready_to_guard(&mut self, span: PageSpan) -> Result<(), Need> {
-        let tables = self.view.tables();
-        tables.ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
+        self.view.tables().ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
     }
 
     /// Puts guards into `span`, which is empty and has the tables for them.
@@ -180,11 +161,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
-    /// within `hole` with them; `hole` is called only if there is an empty table.
-    ///
-    /// # Errors
-    /// [`Need::Settle`]: flush and free the gather, and repeat with the rest, which `span` is by
-    /// then. [`Need::Table`] only where the span was not prepared.
+    /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes the
+    /// rest; only where it was not prepared there is a [`Need::Table`].
     pub fn take(
         &mut self,
         span: &mut PageSpan,
@@ -224,13 +202,35 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         forgets: impl FnMut(Folio, FrameSpan, Attrs) -> bool,
         remark: impl Fn(Marks) -> Marks,
     ) {
-        let tables = self.view.tables();
-        self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
+        self.entries += self.view.tables().forget(span, noted, &mut self.gather, forgets, remark);
     }
 
     /// Write-protects the leaves of `span` that map one of `frames`: the next write faults.
     pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
+    }
+
+    /// Maps the pages of `span` in `child`, too, which has the areas already and runs on no CPU.
+    /// `span` shrinks from below by the part that is done. Faults wait until the change ends: the
+    /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
+    /// returns the markers that both have.
+    ///
+    /// Returns what the child needs a copy of, since the parent's pages are pinned: for these pages,
+    /// of the frames from this one on, with these attributes. Make it and continue behind them.
+    pub fn fork(
+        &mut self,
+        child: &View<'_, A, H>,
+        span: &mut PageSpan,
+        how: Inherit,
+        lend_marks: &dyn Fn(Marks, u64) -> Marks,
+    ) -> Result<Option<(PageSpan, Pfn, Attrs)>, Need> {
+        let (spare, gather, done) = (&mut self.table, &mut self.gather, &mut self.entries);
+        let mut with = Heritage { how, spare, gather, done, lend_marks };
+        match self.view.tables().fork(&child.tables(), span, &mut with) {
+            Ok(()) => Ok(None),
+            Err(ForkLack::Copy(pages, frame, attrs)) => Ok(Some((pages, frame, attrs))),
+            Err(ForkLack::Table) => Err(Need::Table),
+        }
     }
 
     /// Makes the leaves of `span` COW, but for pinned pages.
