@@ -164,18 +164,23 @@ fn check_mapped<A: Arch, H: Hardware>(
 ) -> Result<(), Violation> {
     let meta = mm.allocator().meta();
     let folios = Folios::new(meta);
-    each_mapping(mm, spaces, |head, pages| {
-        meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
+    let counts = |leaf: &Leaf| folios.of(leaf.frame).map(|folio| &meta.at(folio.head).counts);
+    let mapped = |leaf: &Leaf| leaf.pages.count() << 32;
+    each_leaf(mm, spaces, |_, leaf| {
+        counts(leaf).map(|counts| counts.fetch_sub(mapped(leaf), Ordering::Relaxed));
     })?;
     let wrong = (0..meta.span().count).find_map(|at| {
         let head = meta.span().start.add(at);
         let state = meta.at(head).state();
+        if state.kind() != Kind::Folio {
+            return None;
+        }
         let folio = Folio { head, order: Order::new(state.order()) };
         let left = folios.counts(folio).mapped;
-        (state.kind() == Kind::Folio && left != 0).then_some((folio, left))
+        (left != 0).then_some((folio, left))
     });
-    each_mapping(mm, spaces, |head, pages| {
-        meta.at(head).counts.fetch_add(pages << 32, Ordering::Relaxed);
+    each_leaf(mm, spaces, |_, leaf| {
+        counts(leaf).map(|counts| counts.fetch_add(mapped(leaf), Ordering::Relaxed));
     })?;
     wrong.map_or(Ok(()), |(folio, left)| {
         let counted = folios.counts(folio).mapped;
@@ -184,22 +189,19 @@ fn check_mapped<A: Arch, H: Hardware>(
     })
 }
 
-/// Calls `each` with the head of the folio that a leaf maps, and the number of its pages.
-fn each_mapping<A: Arch, H: Hardware>(
+/// Calls `each` with every leaf that maps a folio, and its space.
+fn each_leaf<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
-    mut each: impl FnMut(Pfn, u64),
+    mut each: impl FnMut(&Space<A>, &Leaf),
 ) -> Result<(), Violation> {
-    let folios = Folios::new(mm.allocator().meta());
-    for space in spaces {
+    spaces.iter().try_for_each(|space| {
         leaves(mm, space, |leaf| {
-            let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));
-            if let Some(folio) = folio {
-                each(folio.head, leaf.pages.count());
+            if !leaf.attrs.contains(FOREIGN) {
+                each(space, leaf);
             }
-        })?;
-    }
-    Ok(())
+        })
+    })
 }
 
 /// Verifies that each page that is mapped exclusively in a private area is mapped nowhere else. It
@@ -231,17 +233,11 @@ fn each_page<A: Arch, H: Hardware>(
     spaces: &[&Space<A>],
     mut each: impl FnMut(Pfn, bool),
 ) -> Result<(), Violation> {
-    for space in spaces {
-        let view = mm.base().view(space);
-        leaves(mm, space, |leaf: &Leaf| {
-            let area = view.areas().lookup(leaf.pages.start).0;
-            let shared = area.is_none_or(|area| area.flags.contains(AreaFlags::SHARED));
-            if shared || leaf.attrs.contains(FOREIGN) {
-                return;
-            }
+    each_leaf(mm, spaces, |space, leaf| {
+        let area = mm.base().view(space).areas().lookup(leaf.pages.start).0;
+        if area.is_some_and(|area| !area.flags.contains(AreaFlags::SHARED)) {
             let owns = !leaf.attrs.contains(Attrs::COW);
             (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
-        })?;
-    }
-    Ok(())
+        }
+    })
 }

@@ -117,32 +117,32 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
 
     /// Makes `frame`, a node that the tree does not use, a spare.
     pub(in crate::space) fn give(&self, frame: Pfn) {
-        let meta = self.reader.meta;
+        let TreeReader { tree, meta, .. } = self.reader;
         let Some(slot) = meta.slot(frame) else { return };
-        slot.links[0].store(self.reader.tree.spare.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.reader.tree.spare.store(meta.index(frame) + 1, Ordering::Relaxed);
-        self.reader.tree.spares.store(self.spares() as u64 + 1, Ordering::Relaxed);
+        slot.links[0].store(tree.spare.load(Ordering::Relaxed), Ordering::Relaxed);
+        tree.spare.store(meta.index(frame) + 1, Ordering::Relaxed);
+        tree.spares.store(self.spares() as u64 + 1, Ordering::Relaxed);
     }
 
     /// Takes a spare.
     pub(in crate::space) fn take(&self) -> Option<Pfn> {
-        let meta = self.reader.meta;
-        let frame = meta.frame(self.reader.tree.spare.load(Ordering::Relaxed).checked_sub(1)?);
+        let TreeReader { tree, meta, .. } = self.reader;
+        let frame = meta.frame(tree.spare.load(Ordering::Relaxed).checked_sub(1)?);
         let next = meta.slot(frame)?.links[0].load(Ordering::Relaxed);
-        self.reader.tree.spare.store(next, Ordering::Relaxed);
-        self.reader.tree.spares.store(self.spares() as u64 - 1, Ordering::Relaxed);
+        tree.spare.store(next, Ordering::Relaxed);
+        tree.spares.store(self.spares() as u64 - 1, Ordering::Relaxed);
         Some(frame)
     }
 
     /// Runs `change` so that readers see all of it or nothing.
     pub(in crate::space) fn change<T>(&self, change: impl FnOnce() -> T) -> T {
-        let seq = self.reader.tree.seq.load(Ordering::Relaxed);
-        // W1 of the module's drawing.
-        self.reader.tree.seq.swap(seq.wrapping_add(1), Ordering::Relaxed);
+        let seq = &self.reader.tree.seq;
+        // W1 and W3 of the module's drawing.
+        let before = seq.load(Ordering::Relaxed);
+        seq.swap(before.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         let done = change();
-        // W3.
-        self.reader.tree.seq.store(seq.wrapping_add(2), Ordering::Release);
+        seq.store(before.wrapping_add(2), Ordering::Release);
         done
     }
 
