@@ -46,8 +46,19 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// tree changes meanwhile, each is in a state that the tree had at some moment, and a page that
     /// was covered all the time is not left out.
     #[inline]
-    pub fn overlapping(&self, span: PageSpan) -> Overlapping<'a, H, CAP> {
-        Overlapping { reader: *self, left: span }
+    pub fn overlapping(&self, span: PageSpan) -> impl Iterator<Item = Area> + use<'a, H, CAP> {
+        let (reader, mut left) = (*self, span);
+        core::iter::from_fn(move || {
+            if left.is_empty() {
+                return None;
+            }
+            let area = reader.next_at_or_after(left.start).0?;
+            if area.span.end <= left.start {
+                return None; // Only a damaged tree answers so; going on would not end.
+            }
+            left.start = area.span.end;
+            (area.span.start < left.end).then_some(area)
+        })
     }
 
     /// The highest `pages` free pages within `within` that begin at a multiple of `align`.
@@ -75,27 +86,5 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
             }
             spin_loop();
         }
-    }
-}
-
-/// The areas that have a page in a span; see [`TreeReader::overlapping`].
-pub struct Overlapping<'a, H, const CAP: usize = NODE_ENTRIES> {
-    reader: TreeReader<'a, H, CAP>,
-    left: PageSpan,
-}
-
-impl<H: Hardware, const CAP: usize> Iterator for Overlapping<'_, H, CAP> {
-    type Item = Area;
-
-    fn next(&mut self) -> Option<Area> {
-        if self.left.is_empty() {
-            return None;
-        }
-        let area = self.reader.next_at_or_after(self.left.start).0?;
-        if area.span.end <= self.left.start {
-            return None; // Only a damaged tree answers so; going on would not end.
-        }
-        self.left.start = area.span.end;
-        (area.span.start < self.left.end).then_some(area)
     }
 }
