@@ -58,7 +58,7 @@ impl Plan {
         let entries = (run.count() >> A::order(level).get()) as usize;
         let index = locked.index(start);
         debug_assert!(self.area.span.covers(pages));
-        // While the areas are unchanged under the table's lock, a later change will find the leaves.
+        // The areas are unchanged under the table's lock: a later change will find the leaves.
         let holds = view.space.areas.is_current(self.seq, pages)
             && index + entries <= A::entries(level)
             && locked.is_empty(index, entries);

@@ -7,8 +7,8 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! A step *returns* the [`Need`] that it has; the caller [`bring`](Section::bring)s it and repeats the
-//! step. A program sees no effect of a section that is dropped before the areas change.
+//! A step *returns* its [`Need`]; the caller [`bring`](Section::bring)s it and repeats the step. A
+//! program sees no effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
@@ -161,8 +161,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
-    /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes the
-    /// rest; only where it was not prepared there is a [`Need::Table`].
+    /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes
+    /// the rest. [`Need::Table`] only where it was not prepared.
     pub fn take(
         &mut self,
         span: &mut PageSpan,
@@ -215,7 +215,7 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
     /// returns the markers that both have.
     ///
-    /// Returns what the child needs a copy of, since the parent's pages are pinned: for these pages,
+    /// Returns the copy that the child needs where the parent's pages are pinned: for these pages,
     /// of the frames from this one on, with these attributes. Make it and continue behind them.
     pub fn fork(
         &mut self,

@@ -102,8 +102,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.shrink();
     }
 
-    /// Joins the node at `parent`, a `leaf` or not, with a neighbour, or, if the two do not fit into
-    /// one node, evens them out. The parent has a neighbour for it: it has two entries at least.
+    /// Joins the node below `parent`, a `leaf` or not, with a neighbour, or, if the two do not fit
+    /// into one node, evens them out. There is a neighbour: the parent has two entries at least.
     fn join(&self, parent: Step, leaf: bool) {
         let Some(above) = self.reader.node(parent.frame) else { return };
         let at = parent.at.saturating_sub(1);

@@ -42,8 +42,8 @@ struct Place {
 }
 
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. One insertion at most, for an area that reaches
-    /// beyond both ends.
+    /// Takes all pages of `span` out of their areas. One insertion at most, for an area that
+    /// reaches beyond both ends.
     ///
     /// # Errors
     /// [`EditError::Lacks`].

@@ -10,7 +10,8 @@ use super::areas::{AreaTree, NODE_ENTRIES, Root};
 use crate::phys::Meta;
 use crate::space::area::Area;
 
-/// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`](super::Seq) names.
+/// The reading view of a tree. Each answer is that of one moment, which its
+/// [`Seq`](super::Seq) names.
 pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
     pub(super) tree: &'a AreaTree<CAP>,
     pub(super) hw: &'a H,
@@ -183,7 +184,7 @@ impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
         self.hw.fill(self.table, 0, 1, count as u64, 0);
     }
 
-    /// Copies the entries `from` of `node`, which may be this one, to entry `to` and those after it.
+    /// Copies the entries `from` of `node`, which may be this one, to entry `to` and the next ones.
     #[inline]
     pub(super) fn copy(&self, node: Pfn, from: Range<usize>, to: usize) {
         // The last word first, where the places may overlap.
