@@ -1,13 +1,14 @@
 //! An address space, and the view through which the library works on it.
 
 use core::marker::PhantomData;
+use core::num::NonZeroU32;
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
+use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
-use super::{GroupId, OptOut};
 use crate::folio::Folios;
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
@@ -36,6 +37,27 @@ pub struct Space<A> {
     unflushed: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
+}
+
+/// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(NonZeroU32);
+
+impl GroupId {
+    /// The group with this number; `None` for 0.
+    #[inline]
+    pub const fn new(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
 }
 
 /// A rare event. A search for its effects skips spaces where it never happened.

@@ -7,7 +7,7 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::Spaces;
 use crate::base::Error;
 use crate::limits::STACK_GUARD_PAGES;
-use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
+use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Request, Section, Space};
 use crate::stats::Event;
 use crate::table::Taking;
 
@@ -44,7 +44,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         self.unsealed(space, span)?;
         self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
+        section.writer().replace(area).map_err(|_| Error::Invalid)?;
         // Faults wait until the replaced memory is flushed; see `Section::hold`.
         self.take(space, section, span, &|| span)?;
         Ok(span)
@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.base().change(space, |section| {
             self.unsealed(space, span)?;
             self.base().complete(space, section, |section| section.prepare(span, 1))?;
-            section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
+            section.writer().cut(span).map_err(|_| Error::Invalid)?;
             section.open();
             self.take(space, section, span, &|| self.hole(space, span))
         })
@@ -351,12 +351,5 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
         Order::new(below.checked_ilog2().unwrap_or(0) as u8)
-    }
-}
-
-impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Whether the tree has frames for `insertions` more areas.
-    pub(crate) fn stocked(&self, insertions: usize) -> Result<(), Need> {
-        if self.writer().lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
     }
 }

@@ -38,7 +38,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let view = self.base().view(&space);
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
         self.base().change(&space, |section| {
-            let _ = section.writer().cut(all, |_| {});
+            let _ = section.writer().cut(all);
             while let Some(run) = section.writer().unstock() {
                 self.base().free(run);
             }

@@ -2,12 +2,12 @@
 
 use quire_arch::{Arch, Entry};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Access, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::Spaces;
 use super::outcome::{Lack, Populated, Resolved, Served};
 use crate::base::Error;
-use crate::fault::plan::{Reach, Touch};
+use crate::fault::plan::Reach;
 use crate::fault::{Cause, Decision, MarkedPage, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
@@ -75,7 +75,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 Decision::Below(place, seq) => {
                     self.deepen(&view, place, page, Some(seq)).map(|()| None)
                 }
-                Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
+                Decision::Touch(prot, seq) => Ok(self.note(&view, page, access, prot, seq)),
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
                 Decision::Marked(marked) => match unmapped(&marked) {
                     Some(error) => Err(error),
@@ -241,11 +241,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn note(
         &self,
         view: &View<'_, A, H>,
-        leaf: Touch,
         page: Vpn,
         access: Access,
+        prot: Prot,
+        seq: Seq,
     ) -> Option<Resolved> {
-        if !leaf.touch(view, page, access) {
+        let current = || is_still(view, page, Some(seq));
+        if !view.tables().touch(page, access, prot, current) {
             self.wait(view, page);
             return None;
         }

@@ -7,7 +7,7 @@ use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
 use super::Spaces;
 use crate::base::Error;
 use crate::limits::ORDER_MAX;
-use crate::space::{ForkNeed, Section, Space, View};
+use crate::space::{Section, Space, View};
 use crate::stats::Event;
 use crate::table::Inherit;
 
@@ -92,14 +92,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         while !left.is_empty() {
             let mut copy = None;
             self.base().complete(parent, section, |section| {
-                match section.fork(&view, &mut left, how, &lend_marks) {
-                    Ok(()) => Ok(()),
-                    Err(ForkNeed::Of(need)) => Err(need),
-                    Err(ForkNeed::Copy(pages, frame, attrs)) => {
-                        copy = Some((pages, frame, attrs));
-                        Ok(())
-                    }
-                }
+                copy = section.fork(&view, &mut left, how, &lend_marks)?;
+                Ok(())
             })?;
             if let Some((pages, frame, attrs)) = copy {
                 if how == Inherit::Shared {

@@ -186,7 +186,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
     ) -> Result<(), Error> {
         self.unsealed(space, span)?;
-        let cut = section.writer().cut(span, |_| {});
+        let cut = section.writer().cut(span);
         debug_assert!(cut.is_ok(), "the tree was stocked");
         let done = self.take(space, section, span, &|| self.hole(space, span));
         self.base().settle(space, section.gathered());
@@ -198,7 +198,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 fn leave<A: Arch, H: Hardware>(section: &Section<'_, A, H>, old: PageSpan, left: Old) {
     let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
     let done = match left {
-        Old::Goes => section.writer().cut(old, |_| {}),
+        Old::Goes => section.writer().cut(old),
         Old::Stays => {
             let unlocked = |area: Area| Area { flags: area.flags - locks, ..area };
             section.writer().update(old, unlocked)

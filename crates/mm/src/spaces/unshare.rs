@@ -86,12 +86,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<Option<Resolved>, Error> {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
-        let (from, wanted) = (source.frames(pages), unshare.page.offset_from(pages.start));
-        if let Err(poisoned) = copy(self.base().hw, &run, from, wanted, self.base().pace, resched) {
+        let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));
+        let copied = copy(self.base().hw, &run, part.1, wanted, self.base().pace, resched);
+        if let Err(poisoned) = copied {
             self.base().free(run);
             return Err(poisoned.into());
         }
-        match unshare.replace(view, source, pages, run) {
+        match unshare.replace(view, &[part], source.leaf, pages, run) {
             Ok(last) => {
                 if let Some(run) = last {
                     self.base().free(run);
