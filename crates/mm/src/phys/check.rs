@@ -6,8 +6,9 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::alloc::Phys;
 use super::buddy::{free_block, free_buddy};
+use super::list::{END, next, prev};
 use super::meta::{Kind, Meta, State};
-use super::zone::{Block, END, Lists, Zone, next, prev};
+use super::zone::{Block, Lists, Zone};
 use crate::limits::{ORDER_MAX, ORDERS};
 use crate::sync::Ordering;
 
@@ -143,7 +144,7 @@ fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violat
     let mut free = 0;
     for (at, (&counted, recorded)) in lists.blocks().iter().zip(recorded).enumerate() {
         let order = Order::new(at as u8);
-        if (lists.head(order) != END) != (lists.filled() >> at & 1 != 0) {
+        if lists.first(order).is_some() != (lists.filled() >> at & 1 != 0) {
             return Err(Violation::Bitmap { zone: number, order });
         }
         let listed = check_list(meta, zone.span, &lists, order, counted)?;
@@ -166,7 +167,7 @@ fn check_list(
 ) -> Result<u64, Violation> {
     let mut found = 0;
     let mut before = END;
-    let mut at = lists.head(order);
+    let mut at = lists.first(order).unwrap_or(END);
     while at != END && found <= counted {
         let (frame, slot) = (meta.frame(at), meta.by_index(at));
         match Block::recorded(frame, slot.state()) {

@@ -15,6 +15,7 @@
 //! entries. A full shelf gives its older half back, sorted, so that neighbours become runs, and the
 //! zone merges one run instead of many blocks.
 
+use arrayvec::ArrayVec;
 use quire_units::{FrameSpan, Order};
 
 use super::meta::Meta;
@@ -52,7 +53,7 @@ pub(super) const FRAMES_MAX: u64 = ZEROED as u64 - 1;
 const _: () = assert!(limit(SHELVES - 1) <= CAPACITY && limit(SHELVES - 1) / 2 >= 2);
 
 /// The index of a block's first frame, and whether the block is known to be zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry(u32);
 
 impl Entry {
@@ -73,56 +74,35 @@ impl Entry {
     }
 }
 
-/// Blocks of one order.
-pub(super) struct Stack {
-    count: usize,
-    entries: [Entry; CAPACITY],
-}
+/// Blocks of one order, oldest first.
+pub(super) struct Stack(ArrayVec<Entry, CAPACITY>);
 
 impl Stack {
     const fn new() -> Self {
-        Self { count: 0, entries: [Entry(0); CAPACITY] }
+        Self(ArrayVec::new_const())
     }
 
     /// Takes the newest block.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let last = self.count.checked_sub(1)?;
-        let entry = *self.entries.get(last)?;
-        self.count = last;
-        Some(entry)
+        self.0.pop()
     }
 
     /// Adds a block; `false` when the stack has `limit` blocks already.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, limit: usize) -> bool {
-        if self.count >= limit {
-            return false;
-        }
-        let Some(place) = self.entries.get_mut(self.count) else { return false };
-        *place = entry;
-        self.count += 1;
-        true
+        self.0.len() < limit && self.0.try_push(entry).is_ok()
     }
 
-    /// Adds `blocks` consecutive blocks of `order`, so that the first of them is taken first.
-    /// Returns `false`, and adds none, when there is no room for all of them.
-    pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: usize) -> bool {
-        let places = self.entries.get_mut(self.count..self.count + blocks);
-        let Some(places) = places else { return false };
-        let step = 1 << order.get();
-        let mut next = first.0;
-        for place in places.iter_mut().rev() {
-            *place = Entry(next);
-            next += step;
-        }
-        self.count += blocks;
-        true
+    /// Adds `blocks` consecutive blocks of `order`, for which there must be room, so that the first
+    /// of them is taken first.
+    pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: u32) {
+        self.0.extend((0..blocks).rev().map(|block| Entry(first.0 + (block << order.get()))));
     }
 
     /// The blocks, oldest first.
     pub(super) fn entries(&self) -> &[Entry] {
-        &self.entries[..self.count]
+        &self.0
     }
 
     /// Hands the oldest `count` blocks to `give`, as ascending runs, and removes them.
@@ -133,11 +113,10 @@ impl Stack {
         count: usize,
         give: impl FnOnce(Runs<'_, 'm>),
     ) {
-        let count = count.min(self.count);
-        self.entries[..count].sort_unstable();
-        give(Runs { meta, order, entries: &self.entries[..count] });
-        self.entries.copy_within(count..self.count, 0);
-        self.count -= count;
+        let count = count.min(self.0.len());
+        self.0[..count].sort_unstable();
+        give(Runs { meta, order, entries: &self.0[..count] });
+        self.0.drain(..count);
     }
 }
 

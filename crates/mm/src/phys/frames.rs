@@ -43,8 +43,9 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.alloc_in(self.hw.cpu(), order, zones)
     }
 
-    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as there
-    /// are in one place. `None` when [`alloc`](Self::alloc) would give none, or for `most` = 0.
+    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as one place
+    /// has. The caller cuts the run with [`split_at`](FrameRun::split_at), and calls again for the
+    /// missing blocks. `None` when [`alloc`](Self::alloc) would give none, or for `most` = 0.
     pub fn alloc_run(&self, order: Order, most: u64) -> Option<FrameRun> {
         self.phys.alloc_run(self.hw.cpu(), order, most)
     }

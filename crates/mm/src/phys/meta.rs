@@ -69,6 +69,9 @@ impl Kind {
 pub struct State(u32);
 
 impl State {
+    /// No record.
+    pub(crate) const NONE: State = State::new(Kind::None, 0);
+
     /// A block of `kind`, with its order (or a table's level).
     #[inline]
     pub(crate) const fn new(kind: Kind, order: u8) -> Self {
@@ -111,6 +114,7 @@ impl State {
 
 /// The metadata of one frame; see the drawing above.
 #[repr(C, align(32))]
+#[derive(Default)]
 pub struct Slot {
     state: AtomicU32,
     lock: AtomicU32,
@@ -154,22 +158,10 @@ impl Slot {
 
     /// The frames of the folio at `head`, this slot's frame, which has no hold any more.
     #[inline]
-    fn folio(&self, head: Pfn) -> LastHold {
+    fn folio(&self, head: Pfn) -> Ownerless {
         let state = self.state();
         debug_assert_eq!(state.kind(), Kind::Folio);
-        LastHold { span: FrameSpan::new(head, 1 << state.order()) }
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Slot {
-            state: AtomicU32::new(0),
-            lock: AtomicU32::new(0),
-            counts: AtomicU64::new(0),
-            links: [AtomicU32::new(0), AtomicU32::new(0)],
-            owner: AtomicU64::new(0),
-        }
+        Ownerless { span: FrameSpan::new(head, 1 << state.order()), zeroed: false }
     }
 }
 
@@ -240,8 +232,7 @@ impl<'m> Meta<'m> {
 
     /// The right to frames without an owner.
     #[inline]
-    pub(crate) fn mint(&self, frames: impl Into<Ownerless>) -> FrameRun {
-        let Ownerless { span, zeroed } = frames.into();
+    pub(crate) fn mint(&self, Ownerless { span, zeroed }: Ownerless) -> FrameRun {
         debug_assert!(self.span().covers(span));
         // SAFETY: 1. an `Ownerless` is made where frames have just lost their last owner, once,
         // and is consumed here; see docs/safety/frames.md. 2. `Meta` spans RAM that the embedder
@@ -253,7 +244,7 @@ impl<'m> Meta<'m> {
     /// Takes `holds`, in the unit of `counts`, from the folio at `head`. A witness, if no hold is
     /// left: the folio is none any more.
     #[inline]
-    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let slot = self.at(head);
         let before = slot.counts.fetch_sub(holds, Ordering::Release);
         debug_assert!(before >= holds);
@@ -262,21 +253,21 @@ impl<'m> Meta<'m> {
         }
         crate::sync::fence(Ordering::Acquire);
         let gone = slot.folio(head);
-        slot.set_state(State::new(Kind::None, 0));
+        slot.set_state(State::NONE);
         Some(gone)
     }
 
     /// The same if these are the only holds on the folio; otherwise nothing changes.
     #[inline]
-    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let gone = self.take_only_holds(head, holds)?;
-        self.at(head).set_state(State::new(Kind::None, 0));
+        self.at(head).set_state(State::NONE);
         Some(gone)
     }
 
     /// The same, and the slot says that it is a folio until the caller writes it.
     #[inline]
-    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let slot = self.at(head);
         // To look costs less than an exchange that fails.
         if slot.counts.load(Ordering::Relaxed) != holds {
@@ -288,11 +279,11 @@ impl<'m> Meta<'m> {
 
     /// Ends a part of a folio of which no page is mapped, and which nothing else can find: the
     /// caller divides the folio, and has the lock of the one table that maps it.
-    pub(crate) fn end_part(&self, part: FrameSpan) -> LastHold {
+    pub(crate) fn end_part(&self, part: FrameSpan) -> Ownerless {
         let slot = self.at(part.start);
         slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::None, 0));
-        LastHold { span: part }
+        slot.set_state(State::NONE);
+        Ownerless { span: part, zeroed: false }
     }
 
     /// The slot of a frame that is known to be on record.
@@ -317,7 +308,7 @@ impl<'m> Meta<'m> {
     /// any more. Only CPUs that read may still be led to it.
     #[inline]
     pub(crate) fn disown(&self, node: WordsLock<'_>) -> FrameRun {
-        node.slot().set_state(State::new(Kind::None, 0));
+        node.slot().set_state(State::NONE);
         self.mint(Ownerless { span: FrameSpan::new(node.frame(), 1), zeroed: false })
     }
 
@@ -353,48 +344,12 @@ impl<'m> Meta<'m> {
     }
 }
 
-/// Proof that frames have just lost their last owner: what [`Meta::mint`] demands. There are three
-/// kinds: [`OutOfList`], [`LastHold`], and a stray whose flush is over
-/// ([`Strays::free`](super::Strays::free)). No code outside of `phys` can make one up.
+/// Proof that frames have just lost their last owner: [`Meta::mint`] demands it. No code outside of
+/// `phys` can make one up.
 #[must_use = "dropping it leaks the frames"]
 pub(crate) struct Ownerless {
     pub(super) span: FrameSpan,
     pub(super) zeroed: bool,
-}
-
-/// Frames that were just taken out of a zone's list or off a CPU's shelf, under its lock.
-#[must_use = "dropping it leaks the frames"]
-pub(super) struct OutOfList {
-    pub(super) span: FrameSpan,
-    pub(super) zeroed: bool,
-}
-
-/// Frames of a folio whose last hold is gone.
-#[must_use = "dropping it leaks the frames"]
-pub(crate) struct LastHold {
-    span: FrameSpan,
-}
-
-impl LastHold {
-    /// The frames.
-    #[inline]
-    pub(crate) fn span(&self) -> FrameSpan {
-        self.span
-    }
-}
-
-impl From<OutOfList> for Ownerless {
-    #[inline]
-    fn from(OutOfList { span, zeroed }: OutOfList) -> Self {
-        Self { span, zeroed }
-    }
-}
-
-impl From<LastHold> for Ownerless {
-    #[inline]
-    fn from(LastHold { span }: LastHold) -> Self {
-        Self { span, zeroed: false }
-    }
 }
 
 /// A locked frame. Its kind does not change while the guard lives.

@@ -8,7 +8,7 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 use super::check::{Totals, Violation};
 use super::fail::FailPlan;
 use super::fragment::{Fragment, fragment};
-use super::zone::END;
+use super::list::END;
 use super::*;
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
 use crate::sync::Ordering;

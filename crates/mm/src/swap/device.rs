@@ -15,7 +15,7 @@
 use quire_units::Pfn;
 
 use crate::cache::FileId;
-use crate::phys::Meta;
+use crate::phys::{END, Kind, List, Meta, State};
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// Several CPUs take slots side by side, each from the clusters of its lane.
@@ -31,9 +31,6 @@ pub(super) const RUN_ORDERS: usize = 14;
 /// Few enough for a model.
 #[cfg(loom)]
 pub(super) const RUN_ORDERS: usize = 2;
-
-/// No cluster.
-pub(super) const NONE: u32 = u32::MAX;
 
 /// The file of a device that is not in use.
 const NO_FILE: u32 = u32::MAX;
@@ -66,19 +63,21 @@ impl InList {
     }
 }
 
-/// The heads of the lists, by the index of a cluster's frame.
+/// The lists of clusters.
 pub(super) struct Lists {
-    free: u32,
-    frag: [u32; RUN_ORDERS],
-    partial: [u32; RUN_ORDERS],
+    free: List,
+    frag: [List; RUN_ORDERS],
+    partial: [List; RUN_ORDERS],
 }
 
 impl Lists {
-    const fn new() -> Self {
-        Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
-    }
+    const EMPTY: Lists = Lists {
+        free: List::EMPTY,
+        frag: [List::EMPTY; RUN_ORDERS],
+        partial: [List::EMPTY; RUN_ORDERS],
+    };
 
-    fn head(&mut self, place: InList, order: u8) -> Option<&mut u32> {
+    fn of(&mut self, place: InList, order: u8) -> Option<&mut List> {
         match place {
             InList::Free => Some(&mut self.free),
             InList::Frag => self.frag.get_mut(order as usize),
@@ -95,36 +94,16 @@ impl Lists {
 
     /// Moves the cluster at `frame` to `place`, and gives it `order`.
     pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: InList, order: u8) {
-        self.unlink(meta, frame);
-        let slot = meta.at(frame);
-        let state = crate::phys::State::new(slot.state().kind(), order);
-        slot.set_state(state.with_flags(place as u32));
-        // Of a current cluster: where to look for the next run.
-        slot.links[0].store(0, Ordering::Relaxed);
-        let index = meta.index(frame);
-        if let Some(head) = self.head(place, order) {
-            slot.links[0].store(NONE, Ordering::Relaxed);
-            slot.links[1].store(*head, Ordering::Relaxed);
-            if *head != NONE {
-                meta.by_index(*head).links[0].store(index, Ordering::Relaxed);
-            }
-            *head = index;
+        let (slot, index) = (meta.at(frame), meta.index(frame));
+        let (old, old_order) = self.place(meta, frame);
+        if let Some(list) = self.of(old, old_order) {
+            list.remove(&meta, index);
         }
-    }
-
-    fn unlink(&mut self, meta: Meta<'_>, frame: Pfn) {
-        let (place, order) = self.place(meta, frame);
-        let slot = meta.at(frame);
-        let (before, after) =
-            (slot.links[0].load(Ordering::Relaxed), slot.links[1].load(Ordering::Relaxed));
-        let Some(head) = self.head(place, order) else { return };
-        if before == NONE {
-            *head = after;
-        } else {
-            meta.by_index(before).links[1].store(after, Ordering::Relaxed);
-        }
-        if after != NONE {
-            meta.by_index(after).links[0].store(before, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Swap, order).with_flags(place as u32));
+        match self.of(place, order) {
+            Some(list) => list.push(&meta, index),
+            // Of a current cluster: where to look for the next run.
+            None => slot.links[0].store(0, Ordering::Relaxed),
         }
     }
 
@@ -134,8 +113,7 @@ impl Lists {
         // First clusters without a run for larger orders, and then clusters that have one.
         let left = self.frag[own + 1..].iter().chain(self.partial[own + 1..].iter().rev());
         let found = [&self.partial[own], &self.free].into_iter().chain(left);
-        let found = found.copied().find(|&at| at != NONE)?;
-        let frame = meta.frame(found);
+        let frame = meta.frame(found.copied().find_map(List::first)?);
         self.put(meta, frame, InList::Current, order);
         Some(frame)
     }
@@ -169,15 +147,15 @@ impl Swap {
             slots: AtomicU64::new(0),
             used: AtomicU64::new(0),
             closing: AtomicU32::new(0),
-            lanes: [const { [const { AtomicU32::new(NONE) }; RUN_ORDERS] }; CLUSTER_LANES],
-            lists: Lock::new(Lists::new()),
+            lanes: [const { [const { AtomicU32::new(END) }; RUN_ORDERS] }; CLUSTER_LANES],
+            lists: Lock::new(Lists::EMPTY),
         }
     }
 
     /// A device that is not in use.
     #[cfg(loom)]
     pub fn new() -> Self {
-        let lane = || core::array::from_fn(|_| AtomicU32::new(NONE));
+        let lane = || core::array::from_fn(|_| AtomicU32::new(END));
         Self {
             file: AtomicU32::new(NO_FILE),
             root: AtomicU64::new(0),
@@ -185,7 +163,7 @@ impl Swap {
             used: AtomicU64::new(0),
             closing: AtomicU32::new(0),
             lanes: core::array::from_fn(|_| lane()),
-            lists: Lock::new(Lists::new()),
+            lists: Lock::new(Lists::EMPTY),
         }
     }
 
@@ -227,8 +205,8 @@ impl Swap {
     /// Frees it.
     pub(crate) fn close(&self) {
         self.file.store(NO_FILE, Ordering::Release);
-        *self.lists.lock() = Lists::new();
-        self.lanes.iter().flatten().for_each(|lane| lane.store(NONE, Ordering::Relaxed));
+        *self.lists.lock() = Lists::EMPTY;
+        self.lanes.iter().flatten().for_each(|lane| lane.store(END, Ordering::Relaxed));
         self.root.store(0, Ordering::Relaxed);
         self.slots.store(0, Ordering::Relaxed);
     }

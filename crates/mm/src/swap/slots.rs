@@ -14,9 +14,9 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
 use super::Swap;
-use super::device::{CLUSTER_LANES, InList, Lists, NONE};
+use super::device::{CLUSTER_LANES, InList, Lists};
 use crate::cache::FilePages;
-use crate::phys::{Kind, Meta, WordsLock};
+use crate::phys::{END, Kind, Meta, WordsLock};
 use crate::radix::Tree;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -81,7 +81,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
         }
         loop {
             let current = lane.load(Ordering::Relaxed);
-            if current != NONE
+            if current != END
                 && let Some(slot) = self.take_from(self.tree.meta.frame(current), order)
             {
                 return Some(slot);
@@ -100,7 +100,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
         let is_current = |at: u32, lists: &Lists| {
-            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == InList::Current
+            at != END && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == InList::Current
         };
         if is_current(lane.load(Ordering::Relaxed), &lists) {
             return true;
@@ -112,7 +112,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             let mut lanes = self.swap.lanes.iter().flatten().map(|at| at.load(Ordering::Relaxed));
             lanes.find(|&at| is_current(at, &lists))
         });
-        lane.store(next.unwrap_or(NONE), Ordering::Relaxed);
+        lane.store(next.unwrap_or(END), Ordering::Relaxed);
         next.is_some()
     }
 
