@@ -23,6 +23,7 @@ pub enum Store {
 
 /// A file whose pages are in memory, or could be. The embedder lends an array of them;
 /// [`Files::open`](crate::Files::open) takes one into use.
+#[derive(Default)]
 pub struct File {
     /// An [`Entry`](super::word::Entry): the folio at page 0, or the highest node.
     pub(super) root: AtomicU64,
@@ -48,23 +49,6 @@ impl File {
     /// A file that is not in use.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self {
-            root: AtomicU64::new(0),
-            changing: Lock::new(()),
-            reshaping: Lock::new(()),
-            shape: AtomicU64::new(0),
-            store: AtomicU32::new(0),
-            smallest: AtomicU32::new(0),
-            code: AtomicU32::new(0),
-            pages: AtomicU64::new(0),
-            cached: AtomicU64::new(0),
-            ahead: [AtomicU64::new(0), AtomicU64::new(0)],
-        }
-    }
-
-    /// A file that is not in use.
-    #[cfg(loom)]
-    pub fn new() -> Self {
         Self {
             root: AtomicU64::new(0),
             changing: Lock::new(()),
@@ -159,10 +143,4 @@ impl File {
 /// The root of a file's index.
 pub(crate) fn root_of(file: &File) -> Entry {
     Entry::of(file.root.load(Ordering::Acquire))
-}
-
-impl Default for File {
-    fn default() -> Self {
-        Self::new()
-    }
 }

@@ -113,22 +113,16 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     #[inline]
-    fn find_once(&self, page: u64) -> (Entry, FilePages) {
-        let nothing = (Entry::Empty, FilePages::new(page, page + 1));
-        let Some(place) = self.tree.walk(page, 0) else {
-            return match self.root() {
-                entry @ (Entry::Folio { .. } | Entry::Note { .. }) => {
-                    let pages = FilePages::block(0, entry.order().unwrap_or_default());
-                    if pages.contains(page) { (entry, pages) } else { nothing }
-                }
-                _ => nothing,
-            };
-        };
-        match self.covering(&place) {
-            (_, entry @ (Entry::Folio { .. } | Entry::Note { .. })) => {
-                (entry, FilePages::block(page, entry.order().unwrap_or_default()))
+    pub(super) fn find_once(&self, page: u64) -> (Entry, FilePages) {
+        let place = self.tree.walk(page, 0);
+        let entry = place.map_or_else(|| self.root(), |place| self.covering(&place));
+        let pages = FilePages::block(page, entry.order());
+        match entry {
+            // The root itself is only for the block at page 0.
+            Entry::Folio { .. } | Entry::Note { .. } if place.is_some() || pages.start == 0 => {
+                (entry, pages)
             }
-            _ => nothing,
+            _ => (Entry::Empty, FilePages::new(page, page + 1)),
         }
     }
 
@@ -175,12 +169,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// none, and is aligned to that order.
     pub(crate) fn empty_order(&self, page: u64, most: Order) -> Order {
         let most = Order::new(most.get().min(page.trailing_zeros().min(63) as u8));
-        match self.next(FilePages::block(page, most)) {
-            None => most,
-            Some((_, found)) => Order::fitting(found.start.saturating_sub(page).max(1))
-                .unwrap_or_default()
-                .min(most),
-        }
+        let Some((_, found)) = self.next(FilePages::block(page, most)) else { return most };
+        Order::fitting(found.start.saturating_sub(page)).unwrap_or_default().min(most)
     }
 
     /// Puts `folio` at `page`, to which it is aligned. Notes make room. A node that is needed is
@@ -201,7 +191,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     fn put(&self, page: u64, entry: Entry, spare: &mut Option<FrameRun>) -> Result<(), InsertLack> {
-        let order = entry.order().unwrap_or_default();
+        let order = entry.order();
         debug_assert!(page.is_multiple_of(order.pages()) && page < FILE_PAGES_MAX);
         let level = Self::level_of(order);
         loop {
@@ -225,7 +215,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// Puts `entry` into its places of a locked node, from `place` on.
     fn put_at(&self, lock: &WordsLock<'_>, place: &Spot, entry: Entry) -> Result<(), InsertLack> {
-        let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
+        let count = Self::places(entry.order(), place.node.level);
         let (at, mut used) = (place.at, 0);
         for index in at..at + count {
             match self.entry(place.node, index) {
@@ -234,7 +224,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
                 Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
             }
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, at) {
+        if let Entry::Folio { .. } = self.covering_in(place.node, at) {
             return Err(InsertLack::Room);
         }
         if count > 1 && used > 0 {
@@ -279,21 +269,15 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     pub(super) fn mark_all_above(&self, page: u64, level: u8) {
         let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
         for level in (level + 1..=top).rev() {
-            self.mark_above(page, level);
-        }
-    }
-
-    /// Marks the link in the node of `level`.
-    fn mark_above(&self, page: u64, level: u8) {
-        loop {
-            let Some(place) = self.tree.walk(page, level) else { return };
-            let is_clean = matches!(Entry::of(place.word), Entry::Node { dirty: false, .. });
-            if place.node.level != level || !is_clean {
-                return;
+            while let Some(Spot { node, at, word }) = self.tree.walk(page, level)
+                && node.level == level
+                && let Entry::Node { dirty: false, .. } = Entry::of(word)
+            {
+                if let Some(lock) = self.tree.lock(node, page) {
+                    let now = self.entry(node, at);
+                    self.tree.write(&lock, at, 1, now.with_dirty(true).word());
+                }
             }
-            let Some(lock) = self.tree.lock(place.node, page) else { continue };
-            let now = self.entry(place.node, place.at);
-            self.tree.write(&lock, place.at, 1, now.with_dirty(true).word());
         }
     }
 
@@ -380,30 +364,26 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// The entry that covers the place: its own, or that of an aligned ancestor in the node.
     #[inline]
-    fn covering(&self, place: &Spot) -> (usize, Entry) {
+    fn covering(&self, place: &Spot) -> Entry {
         match Entry::of(place.word) {
             Entry::Empty => self.covering_in(place.node, place.at),
-            entry => (place.at, entry),
+            entry => entry,
         }
     }
 
     /// The entry at an aligned ancestor that covers place `at` of a node. One that is too short
     /// ends the search: another further left would overlap it.
-    fn covering_in(&self, node: Node, at: usize) -> (usize, Entry) {
+    fn covering_in(&self, node: Node, at: usize) -> Entry {
         let mut left = at;
         while left != 0 {
             left &= left - 1;
             let entry = self.entry(node, left);
-            if entry == Entry::Empty {
-                continue;
+            if entry != Entry::Empty {
+                let covers = at < left + Self::places(entry.order(), node.level);
+                return if covers { entry } else { Entry::Empty };
             }
-            // In units of this node's places: the level's bits do not count.
-            let order = entry.order().unwrap_or_default().get() as u32;
-            let width = order.saturating_sub(Tree::<A, H>::shift(node.level));
-            let covers = at >> width == left >> width;
-            return if covers { (left, entry) } else { (at, Entry::Empty) };
         }
-        (at, Entry::Empty)
+        Entry::Empty
     }
 
     /// Puts a node above the root, towards one that reaches `page` and `level`.
@@ -437,12 +417,12 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {
         let Some(lock) = self.tree.lock(place.node, page) else { return Ok(()) };
-        match self.entry(place.node, place.at) {
-            Entry::Node { .. } => return Ok(()),
-            Entry::Folio { .. } => return Err(InsertLack::Room),
-            Entry::Empty | Entry::Note { .. } => {}
+        let now = self.entry(place.node, place.at);
+        if let Entry::Node { .. } = now {
+            return Ok(());
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, place.at) {
+        let covering = self.covering_in(place.node, place.at);
+        if [now, covering].iter().any(|entry| matches!(entry, Entry::Folio { .. })) {
             return Err(InsertLack::Room);
         }
         self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)

@@ -52,7 +52,9 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     if !view.space.areas.is_current(fault.seq, pages) {
         return None;
     }
-    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown: nothing(fault) };
+    let none = PageSpan::new(fault.page, fault.page);
+    let shown = Shown { pages: none, count: 0, entries: 0, hit: false, marked: None };
+    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown };
     match leaf {
         Order::ZERO => work.map_pages(around),
         order => work.map_block(order),
@@ -92,11 +94,6 @@ pub(crate) fn leaf_order<A: Arch, H: Hardware>(
         && fault.area.span.covers(PageSpan::block(fault.page, order))
         && FilePages::block(fault.at, order).end <= index.file.pages();
     Some(if fits { order } else { Order::ZERO })
-}
-
-fn nothing(fault: &FilePage) -> Shown {
-    let pages = PageSpan::new(fault.page, fault.page);
-    Shown { pages, count: 0, entries: 0, hit: false, marked: None }
 }
 
 /// A fault's table, locked, and the pages that were mapped in it so far.

@@ -97,12 +97,9 @@ impl FilePolicy {
     /// The choice for `order`. `Never` where there is no choice.
     pub fn size(&self, order: Order) -> FileSize {
         let ((always, exec), bit) = (self.sets(), choice_bit(order));
-        match (always & bit != 0, exec & bit != 0) {
-            (false, false) => FileSize::Never,
-            (true, false) => FileSize::Always,
-            (false, true) => FileSize::Exec,
-            (true, true) => FileSize::AlwaysExec,
-        }
+        let parts = (always & bit != 0, exec & bit != 0);
+        let mut all = FileSize::ALL.iter().copied();
+        all.find(|size| size.parts() == parts).unwrap_or(FileSize::Never)
     }
 
     /// Sets the choice for `order`.
@@ -116,16 +113,11 @@ impl FilePolicy {
             return Err(Refused::NoChoice(order));
         }
         let (always, exec) = choice.parts();
-        let change = |old: u64| {
-            let (files, code) = sets(old);
-            let others = code & !bit;
-            if exec && others != 0 {
-                return Err(Refused::Taken(highest(others)));
-            }
-            let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
-            Ok(word(put(files, always), put(code, exec)))
-        };
-        self.update(change)
+        let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
+        self.update(|files, code| match code & !bit {
+            others if exec && others != 0 => Err(Refused::Taken(highest(others))),
+            _ => Ok((put(files, always), put(code, exec))),
+        })
     }
 
     /// Prefers several sizes for code (row B7): of them, the largest whose block around the fault
@@ -142,7 +134,7 @@ impl FilePolicy {
                 bit => code |= bit,
             }
         }
-        self.update(|old| Ok(word(sets(old).0, code)))
+        self.update(|files, _| Ok((files, code)))
     }
 
     /// Takes the same as text: sizes separated by commas, `64K,2M`, or `none`.
@@ -154,7 +146,7 @@ impl FilePolicy {
         for size in text.split(',').filter(|_| text != "none") {
             code |= 1 << size_order(size, page_shift).ok_or(size)?;
         }
-        self.update(|old| Ok(word(sets(old).0, code))).map_err(|_| text)
+        self.update(|files, _| Ok((files, code))).map_err(|_: Refused| text)
     }
 
     /// The largest readahead window, in pages; 0 for none.
@@ -195,13 +187,17 @@ impl FilePolicy {
         sets(self.sizes.load(Ordering::Relaxed))
     }
 
-    /// Replaces the word by the result of `change`, as one step.
-    fn update(&self, change: impl Fn(u64) -> Result<u64, Refused>) -> Result<(), Refused> {
+    /// Replaces both sets by the result of `change`, as one step.
+    fn update(
+        &self,
+        change: impl Fn(u32, u32) -> Result<(u32, u32), Refused>,
+    ) -> Result<(), Refused> {
         let mut old = self.sizes.load(Ordering::Relaxed);
         loop {
-            let new = change(old)?;
-            let swap = self.sizes.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
-            match swap {
+            let (files, code) = sets(old);
+            let (files, code) = change(files, code)?;
+            let (new, order) = (word(files, code), Ordering::Relaxed);
+            match self.sizes.compare_exchange(old, new, order, order) {
                 Ok(_) => return Ok(()),
                 Err(now) => old = now,
             }

@@ -89,19 +89,17 @@ impl Mapped {
         bounds: &Bounds,
         preference: &Preference,
     ) -> FilePages {
-        let preferred = tier(page, self, bounds, preference);
-        let block = FilePages::block(page, preferred.unwrap_or_default());
-        let (before, ahead) = match preferred {
-            None => (0, limit(bounds, Pattern::Normal)),
+        let (block, before, ahead) = match tier(page, self, bounds, preference) {
+            None => (page, 0, limit(bounds, Pattern::Normal)),
             Some(order) => {
                 let size = limit(bounds, Pattern::Sequential);
                 let before = (size / 4) & !(order.pages() - 1);
-                (before, (size - before).next_multiple_of(order.pages()))
+                let ahead = (size - before).next_multiple_of(order.pages());
+                (FilePages::block(page, order).start, before, ahead)
             }
         };
-        let start = block.start.saturating_sub(before).max(self.pages.start).min(page);
-        let end = (block.start + ahead).min(self.pages.end).max(page + 1);
-        FilePages::new(start, end)
+        let start = block.saturating_sub(before).max(self.pages.start).min(page);
+        FilePages::new(start, (block + ahead).min(self.pages.end).max(page + 1))
     }
 }
 
@@ -178,9 +176,20 @@ impl Readahead {
         bounds: &Bounds,
         pattern: Pattern,
     ) -> Option<Window> {
-        let start = missing.max(folio.end);
-        let (start, size, order, limit) = self.pace(folio, start, limit(bounds, pattern))?;
-        if start >= bounds.end || pattern == Pattern::Random || start - folio.end > limit {
+        let mut limit = limit(bounds, pattern);
+        if limit == 0 || pattern == Pattern::Random {
+            return None;
+        }
+        let mut start = missing.max(folio.end);
+        let own = u64::from(self.size);
+        let last = FilePages::new(self.end.saturating_sub(own), self.end);
+        let (size, order) = if last.intersect(folio).is_empty() {
+            ((start - folio.start + 1).min(limit), Order::fitting(folio.count())?.get())
+        } else {
+            (start, limit) = (start.max(self.end), limit.max(own));
+            (own, self.order)
+        };
+        if start >= bounds.end || start - folio.end > limit {
             return None;
         }
         let size = grown(size, limit);
@@ -190,23 +199,6 @@ impl Readahead {
         let window = self.open(start, end - start, order, start, bounds);
         self.size = short(size);
         Some(window)
-    }
-
-    /// Where the next window of the stream at `folio` begins, the size and order that it has had so
-    /// far, and the limit of its windows; `None` where nothing is read ahead.
-    fn pace(&self, folio: FilePages, start: u64, limit: u64) -> Option<(u64, u64, u8, u64)> {
-        let own = u64::from(self.size);
-        let last = FilePages::new(self.end.saturating_sub(own), self.end);
-        match limit {
-            0 => None,
-            _ if !last.intersect(folio).is_empty() => {
-                Some((start.max(self.end), own, self.order, limit.max(own)))
-            }
-            _ => {
-                let size = (start - folio.start + 1).min(limit);
-                Some((start, size, Order::fitting(folio.count())?.get(), limit))
-            }
-        }
     }
 
     /// The window for a fault at `page`, which lies in the file and is not cached.
@@ -220,7 +212,12 @@ impl Readahead {
         let this = FilePages::new(page, page + 1);
         let huge = bounds.at_most(preference.huge);
         if mapped.huge && huge > bounds.smallest {
-            return self.huge(page, huge, mapped.pattern, bounds);
+            // One folio around the page, and one more unless the program jumps.
+            let block = FilePages::block(page, huge);
+            return match mapped.pattern {
+                Pattern::Random => Window::new(block, huge, None, bounds),
+                _ => self.open(block.start, 2 * huge.pages(), huge, block.end, bounds),
+            };
         }
         if bounds.window == 0 || mapped.pattern == Pattern::Random && !mapped.exec {
             return Window::exactly(this, bounds);
@@ -253,15 +250,6 @@ impl Readahead {
     pub fn hit(&mut self, pages: u64, mapped: &Mapped) {
         if mapped.is_counted() {
             self.misses = self.misses.saturating_sub(short(pages));
-        }
-    }
-
-    /// One folio of `order` around the page, and one more unless the program jumps.
-    fn huge(&mut self, page: u64, order: Order, pattern: Pattern, bounds: &Bounds) -> Window {
-        let block = FilePages::block(page, order);
-        match pattern {
-            Pattern::Random => Window::new(block, order, None, bounds),
-            _ => self.open(block.start, 2 * order.pages(), order, block.end, bounds),
         }
     }
 
@@ -352,13 +340,11 @@ fn limit(bounds: &Bounds, pattern: Pattern) -> u64 {
 
 /// The size of a stream's first window: the less is wanted, the more cautious.
 fn first_size(count: u64, limit: u64) -> u64 {
-    let round = count.next_power_of_two();
-    let size = match round {
-        _ if round <= limit / 32 => 4 * round,
-        _ if round <= limit / 4 => 2 * round,
-        _ => limit,
-    };
-    size.max(count)
+    match count.next_power_of_two() {
+        round if round <= limit / 32 => 4 * round,
+        round if round <= limit / 4 => 2 * round,
+        _ => limit.max(count),
+    }
 }
 
 /// The size of the window after one of `size`.
@@ -371,14 +357,14 @@ fn grown(size: u64, limit: u64) -> u64 {
 fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
     let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
     let mut tiers = preference.exec;
-    while tiers & tiers.wrapping_sub(1) != 0 {
-        let order = highest(tiers);
+    while !tiers.is_power_of_two() {
+        let order = Order::new(tiers.checked_ilog2()? as u8);
         if within.covers(FilePages::block(page, order)) {
             return Some(order);
         }
         tiers &= !bit(order);
     }
-    (tiers != 0).then(|| highest(tiers))
+    Some(highest(tiers))
 }
 
 /// The window for code.

@@ -85,22 +85,17 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             return None;
         }
         let _changing = self.change_shape();
-        let first = entry(all.start);
-        self.tree.write(lock, all.start, 1, Entry::Folio { folio, dirty }.word());
-        let mut used = (first != Entry::Empty) as i64;
-        let mut tell = |old| {
+        let (mut new, mut used) = (Entry::Folio { folio, dirty }, 0);
+        for at in all {
+            let old = entry(at);
+            used += i64::from(old != Entry::Empty);
+            if old != new {
+                self.tree.write(lock, at, 1, new.word());
+            }
             if let Entry::Folio { folio, .. } = old {
                 gone(folio);
             }
-        };
-        tell(first);
-        for at in all.start + 1..all.end {
-            let old = entry(at);
-            if old != Entry::Empty {
-                used += 1;
-                self.tree.write(lock, at, 1, 0);
-                tell(old);
-            }
+            new = Entry::Empty;
         }
         self.tree.add_used(lock, 1 - used);
         Some(dirty)

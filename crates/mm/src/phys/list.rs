@@ -19,6 +19,12 @@ const NEXT: usize = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct List(u32);
 
+impl Default for List {
+    fn default() -> Self {
+        List::EMPTY
+    }
+}
+
 impl List {
     pub(crate) const EMPTY: List = List(END);
 

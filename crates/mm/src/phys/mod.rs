@@ -62,7 +62,7 @@ pub use cpu_cache::CpuCache;
 #[cfg(any(test, feature = "inject"))]
 use fail::Plan;
 pub use frames::Frames;
-pub(crate) use list::{END, List};
+pub(crate) use list::List;
 pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};
 #[cfg(not(any(test, feature = "inject")))]

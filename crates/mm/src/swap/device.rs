@@ -15,7 +15,7 @@
 use quire_units::Pfn;
 
 use crate::cache::FileId;
-use crate::phys::{END, Kind, List, Meta, State};
+use crate::phys::{Kind, List, Meta, State};
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// Several CPUs take slots side by side, each from the clusters of its lane.
@@ -31,9 +31,6 @@ pub(super) const RUN_ORDERS: usize = 14;
 /// Few enough for a model.
 #[cfg(loom)]
 pub(super) const RUN_ORDERS: usize = 2;
-
-/// The file of a device that is not in use.
-const NO_FILE: u32 = u32::MAX;
 
 /// In which list a cluster is: the flags of its frame's slot. Only changed with the lists locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +61,7 @@ impl InList {
 }
 
 /// The lists of clusters.
+#[derive(Default)]
 pub(super) struct Lists {
     free: List,
     frag: [List; RUN_ORDERS],
@@ -119,10 +117,26 @@ impl Lists {
     }
 }
 
+/// Where the CPUs of a lane take runs of one order from: the index of a cluster's frame, and one
+/// more; 0 of none.
+#[derive(Default)]
+pub(super) struct Lane(AtomicU32);
+
+impl Lane {
+    pub(super) fn current(&self) -> Option<u32> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn set(&self, cluster: Option<u32>) {
+        self.0.store(cluster.map_or(0, |index| index + 1), Ordering::Relaxed);
+    }
+}
+
 /// A swap device. The embedder lends an array of them; [`Paging::swap_on`](crate::Paging::swap_on)
 /// takes one into use.
+#[derive(Default)]
 pub struct Swap {
-    /// The file whose pages are the slots.
+    /// The file whose pages are the slots, and one more; 0 while the device is not in use.
     file: AtomicU32,
     /// The root of the tree of clusters.
     pub(super) root: AtomicU64,
@@ -132,8 +146,7 @@ pub struct Swap {
     pub(super) used: AtomicU64,
     /// No slots are taken any more.
     closing: AtomicU32,
-    /// Where each lane takes runs of each order from: the index of a cluster's frame.
-    pub(super) lanes: [[AtomicU32; RUN_ORDERS]; CLUSTER_LANES],
+    pub(super) lanes: [[Lane; RUN_ORDERS]; CLUSTER_LANES],
     pub(super) lists: Lock<Lists>,
 }
 
@@ -142,27 +155,12 @@ impl Swap {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
-            file: AtomicU32::new(NO_FILE),
+            file: AtomicU32::new(0),
             root: AtomicU64::new(0),
             slots: AtomicU64::new(0),
             used: AtomicU64::new(0),
             closing: AtomicU32::new(0),
-            lanes: [const { [const { AtomicU32::new(END) }; RUN_ORDERS] }; CLUSTER_LANES],
-            lists: Lock::new(Lists::EMPTY),
-        }
-    }
-
-    /// A device that is not in use.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        let lane = || core::array::from_fn(|_| AtomicU32::new(END));
-        Self {
-            file: AtomicU32::new(NO_FILE),
-            root: AtomicU64::new(0),
-            slots: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            closing: AtomicU32::new(0),
-            lanes: core::array::from_fn(|_| lane()),
+            lanes: [const { [const { Lane(AtomicU32::new(0)) }; RUN_ORDERS] }; CLUSTER_LANES],
             lists: Lock::new(Lists::EMPTY),
         }
     }
@@ -170,8 +168,7 @@ impl Swap {
     /// The file whose pages are the slots, if the device is in use.
     #[inline]
     pub fn file(&self) -> Option<FileId> {
-        let file = self.file.load(Ordering::Acquire);
-        (file != NO_FILE).then_some(FileId(file))
+        self.file.load(Ordering::Acquire).checked_sub(1).map(FileId)
     }
 
     /// How many slots it has.
@@ -199,21 +196,15 @@ impl Swap {
         self.slots.store(slots, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
         self.closing.store(0, Ordering::Relaxed);
-        self.file.store(file.0, Ordering::Release);
+        self.file.store(file.0 + 1, Ordering::Release);
     }
 
     /// Frees it.
     pub(crate) fn close(&self) {
-        self.file.store(NO_FILE, Ordering::Release);
+        self.file.store(0, Ordering::Release);
         *self.lists.lock() = Lists::EMPTY;
-        self.lanes.iter().flatten().for_each(|lane| lane.store(END, Ordering::Relaxed));
+        self.lanes.iter().flatten().for_each(|lane| lane.set(None));
         self.root.store(0, Ordering::Relaxed);
         self.slots.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Default for Swap {
-    fn default() -> Self {
-        Self::new()
     }
 }

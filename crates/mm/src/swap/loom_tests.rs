@@ -90,7 +90,7 @@ fn leaked(clusters: u64) -> Device {
     let board: &'static Board = Box::leak(Box::new(Board { words, first_cluster }));
     let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
     let meta = Meta::new(Pfn::new(0), slots.leak());
-    let swap: &'static Swap = Box::leak(Box::new(Swap::new()));
+    let swap: &'static Swap = Box::leak(Box::new(Swap::default()));
     let device = Device::new(board, meta, swap);
     let mut next = ROOT.get();
     let frame = || {
