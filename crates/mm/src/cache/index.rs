@@ -9,10 +9,9 @@
 //! first and only one of that. A file whose only folio begins at page 0 has no node: that word is
 //! the root itself.
 //!
-//! A lookup takes no lock. The folio that it finds is a guess, until the folio's slot, locked, says
+//! A lookup takes no lock. The folio that it finds is a guess, until the folio's locked slot says
 //! that it is that page of that file. No slot can prove absence: while pages move to other folios,
 //! `shape` tells a lookup that found nothing to look again (see `reshape`).
-//! Under a node's lock at most a folio's is taken.
 
 use core::ops::DerefMut;
 
@@ -253,8 +252,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Notes that the folio at `page` is dirty, or clean; returns whether it is there. All links
-    /// above a dirty folio are marked by then. The next scan for dirty folios takes needless marks
-    /// away.
+    /// above a dirty folio are marked by then; the next scan takes needless marks away.
     pub(crate) fn set_dirty(&self, page: u64, folio: Folio, dirty: bool) -> bool {
         let Some(level) = self.replace(page, folio, Entry::Folio { folio, dirty }) else {
             return false;

@@ -2,8 +2,7 @@
 //!
 //! For each size there is a choice of two questions at once, in the grammar that was proposed for
 //! Linux's `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/file_enabled`: may any file be read
-//! in folios of this size (`always`), and is it *the* size for code (`exec`)? Reading a choice
-//! prints all words with the active one in brackets; writing takes one word.
+//! in folios of this size (`always`), and is it *the* size for code (`exec`)?
 //!
 //! Single pages are always allowed, and a size that is not allowed does not limit larger ones.
 

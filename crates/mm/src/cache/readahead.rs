@@ -1,9 +1,8 @@
 //! Which pages to read, and which to read ahead (rows B1 and B2).
 //!
 //! A *stream* is a reader that goes through a file from front to back. It begins with a small
-//! window in small folios. In the window lies a *mark*. A reader that comes to it has used the
-//! pages before it, so the next window is read before it is needed, larger and in folios four times
-//! as large:
+//! window in small folios. A reader that comes to the *mark* in it has used the pages before, so
+//! the next window is read before it is needed, larger and in folios four times as large:
 //!
 //! ```text
 //!   miss            marked             marked
@@ -32,10 +31,7 @@
 //! - code that is read as a stream keeps its preferred size;
 //! - where code has a preferred size, its windows are twice as large, and a quarter of them lies
 //!   before the block of the fault: calls lead back as well as ahead, and windows of whole blocks
-//!   read fewer pages in vain;
-//! - where code has a preferred size, a window around other pages ends with their area.
-//!
-//! All of this is arithmetic on numbers: no lock, no memory.
+//!   read fewer pages in vain; and a window around other pages ends with their area.
 
 use quire_units::Order;
 

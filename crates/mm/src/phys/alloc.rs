@@ -19,9 +19,9 @@ use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
 /// number costs time, not correctness; for a number without a cache the zones serve the call.
 pub struct Phys<'m> {
     meta: Meta<'m>,
-    caches: &'m [CpuCache],
+    pub(super) caches: &'m [CpuCache],
     plan: Plan,
-    zones: ArrayVec<Zone, ZONES_MAX>,
+    pub(super) zones: ArrayVec<Zone, ZONES_MAX>,
 }
 
 impl<'m> Phys<'m> {
@@ -125,10 +125,8 @@ impl<'m> Phys<'m> {
         })
     }
 
-    /// Gives frames back: all frames that were taken, or any part of them, or several neighbours
-    /// joined.
-    ///
-    /// Frames that are in no zone of this allocator are lost.
+    /// Gives frames back: all that were taken, any part of them, or several neighbours joined.
+    /// Frames that are in no zone are lost.
     #[inline]
     pub fn free(&self, cpu: CpuId, run: FrameRun) {
         let span = run.span();
@@ -178,14 +176,6 @@ impl<'m> Phys<'m> {
         sum
     }
 
-    pub(super) fn caches(&self) -> &'m [CpuCache] {
-        self.caches
-    }
-
-    pub(super) fn zones(&self) -> &[Zone] {
-        &self.zones
-    }
-
     #[inline]
     fn shelf(&self, cpu: CpuId, order: Order) -> Option<&'m Shelf> {
         self.caches.get(cpu.index())?.shelf(order)
@@ -226,19 +216,19 @@ impl<'m> Phys<'m> {
         self.take(cpu, order, zones, drain)
     }
 
-    /// Takes a block without asking the plan. With `drain`, the blocks in other CPUs' caches are
-    /// used, too.
+    /// Takes a block without asking the plan; with `drain`, also out of other CPUs' caches.
     fn take(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
         let once = || match self.shelf(cpu, order).filter(|_| zones == Zones::ALL) {
             Some(shelf) => self.take_filling(shelf, order),
             None => self.take_block(order, zones),
         };
-        let found = once();
-        if found.is_some() || !drain {
-            return found;
+        match once() {
+            None if drain => {
+                self.drain();
+                once()
+            }
+            found => found,
         }
-        self.drain();
-        once()
     }
 
     /// Takes a block from `shelf`. An empty shelf is filled first: with one large block, or with
@@ -334,7 +324,9 @@ impl<'m> Phys<'m> {
     }
 
     fn drain_stack(&self, stack: &mut Stack, order: Order, count: usize) {
-        stack.drain(self.meta, order, count, |runs| self.give(runs));
+        let count = count.min(stack.entries().len());
+        self.give(stack.oldest(&self.meta, order, count));
+        stack.forget(count);
     }
 
     /// Gives `run` to its zone, past the caches.
@@ -372,8 +364,7 @@ fn single(span: FrameSpan) -> Option<Order> {
 
 #[cfg(any(test, feature = "inject"))]
 impl Phys<'_> {
-    /// Makes allocations fail although there is memory. Each call of a method that takes frames
-    /// counts as one allocation.
+    /// Makes allocations fail. Each call of a method that takes frames counts as one.
     pub fn set_fail_plan(&self, plan: FailPlan) {
         self.plan.set(plan);
     }

@@ -7,7 +7,7 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 use super::alloc::Phys;
 use super::buddy::{free_block, free_buddy};
 use super::list::{END, next, prev};
-use super::meta::{Kind, Meta, State};
+use super::meta::{Kind, Meta, Slot, State};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{ORDER_MAX, ORDERS};
 use crate::sync::Ordering;
@@ -121,14 +121,13 @@ impl fmt::Display for Violation {
 impl core::error::Error for Violation {}
 
 impl Phys<'_> {
-    /// Verifies lists, bitmaps, records and caches, and reads every frame's slot. No other CPU may
-    /// use the allocator meanwhile, or the walker may see a frame that is on its way.
+    /// See [`Frames::check`](super::Frames::check).
     ///
     /// # Errors
     /// The first [`Violation`].
     pub fn check(&self) -> Result<Totals, Violation> {
         let mut totals = Totals::default();
-        for (number, zone) in self.zones().iter().enumerate() {
+        for (number, zone) in self.zones.iter().enumerate() {
             totals.free += check_zone(&self.meta(), number, zone)?;
             totals.taken += zone.span.count;
         }
@@ -184,11 +183,9 @@ fn check_list(
 }
 
 fn check_place(zone: FrameSpan, block: Block) -> Result<(), Violation> {
-    let sized = block.order <= ORDER_MAX && block.at.is_aligned(block.order.pages());
-    if sized && zone.covers(block.span()) {
-        return Ok(());
-    }
-    Err(Violation::Misplaced { frame: block.at, order: block.order })
+    let Block { at: frame, order, .. } = block;
+    let fits = order <= ORDER_MAX && frame.is_aligned(order.pages()) && zone.covers(block.span());
+    if fits { Ok(()) } else { Err(Violation::Misplaced { frame, order }) }
 }
 
 /// Goes through the slots of a zone and counts the blocks recorded as free, by order.
@@ -203,11 +200,9 @@ fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Viol
         check_place(zone, block)?;
         found[block.order.index()] += 1;
         for frame in (1..block.order.pages()).map(|page| at.add(page)) {
-            match meta.slot(frame).map(|slot| slot.state()) {
-                Some(state) if state.kind() != Kind::None => {
-                    return Err(Violation::Inside { block: at, frame, state });
-                }
-                _ => {}
+            let state = meta.slot(frame).map_or(State::NONE, Slot::state);
+            if state.kind() != Kind::None {
+                return Err(Violation::Inside { block: at, frame, state });
             }
         }
         if block.order < ORDER_MAX && free_buddy(meta, zone, block).is_some() {
@@ -246,7 +241,7 @@ pub(crate) fn each_cached(
     phys: &Phys<'_>,
     mut look: impl FnMut(CpuId, Pfn) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
-    for (number, cache) in phys.caches().iter().enumerate() {
+    for (number, cache) in phys.caches.iter().enumerate() {
         for (order, shelf) in cache.shelves() {
             for entry in shelf.0.lock().entries() {
                 let first = phys.meta().frame(entry.index());

@@ -1,9 +1,8 @@
 //! The blocks that one CPU freed last, kept for it unmerged.
 //!
 //! Each cached order has a *shelf*: a stack of frame indices under a small lock, which only its own
-//! CPU takes, except for a drain. The block freed last is taken first, because it is most likely
-//! still in the near caches. A block on a shelf is recorded as [`Kind::None`](super::Kind::None):
-//! the zone sees it as taken.
+//! CPU takes, except for a drain. The block freed last is taken first: most likely it is still in
+//! the near caches. The zone sees a block on a shelf as taken.
 //!
 //! ```text
 //!            oldest ────────────────────────────► newest
@@ -11,9 +10,8 @@
 //!           '------ drained as runs ----'     '- taken next
 //! ```
 //!
-//! An empty shelf is filled with one block of [`batch`] times its order, cut into consecutive
-//! entries. A full shelf gives its older half back, sorted, so that neighbours become runs, and the
-//! zone merges one run instead of many blocks.
+//! An empty shelf is filled with one large block, cut into consecutive entries. A full shelf gives
+//! its older half back, sorted, so that the zone merges runs instead of single blocks.
 
 use arrayvec::ArrayVec;
 use quire_units::{FrameSpan, Order};
@@ -22,14 +20,12 @@ use super::meta::Meta;
 use crate::limits::CACHED_ORDER_MAX;
 use crate::sync::Lock;
 
-/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: the
-/// time of a pair, when thousands are taken at once, hardly depends on it (21 ns with 32, 20 ns
-/// with 128 or 512); but below 128 the zone is visited even where a hundred are in use. Above 128,
-/// a drain only takes longer under the lock, and more frames lie unused.
+/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: it
+/// hardly changes the time of a pair (21 ns with 32, 20 ns with 128 or 512). Below 128 the zone is
+/// visited even where a hundred are in use; above, drains take longer and more frames lie unused.
 pub(super) const CAPACITY: usize = 128;
 
-/// How many shelves a CPU has: orders 0 up to and including [`CACHED_ORDER_MAX`].
-pub(super) const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
+const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
 
 /// How many blocks the shelf of `order` holds: as many frames as the shelf of order 0, but at least
 /// 16 blocks.
@@ -38,8 +34,7 @@ pub(super) const fn limit(order: usize) -> usize {
     if CAPACITY >> order > 16 { CAPACITY >> order } else { 16 }
 }
 
-/// By how many orders the block that fills a shelf exceeds the shelf's own order: it fills half the
-/// shelf.
+/// By how many orders the block that fills half a shelf exceeds the shelf's own order.
 pub(super) const fn batch(order: Order) -> u8 {
     (limit(order.index()) / 2).ilog2() as u8
 }
@@ -105,40 +100,25 @@ impl Stack {
         &self.0
     }
 
-    /// Hands the oldest `count` blocks to `give`, as ascending runs, and removes them.
-    pub(super) fn drain<'m>(
-        &mut self,
-        meta: Meta<'m>,
+    /// The oldest `count` blocks, as ascending runs that are all known to be zero or all not.
+    pub(super) fn oldest<'a>(
+        &'a mut self,
+        meta: &'a Meta<'_>,
         order: Order,
         count: usize,
-        give: impl FnOnce(Runs<'_, 'm>),
-    ) {
-        let count = count.min(self.0.len());
-        self.0[..count].sort_unstable();
-        give(Runs { meta, order, entries: &self.0[..count] });
-        self.0.drain(..count);
+    ) -> impl Iterator<Item = (FrameSpan, bool)> + Clone {
+        let oldest = &mut self.0[..count];
+        oldest.sort_unstable();
+        let follows = move |a: &Entry, b: &Entry| a.0 + (1 << order.get()) == b.0;
+        oldest.chunk_by(follows).map(move |run| {
+            let frames = (run.len() as u64) << order.get();
+            (FrameSpan::new(meta.frame(run[0].index()), frames), run[0].is_zeroed())
+        })
     }
-}
 
-/// Sorted entries, as the longest runs of consecutive frames that are all known to be zero or all
-/// not.
-#[derive(Clone)]
-pub(super) struct Runs<'a, 'm> {
-    meta: Meta<'m>,
-    order: Order,
-    entries: &'a [Entry],
-}
-
-impl Iterator for Runs<'_, '_> {
-    type Item = (FrameSpan, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let first = *self.entries.first()?;
-        let step = 1 << self.order.get();
-        let joined = self.entries.windows(2).take_while(|two| two[0].0 + step == two[1].0).count();
-        self.entries = &self.entries[joined + 1..];
-        let frames = (joined as u64 + 1) << self.order.get();
-        Some((FrameSpan::new(self.meta.frame(first.index()), frames), first.is_zeroed()))
+    /// Removes the oldest `count` blocks.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.0.drain(..count);
     }
 }
 
@@ -146,8 +126,7 @@ impl Iterator for Runs<'_, '_> {
 #[repr(align(64))]
 pub(super) struct Shelf(pub(super) Lock<Stack>);
 
-/// The blocks that one CPU has in its cache. The embedder provides one cache for each CPU; the
-/// allocator empties them into the zones when the zones are out of memory.
+/// The blocks that one CPU has in its cache. The embedder lends one cache for each CPU.
 #[repr(align(128))]
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],

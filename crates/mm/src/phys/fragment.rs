@@ -31,8 +31,7 @@ pub enum Fragment {
     },
 }
 
-/// Holds the frames that keep memory in pieces. [`release`](Self::release), or dropping the value,
-/// gives them back, and all blocks merge again.
+/// The frames that keep memory in pieces. When it is dropped, they come back, and all blocks merge.
 #[must_use = "memory is whole again once this is dropped"]
 pub struct Fragmented<'a, 'm> {
     phys: &'a Phys<'m>,

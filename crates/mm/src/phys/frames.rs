@@ -8,8 +8,7 @@ use super::check::{Totals, Violation};
 use super::setup::{Occupied, Zones};
 use crate::limits::ORDERS;
 
-/// The frames of a system ([`Mm::phys`](crate::Mm::phys)): an embedder takes frames for its
-/// own use and asks how many are free.
+/// The frames of a system ([`Mm::phys`](crate::Mm::phys)), for an embedder's own use.
 ///
 /// The library has no record of a run that was taken until it [comes back](Self::free), whole or in
 /// parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) is true.

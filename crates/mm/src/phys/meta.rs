@@ -15,13 +15,11 @@
 //! other    None              -                  -        -        -
 //! ```
 //!
-//! * `state` is valid for the *first* frame of a block only; the slots of the frames behind it are
-//!   `None`. So a lookup finds the head of any block that holds a frame by probing the frame's
-//!   aligned ancestors, with at most [`ORDERS`] loads and mostly one; and one write to one slot
-//!   takes or frees a block of any order.
-//! * `lock` belongs to the frame in every state, and the word has no other use. A walker may
-//!   therefore follow a stale entry to a frame, lock it, read which block it is, and unlock it
-//!   again: *lock first, then read*.
+//! * `state` is valid for the *first* frame of a block only; the slots behind it are `None`. So one
+//!   write takes or frees a block of any order, and a lookup finds the head of the block that holds
+//!   a frame among the frame's aligned ancestors, with at most [`ORDERS`] loads and mostly one.
+//! * `lock` belongs to the frame in every state. So a walker may follow a stale entry to a frame,
+//!   lock it, read which block it is, and unlock it again: *lock first, then read*.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -37,8 +35,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// No first frame that is recorded: inside a block, in a CPU's cache, or held by the embedder
-    /// as a [`FrameRun`].
+    /// No recorded first frame: inside a block, in a CPU's cache, or in a [`FrameRun`].
     None = 0,
     /// The first frame of a free block, in its zone's list.
     Free = 1,
@@ -121,10 +118,7 @@ pub struct Slot {
     /// Folio: references, pins, and in the high half mapped pages. Table: present entries, and in
     /// the high half contiguous blocks.
     pub(crate) counts: AtomicU64,
-    /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio and index node: the file it belongs to, and its first page in the file. Table: the
-    /// first page that it translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -236,8 +230,7 @@ impl<'m> Meta<'m> {
         debug_assert!(self.span().covers(span));
         // SAFETY: 1. an `Ownerless` is made where frames have just lost their last owner, once,
         // and is consumed here; see docs/safety/frames.md. 2. `Meta` spans RAM that the embedder
-        // handed over. 3. `zeroed` is set only from runs that carried it, and for tables without
-        // an entry.
+        // handed over. 3. only runs that carried `zeroed`, and tables without an entry, set it.
         unsafe { FrameRun::mint(span, zeroed) }
     }
 

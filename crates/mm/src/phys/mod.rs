@@ -3,7 +3,7 @@
 //! This room owns all free RAM, and the metadata slot of every frame. `Phys` hands frames out as
 //! [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of them,
 //! in any order. It never knows why a frame was taken, never waits, never reclaims: an allocation
-//! that finds no block returns `None`. The next room, `folio`, makes objects out of runs.
+//! that finds no block returns `None`. Next room: `radix`.
 //!
 //! ```text
 //!   alloc(cpu, order)                                   free(cpu, run)

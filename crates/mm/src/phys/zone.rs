@@ -1,8 +1,7 @@
 //! A zone: a span of frames with a lock of its own and one list of free blocks for each order.
 //!
-//! A block's state becomes `Free`, and stops being `Free`, only under the lock of its zone. So a
-//! CPU that holds the lock and reads `Free` in a slot knows that the block is in a list of this
-//! zone. Every other kind may change meanwhile; the zone does not use it.
+//! A block's state becomes `Free`, and stops being `Free`, only under the lock of its zone: a CPU
+//! that holds the lock and reads `Free` knows that the block is in a list of this zone.
 
 use quire_units::{FrameSpan, Order, Pfn};
 

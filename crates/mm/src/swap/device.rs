@@ -1,10 +1,9 @@
 //! One swap device: its clusters, and the source of the next slots.
 //!
-//! A *cluster* has as many slots as a frame has words, and so as many as a page table has entries:
-//! the largest folio that an entry maps fits into one. A cluster has the order for which it was
-//! taken last, so that aligned runs of one size lie together, and freeing one makes room for
-//! another. An order takes slots of larger orders' clusters only when it has no room of its own and
-//! no cluster is empty.
+//! A *cluster* has as many slots as a page table has entries: the largest folio that an entry maps
+//! fits into one. It has the order for which it was taken last, so that aligned runs of one size
+//! lie together, and freeing one makes room for another. An order takes slots of larger orders'
+//! clusters only when it has no room of its own and no cluster is empty.
 //!
 //! ```text
 //!   free ──► current of a lane ──► no run of its order: frag[order], or unlisted if full
@@ -48,18 +47,6 @@ pub(super) enum InList {
     Current = 4,
 }
 
-impl InList {
-    const fn of(flags: u32) -> Self {
-        match flags {
-            1 => InList::Free,
-            2 => InList::Partial,
-            3 => InList::Frag,
-            4 => InList::Current,
-            _ => InList::Unlisted,
-        }
-    }
-}
-
 /// The lists of clusters.
 #[derive(Default)]
 pub(super) struct Lists {
@@ -87,7 +74,9 @@ impl Lists {
     /// The place and the order of the cluster at `frame`.
     pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (InList, u8) {
         let state = meta.at(frame).state();
-        (InList::of(state.flags()), state.order())
+        use InList::{Current, Frag, Free, Partial, Unlisted};
+        let place = [Unlisted, Free, Partial, Frag, Current].get(state.flags() as usize).copied();
+        (place.unwrap_or(Unlisted), state.order())
     }
 
     /// Moves the cluster at `frame` to `place`, and gives it `order`.
