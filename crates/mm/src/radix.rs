@@ -72,7 +72,7 @@ pub(crate) struct Spot {
     pub(crate) word: u64,
 }
 
-/// A tree: a view that is cheap to make and to copy.
+/// A tree.
 pub(crate) struct Tree<'a, A, H> {
     pub(crate) hw: &'a H,
     pub(crate) meta: Meta<'a>,
@@ -83,14 +83,6 @@ pub(crate) struct Tree<'a, A, H> {
     name: u64,
     arch: PhantomData<A>,
 }
-
-impl<A, H> Clone for Tree<'_, A, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A, H> Copy for Tree<'_, A, H> {}
 
 impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The number of places in a node, as a power of two.

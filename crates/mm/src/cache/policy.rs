@@ -13,8 +13,9 @@ use quire_arch::Arch;
 use quire_units::Order;
 
 use super::readahead::Preference;
-use super::window::{Bounds, highest, up_to};
+use super::window::Bounds;
 use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, words};
+use crate::fault::{highest, up_to};
 use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
 

@@ -36,7 +36,8 @@
 use quire_units::Order;
 
 use super::FilePages;
-use super::window::{Bounds, Window, bit, highest, up_to};
+use super::window::{Bounds, Window};
+use crate::fault::{highest, up_to};
 
 /// After how many misses, in excess of hits, faults stop reading around.
 pub const MANY_MISSES: u16 = 100;
@@ -358,7 +359,7 @@ fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) ->
         if within.covers(FilePages::block(page, order)) {
             return Some(order);
         }
-        tiers &= !bit(order);
+        tiers &= !(1 << order.get());
     }
     Some(highest(tiers))
 }

@@ -444,7 +444,7 @@ fn e1_the_walker_sees_a_false_record() {
 #[test]
 fn e1_the_walker_sees_buddies_that_did_not_merge() {
     on_frames(64, |phys| {
-        let zone = &phys.zones()[0];
+        let zone = &phys.zones[0];
         let mut lists = zone.lists.lock();
         let whole = lists.pop(&phys.meta(), order(6)).expect("all is free");
         for at in [0, 32] {

@@ -23,19 +23,11 @@ use crate::sync::Ordering;
 pub(super) const CACHED: u64 = 1 << 63;
 pub(super) const COUNT: u64 = (1 << 32) - 1;
 
-/// The slots of one device: a view that is cheap to make and to copy.
+/// The slots of one device.
 pub(crate) struct Slots<'a, A, H> {
     pub(super) tree: Tree<'a, A, H>,
     pub(crate) swap: &'a Swap,
 }
-
-impl<A, H> Clone for Slots<'_, A, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A, H> Copy for Slots<'_, A, H> {}
 
 impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     pub(super) const BITS: u32 = Tree::<A, H>::BITS;
