@@ -1,7 +1,7 @@
 //! Counters (row E5): events by size, with Linux's names where Linux has one.
 //!
-//! Each CPU has its own set, which only it changes, so counting costs an addition and no shared
-//! cache line. A sum over CPUs is exact once they are quiet.
+//! Each CPU has its own set, which only it changes, so counting shares no cache line. A sum over
+//! CPUs is exact once they are quiet.
 
 use quire_units::Order;
 

@@ -66,11 +66,10 @@ impl File {
     /// Takes it into use, if it is free.
     pub(crate) fn open(&self, store: Store, pages: u64, smallest: Order) -> bool {
         // Most are in use: a load is cheaper than an exchange.
-        if self.store.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
         let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
-        if self.store.compare_exchange(0, store as u32, taken, free).is_err() {
+        if self.store.load(free) != 0
+            || self.store.compare_exchange(0, store as u32, taken, free).is_err()
+        {
             return false;
         }
         self.smallest.store(smallest.get().into(), Ordering::Relaxed);
@@ -98,8 +97,7 @@ impl File {
         }
     }
 
-    /// The right to move its pages to other folios, until the guard is dropped. A CPU that waits
-    /// for it obeys flushes.
+    /// The right to move its pages to other folios. A CPU that waits for it obeys flushes.
     pub(crate) fn reshaping(&self) -> impl core::ops::DerefMut<Target = ()> + '_ {
         self.reshaping.lock()
     }

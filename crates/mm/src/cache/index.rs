@@ -63,14 +63,13 @@ pub(crate) struct Index<'a, A, H> {
 pub(crate) enum InsertLack {
     /// One zeroed frame, to become a node.
     Node,
-    /// An empty place: some page of the block is in memory, or empty nodes are in the way of a
-    /// folio that is larger than one of them; [`prune`](Index::prune) removes these.
+    /// An empty place: some page of the block is in memory, or empty nodes, which
+    /// [`prune`](Index::prune) removes, are in the way of a larger folio.
     Room,
 }
 
 impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
-    /// The result of `look`, if it is `sure` of it; otherwise the result while no pages change
-    /// folios.
+    /// The result of `look`, if it is `sure`; otherwise the result while no pages change folios.
     #[inline]
     pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
         loop {
@@ -96,8 +95,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Self { tree, file, id }
     }
 
-    /// The entry that covers `page`, and all the pages that it covers; just the page where there is
-    /// none.
+    /// The entry that covers `page`, and all pages that it covers; just the page for none.
     #[inline]
     pub(crate) fn find(&self, page: u64) -> (Entry, FilePages) {
         self.steady(|| self.find_once(page), |(entry, _)| *entry != Entry::Empty)
@@ -207,23 +205,29 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// Puts `entry` into its places of a locked node, from `place` on.
     fn put_at(&self, lock: &WordsLock<'_>, place: &Spot, entry: Entry) -> Result<(), InsertLack> {
         let count = Self::places(entry.order(), place.node.level);
-        let (at, mut used) = (place.at, 0);
-        for index in at..at + count {
-            match self.entry(place.node, index) {
+        let notes = self.notes(place, count)?;
+        if count > 1 && notes > 0 {
+            self.tree.write(lock, place.at + 1, count - 1, 0);
+        }
+        self.tree.write(lock, place.at, 1, entry.word());
+        self.tree.add_used(lock, 1 - notes);
+        Ok(())
+    }
+
+    /// How many notes are in `count` places from `place` on, if there is room in them.
+    fn notes(&self, place: &Spot, count: usize) -> Result<i64, InsertLack> {
+        let mut notes = 0;
+        for at in place.at..place.at + count {
+            match self.entry(place.node, at) {
                 Entry::Empty => {}
-                Entry::Note { .. } => used += 1,
+                Entry::Note { .. } => notes += 1,
                 Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
             }
         }
-        if let Entry::Folio { .. } = self.covering_in(place.node, at) {
-            return Err(InsertLack::Room);
+        match self.covering_in(place.node, place.at) {
+            Entry::Folio { .. } => Err(InsertLack::Room),
+            _ => Ok(notes),
         }
-        if count > 1 && used > 0 {
-            self.tree.write(lock, at + 1, count - 1, 0);
-        }
-        self.tree.write(lock, at, 1, entry.word());
-        self.tree.add_used(lock, 1 - used);
-        Ok(())
     }
 
     /// Makes the folio at `page` the whole tree, if that is empty.
@@ -291,8 +295,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Some(place.node.level)
     }
 
-    /// The place for a folio of `order` at `page` with its node locked; where no node has one, the
-    /// right to change the root.
+    /// The place for a folio of `order` at `page` with its node locked, or else the right to change
+    /// the root.
     pub(super) fn locked(
         &self,
         page: u64,
@@ -326,8 +330,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
-    /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
-    /// [`walk`](Tree::walk).
+    /// is for just its pages; otherwise in the lowest there is. `None` as for [`walk`](Tree::walk).
     pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Spot> {
         let level = Self::level_of(order);
         let place = self.tree.walk(page, level);
@@ -407,14 +410,10 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         spare: &mut Option<FrameRun>,
     ) -> Result<(), InsertLack> {
         let Some(lock) = self.tree.lock(place.node, page) else { return Ok(()) };
-        let now = self.entry(place.node, place.at);
-        if let Entry::Node { .. } = now {
+        if let Entry::Node { .. } = self.entry(place.node, place.at) {
             return Ok(());
         }
-        let covering = self.covering_in(place.node, place.at);
-        if [now, covering].iter().any(|entry| matches!(entry, Entry::Folio { .. })) {
-            return Err(InsertLack::Room);
-        }
+        self.notes(place, 1)?;
         self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)
     }
 }

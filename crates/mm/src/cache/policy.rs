@@ -105,8 +105,8 @@ impl FilePolicy {
     /// Sets the choice for `order`.
     ///
     /// # Errors
-    /// [`Refused::NoChoice`], and [`Refused::Taken`] when another order is preferred for code and
-    /// this one is to be. Of two CPUs that try at once, one is refused.
+    /// [`Refused::NoChoice`], and [`Refused::Taken`] when this order is to be preferred for code
+    /// and another one is. Of two CPUs that try at once, one is refused.
     pub fn set_size(&self, order: Order, choice: FileSize) -> Result<(), Refused> {
         let bit = choice_bit(order);
         if bit == 0 {
@@ -127,13 +127,10 @@ impl FilePolicy {
     /// # Errors
     /// [`Refused::NoChoice`].
     pub fn set_exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
-        let mut code = 0;
-        for &order in tiers {
-            match choice_bit(order) {
-                0 => return Err(Refused::NoChoice(order)),
-                bit => code |= bit,
-            }
+        if let Some(&order) = tiers.iter().find(|&&order| choice_bit(order) == 0) {
+            return Err(Refused::NoChoice(order));
         }
+        let code = tiers.iter().fold(0, |code, &order| code | choice_bit(order));
         self.update(|files, _| Ok((files, code)))
     }
 

@@ -63,8 +63,7 @@ pub enum Pattern {
 pub struct Mapped {
     /// The pages of the file that the area shows. They hold the page of the fault.
     pub pages: FilePages,
-    /// Whether the area is read as code: it may be executed, or has a preferred size of its own,
-    /// or its file holds code and code has a preferred size.
+    /// Whether the area is read as code (rule 4 above).
     pub exec: bool,
     /// Whether it was advised so (`MADV_HUGEPAGE`).
     pub huge: bool,
@@ -111,9 +110,7 @@ pub struct Preference {
 }
 
 /// The position of a reader: one for each open file, and one for each mapped file (Linux:
-/// `file_ra_state`).
-///
-/// These are hints. Any values are valid, so that a mixture of two states costs only speed.
+/// `file_ra_state`). Any values are valid: a mixture of two states costs only speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readahead {
     /// The page after the last that the program has read.
@@ -129,10 +126,10 @@ pub struct Readahead {
 }
 
 impl Readahead {
-    /// The window when a program reads `wanted`, of which the first page is not cached. `wanted` is
-    /// not empty and begins within the file; it is in the window as far as it lies in the file.
-    /// `before` is how many pages right before it are cached, counted up to `bounds.window`: a
-    /// stream that is new to this state leaves such a trace.
+    /// The window when a program reads `wanted`, which is not empty and begins within the file, and
+    /// of which the first page is not cached. `before` is how many pages right before it are
+    /// cached, counted up to `bounds.window`: a stream that is new to this state leaves such a
+    /// trace.
     pub fn miss(
         &mut self,
         wanted: FilePages,
@@ -163,9 +160,9 @@ impl Readahead {
         self.next = pages.end;
     }
 
-    /// The window when a reader comes to `folio`, which has the mark. The caller takes the mark
-    /// away. `missing` is the first page after the folio that is not cached; it is enough to look
-    /// `bounds.window` pages far. `None` if enough is cached already.
+    /// The window when a reader comes to `folio`, whose mark the caller takes away; `None` if
+    /// enough is cached already. `missing` is the first page after the folio that is not cached; it
+    /// is enough to look `bounds.window` pages far.
     pub fn marked(
         &mut self,
         folio: FilePages,
@@ -237,8 +234,7 @@ impl Readahead {
         if preference.exec == 0 {
             return self.open(start, size, Order::ZERO, mark, bounds);
         }
-        // Beyond the area there may be code, and small folios would be in the way of its large
-        // ones.
+        // Small folios would be in the way of the large ones of code beyond the area.
         let around = FilePages::new(start, start + size).intersect(mapped.pages);
         self.open(around.start, around.count().max(1), Order::ZERO, mark, bounds)
     }
@@ -265,8 +261,7 @@ impl Readahead {
         window.with(tier.map_or(0, |order| preference.exec & up_to(order)))
     }
 
-    /// The first window of a stream. The mark is the first page that the program did not ask for,
-    /// so that the next window is on its way while the program works on this one.
+    /// The first window of a stream. The mark is the first page that the program did not ask for.
     fn start_stream(
         &mut self,
         wanted: FilePages,

@@ -42,7 +42,7 @@ impl<'m> Phys<'m> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
         // Records of an earlier allocator would be taken for free blocks.
         slots.iter().for_each(|slot| slot.set_state(State::NONE));
-        caches.iter_mut().for_each(|cache| *cache = CpuCache::new());
+        caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
         let zones = zones.iter().map(|&span| Zone::new(span)).collect();
         Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }

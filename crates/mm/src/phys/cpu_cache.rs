@@ -70,13 +70,10 @@ impl Entry {
 }
 
 /// Blocks of one order, oldest first.
+#[derive(Default)]
 pub(super) struct Stack(ArrayVec<Entry, CAPACITY>);
 
 impl Stack {
-    const fn new() -> Self {
-        Self(ArrayVec::new_const())
-    }
-
     /// Takes the newest block.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
@@ -124,10 +121,12 @@ impl Stack {
 
 /// One order's blocks under their lock, on cache lines of their own.
 #[repr(align(64))]
+#[derive(Default)]
 pub(super) struct Shelf(pub(super) Lock<Stack>);
 
 /// The blocks that one CPU has in its cache. The embedder lends one cache for each CPU.
 #[repr(align(128))]
+#[derive(Default)]
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],
 }
@@ -136,13 +135,7 @@ impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { shelves: [const { Shelf(Lock::new(Stack::new())) }; SHELVES] }
-    }
-
-    /// An empty cache.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { shelves: core::array::from_fn(|_| Shelf(Lock::new(Stack::new()))) }
+        Self { shelves: [const { Shelf(Lock::new(Stack(ArrayVec::new_const()))) }; SHELVES] }
     }
 
     /// The shelf of `order`; `None` for an order that is not cached.
@@ -154,11 +147,5 @@ impl CpuCache {
     /// All shelves, with their orders.
     pub(super) fn shelves(&self) -> impl Iterator<Item = (Order, &Shelf)> {
         self.shelves.iter().enumerate().map(|(order, shelf)| (Order::new(order as u8), shelf))
-    }
-}
-
-impl Default for CpuCache {
-    fn default() -> Self {
-        Self::new()
     }
 }

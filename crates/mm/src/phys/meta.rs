@@ -216,7 +216,7 @@ impl<'m> Meta<'m> {
             at = aligned;
             let state = self.slot(at)?.state();
             if state.kind() != Kind::None {
-                let covers = at.add(1 << state.order()).get() > frame.get();
+                let covers = at.add(1 << state.order()) > frame;
                 let sized = matches!(state.kind(), Kind::Free | Kind::Folio);
                 return (at == frame || sized && covers).then_some((at, state));
             }
@@ -250,7 +250,7 @@ impl<'m> Meta<'m> {
         Some(gone)
     }
 
-    /// The same if these are the only holds on the folio; otherwise nothing changes.
+    /// The same if these are the only holds; otherwise nothing changes.
     #[inline]
     pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let gone = self.take_only_holds(head, holds)?;
@@ -258,7 +258,7 @@ impl<'m> Meta<'m> {
         Some(gone)
     }
 
-    /// The same, and the slot says that it is a folio until the caller writes it.
+    /// The same, but the slot says that it is a folio until the caller writes it.
     #[inline]
     pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let slot = self.at(head);
@@ -270,8 +270,8 @@ impl<'m> Meta<'m> {
         Some(slot.folio(head))
     }
 
-    /// Ends a part of a folio of which no page is mapped, and which nothing else can find: the
-    /// caller divides the folio, and has the lock of the one table that maps it.
+    /// Ends a part of a folio of which no page is mapped: the caller divides the folio, and has the
+    /// lock of the one table that maps it.
     pub(crate) fn end_part(&self, part: FrameSpan) -> Ownerless {
         let slot = self.at(part.start);
         slot.counts.store(0, Ordering::Relaxed);
@@ -285,9 +285,8 @@ impl<'m> Meta<'m> {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
-    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. The caller writes the other fields (`owner`,
-    /// `links[0]`) before.
+    /// Records the one frame of `run`, whose words are all zero, as the library's own. The caller
+    /// writes the other fields (`owner`, `links[0]`) before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -297,8 +296,8 @@ impl<'m> Meta<'m> {
         run.start()
     }
 
-    /// The inverse of [`adopt`](Self::adopt): the frame, which its owner has unlinked, is no node
-    /// any more. Only CPUs that read may still be led to it.
+    /// The inverse of [`adopt`](Self::adopt), for a frame that its owner has unlinked. Only CPUs
+    /// that read may still be led to it.
     #[inline]
     pub(crate) fn disown(&self, node: WordsLock<'_>) -> FrameRun {
         node.slot().set_state(State::NONE);
@@ -311,10 +310,10 @@ impl<'m> Meta<'m> {
         self.mint(Ownerless { span, zeroed })
     }
 
-    /// The slot number `index`.
+    /// The slot number `index`, which came from [`index`](Self::index).
     ///
     /// # Panics
-    /// When there is none; indices come from [`index`](Self::index) and from links made of them.
+    /// When there is none.
     #[inline]
     pub(crate) fn by_index(&self, index: u32) -> &'m Slot {
         &self.slots[index as usize]
@@ -359,8 +358,7 @@ impl<'m> FrameLock<'m> {
         self.table.frame()
     }
 
-    /// Lends the right to write the frames of the folio that begins here, for as long as it is
-    /// locked.
+    /// Lends the right to write the frames of the folio that begins here, while it is locked.
     pub(crate) fn lend(&self) -> Lent<'_> {
         let state = self.slot.state();
         debug_assert_eq!(state.kind(), Kind::Folio);
@@ -376,8 +374,8 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
-    /// The lock of a frame that is the library's own, and stays so while the lock is held. `None`,
-    /// and the frame is unlocked again, for any other frame.
+    /// The lock of a frame that is the library's own, and stays so while the lock is held; any
+    /// other frame is unlocked again.
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))

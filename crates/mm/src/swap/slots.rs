@@ -61,7 +61,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// Takes all clusters apart; each frame goes to `free`.
     pub(crate) fn fell(&self, mut free: impl FnMut(FrameRun)) {
-        self.tree.fell(&mut free);
+        self.tree.fell(self.tree.root(), &mut free);
     }
 
     /// Takes an aligned run of 2^`order` slots, cached and without entries, for the CPU number
