@@ -69,6 +69,8 @@ pub struct Mapped {
     pub huge: bool,
     /// The advice on how it is read.
     pub pattern: Pattern,
+    /// The folio sizes that faults in it prefer.
+    pub preference: Preference,
 }
 
 impl Mapped {
@@ -79,13 +81,8 @@ impl Mapped {
 
     /// The window for a fault at `page` of code that is not cached: aligned blocks of the preferred
     /// size, within the area.
-    pub(crate) fn code_around(
-        &self,
-        page: u64,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> FilePages {
-        let (block, before, ahead) = match tier(page, self, bounds, preference) {
+    pub(crate) fn code_around(&self, page: u64, bounds: &Bounds) -> FilePages {
+        let (block, before, ahead) = match self.tier(page, bounds) {
             None => (page, 0, limit(bounds, Pattern::Normal)),
             Some(order) => {
                 let size = limit(bounds, Pattern::Sequential);
@@ -96,6 +93,20 @@ impl Mapped {
         };
         let start = block.saturating_sub(before).max(self.pages.start).min(page);
         FilePages::new(start, (block + ahead).min(self.pages.end).max(page + 1))
+    }
+
+    /// The order of folios for code at `page`; `None` if none is preferred.
+    fn tier(&self, page: u64, bounds: &Bounds) -> Option<Order> {
+        let within = self.pages.intersect(FilePages::new(0, bounds.end));
+        let mut tiers = self.preference.exec;
+        while !tiers.is_power_of_two() {
+            let order = Order::new(tiers.checked_ilog2()? as u8);
+            if within.covers(FilePages::block(page, order)) {
+                return Some(order);
+            }
+            tiers &= !(1 << order.get());
+        }
+        Some(highest(tiers))
     }
 }
 
@@ -196,15 +207,9 @@ impl Readahead {
     }
 
     /// The window for a fault at `page`, which lies in the file and is not cached.
-    pub fn fault(
-        &mut self,
-        page: u64,
-        mapped: &Mapped,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> Window {
+    pub fn fault(&mut self, page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
         let this = FilePages::new(page, page + 1);
-        let huge = bounds.at_most(preference.huge);
+        let huge = bounds.at_most(mapped.preference.huge);
         if mapped.huge && huge > bounds.smallest {
             // One folio around the page, and one more unless the program jumps.
             let block = FilePages::block(page, huge);
@@ -217,10 +222,10 @@ impl Readahead {
             return Window::exactly(this, bounds);
         }
         if mapped.pattern == Pattern::Sequential {
-            return self.sequential(page, mapped, bounds, preference);
+            return self.sequential(page, mapped, bounds);
         }
         if mapped.exec {
-            return exec(page, mapped, bounds, preference);
+            return exec(page, mapped, bounds);
         }
         if mapped.is_counted() {
             self.misses = self.misses.saturating_add(1).min(MISSES_MOST);
@@ -231,7 +236,7 @@ impl Readahead {
         let size = limit(bounds, Pattern::Normal);
         let start = page.saturating_sub(size / 2);
         let mark = start + size - size / 4;
-        if preference.exec == 0 {
+        if mapped.preference.exec == 0 {
             return self.open(start, size, Order::ZERO, mark, bounds);
         }
         // Small folios would be in the way of the large ones of code beyond the area.
@@ -247,18 +252,12 @@ impl Readahead {
     }
 
     /// A stream that begins at the page; with code, at its block.
-    fn sequential(
-        &mut self,
-        page: u64,
-        mapped: &Mapped,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> Window {
-        let tier = if mapped.exec { tier(page, mapped, bounds, preference) } else { None };
+    fn sequential(&mut self, page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
+        let tier = if mapped.exec { mapped.tier(page, bounds) } else { None };
         let order = tier.unwrap_or_default();
         let wanted = FilePages::block(page, order).intersect(mapped.pages);
         let window = self.start_stream(wanted, limit(bounds, mapped.pattern), order, bounds);
-        window.with(tier.map_or(0, |order| preference.exec & up_to(order)))
+        window.with(tier.map_or(0, |order| mapped.preference.exec & up_to(order)))
     }
 
     /// The first window of a stream. The mark is the first page that the program did not ask for.
@@ -345,24 +344,9 @@ fn grown(size: u64, limit: u64) -> u64 {
     (size * factor).min(limit)
 }
 
-/// The order of folios for code at `page`; `None` if none is preferred.
-fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
-    let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
-    let mut tiers = preference.exec;
-    while !tiers.is_power_of_two() {
-        let order = Order::new(tiers.checked_ilog2()? as u8);
-        if within.covers(FilePages::block(page, order)) {
-            return Some(order);
-        }
-        tiers &= !(1 << order.get());
-    }
-    Some(highest(tiers))
-}
-
 /// The window for code.
-fn exec(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Window {
-    let order = tier(page, mapped, bounds, preference).unwrap_or_default();
-    let pages = mapped.code_around(page, bounds, preference);
-    let window = Window::new(pages, order, None, bounds);
-    window.with(preference.exec & up_to(order))
+fn exec(page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
+    let order = mapped.tier(page, bounds).unwrap_or_default();
+    let window = Window::new(mapped.code_around(page, bounds), order, None, bounds);
+    window.with(mapped.preference.exec & up_to(order))
 }
