@@ -187,17 +187,19 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             if page == 0 && self.put_root(entry) {
                 return Ok(());
             }
-            if self.tree.top(page, level).is_none() {
-                self.raise(page, level, spare)?;
-                continue;
-            }
-            let Some(place) = self.place_of(page, order) else { continue };
-            if place.node.level > level {
-                self.link(&place, page, spare)?;
-                continue;
-            }
-            if let Some(lock) = self.tree.lock(place.node, page) {
-                return self.put_at(&lock, &place, entry);
+            match self.locked(page, order) {
+                Err(changing) => {
+                    drop(changing);
+                    self.raise(page, level, spare)?;
+                }
+                Ok((place, lock)) if place.node.level > level => {
+                    // Another CPU may have put a node there.
+                    if !matches!(self.entry(place.node, place.at), Entry::Node { .. }) {
+                        self.notes(&place, 1)?;
+                        self.tree.link(&place, &lock, page, spare).ok_or(InsertLack::Node)?;
+                    }
+                }
+                Ok((place, lock)) => return self.put_at(&lock, &place, entry),
             }
         }
     }
@@ -400,20 +402,5 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             }
         };
         self.tree.raise(spare, height, below.word()).ok_or(InsertLack::Node)
-    }
-
-    /// Puts a node below `place`, which has none, for `page`.
-    fn link(
-        &self,
-        place: &Spot,
-        page: u64,
-        spare: &mut Option<FrameRun>,
-    ) -> Result<(), InsertLack> {
-        let Some(lock) = self.tree.lock(place.node, page) else { return Ok(()) };
-        if let Entry::Node { .. } = self.entry(place.node, place.at) {
-            return Ok(());
-        }
-        self.notes(place, 1)?;
-        self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)
     }
 }

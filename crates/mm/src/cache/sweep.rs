@@ -130,19 +130,15 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                     }
                 }
                 Entry::Note { note, .. } if pages.contains(start) && such(note) => {
-                    self.erase(node, at, start);
+                    if let Some(lock) = self.tree.lock(node, start)
+                        && let Entry::Note { .. } = self.entry(node, at)
+                    {
+                        self.tree.write(&lock, at, 1, 0);
+                        self.tree.add_used(&lock, -1);
+                    }
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// Forgets the note at place `at` of a node, if it is still there.
-    fn erase(&self, node: Node, at: usize, page: u64) {
-        let Some(lock) = self.tree.lock(node, page) else { return };
-        if matches!(self.entry(node, at), Entry::Note { .. }) {
-            self.tree.write(&lock, at, 1, 0);
-            self.tree.add_used(&lock, -1);
         }
     }
 }

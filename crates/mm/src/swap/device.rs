@@ -73,8 +73,8 @@ impl Lists {
 
     /// The place and the order of the cluster at `frame`.
     pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (InList, u8) {
-        let state = meta.at(frame).state();
         use InList::{Current, Frag, Free, Partial, Unlisted};
+        let state = meta.at(frame).state();
         let place = [Unlisted, Free, Partial, Frag, Current].get(state.flags() as usize).copied();
         (place.unwrap_or(Unlisted), state.order())
     }
