@@ -205,8 +205,8 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         self.hw.fill(lock.words(), at, count, word, 0);
     }
 
-    /// Makes a node of `level` for the numbers around `number`, of the frame in `spare`, if there is
-    /// one.
+    /// Makes a node of `level` for the numbers around `number`, of the frame in `spare`; `None`
+    /// where there is none.
     pub(crate) fn adopt(
         &self,
         spare: &mut Option<FrameRun>,

@@ -109,9 +109,9 @@ impl Window {
         highest(self.sizes)
     }
 
-    /// The order of the folio that begins at `at`, a page of the window that is not cached: aligned,
-    /// within the window, and below none of its sizes. `empty` is the largest order without a
-    /// cached page from `at` on.
+    /// The order of the folio that begins at `at`, a page of the window that is not cached. It is
+    /// aligned, ends within the window, and is below none of its sizes. `empty` is the largest
+    /// order without a cached page from `at` on.
     #[inline]
     pub fn order_at(&self, at: u64, empty: Order) -> Order {
         let room = Order::fitting(self.pages.end.saturating_sub(at)).unwrap_or_default();
