@@ -177,7 +177,7 @@ impl Event {
 /// How many causes a fallback may have.
 pub const CAUSES: usize = 5;
 
-/// What is counted of folios, for each order.
+/// The events that are counted for each order of folios.
 #[derive(Clone, Copy)]
 pub(crate) enum FolioEvent {
     /// A fault mapped it.
