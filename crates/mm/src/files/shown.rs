@@ -82,12 +82,12 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let around = match reach {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.base().file_policy.around());
-                let (shown, preference) = self.shown_at(index, fault);
-                if shown.exec && preference.exec != 0 {
+                let shown = self.shown_at(index, fault);
+                if shown.exec && shown.preference.exec != 0 {
                     // For code, the pages that one fault's read covers.
                     let bounds =
                         self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-                    let read = shown.code_around(fault.at, &bounds, &preference);
+                    let read = shown.code_around(fault.at, &bounds);
                     let page = |at: u64| fault.page_of(at, fault.area.span);
                     PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
                 } else {
@@ -158,9 +158,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// The plan of reads for a fault.
     fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
         let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-        let (shown, preference) = self.shown_at(index, fault);
-        let window =
-            change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
+        let shown = self.shown_at(index, fault);
+        let window = change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds));
         Reads::new(index.id, window, Some(fault.at))
     }
 
@@ -173,8 +172,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
     }
 
-    /// The area of a fault in pages of its file, and the preferred sizes of faults there.
-    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
+    /// The area of a fault in pages of its file.
+    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Mapped {
         let flags = fault.area.flags;
         let own = flags.read_order().is_some();
         let code = own || fault.area.prot.contains(Prot::EXEC);
@@ -185,18 +184,18 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             preference.exec = 1 << preference.exec.trailing_zeros();
         }
         let start = fault.file_page(fault.area.span.start);
-        let mapped = Mapped {
+        Mapped {
             pages: FilePages::new(start, start + fault.area.span.count()),
             exec: code || beside,
             huge: flags.contains(AreaFlags::HUGE) && !own,
             pattern: pattern(flags),
-        };
-        (mapped, preference)
+            preference,
+        }
     }
 
     /// Records that pages were found in memory; returns the pages worth reading next.
     fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
-        let (area, _) = self.shown_at(index, fault);
+        let area = self.shown_at(index, fault);
         let Some(folio) = shown.marked else {
             change_reader(index, |reader| reader.hit(shown.count, &area));
             return None;

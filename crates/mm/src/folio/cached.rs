@@ -194,7 +194,7 @@ impl<'m> Folios<'m> {
             slot.set_state(State::new(Kind::Folio, folio.order.get()));
         }
         slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::None, 0));
+        slot.set_state(State::NONE);
     }
 
     /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.

@@ -5,7 +5,7 @@ use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
 use super::Home;
 use crate::limits::ORDER_MAX;
-use crate::phys::{Kind, LastHold, Meta, Slot, State};
+use crate::phys::{Kind, Meta, Ownerless, Slot, State};
 use crate::sync::Ordering;
 
 /// The name of a folio: its first frame and its order. A name gives no right to the frames.
@@ -111,7 +111,7 @@ impl<'m> Folios<'m> {
     }
 
     /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.
-    pub(crate) fn abandon(&self, folio: Folio) -> LastHold {
+    pub(crate) fn abandon(&self, folio: Folio) -> Ownerless {
         self.meta.end_part(folio.span())
     }
 
@@ -318,7 +318,7 @@ impl<'m> Folios<'m> {
     }
 
     /// The same for frames that go into custody, though their flush is over.
-    pub(crate) fn unmap_flushed(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+    pub(crate) fn unmap_flushed(&self, folio: Folio, pages: u32) -> Option<Ownerless> {
         self.meta.drop_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
@@ -326,7 +326,7 @@ impl<'m> Folios<'m> {
     /// the folio: then nothing else can free it, and the caller has its frames in custody until
     /// the flush is over. Otherwise nothing changes.
     #[inline]
-    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> Option<Ownerless> {
         self.meta.drop_only_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 

@@ -13,7 +13,7 @@ use crate::folio::{Folio, FolioFlags};
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
 use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::swap::SwapEntry;
 use crate::table::{Gather, Locked, Marks, What, unwritten};
 
@@ -87,7 +87,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.base().count(Event::EntriesMade, done.1);
         self.base().count(Event::PagesSwappedIn, done.0.count());
         if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.swpin(found.folio.order.index());
+            own.add_folios(FolioEvent::Swpin, found.folio.order, 1);
         }
     }
 

@@ -8,7 +8,7 @@ use super::Spaces;
 use super::outcome::Resolved;
 use crate::fault::{Cause, Choice, Installed};
 use crate::space::{Space, View};
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
@@ -32,13 +32,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let order = installed.order;
         let folios = installed.pages.count() >> order.get();
         if let Some(own) = self.base().counters.get(cpu) {
-            own.alloc(order.index(), folios);
+            own.add_folios(FolioEvent::Alloc, order, folios);
             own.add(Event::EntriesMade, installed.entries);
             if let Some(order) = choice.policy {
-                own.fallback(order.index(), Cause::Policy as usize);
+                own.fallback(order, Cause::Policy as usize);
             }
         }
-        space.counters.alloc(cpu, order.index(), folios);
+        space.counters.alloc(cpu, order, folios);
         for (mask, cause) in
             [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
         {
@@ -54,9 +54,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
         let cpu = self.base().hw.cpu().index();
         if let Some(own) = self.base().counters.get(cpu) {
-            own.fallback(order.index(), cause as usize);
+            own.fallback(order, cause as usize);
         }
-        space.counters.fallback(cpu, order.index());
+        space.counters.fallback(cpu, order);
     }
 
     /// Counts a copy of `pages` into a folio of `order`.
@@ -64,7 +64,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.base().groups.draw(view.space, pages.count());
         self.base().count(Event::CowCopy, pages.count());
         if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.copy(order.index());
+            own.add_folios(FolioEvent::Copy, order, 1);
         }
         Resolved::Unshared { pages, copied: Some(order) }
     }

@@ -6,7 +6,7 @@ use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
-use crate::phys::{Flushed, LastHold, Meta, Phys, Strays, WordsLock};
+use crate::phys::{Flushed, Meta, Ownerless, Phys, Strays, WordsLock};
 
 /// The space whose translations are to be flushed.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ impl Gather {
     }
 
     /// Takes frames that have lost their last owner.
-    pub(super) fn dead(&mut self, meta: Meta<'_>, gone: LastHold) {
+    pub(super) fn dead(&mut self, meta: Meta<'_>, gone: Ownerless) {
         self.strays.take(meta, gone);
     }
 
