@@ -58,6 +58,10 @@ const INDEX: u64 = 1;
 const CARRIER: u64 = 1;
 
 impl FolioFlags {
+    fn of(state: State) -> Self {
+        Self::from_bits_truncate(state.flags())
+    }
+
     const fn idle(self) -> u32 {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
@@ -106,17 +110,28 @@ impl<'m> Folios<'m> {
     /// file, which holds a reference from now on. `false` when it has an identity already. The
     /// caller holds a reference, too.
     pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
+        self.revise(folio, |known| {
+            if !known.intersects(FolioFlags::CACHED | FolioFlags::POISONED) {
+                let slot = self.meta.at(folio.head);
+                slot.counts.fetch_add(INDEX, Ordering::Relaxed);
+                slot.owner.store(owner, Ordering::Relaxed);
+                *known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
+            }
+        })
+    }
+
+    /// Lets `change` alter the facts recorded about `folio`, with its slot locked. Returns whether
+    /// it did.
+    fn revise(&self, folio: Folio, change: impl FnOnce(&mut FolioFlags)) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        if known.intersects(FolioFlags::CACHED | FolioFlags::POISONED) {
-            return false;
+        let before = FolioFlags::of(slot.state());
+        let mut known = before;
+        change(&mut known);
+        if known != before {
+            slot.set_state(slot.state().with_flags(known.bits()));
         }
-        slot.counts.fetch_add(INDEX, Ordering::Relaxed);
-        slot.owner.store(owner, Ordering::Relaxed);
-        let known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
-        slot.set_state(slot.state().with_flags(known.bits()));
-        true
+        known != before
     }
 
     /// The folio at `head`, locked, and its owner, if it has an identity.
@@ -140,44 +155,36 @@ impl<'m> Folios<'m> {
     /// Records whether the content of `folio`, an anonymous one, may be dropped as long as no CPU
     /// writes it. The caller has the lock of a table that maps it, or a reference.
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        let mut known = FolioFlags::from_bits_truncate(slot.state().flags());
-        if slot.state().kind() == Kind::Folio && !known.contains(FolioFlags::CACHED) {
-            known.set(FolioFlags::LAZY, lazy);
-            slot.set_state(slot.state().with_flags(known.bits()));
-        }
+        self.revise(folio, |known| {
+            let is_folio = self.meta.at(folio.head).state().kind() == Kind::Folio;
+            if is_folio && !known.contains(FolioFlags::CACHED) {
+                known.set(FolioFlags::LAZY, lazy);
+            }
+        });
     }
 
     /// Records that memory of `folio`, an anonymous one, has failed. The caller holds a reference.
     pub(crate) fn poison(&self, folio: Folio) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags()) | FolioFlags::POISONED;
-        slot.set_state(slot.state().with_flags(known.bits()));
+        self.revise(folio, |known| known.insert(FolioFlags::POISONED));
     }
 
     /// Records that memory of `folio`, which no file has, did not fail. Returns whether a failure
     /// was recorded.
     pub(crate) fn mend(&self, folio: Folio) -> bool {
-        let Some(_lock) = self.meta.lock(folio.head) else { return false };
-        let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        let failed = known & (FolioFlags::POISONED | FolioFlags::CACHED) == FolioFlags::POISONED;
-        if failed {
-            slot.set_state(slot.state().with_flags((known - FolioFlags::POISONED).bits()));
-        }
-        failed
+        self.revise(folio, |known| {
+            if !known.contains(FolioFlags::CACHED) {
+                known.remove(FolioFlags::POISONED);
+            }
+        })
     }
 
     /// Records a round of aging in which `folio` was touched, or not. The caller has the lock of a
     /// table that maps it; without the lock, the frames could hold another object by now.
     pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        debug_assert_eq!(slot.state().kind(), Kind::Folio);
-        let known = self.known(folio).0.aged(touched);
-        slot.set_state(slot.state().with_flags(known.bits()));
+        self.revise(folio, |known| {
+            debug_assert_eq!(self.meta.at(folio.head).state().kind(), Kind::Folio);
+            *known = known.aged(touched);
+        });
     }
 
     /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
@@ -198,7 +205,7 @@ impl<'m> Folios<'m> {
         let lock = self.meta.lock(head)?;
         let slot = self.meta.at(head);
         let state = slot.state();
-        let known = FolioFlags::from_bits_truncate(state.flags());
+        let known = FolioFlags::of(state);
         let is_it = state.kind() == Kind::Folio
             && known.contains(FolioFlags::CACHED)
             && !known.contains(FolioFlags::SECLUDED)
@@ -211,7 +218,7 @@ impl<'m> Folios<'m> {
     pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags()) - FolioFlags::SECLUDED;
+        let known = FolioFlags::of(slot.state()) - FolioFlags::SECLUDED;
         slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
     }
 
@@ -248,8 +255,7 @@ impl<'m> Folios<'m> {
     /// keeps others out.
     pub fn known(&self, folio: Folio) -> (FolioFlags, u64) {
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        (known, slot.owner.load(Ordering::Relaxed))
+        (FolioFlags::of(slot.state()), slot.owner.load(Ordering::Relaxed))
     }
 }
 
@@ -305,9 +311,8 @@ impl Cached<'_> {
     /// already. Returns the frames, if there is no other hold on it.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {
-        self.learn(self.known() & FolioFlags::POISONED);
         let (folios, folio) = (self.folios, self.folio);
-        drop(self.lock);
+        self.disclaim();
         folios.put(folio)
     }
 }

@@ -92,21 +92,17 @@ impl<'m> Folios<'m> {
         debug_assert!(
             span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
         );
-        let counts = each.pages() << MAPPED_AT;
-        let state = State::new(Kind::Folio, each.get());
         let mut head = span.start;
         while head < span.end() {
-            let slot = self.meta.at(head);
             let page = home.page.add(head.offset_from(span.start));
-            self.set_home(Folio { head, order: each }, Home { page, ..home });
-            slot.counts.store(counts, Ordering::Relaxed);
-            slot.set_state(state);
+            self.part(Folio { head, order: each }, each.pages() as u32, Home { page, ..home });
             head = head.add(each.pages());
         }
     }
 
     /// Makes `folio`, a part of a larger folio that has no hold but mappings, a folio of its own,
     /// of which `mapped` pages are mapped. The caller holds the lock of the one table that maps it.
+    #[inline]
     pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
         let slot = self.meta.at(folio.head);
         self.set_home(folio, home);
@@ -308,7 +304,7 @@ impl<'m> Folios<'m> {
     /// the last hold on the folio.
     #[must_use = "the last mapping returns the frames"]
     pub(crate) fn unmap(&self, folio: Folio, pages: u32) -> Option<FrameRun> {
-        self.unmap_flushed(folio, pages).map(|gone| self.meta.mint(gone))
+        self.drop_counts(folio, u64::from(pages) * ONE_MAPPED)
     }
 
     /// The same for frames that go into custody, though their flush is over.

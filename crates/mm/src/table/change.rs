@@ -5,7 +5,6 @@ use quire_hw::Hardware;
 use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::grant::Regrant;
-use super::regrant::Owed;
 use super::visit::Step;
 use super::word::NOTED;
 use super::{Gather, Locked, Run, Tables, What};
@@ -105,7 +104,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     pub(crate) fn grant(&self, mut run: Run, each: Order, change: Regrant) {
         self.part_run(&mut run);
-        self.regrant(&run, run.count, Owed::Flush, change).waive();
+        let _ = self.regrant(&run, run.count, true, change);
         if self.may_fold_in(each) {
             self.refold_ends(run.index, run.count);
         }
@@ -124,8 +123,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     ) {
         self.part(index, count);
         self.clear(index, count);
-        let pages = PageSpan::new(self.page(index), self.page(index + count));
-        self.tables.broken(pages, A::order(self.level()));
+        self.tables.broken(self.span(index, count), self.unit());
         self.put(index, count, frame, attrs, each);
     }
 
@@ -147,7 +145,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         if regrants {
             self.part(index, 1);
         }
-        let folded = A::is_folded(self.raw(index), self.level());
+        let folded = self.is_folded(self.raw(index));
         let (first, count) = if folded { (self.block_at(index), self.width()) } else { (index, 1) };
         for at in first..first + count {
             self.exchange_leaf(at, None, Regrant::rights(grant).with(noted));

@@ -36,13 +36,13 @@
 
 use quire_arch::{Arch, Attrs, Entry, Transition};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn};
+use quire_units::{Order, Pfn};
 
 use super::grant::Regrant;
+use super::run::Stretch;
 use super::word::{FOREIGN, NOTED, plain, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
-use crate::limits::ORDER_MAX;
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
@@ -91,10 +91,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Unfolds the block that entry `index` is in, if it is folded.
     pub(super) fn unfold_at(&self, index: usize) {
-        if A::is_folded(self.raw(index), self.level()) {
+        if self.is_folded(self.raw(index)) {
             self.regroup(self.block_at(index), false);
-            self.add(0, -1);
-            self.tables.count(Event::Unfold, 1);
         }
     }
 
@@ -128,37 +126,27 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn refold_block(&self, first: usize) {
         if self.is_foldable(first) {
             self.regroup(first, true);
-            self.add(0, 1);
-            self.tables.count(Event::Refold, 1);
         }
     }
 
     /// Whether the block that begins at entry `first` is not folded and may be.
     fn is_foldable(&self, first: usize) -> bool {
-        let raw = self.raw(first);
-        if A::is_folded(raw, self.level()) {
+        let (raw, width) = (self.raw(first), self.width());
+        let Some(block) = A::fold_order(self.level()) else { return false };
+        if self.is_folded(raw) {
             return false;
         }
         let Entry::Leaf { frame, attrs } = self.meaning(raw) else { return false };
-        // This check is cheap and mostly fails, so it comes first.
-        if !self.may_fold(frame, attrs) {
-            return false;
-        }
-        let run = self.run(first, first + self.width());
-        run.count == self.width()
+        let folio = || Folios::new(self.tables.meta).of(frame);
+        // The checks of the first leaf are cheap and mostly fail.
+        frame.is_aligned(block.pages())
+            && attrs.intersects(Attrs::RIGHTS)
+            && (attrs.contains(FOREIGN) || folio().is_some_and(|folio| folio.order >= block))
+            && self.run(first, first + width).count == width
     }
 
-    /// Whether the leaves of a block that begins with `frame` may be folded.
-    fn may_fold(&self, frame: Pfn, attrs: Attrs) -> bool {
-        let Some(block) = A::fold_order(self.level()) else { return false };
-        let one_folio = || {
-            attrs.contains(FOREIGN)
-                || Folios::new(self.tables.meta).of(frame).is_some_and(|f| f.order >= block)
-        };
-        frame.is_aligned(block.pages()) && attrs.intersects(Attrs::RIGHTS) && one_folio()
-    }
-
-    /// Turns the block that begins at entry `first`, all of it leaves, into the other form.
+    /// Turns the block that begins at entry `first`, all of it leaves, into the other form, and
+    /// counts it.
     fn regroup(&self, first: usize, fold: bool) {
         let (level, width) = (self.level(), self.width());
         let raw = self.raw(first);
@@ -167,24 +155,33 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         };
         let new = word::<A>(frame, level, attrs, fold);
         let demand = A::transition(raw, new, level, self.tables.is_relaxed());
-        let pages = PageSpan::new(self.page(first), self.page(first + width));
+        let pages = self.span(first, width);
         if demand == Transition::BreakBeforeMake {
-            let noted = self.break_block(first);
-            self.tables.broken(pages, A::order(level));
-            let each = if fold { ORDER_MAX } else { Order::ZERO };
-            let folded = self.spell(first, width, frame, attrs | noted, each);
-            debug_assert_eq!(folded, fold as usize);
+            let noted = self.clear_noted(first, width);
+            self.tables.broken(pages, self.unit());
+            let raw = word::<A>(frame, level, attrs | noted, fold);
+            self.fill_stretch(&Stretch { index: first, count: width, raw });
         } else {
             self.convert(first, fold, Regrant::NONE);
-            self.tables.flush(pages, A::order(level));
+            self.tables.flush(pages, self.unit());
         }
+        let (more, event) = if fold { (1, Event::Refold) } else { (-1, Event::Unfold) };
+        self.add(0, more);
+        self.tables.count(event, 1);
     }
 
-    /// Zeroes the words of a block. Returns the bits that the hardware had set in any of them.
-    fn break_block(&self, first: usize) -> Attrs {
-        let entries = first..first + self.width();
-        entries
-            .fold(Attrs::empty(), |noted, index| noted | self.noted_in(self.swap_out(index), index))
+    /// Zeroes leaves that the hardware may still change. Returns the bits that it had set in any of
+    /// them. The caller keeps the counts.
+    pub(super) fn clear_noted(&self, index: usize, count: usize) -> Attrs {
+        let mut all = Attrs::empty();
+        for at in index..index + count {
+            let mut word = self.raw(at);
+            while let Err(now) = self.exchange(at, word, 0) {
+                word = now;
+            }
+            all |= self.leaf_attrs(word, at);
+        }
+        all.intersection(NOTED)
     }
 
     /// Gives each leaf of the block that begins at entry `first` other attributes, and another
@@ -212,7 +209,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let level = self.level();
         let mut raw = self.raw(index);
         loop {
-            let was = A::is_folded(raw, level);
+            let was = self.is_folded(raw);
             let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(raw, level, index), level)
             else {
                 return Attrs::empty();

@@ -1,7 +1,7 @@
 //! Frames that were taken out of a tree, in custody until the flush.
 
 use arrayvec::ArrayVec;
-use quire_hw::{Flush, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
@@ -92,22 +92,19 @@ impl Gather {
         self.shared.is_full()
     }
 
-    /// Takes markers for `pages` pages, their payloads ascending from `first` on; `false` when it
-    /// must be settled before.
-    pub(super) fn mark(&mut self, first: u64, pages: u64) -> bool {
+    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. It keeps
+    /// swap entries only: other markers refer to nothing.
+    pub(super) fn mark(&mut self, marks: Marks, pages: u64) -> bool {
+        if marks.kind() != Some(MarkKind::Swap) {
+            return true;
+        }
         match self.marks.last_mut() {
-            Some((start, count)) if *start + *count == first => {
+            Some((start, count)) if *start + *count == marks.first => {
                 *count += pages;
                 true
             }
-            _ => self.marks.try_push((first, pages)).is_ok(),
+            _ => self.marks.try_push((marks.first, pages)).is_ok(),
         }
-    }
-
-    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. It keeps
-    /// swap entries only: other markers refer to nothing.
-    pub(super) fn take_run(&mut self, marks: Marks, pages: u64) -> bool {
-        marks.kind() != Some(MarkKind::Swap) || self.mark(marks.first, pages)
     }
 
     /// The runs of swap entries that were taken out, each its first payload and how many pages. The
@@ -190,52 +187,33 @@ impl Gather {
         let has_any = self.pages.is_some() || self.tables || self.space;
         let flush = (has_any && self.unused.is_none()).then_some(&flush);
         let made = Flushed::by(hw, flush);
-        let settled = Settled {
-            flushes: flush.is_some().into(),
-            invalidations: flush.map_or(0, invalidations),
-            frames: self.release(phys, hw, &made),
-        };
-        self.reset();
-        settled
-    }
-
-    fn reset(&mut self) {
-        self.pages = None;
-        self.stride = Order::new(63);
+        let frames = self.release(phys, hw, &made);
+        (self.pages, self.stride) = (None, Order::new(63));
         (self.tables, self.space) = (false, false);
-        self.shared.clear();
+        let invalidations = flush.map_or(0, invalidations);
+        Settled { flushes: flush.is_some().into(), invalidations, frames }
     }
 
     /// Frees what was in custody.
     fn release<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, flushed: &Flushed) -> u64 {
-        let meta = phys.meta();
-        let cpu = hw.cpu();
+        let (meta, cpu) = (phys.meta(), hw.cpu());
+        let folios = Folios::new(meta);
         let mut freed = 0;
-        self.strays.free(meta, flushed, |run| {
+        let mut free = |run: FrameRun| {
             hw.freed(run.span());
             freed += run.count();
             phys.free(cpu, run);
-        });
-        for &(first, count) in &self.shared {
-            freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
+        };
+        self.strays.free(meta, flushed, &mut free);
+        for (first, count) in self.shared.drain(..) {
+            let frames = FrameSpan::new(meta.frame(first), count.into());
+            folios.each(frames, |folio, piece| {
+                folios.unmap(folio, piece.count as u32).map(&mut free);
+                true
+            });
         }
         freed
     }
-}
-
-/// Ends one mapping of each of `frames`, folio by folio. Returns how many became free.
-fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
-    let folios = Folios::new(phys.meta());
-    let mut freed = 0;
-    folios.each(frames, |folio, piece| {
-        if let Some(run) = folios.unmap(folio, piece.count as u32) {
-            hw.freed(run.span());
-            freed += run.count();
-            phys.free(hw.cpu(), run);
-        }
-        true
-    });
-    freed
 }
 
 impl Default for Gather {

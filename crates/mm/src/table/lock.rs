@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::sample::Sample;
 use super::word::plain;
@@ -38,6 +38,12 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         1 << A::LEVELS[self.level().index()].contiguous
     }
 
+    /// Whether `raw` is the word of a leaf in a contiguous block.
+    #[inline(always)]
+    pub(super) fn is_folded(&self, raw: u64) -> bool {
+        A::is_folded(raw, self.level)
+    }
+
     /// The first entry of the block that entry `index` is in.
     #[inline]
     pub(super) fn block_at(&self, index: usize) -> usize {
@@ -51,7 +57,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         }
         let first = index.next_multiple_of(self.width());
         let blocks = (first..index + count).step_by(self.width());
-        blocks.filter(|&at| A::is_folded(self.raw(at), self.level())).count()
+        blocks.filter(|&at| self.is_folded(self.raw(at))).count()
     }
 
     pub(super) fn new(
@@ -73,8 +79,25 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// The pages it translates.
     #[inline]
     pub fn reach(&self) -> PageSpan {
-        let pages = A::order(self.level).pages() * A::entries(self.level) as u64;
-        PageSpan::new(self.base, self.base.add(pages))
+        Tables::<A, H>::reach(self.base, self.level)
+    }
+
+    /// The order of each entry.
+    #[inline]
+    pub(crate) fn unit(&self) -> Order {
+        A::order(self.level)
+    }
+
+    /// The pages of `count` entries from `index` on.
+    #[inline]
+    pub(super) fn span(&self, index: usize, count: usize) -> PageSpan {
+        PageSpan::new(self.page(index), self.page(index + count))
+    }
+
+    /// The frames of `count` leaves, from `frame` on.
+    #[inline]
+    pub(super) fn frames(&self, frame: Pfn, count: usize) -> FrameSpan {
+        FrameSpan::new(frame, (count as u64) << self.unit().get())
     }
 
     /// The entry that translates `page`, which lies in its [`reach`](Self::reach).
@@ -87,8 +110,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// [`reach`](Self::reach).
     #[inline]
     pub(super) fn entries(&self, span: PageSpan) -> Range<usize> {
-        let block = A::order(self.level).get();
-        let more = ((span.end.get() - 1) >> block) - (span.start.get() >> block);
+        let unit = self.unit().get();
+        let more = ((span.end.get() - 1) >> unit) - (span.start.get() >> unit);
         let index = self.index(span.start);
         index..A::entries(self.level).min(index + more as usize + 1)
     }
@@ -96,7 +119,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// The first page that entry `index` translates.
     #[inline]
     pub fn page(&self, index: usize) -> Vpn {
-        self.base.add((index as u64) << A::order(self.level).get())
+        self.base.add((index as u64) << self.unit().get())
     }
 
     /// Word `index`, as it would be outside of a contiguous block.
@@ -228,16 +251,6 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         let folded = if all { self.folded() as usize } else { self.folded_in(index, count) };
         self.fill(index, count, 0, 0);
         self.add(-(count as i64), -(folded as i64));
-    }
-
-    /// Zeroes word `index`. Returns the last word, with all bits that the hardware set. The caller
-    /// keeps the counts.
-    pub(super) fn swap_out(&self, index: usize) -> u64 {
-        let mut word = self.raw(index);
-        while let Err(now) = self.exchange(index, word, 0) {
-            word = now;
-        }
-        word
     }
 
     /// Makes this table the one for the pages from `base` on: it moves with everything it maps.

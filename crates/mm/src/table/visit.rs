@@ -13,7 +13,7 @@
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::{Locked, Run, Tables, What};
 
@@ -48,12 +48,6 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     #[inline]
     pub(super) fn is_cut(&self) -> bool {
         self.all_pages() != self.pages
-    }
-
-    /// The order of each of its entries.
-    #[inline]
-    pub(super) fn leaf_order(&self) -> Order {
-        A::order(self.table.level())
     }
 
     /// The frame of the first page in the walk's span, where the run maps the frames from `frame`
