@@ -1,4 +1,5 @@
-//! I4: contiguous blocks, entry by entry; and C1: every block that can be folded is.
+//! I4: contiguous blocks, entry by entry; and C1: every block that can be folded is. A CPU without
+//! contiguous blocks has none.
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
@@ -39,6 +40,7 @@ pub(super) fn check_block<A: Arch, H: Hardware>(
         let one = attrs.contains(FOREIGN) || folio.is_some_and(|folio| folio.order >= order);
         first.is_aligned(order.pages()) && one && (0..width).all(alike)
     });
+    let fits = fits && view.hw.profile().contiguous;
     match (folded == width, folded == 0, fits) {
         (true, _, true) => Ok(true),
         (_, true, false) => Ok(false),
