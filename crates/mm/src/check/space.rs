@@ -249,7 +249,7 @@ fn granted<A: Arch>(prot: Prot, leaf: &Leaf) -> Prot {
 const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
 
 /// Checks the block that begins at entry `index` of `table`, if there is one; returns whether it is
-/// folded.
+/// folded. A CPU without contiguous blocks has none.
 fn check_block<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     table: Pfn,
@@ -276,6 +276,7 @@ fn check_block<A: Arch, H: Hardware>(
         let one = attrs.contains(FOREIGN) || folio.is_some_and(|folio| folio.order >= order);
         first.is_aligned(order.pages()) && one && (0..width).all(alike)
     });
+    let fits = fits && view.hw.profile().contiguous;
     match (folded == width, folded == 0, fits) {
         (true, _, true) => Ok(true),
         (_, true, false) => Ok(false),

@@ -72,8 +72,7 @@ impl Hardware for Board {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 0,
             clear_unit_bytes: 0,
         }

@@ -149,7 +149,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Takes the contiguous blocks of `pages` apart, if they are larger than a folio of `order`.
     fn unfold_within(&self, pages: PageSpan, order: Order) {
-        if A::fold_order(self.level()).is_some_and(|block| order < block) {
+        if self.fold_order().is_some_and(|block| order < block) {
             self.entries(pages).for_each(|index| self.unfold_at(index));
         }
     }

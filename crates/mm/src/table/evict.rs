@@ -56,7 +56,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let mut done = Evicted::default();
         self.each(span, |table, part| -> Step<()> {
             let unit = table.unit();
-            let block = A::fold_order(table.level()).unwrap_or_default();
+            let block = table.fold_order().unwrap_or_default();
             let most = if tracks { most.min(block) } else { most };
             let limit = |at: Vpn| {
                 let end = at.add(most.pages().max(unit.pages()));

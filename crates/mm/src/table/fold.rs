@@ -127,7 +127,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Whether the block that begins at entry `first` is not folded and may be.
     fn is_foldable(&self, first: usize) -> bool {
         let (raw, width) = (self.raw(first), self.width());
-        let Some(block) = A::fold_order(self.level()) else { return false };
+        let Some(block) = self.fold_order() else { return false };
         if self.is_folded(raw) {
             return false;
         }

@@ -32,7 +32,14 @@ pub struct Locked<'a, A, H> {
 const PRESENT_BITS: u32 = 32;
 
 impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
-    /// How many entries a contiguous block of this level has; 1 where there are none.
+    /// The size of a contiguous block of this level; `None` where the format or the CPU has none.
+    #[inline]
+    pub(super) fn fold_order(&self) -> Option<Order> {
+        A::fold_order(self.level).filter(|_| self.tables.hw.profile().contiguous)
+    }
+
+    /// How many entries the format joins in a contiguous block of this level; 1 where it has none.
+    /// That is so on a CPU without contiguous blocks as well, where no block is folded.
     #[inline]
     pub(super) fn width(&self) -> usize {
         1 << A::LEVELS[self.level().index()].contiguous

@@ -38,7 +38,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Whether folios of order `each` are large enough for contiguous blocks of this level.
     #[inline]
     pub(super) fn may_fold_in(&self, each: Order) -> bool {
-        A::fold_order(self.level()).is_some_and(|block| each >= block)
+        self.fold_order().is_some_and(|block| each >= block)
     }
 
     /// Writes leaves over words that the hardware does not see, whole blocks of a folio of order
@@ -71,7 +71,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (level, end) = (self.level(), index + count);
         let from = |at: usize| self.frames(frame, at - index).end();
         let (mut head, mut tail) = (index.next_multiple_of(self.width()), self.block_at(end));
-        let block = A::fold_order(level).unwrap_or_default();
+        let block = self.fold_order().unwrap_or_default();
         let whole = head < tail && from(head).is_aligned(block.pages());
         if !whole || !attrs.intersects(Attrs::RIGHTS) {
             (head, tail) = (end, end);
@@ -113,7 +113,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
         mut act: impl FnMut(usize, usize, Pfn, Order),
     ) {
-        let never = A::fold_order(self.level()).is_none() || !attrs.intersects(Attrs::RIGHTS);
+        let never = self.fold_order().is_none() || !attrs.intersects(Attrs::RIGHTS);
         if never || attrs.contains(FOREIGN) {
             return act(index, count, frame, if never { Order::ZERO } else { ORDER_MAX });
         }
