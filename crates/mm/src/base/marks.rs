@@ -104,9 +104,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         debug_assert!(removed, "a folio with an identity is in its index");
         device.index.file.count_cached(-(at.count() as i64));
         device.slots.uncache(at);
-        if let Some(run) = folios.put(folio) {
-            self.free(run);
-        }
+        self.free(folios.put(folio));
         true
     }
 

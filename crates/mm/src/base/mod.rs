@@ -32,6 +32,7 @@ mod marks;
 #[cfg(feature = "swap")]
 mod marks;
 
+pub(crate) use change::Change;
 pub use error::{Errno, Error};
 #[cfg(not(feature = "reclaim"))]
 pub(crate) use groups::Groups;

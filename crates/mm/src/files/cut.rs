@@ -99,9 +99,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let removed = index.remove(at.start, folio, None);
         debug_assert!(removed, "a secluded folio stays in its index");
         index.file.count_cached(-(at.count() as i64));
-        if let Some(run) = self.base().folios().put(folio) {
-            self.base().free(run);
-        }
+        self.base().free(self.base().folios().put(folio));
     }
 
     /// Splits a folio of a file, and frees its pages that are `gone`; returns whether that was
@@ -197,9 +195,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             Some((run, part)) => folios.readopt(run, part),
             None => folios.unadopt(folio),
         }
-        if let Some(run) = freed {
-            self.base().free(run);
-        }
+        self.base().free(freed);
         index.file.count_cached(-(gone.count() as i64));
         true
     }
@@ -216,9 +212,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 },
             }
         };
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        self.base().free(spare);
         low
     }
 

@@ -25,9 +25,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if index.remove(page, folio, None) {
             index.file.count_cached(-(folio.order.pages() as i64));
         }
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
+        self.base().free(folios.put(folio));
         true
     }
 
@@ -36,8 +34,6 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
         index.file.count_cached(-(folio.order.pages() as i64));
         let cached = self.base().folios().cached(folio.head, identity(index.id, page));
-        if let Some(run) = cached.and_then(|cached| cached.forget()) {
-            self.base().free(run);
-        }
+        self.base().free(cached.and_then(|cached| cached.forget()));
     }
 }

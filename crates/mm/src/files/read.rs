@@ -144,9 +144,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
 
     /// Releases pages that [`read`](Self::read) held.
     pub fn release(&self, held: Held) {
-        if let Some(run) = self.base().folios().put(held.folio) {
-            self.base().free(run);
-        }
+        self.base().free(self.base().folios().put(held.folio));
     }
 
     /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
@@ -287,9 +285,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             // Closed meanwhile.
             (Err(_), _) => {}
         }
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
+        self.base().free(folios.put(folio));
         self.base().read_ended(file, FilePages::block(page, folio.order));
     }
 
@@ -332,9 +328,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                 },
             }
         };
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        self.base().free(spare);
         if done != Ok(true) {
             folios.unadopt(folio);
             self.base().free(run);
@@ -350,9 +344,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         self.drop_folio(index, page, folio);
         // The CPU that fills it holds a reference.
         let held = !known.contains(FolioFlags::UPTODATE);
-        if let Some(run) = held.then(|| folios.put(folio)).flatten() {
-            self.base().free(run);
-        }
+        self.base().free(held.then(|| folios.put(folio)).flatten());
         Ok(None)
     }
 

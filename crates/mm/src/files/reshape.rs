@@ -13,11 +13,11 @@
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, PageSpan};
 
 use super::Files;
-use crate::base::AllSpaces;
-use crate::cache::{FilePages, Index, file_of, identity, page_of};
+use crate::base::{AllSpaces, Change, Error};
+use crate::cache::{FileId, FilePages, Index, file_of, identity, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::Gather;
@@ -108,20 +108,36 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// its leaves record them.
     fn is_tracked(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
-        self.showing(space, index, pages).any(|(area, _)| area.flags.contains(tells))
+        self.showing(space, index.id, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
-    /// The areas of a space that map some of `pages`, and the place in each.
+    /// The areas of a space that map some of `pages` of a file, and the place in each.
     fn showing<'a>(
         &'a self,
         space: &'a Space<A>,
-        index: &Index<'_, A, H>,
+        id: FileId,
         pages: FilePages,
-    ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
-        let (id, all) = (index.id, PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES)));
-        let areas = self.spaces().areas(space, all);
+    ) -> impl Iterator<Item = (Area, PageSpan)> + 'a {
+        let areas = self.spaces().areas(space, Space::<A>::all());
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
         shown.filter(|(_, span)| !span.is_empty())
+    }
+
+    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
+    /// of the space: areas stay in place meanwhile, and faults there wait.
+    pub(crate) fn where_shown<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        id: FileId,
+        pages: FilePages,
+        mut act: impl FnMut(&mut Change<'a, A, H>, PageSpan) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.showing(space, id, pages).next().is_none() {
+            return Ok(());
+        }
+        let mut change = self.base().change(space);
+        change.hold(Space::<A>::all());
+        self.showing(space, id, pages).try_for_each(|(_, span)| act(&mut change, span))
     }
 
     /// Unmaps the secluded folios of `pages` from a space.
@@ -133,15 +149,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 && file_of(owner) == index.id
                 && pages.contains(page_of(owner))
         };
-        let tables = self.base().view(space).tables();
         let mut gather = Gather::new();
         let _taking = space.taking();
-        for (_, span) in self.showing(space, index, pages) {
-            let mut at = span.start;
-            while let Some(page) = tables.detach(PageSpan::new(at, span.end), &mut gather, &such) {
-                self.base().settle(space, &mut gather);
-                at = page;
-            }
+        for (_, span) in self.showing(space, index.id, pages) {
+            self.spaces().detach(space, span, &mut gather, &such);
         }
         self.base().settle(space, &mut gather);
     }
@@ -156,17 +167,15 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) {
         spaces.visit(&mut |space| {
             let tables = self.base().view(space).tables();
-            for (_, span) in self.showing(space, index, pages) {
+            for (_, span) in self.showing(space, index.id, pages) {
                 if tables.walk(span.start, Level::LAST).level != Level::LAST {
                     continue;
                 }
                 let hole = whole_blocks(span, A::block_order());
                 if !hole.is_empty() {
-                    self.base().change(space, |section| {
-                        section.hold(hole);
-                        tables.prune(hole, hole, section.gathered());
-                        self.base().settle(space, section.gathered());
-                    });
+                    let mut change = self.base().change(space);
+                    change.hold(hole);
+                    tables.prune(hole, hole, change.gathered());
                 }
                 // Pages that are not mapped now are mapped at their next access.
                 self.map_cached(space, span);

@@ -2,13 +2,13 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::PageSpan;
 
 use super::Files;
 use crate::base::{AllSpaces, Error};
 use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
 use crate::folio::Folio;
-use crate::space::{Area, Section, Space};
+use crate::space::Space;
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
 
@@ -112,9 +112,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             index.file.count_cached(-(at.count() as i64));
         }
         // A truncation meanwhile found no identity, and left the index's reference to this CPU.
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
+        self.base().free(folios.put(folio));
         removed
     }
 
@@ -138,39 +136,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         id: FileId,
         beyond: FilePages,
     ) -> Result<(), Error> {
-        self.where_shown(space, id, beyond, |section, span| {
-            let none = PageSpan::new(span.start, span.start);
+        self.where_shown(space, id, beyond, |change, span| {
             // Guards stay until their area goes.
-            self.spaces().take_some(space, section, span, Taking::Content, &|| none)
-        })
-    }
-
-    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
-    /// of the space: areas stay in place meanwhile, and faults there wait.
-    pub(crate) fn where_shown<'a>(
-        &'a self,
-        space: &'a Space<A>,
-        id: FileId,
-        pages: FilePages,
-        mut act: impl FnMut(&mut Section<'a, A, H>, PageSpan) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let shown = |area: Area| area.showing(id, pages.start, pages.end);
-        let areas = || self.base().view(space).areas();
-        if areas().overlapping(all).all(|area| shown(area).is_empty()) {
-            return Ok(());
-        }
-        self.base().change(space, |section| {
-            section.hold(all);
-            let mut at = all;
-            while let Some(area) = areas().overlapping(at).next() {
-                at = PageSpan::new(area.span.end, all.end);
-                let span = shown(area);
-                if !span.is_empty() {
-                    act(section, span)?;
-                }
-            }
-            Ok(())
+            change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
         })
     }
 }

@@ -20,7 +20,6 @@ use crate::base::AllSpaces;
 use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store, identity};
 use crate::folio::{Folio, FolioFlags};
-use crate::space::Section;
 use crate::stats::Event;
 use crate::sync::spin_loop;
 
@@ -112,12 +111,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 continue;
             }
             spaces.visit(&mut |space| {
-                let withhold = |section: &mut Section<'_, A, H>, span| {
-                    section.withhold(span, folio.span());
-                    Ok(())
-                };
                 if index.file.store() != Some(Store::Swap) {
-                    let _ = self.where_shown(space, id, at, withhold);
+                    let _ = self.where_shown(space, id, at, |change, span| {
+                        change.withhold(span, folio.span());
+                        Ok(())
+                    });
                 }
             });
             self.base().count(Event::FilePagesWritten, at.count());
@@ -143,9 +141,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if let Some(cached) = folios.cached(write.folio.head, owner) {
             cached.learn(cached.known() - FolioFlags::WRITING);
         }
-        if let Some(run) = folios.put(write.folio) {
-            self.base().free(run);
-        }
+        self.base().free(folios.put(write.folio));
         self.base().drop_idle_swapped(write.file, write.folio, write.pages);
     }
 }

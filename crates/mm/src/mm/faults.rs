@@ -135,7 +135,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when some pages could not be
     /// mapped; the others are resident then, and all of the span is locked.
     pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.spaces().lock_as(space, span, AreaFlags::LOCKED)?;
+        self.spaces().lock(space, span)?;
         self.populate(space, span).map(|_| ())
     }
 }

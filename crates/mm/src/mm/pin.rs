@@ -157,9 +157,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Hold::Own | Hold::Change => folios.unpin(pinned.folio),
             Hold::Look => folios.put(pinned.folio),
         };
-        if let Some(run) = last {
-            self.base().free(run);
-        }
+        self.base().free(last);
     }
 }
 

@@ -189,6 +189,11 @@ impl<A: Arch> Space<A> {
         Target { asid: self.asid, root: self.root, cpus: &self.cpus }
     }
 
+    /// All pages that programs may map.
+    pub(crate) fn all() -> PageSpan {
+        PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES))
+    }
+
     /// Whether a program may map `span` at all.
     pub(crate) fn may_map(span: PageSpan) -> bool {
         !span.is_empty() && span.end <= Vpn::new(A::USER_PAGES)

@@ -5,24 +5,16 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::Spaces;
-use crate::base::Error;
+use crate::base::{Change, Error};
 use crate::limits::STACK_GUARD_PAGES;
-use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
+use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Request, Space};
 use crate::stats::Event;
 use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps an area and returns its pages. None is resident yet.
     pub(crate) fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
-        self.base().change(space, |section| self.map_in(space, section, request))
-    }
-
-    fn map_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        request: &Request,
-    ) -> Result<PageSpan, Error> {
+        let mut change = self.base().change(space);
         let span = self.base().view(space).place(request, self.align(space, request))?;
         let area = Area {
             span,
@@ -36,32 +28,39 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
         }
-        let replaces = matches!(request.at, At::Fixed(_));
-        if !replaces {
-            self.base().complete(space, section, |section| section.stocked(1))?;
-            section.writer().set(area).map_err(|_| Error::Invalid)?;
-            return Ok(span);
+        if matches!(request.at, At::Fixed(_)) {
+            self.unsealed(space, span)?;
+            change.prepare(span, 2)?;
+            change.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
+            // Faults wait until the replaced memory is flushed; see `Section::hold`.
+            change.take(span, Taking::All, &|| span)?;
+        } else {
+            change.stock()?;
+            change.writer().set(area).map_err(|_| Error::Invalid)?;
         }
-        self.unsealed(space, span)?;
-        self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
-        // Faults wait until the replaced memory is flushed; see `Section::hold`.
-        self.take(space, section, span, &|| span)?;
         Ok(span)
     }
 
     /// See `Mm::unmap`.
     pub(crate) fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
+        let mut change = self.change(space, span)?;
+        self.unsealed(space, span)?;
+        change.prepare(span, 1)?;
+        change.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
+        change.open();
+        change.take(span, Taking::All, &|| self.hole(space, span))
+    }
+
+    /// Begins a change of the areas or pages of `span`, which programs must be able to map.
+    pub(crate) fn change<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        span: PageSpan,
+    ) -> Result<Change<'a, A, H>, Error> {
+        match Space::<A>::may_map(span) {
+            true => Ok(self.base().change(space)),
+            false => Err(Error::Invalid),
         }
-        self.base().change(space, |section| {
-            self.unsealed(space, span)?;
-            self.base().complete(space, section, |section| section.prepare(span, 1))?;
-            section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
-            section.open();
-            self.take(space, section, span, &|| self.hole(space, span))
-        })
     }
 
     /// See `Mm::protect`.
@@ -162,18 +161,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// As for [`protect`](crate::Mm::protect).
     pub fn mlock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.lock_as(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT)
+        self.reflag(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT, AreaFlags::empty())
     }
 
-    pub(crate) fn lock_as(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        locks: AreaFlags,
-    ) -> Result<(), Error> {
-        self.alter(space, span, |area| {
-            Ok(Area { flags: (area.flags - AreaFlags::LOCK_ON_FAULT) | locks, ..area })
-        })
+    /// Locks the pages of `span` that are in memory, and others when they come.
+    pub(crate) fn lock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.reflag(space, span, AreaFlags::LOCKED, AreaFlags::LOCK_ON_FAULT)
     }
 
     /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
@@ -182,7 +175,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`protect`](crate::Mm::protect).
     pub fn munlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-        self.alter(space, span, |area| Ok(Area { flags: area.flags - locks, ..area }))
+        self.reflag(space, span, AreaFlags::empty(), locks)
     }
 
     /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
@@ -191,20 +184,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         space.note(Ever::Sealed);
-        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
+        self.reflag(space, span, AreaFlags::SEALED, AreaFlags::empty())
+    }
+
+    /// Sets and clears flags of the areas of `span`.
+    fn reflag(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), Error> {
+        self.alter(space, span, |area| Ok(Area { flags: (area.flags - clear) | set, ..area }))
     }
 
     /// See `Mm::discard`.
     pub(crate) fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.may_lose(space, span)?;
-            section.hold(span);
-            let none = PageSpan::new(span.start, span.start);
-            self.take_some(space, section, span, Taking::Content, &|| none)
-        })
+        let mut change = self.change(space, span)?;
+        self.may_lose(space, span)?;
+        change.hold(span);
+        change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
     }
 
     /// Lets the stack `area` grow down to `page`, if there is room above the area below.
@@ -212,51 +211,30 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
-        self.base().change(space, |section| self.grow_in(space, section, area, page))
-    }
-
-    fn grow_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        area: Area,
-        page: Vpn,
-    ) -> Result<(), Error> {
-        self.base().complete(space, section, |section| section.stocked(1))?;
+        let mut change = self.base().change(space);
+        change.stock()?;
         let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
         let below = PageSpan::new(guard, area.span.start);
         let areas = self.base().view(space).areas();
         let free = areas.overlapping(below).next().is_none();
         let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
         let more = Area { span: PageSpan::new(page, area.span.start), ..area };
-        let grown = free && same && section.writer().set(more).is_ok();
+        let grown = free && same && change.writer().set(more).is_ok();
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 
     /// Changes rights and flags of every area in `span`, and the leaves with them; changes nothing
-    /// unless `change` agrees for all of them and there is no hole.
-    pub(crate) fn alter(
+    /// unless `alter` agrees for all of them and there is no hole.
+    fn alter(
         &self,
         space: &Space<A>,
         span: PageSpan,
-        change: impl Fn(Area) -> Result<Area, Error>,
+        alter: impl Fn(Area) -> Result<Area, Error>,
     ) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| self.alter_in(space, section, span, change))
-    }
-
-    fn alter_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        span: PageSpan,
-        change: impl Fn(Area) -> Result<Area, Error>,
-    ) -> Result<(), Error> {
+        let mut change = self.change(space, span)?;
         let (mut differs, mut rights) = (false, false);
         self.agree(space, span, |area| {
-            let new = change(area)?;
+            let new = alter(area)?;
             differs |= new != area;
             rights |= new.prot != area.prot;
             Ok(())
@@ -266,16 +244,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         // The areas are prepared also where only advice changes: no leaf may lie in two areas
         // afterwards.
-        self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        let updated = section.writer().update(span, |area| change(area).unwrap_or(area));
+        change.prepare(span, 2)?;
+        let updated = change.writer().update(span, |area| alter(area).unwrap_or(area));
         updated.map_err(|_| Error::Invalid)?;
-        section.open();
+        change.open();
         if rights {
             for area in self.base().view(space).areas().overlapping(span) {
-                section.protect(&area.clipped(span));
+                change.protect(&area.clipped(span));
             }
         }
-        self.base().count(Event::EntriesChanged, section.entries());
+        change.count(Event::EntriesChanged);
         Ok(())
     }
 
@@ -295,34 +273,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             next = area.span.end;
         }
         if next < span.end { Err(Error::NoArea(next)) } else { Ok(()) }
-    }
-
-    /// Takes all pages of `span` out of the tables, and tables within `hole` that became empty.
-    pub(crate) fn take(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        span: PageSpan,
-        hole: &dyn Fn() -> PageSpan,
-    ) -> Result<(), Error> {
-        self.take_some(space, section, span, Taking::All, hole)
-    }
-
-    /// The same for a part of the entries.
-    pub(crate) fn take_some(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        span: PageSpan,
-        what: Taking,
-        hole: &dyn Fn() -> PageSpan,
-    ) -> Result<(), Error> {
-        let mut left = span;
-        let before = section.entries();
-        let done =
-            self.base().complete(space, section, |section| section.take(&mut left, what, hole));
-        self.base().count(Event::EntriesCleared, section.entries() - before);
-        done
     }
 
     /// The unmapped pages around `span`, which is unmapped: tables that translate nothing else may
@@ -351,12 +301,5 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
         Order::new(below.checked_ilog2().unwrap_or(0) as u8)
-    }
-}
-
-impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Whether the tree has frames for `insertions` more areas.
-    pub(crate) fn stocked(&self, insertions: usize) -> Result<(), Need> {
-        if self.writer().lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
     }
 }

@@ -2,7 +2,7 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Asid, PageSpan, Vpn};
+use quire_units::{Asid, PageSpan};
 
 use super::Spaces;
 use crate::base::Error;
@@ -35,26 +35,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// See `Mm::destroy`.
     pub(crate) fn destroy(&self, space: Space<A>) {
-        let view = self.base().view(&space);
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        self.base().change(&space, |section| {
-            let _ = section.writer().cut(all, |_| {});
-            while let Some(run) = section.writer().unstock() {
-                self.base().free(run);
-            }
-        });
-        let mut gather = view.tables().retire();
+        let all = Space::<A>::all();
+        let change = self.base().change(&space);
+        let _ = change.writer().cut(all, |_| {});
+        while let Some(run) = change.writer().unstock() {
+            self.base().free(run);
+        }
+        drop(change);
+        let tables = self.base().view(&space).tables();
+        let mut gather = tables.retire();
         let mut left = all;
         while !left.is_empty() {
-            let took = view.tables().take(left, &mut gather);
+            let took = tables.take(left, &mut gather);
             self.base().count(Event::EntriesCleared, took.entries);
             left = PageSpan::new(took.upto, left.end);
             if !left.is_empty() {
                 self.base().settle(&space, &mut gather);
             }
         }
-        view.tables().prune(all, all, &mut gather);
-        view.tables().free_root(&mut gather);
+        tables.prune(all, all, &mut gather);
+        tables.free_root(&mut gather);
         self.base().settle(&space, &mut gather);
     }
 }

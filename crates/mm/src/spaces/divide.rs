@@ -48,16 +48,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`fault`](crate::Mm::fault).
     pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let pages = PageSpan::new(page, page.add(1));
-        if !Space::<A>::may_map(pages) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.prepare(pages, 0))?;
-            let before = section.entries();
-            section.lend(pages);
-            self.base().count(Event::EntriesChanged, section.entries() - before);
-            Ok::<(), Error>(())
-        })?;
+        let mut change = self.change(space, pages)?;
+        change.prepare(pages, 0)?;
+        change.lend(pages);
+        change.count(Event::EntriesChanged);
+        drop(change);
         let view = self.base().view(space);
         match Unshare::of(&view, page) {
             Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
@@ -77,9 +72,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // One boundary within it is enough: a split there splits all of it.
         let inside = page.align_down(A::block_order().pages()).add(1);
         let split = tables.isolate(inside, &mut spare, gather);
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        self.base().free(spare);
         self.base().settle(space, gather);
         self.base().count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
         Ok(())

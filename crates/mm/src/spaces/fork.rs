@@ -2,12 +2,12 @@
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Asid, FrameSpan, Order, PageSpan, Pfn};
 
 use super::Spaces;
-use crate::base::Error;
+use crate::base::{Change, Error};
 use crate::limits::ORDER_MAX;
-use crate::space::{ForkNeed, Section, Space, View};
+use crate::space::{ForkNeed, Space, View};
 use crate::stats::Event;
 use crate::table::Inherit;
 
@@ -29,7 +29,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         child.set_stack_pages(parent.stack_pages());
         child.set_group(parent.group());
         child.note_all_of(parent);
-        match self.fork_into(parent, &child) {
+        let mut change = self.base().change(parent);
+        change.hold(Space::<A>::all());
+        let done = self.inherit(parent, &child, &mut change);
+        change.count(Event::EntriesForked);
+        drop(change);
+        match done {
             Ok(()) => Ok(child),
             Err(error) => {
                 self.destroy(child);
@@ -38,31 +43,21 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    fn fork_into(&self, parent: &Space<A>, child: &Space<A>) -> Result<(), Error> {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        self.base().change(parent, |section| {
-            section.hold(all);
-            let done = self.base().change(child, |heir| self.inherit(parent, child, section, heir));
-            self.base().count(Event::EntriesForked, section.entries());
-            done
-        })
-    }
-
     /// Gives the child its areas, and their pages by stretches of areas that are inherited alike:
     /// where two of them meet, a contiguous block may lie in both, and must not be cut.
     fn inherit(
         &self,
         parent: &Space<A>,
         child: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        heir: &mut Section<'_, A, H>,
+        change: &mut Change<'_, A, H>,
     ) -> Result<(), Error> {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let mut heir = self.base().change(child);
+        let view = self.base().view(child);
         let mut alike: Option<(PageSpan, Inherit)> = None;
-        for area in self.base().view(parent).areas().overlapping(all) {
+        for area in self.areas(parent, Space::<A>::all()) {
             let inherited = area.inherited();
             if let Some(area) = inherited {
-                self.base().complete(child, heir, |heir| heir.stocked(1))?;
+                heir.stock()?;
                 heir.writer().set(area).map_err(|_| Error::Invalid)?;
             }
             let how = inherited.and_then(|area| area.inherits_pages());
@@ -71,41 +66,37 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                     Some((PageSpan::new(span.start, area.span.end), how))
                 }
                 (before, how) => {
-                    self.inherit_pages(parent, child, section, before)?;
+                    self.inherit_pages(&view, change, before)?;
                     how.map(|how| (area.span, how))
                 }
             };
         }
-        self.inherit_pages(parent, child, section, alike)
+        self.inherit_pages(&view, change, alike)
     }
 
     fn inherit_pages(
         &self,
-        parent: &Space<A>,
-        child: &Space<A>,
-        section: &mut Section<'_, A, H>,
+        child: &View<'_, A, H>,
+        change: &mut Change<'_, A, H>,
         pages: Option<(PageSpan, Inherit)>,
     ) -> Result<(), Error> {
         let Some((mut left, how)) = pages else { return Ok(()) };
-        let view = self.base().view(child);
         let lend_marks = |marks, pages| self.base().lend_marks(marks, pages);
         while !left.is_empty() {
             let mut copy = None;
-            self.base().complete(parent, section, |section| {
-                match section.fork(&view, &mut left, how, &lend_marks) {
-                    Ok(()) => Ok(()),
-                    Err(ForkNeed::Of(need)) => Err(need),
-                    Err(ForkNeed::Copy(pages, frame, attrs)) => {
-                        copy = Some((pages, frame, attrs));
-                        Ok(())
-                    }
+            change.complete(|section| match section.fork(child, &mut left, how, &lend_marks) {
+                Ok(()) => Ok(()),
+                Err(ForkNeed::Of(need)) => Err(need),
+                Err(ForkNeed::Copy(pages, frame, attrs)) => {
+                    copy = Some((pages, frame, attrs));
+                    Ok(())
                 }
             })?;
             if let Some((pages, frame, attrs)) = copy {
                 if how == Inherit::Shared {
                     return Err(Error::NoMemory(Order::ZERO));
                 }
-                self.copy_for(&view, pages, frame, attrs)?;
+                self.copy_for(child, pages, frame, attrs)?;
                 left = PageSpan::new(pages.end, left.end);
             }
         }
@@ -129,11 +120,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let (run, order) = self.frames_upto(most)?;
             let from = FrameSpan::new(frame.add(at.offset_from(pages.start)), order.pages());
             let run = run.dirtied();
-            if let Err(poisoned) = self.base().hw.copy(&run, 0, from) {
-                self.base().free(run);
-                return Err(poisoned.into());
-            }
-            if let Err(error) = self.deepen_to(child, at, order, None) {
+            let copied = self.base().hw.copy(&run, 0, from).map_err(Error::from);
+            if let Err(error) = copied.and_then(|()| self.deepen_to(child, at, order, None)) {
                 self.base().free(run);
                 return Err(error);
             }
@@ -151,7 +139,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     /// The largest free block up to `most`, or else a page.
-    fn frames_upto(&self, most: Order) -> Result<(quire_hw::FrameRun, Order), Error> {
+    fn frames_upto(&self, most: Order) -> Result<(FrameRun, Order), Error> {
         let mut order = most;
         loop {
             match (self.base().frames(order, order == Order::ZERO), order.down()) {

@@ -16,41 +16,32 @@ use super::Spaces;
 use crate::base::Error;
 use crate::space::{AreaFlags, Space};
 use crate::stats::Event;
-use crate::table::{MarkKind, Sight};
+use crate::table::{MarkKind, Sight, Taking};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// See `Mm::guard`.
     pub(crate) fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.may_lose(space, span)?;
-            self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
-                true => Err(Error::Invalid),
-                false => Ok(()),
-            })?;
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            self.base().complete(space, section, |section| section.ready_to_guard(span))?;
-            self.take(space, section, span, &|| PageSpan::new(span.start, span.start))?;
-            section.guard(span);
-            Ok(())
-        })
+        let mut change = self.change(space, span)?;
+        self.may_lose(space, span)?;
+        self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
+            true => Err(Error::Invalid),
+            false => Ok(()),
+        })?;
+        change.prepare(span, 0)?;
+        change.complete(|section| section.ready_to_guard(span))?;
+        change.take(span, Taking::All, &|| PageSpan::new(span.start, span.start))?;
+        change.guard(span);
+        Ok(())
     }
 
     /// See `Mm::unguard`.
     pub(crate) fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.agree(space, span, |_| Ok(()))?;
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            let before = section.entries();
-            section.unguard(span);
-            self.base().count(Event::EntriesCleared, section.entries() - before);
-            Ok(())
-        })
+        let mut change = self.change(space, span)?;
+        self.agree(space, span, |_| Ok(()))?;
+        change.prepare(span, 0)?;
+        change.unguard(span);
+        change.count(Event::EntriesCleared);
+        Ok(())
     }
 
     /// The first page of `span` that is a guard.

@@ -5,9 +5,10 @@ use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
 use super::Spaces;
-use crate::base::Error;
+use crate::base::{Change, Error};
 use crate::space::{Area, AreaFlags, At, Ever, Request, Section, Space};
 use crate::stats::Event;
+use crate::table::Taking;
 
 /// Whether an area may be moved to be resized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,17 +115,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Extends the area that ends with `old` up to `end`, if there is room.
     fn extend(&self, space: &Space<A>, old: PageSpan, end: Vpn) -> Result<(), Error> {
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.stocked(1))?;
-            let area = self.single_area(space, old)?;
-            let more = PageSpan::new(old.end, end);
-            let no_room = Error::NoRoom(more.count());
-            if area.span.end != old.end {
-                return Err(no_room);
-            }
-            let backing = area.backing.advanced(area.span.count());
-            section.writer().set(Area { span: more, backing, ..area }).map_err(|_| no_room)
-        })
+        let mut change = self.base().change(space);
+        change.stock()?;
+        let area = self.single_area(space, old)?;
+        let more = PageSpan::new(old.end, end);
+        let no_room = Error::NoRoom(more.count());
+        if area.span.end != old.end {
+            return Err(no_room);
+        }
+        let backing = area.backing.advanced(area.span.count());
+        change.writer().set(Area { span: more, backing, ..area }).map_err(|_| no_room)
     }
 
     /// Moves the pages of `old` to the place that `at` requests and that is free, as an area of
@@ -138,43 +138,31 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         at: At,
         left: Old,
     ) -> Result<PageSpan, Error> {
-        self.base().change(space, |section| self.relocate_in(space, section, old, pages, at, left))
-    }
-
-    fn relocate_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        old: PageSpan,
-        pages: u64,
-        at: At,
-        left: Old,
-    ) -> Result<PageSpan, Error> {
+        let mut change = self.base().change(space);
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
         let span = self.base().view(space).place(&request, self.align(space, &request))?;
         // The new place is held as well: no page may be mapped there before the pages have moved.
-        self.base().complete(space, section, |section| section.prepare_move(old, span, 4))?;
+        change.complete(|section| section.prepare_move(old, span, 4))?;
         if matches!(at, At::Fixed(_)) {
-            self.clear_out(space, section, span)?;
+            self.clear_out(space, &mut change, span)?;
         }
-        self.base().complete(space, section, |section| section.prepare_tables(old, span.start))?;
+        change.complete(|section| section.prepare_tables(old, span.start))?;
         space.note(Ever::Moved);
-        let before = section.entries();
         let backing = area.clipped(old).backing;
-        leave(section, old, left);
+        leave(&change, old, left);
         // At the new place, no call has asked yet which pages were written.
         let flags = area.flags - AreaFlags::TRACKED;
-        let set = section.writer().set(Area { span, flags, backing, ..area });
+        let set = change.writer().set(Area { span, flags, backing, ..area });
         debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
         let nothing = PageSpan::new(old.start, old.start);
         let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };
-        section.move_entries(old, span.start, hole);
+        change.move_entries(old, span.start, hole);
         if left == Old::Goes {
             // Faults wait until an area that stays is flushed; see `Section::hold`.
-            section.open();
+            change.open();
         }
-        self.base().count(Event::EntriesMoved, section.entries() - before);
+        change.count(Event::EntriesMoved);
         Ok(span)
     }
 
@@ -182,15 +170,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn clear_out(
         &self,
         space: &Space<A>,
-        section: &mut Section<'_, A, H>,
+        change: &mut Change<'_, A, H>,
         span: PageSpan,
     ) -> Result<(), Error> {
         self.unsealed(space, span)?;
-        let cut = section.writer().cut(span, |_| {});
+        let cut = change.writer().cut(span, |_| {});
         debug_assert!(cut.is_ok(), "the tree was stocked");
-        let done = self.take(space, section, span, &|| self.hole(space, span));
-        self.base().settle(space, section.gathered());
-        done
+        change.take(span, Taking::All, &|| self.hole(space, span))?;
+        change.settle();
+        Ok(())
     }
 }
 

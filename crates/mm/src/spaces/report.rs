@@ -51,7 +51,7 @@ impl FolioMap {
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// See `Mm::folio_map`.
     pub(crate) fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         for area in self.base().view(space).areas().overlapping(all) {
             let mut map =
                 FolioMap { area, sizes: [SizeOf::default(); ORDERS], by_blocks: 0, foreign: 0 };
@@ -94,7 +94,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Absent pages are skipped. No lock is held while `tell` runs; each piece is the state of a
     /// table at some moment.
     pub fn runs(&self, space: &Space<A>, span: PageSpan, tell: &mut dyn FnMut(&Seen)) {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         self.base().view(space).tables().pieces(span.intersect(all)).for_each(|seen| tell(&seen));
     }
 
@@ -102,7 +102,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// CPUs: the next access to each shows again. A large leaf or a contiguous block that reaches
     /// across an end of the span stays. Returns how many entries were written.
     pub fn clear_young(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         let mut gather = Gather::new();
         let entries = self.base().view(space).tables().age(span.intersect(all), &mut gather);
         self.base().settle(space, &mut gather);

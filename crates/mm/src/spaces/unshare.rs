@@ -34,9 +34,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             Claim::Copy(source) => {
                 let done = self.copy_from(view, unshare, &source, resched);
-                if let Some(run) = source.release(view) {
-                    self.base().free(run);
-                }
+                self.base().free(source.release(view));
                 done
             }
         }
@@ -93,9 +91,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         match unshare.replace(view, source, pages, run) {
             Ok(last) => {
-                if let Some(run) = last {
-                    self.base().free(run);
-                }
+                self.base().free(last);
                 Ok(Some(self.copied(view, pages, order)))
             }
             Err(run) => {
@@ -119,9 +115,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         // One boundary within the leaf is enough: a split there splits all of it.
         let inside = block.start.add(1);
         let split = view.tables().isolate(inside, &mut spare, &mut gather);
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        self.base().free(spare);
         self.base().settle(view.space, &mut gather);
         // Where the split needs a table of the next level as well, the next try brings it.
         let splits = split.map_or(1, |(splits, _)| splits);
