@@ -41,8 +41,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(span)
     }
 
-    /// See `Mm::unmap`.
-    pub(crate) fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in
+    /// it are no error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
+    /// is no frame for that. Nothing has changed then.
+    pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut change = self.change(space, span)?;
         self.unsealed(space, span)?;
         change.prepare(span, 1)?;
@@ -63,13 +68,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// See `Mm::protect`.
-    pub(crate) fn protect(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        prot: Prot,
-    ) -> Result<(), Error> {
+    /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoArea`] with the first page that no area holds;
+    /// [`Error::Forbidden`]; [`Error::NoMemory`] as for [`unmap`](Self::unmap). Nothing has changed
+    /// then.
+    pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
         self.alter(space, span, |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
@@ -96,13 +101,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// See `Mm::advise`.
-    pub(crate) fn advise(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        advice: Advice,
-    ) -> Result<(), Error> {
+    /// Advises the areas of `span` about large folios. All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn advise(&self, space: &Space<A>, span: PageSpan, advice: Advice) -> Result<(), Error> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
@@ -112,7 +115,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for an order of 0 or above [`Arch::block_order`], and where an area shows no file.
     pub fn set_read_order(
         &self,
@@ -134,7 +137,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// opposites). All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
     /// [`WIPEONFORK`](AreaFlags::WIPEONFORK) where an area is not private and anonymous.
     pub fn set_flags(
@@ -159,7 +162,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Locks the pages of `span` in memory from their first access on (`MLOCK_ONFAULT`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect).
+    /// As for [`protect`](Self::protect).
     pub fn mlock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.reflag(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT, AreaFlags::empty())
     }
@@ -172,7 +175,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect).
+    /// As for [`protect`](Self::protect).
     pub fn munlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         self.reflag(space, span, AreaFlags::empty(), locks)
@@ -181,7 +184,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         space.note(Ever::Sealed);
         self.reflag(space, span, AreaFlags::SEALED, AreaFlags::empty())
@@ -198,8 +201,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: (area.flags - clear) | set, ..area }))
     }
 
-    /// See `Mm::discard`.
-    pub(crate) fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`). Guards
+    /// stay as well.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
+    /// frame for that: memory before it is free then.
+    pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut change = self.change(space, span)?;
         self.may_lose(space, span)?;
         change.hold(span);

@@ -11,14 +11,24 @@ use crate::stats::Event;
 use crate::table::Tables;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::space`.
-    pub(crate) fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
+    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
+    /// fixed place go into `window`.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
+    /// map.
+    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
         let root = self.base().table_frame()?;
         self.space_over(root, asid, window)
     }
 
-    /// See `Mm::space_over`.
-    pub(crate) fn space_over(
+    /// The same over a root table that the embedder has prepared: one frame, zero but for the
+    /// embedder's entries beyond the user half.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
+    /// not one frame; the frame is free then.
+    pub fn space_over(
         &self,
         root: FrameRun,
         asid: Asid,
@@ -33,8 +43,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(Space::new(tables.root(), asid, window))
     }
 
-    /// See `Mm::destroy`.
-    pub(crate) fn destroy(&self, space: Space<A>) {
+    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
+    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
+    /// needs no further flush.
+    pub fn destroy(&self, space: Space<A>) {
         let all = Space::<A>::all();
         let change = self.base().change(&space);
         let _ = change.writer().cut(all, |_| {});

@@ -12,13 +12,32 @@ use crate::stats::Event;
 use crate::table::Inherit;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::fork`.
-    pub(crate) fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
+    /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
+    /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
+    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
+    /// no memory: both map the same folios, and a write by one of them copies. Only pinned pages
+    /// are copied for the child at once. Locks of areas are not inherited.
+    ///
+    /// Faults in the parent wait meanwhile. One flush of the parent covers all of it.
+    ///
+    /// Of a shared anonymous area the child gets the pages that exist; pages that either space
+    /// touches later are its own.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Poisoned`] when a pinned page cannot be copied. There is no
+    /// child then, and the parent is as before, except that some pages may be write-protected until
+    /// their next write.
+    pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
         self.fork_over(parent, self.base().table_frame()?, asid)
     }
 
-    /// See `Mm::fork_over`.
-    pub(crate) fn fork_over(
+    /// The same over a root table for the child that the embedder has prepared, as for
+    /// [`space_over`](Self::space_over).
+    ///
+    /// # Errors
+    /// As for [`fork`](Self::fork), and [`Error::Invalid`] when the run is not one frame; the
+    /// frame is free then.
+    pub fn fork_over(
         &self,
         parent: &Space<A>,
         root: FrameRun,

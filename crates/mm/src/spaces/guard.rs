@@ -19,8 +19,17 @@ use crate::stats::Event;
 use crate::table::{MarkKind, Sight, Taking};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::guard`.
-    pub(crate) fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// Makes every page of `span` a guard (`MADV_GUARD_INSTALL`): its contents are lost, and each
+    /// access to it fails with [`Error::Guarded`], until [`unguard`](Self::unguard), or until its
+    /// area is unmapped. Guards are inherited, they move with their pages, and neither discarding
+    /// nor other rights remove them. All of the span must be mapped.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`] with the first page that no area holds; [`Error::Invalid`] for pages that
+    /// programs may not map, or that are locked in memory; [`Error::NoMemory`] when a large leaf
+    /// must be split, or a table is missing at an end of the span, and there is no frame for that.
+    /// Nothing has changed then.
+    pub fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut change = self.change(space, span)?;
         self.may_lose(space, span)?;
         self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
@@ -34,8 +43,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(())
     }
 
-    /// See `Mm::unguard`.
-    pub(crate) fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// Removes the guards of `span`: their pages read as zero again. Other pages stay as they are
+    /// (`MADV_GUARD_REMOVE`).
+    ///
+    /// # Errors
+    /// As for [`guard`](Self::guard), but that pages may be locked.
+    pub fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let mut change = self.change(space, span)?;
         self.agree(space, span, |_| Ok(()))?;
         change.prepare(span, 0)?;

@@ -49,8 +49,8 @@ impl FolioMap {
 }
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::folio_map`.
-    pub(crate) fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
+    /// Calls `tell` with each area of `space` in ascending order, and its resident memory.
+    pub fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
         let all = Space::<A>::all();
         for area in self.base().view(space).areas().overlapping(all) {
             let mut map =
@@ -110,8 +110,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         entries
     }
 
-    /// See `Mm::resident`.
-    pub(crate) fn resident(&self, space: &Space<A>) -> u64 {
+    /// Pages of `space` that are resident.
+    pub fn resident(&self, space: &Space<A>) -> u64 {
         let mut pages = 0;
         self.folio_map(space, |map| pages += map.resident());
         pages
