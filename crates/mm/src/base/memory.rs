@@ -19,6 +19,12 @@ use crate::stats::{Counters, Event};
 #[cfg(feature = "swap")]
 use crate::swap::Swap;
 
+/// The orders of a mask from the largest down to `least`.
+pub(crate) fn descending(mask: u32, least: Order) -> impl Iterator<Item = Order> {
+    let all = least.get()..=mask.checked_ilog2().unwrap_or(0) as u8;
+    all.rev().filter(move |order| mask >> order & 1 != 0).map(Order::new)
+}
+
 /// The state and functions under every service.
 pub(crate) struct Base<'m, A, H> {
     pub(crate) hw: &'m H,
@@ -50,6 +56,35 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
             false => self.phys.try_alloc(cpu, order),
         };
         run.ok_or(Error::NoMemory(order))
+    }
+
+    /// A block of one of `orders`, in their order, as far as one is free at once; else one of order
+    /// `least` by all means.
+    pub(crate) fn first_free(
+        &self,
+        mut orders: impl Iterator<Item = Order>,
+        least: Order,
+    ) -> Result<(FrameRun, Order), Error> {
+        let free = orders.find_map(|order| Some((self.frames(order, false).ok()?, order)));
+        free.map_or_else(|| Ok((self.frames(least, true)?, least)), Ok)
+    }
+
+    /// Repeats `step`, and brings the frame for a table or node that it lacks, until it is done or
+    /// memory is out.
+    pub(crate) fn with_spare<T, E>(
+        &self,
+        mut step: impl FnMut(&mut Option<FrameRun>) -> Result<T, E>,
+    ) -> Result<T, Error> {
+        let mut spare = None;
+        let done = loop {
+            match step(&mut spare).map_err(|_| self.table_frame()) {
+                Ok(done) => break Ok(done),
+                Err(Ok(run)) => spare = Some(run),
+                Err(Err(error)) => break Err(error),
+            }
+        };
+        self.free(spare);
+        done
     }
 
     /// The number of frames, taken or free, including those between zones.
@@ -92,9 +127,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Counts for the CPU that runs this.
     #[inline]
     pub(crate) fn count(&self, event: Event, count: u64) {
-        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+        if let Some(own) = self.own_counters() {
             own.add(event, count);
         }
+    }
+
+    /// The counters of the CPU that runs this.
+    #[inline]
+    pub(crate) fn own_counters(&self) -> Option<&Counters> {
+        self.counters.get(self.hw.cpu().index())
     }
 
     /// One zeroed frame for a table.

@@ -7,12 +7,11 @@
 //! ```
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
-use quire_units::Order;
+use quire_hw::Hardware;
+use quire_units::FrameSpan;
 
 use super::Files;
-use crate::base::AllSpaces;
-use crate::base::Error;
+use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FileId, FilePages, Index, Store, identity};
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
@@ -82,12 +81,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if self.seclude(index, pages, spaces).is_err() {
             return false;
         }
-        let folios = self.base().folios();
-        let mut left = pages;
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
+        for (folio, at) in folios_within(index, pages) {
             // A folio that was inserted meanwhile is zeroed already.
-            if pages.covers(at) && folios.is_secluded(folio) {
+            if self.base().folios().is_secluded(folio) {
                 self.drop_secluded(index, folio, at);
             }
         }
@@ -96,9 +92,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Takes a secluded folio out of its file.
     fn drop_secluded(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) {
-        let removed = index.remove(at.start, folio, None);
+        let removed = self.base().take_out(index, at.start, folio, None);
         debug_assert!(removed, "a secluded folio stays in its index");
-        index.file.count_cached(-(at.count() as i64));
         self.base().free(self.base().folios().put(folio));
     }
 
@@ -160,36 +155,28 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if !self.lower(index, folio, at) {
             return false;
         }
-        let pieces = || Pieces { all: at, gone, end: at.end };
-        let part = |piece: FilePages| Folio {
-            head: folio.head.add(piece.start - at.start),
-            order: Order::fitting(piece.count()).unwrap_or_default(),
-        };
-        let kept =
-            || pieces().filter(|(_, kept)| *kept).map(|(piece, _)| (piece.start, part(piece)));
         let known = folios.known(folio).0
             & (FolioFlags::UPTODATE | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
-        let Some(mut left) = folios.dissolve(folio) else { return false };
-        let (mut first, mut freed) = (None, None::<FrameRun>);
-        for (piece, stays) in pieces() {
-            let (rest, run) = left.split_at(piece.start - at.start);
-            left = rest;
-            match stays {
-                true if piece.start == at.start => first = Some((run, part(piece))),
-                true => {
-                    let owner = identity(index.id, piece.start);
-                    folios.adopt_cached(&run, part(piece).order, owner, known);
-                }
-                // The parts that are gone lie side by side.
-                false => {
-                    freed = match freed {
-                        Some(next) => run.join(next).ok(),
-                        None => Some(run),
-                    }
+        let Some(run) = folios.dissolve(folio) else { return false };
+        let (run, tail) = run.split_at(gone.end - at.start);
+        let (head, freed) = run.split_at(gone.start - at.start);
+        let page_of = |part: Folio| at.start + part.head.offset_from(folio.head);
+        let parts =
+            |span: FrameSpan| span.blocks(folio.order).map(|(head, order)| Folio { head, order });
+        let kept = [head.span(), tail.span()].into_iter().flat_map(parts);
+        let mut first = None;
+        for mut left in [head, tail] {
+            for part in parts(left.span()) {
+                let (run, rest) = left.split_at(part.order.pages());
+                left = rest;
+                if part.head == folio.head {
+                    first = Some((run, part));
+                } else {
+                    folios.adopt_cached(&run, part.order, identity(index.id, page_of(part)), known);
                 }
             }
         }
-        let parted = index.part(at.start, folio, kept());
+        let parted = index.part(at.start, folio, kept.map(|part| (page_of(part), part)));
         debug_assert!(parted, "a secluded folio stays in its index");
         match first {
             Some((run, part)) => folios.readopt(run, part),
@@ -202,18 +189,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Moves the word of a folio to the level where its parts have room.
     fn lower(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
-        let mut spare = None;
-        let low = loop {
-            match index.lower(at.start, folio, &mut spare) {
-                Ok(low) => break low,
-                Err(_) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(_) => break false,
-                },
-            }
-        };
-        self.base().free(spare);
-        low
+        self.base().with_spare(|spare| index.lower(at.start, folio, spare)).unwrap_or(false)
     }
 
     /// Zeroes the pages of a folio that are `gone`, unless another CPU is about to move them to
@@ -224,43 +200,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         (folio, at): (Folio, FilePages),
         gone: FilePages,
     ) -> bool {
-        let folios = self.base().folios();
-        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
-            return false;
-        };
-        if cached.folio == folio && cached.known().contains(FolioFlags::UPTODATE) {
+        let Some(cached) = self.base().cached(index.id, at.start, folio) else { return false };
+        if cached.known().contains(FolioFlags::UPTODATE) {
             let gone = gone.intersect(at);
-            let pages = gone.start - at.start..gone.end - at.start;
-            cached.zero(self.base().hw, pages);
+            cached.zero(self.base().hw, gone.start - at.start..gone.end - at.start);
         }
         true
-    }
-}
-
-/// The aligned blocks that make up a folio, as large as possible, from the last to the first; and
-/// whether each stays.
-struct Pieces {
-    all: FilePages,
-    gone: FilePages,
-    end: u64,
-}
-
-impl Iterator for Pieces {
-    type Item = (FilePages, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.end == self.all.start {
-            return None;
-        }
-        let fits = |order: Order| {
-            let block = FilePages::new(self.end.checked_sub(order.pages())?, self.end);
-            let aligned = block.start.is_multiple_of(order.pages()) && self.all.covers(block);
-            let (goes, stays) = (self.gone.covers(block), self.gone.intersect(block).is_empty());
-            (aligned && (goes || stays)).then_some((block, stays))
-        };
-        let most = Order::fitting(self.all.count())?.get();
-        let piece = (0..=most).rev().map(Order::new).find_map(fits)?;
-        self.end = piece.0.start;
-        Some(piece)
     }
 }

@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::Files;
-use crate::cache::{Index, identity};
+use crate::cache::{Index, Note, identity};
 use crate::folio::Folio;
 use crate::sync::spin_loop;
 
@@ -15,25 +15,32 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     pub(crate) fn drop_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) -> bool {
         let folios = self.base().folios();
         loop {
-            let cached = folios.cached(folio.head, identity(index.id, page));
-            match cached.filter(|cached| cached.folio == folio) {
+            match self.base().cached(index.id, page, folio) {
                 Some(cached) => break cached.disclaim(),
                 None if folios.is_secluded(folio) => spin_loop(),
                 None => return false,
             }
         }
-        if index.remove(page, folio, None) {
-            index.file.count_cached(-(folio.order.pages() as i64));
-        }
+        self.base().take_out(index, page, folio, None);
         self.base().free(folios.put(folio));
         true
     }
 
-    /// Ends the identity of a folio that was just taken out of its index. A CPU that was about to
-    /// drop it may have ended it already; then that CPU releases the index's reference.
-    pub(crate) fn forget_folio(&self, index: &Index<'_, A, H>, page: u64, folio: Folio) {
-        index.file.count_cached(-(folio.order.pages() as i64));
-        let cached = self.base().folios().cached(folio.head, identity(index.id, page));
-        self.base().free(cached.and_then(|cached| cached.forget()));
+    /// Takes a folio out of its index, leaves `note` there, and ends its identity. A CPU that was
+    /// about to drop it may have ended it already; then that CPU releases the index's reference.
+    /// Returns whether it was there.
+    pub(crate) fn forget_folio(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        folio: Folio,
+        note: Option<Note>,
+    ) -> bool {
+        let removed = self.base().take_out(index, page, folio, note);
+        if removed {
+            let cached = self.base().folios().cached(folio.head, identity(index.id, page));
+            self.base().free(cached.and_then(|cached| cached.forget()));
+        }
+        removed
     }
 }

@@ -1,13 +1,5 @@
-//! Memory that fails: one frame of a folio is lost, and the others are not (row D4).
-//!
-//! ```text
-//!   anonymous   | A+0 | A+1 | A+2 ✗ | A+3 |   ──►   | A+0 | A+1 | marker | A+3 |
-//!   of a file, and its store has it            ──►   out of the cache: read again
-//!   of a file, and no other copy exists        ──►   in the cache, and no access is allowed
-//! ```
-//!
-//! The frame never becomes free again: its folio keeps one reference for ever. So an anonymous
-//! folio is first split around the frame, if it has no other reference.
+//! Memory that fails in a file's folio: a folio that its store has as well leaves the cache; another
+//! stays there, and no access to it is allowed (row D4).
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -52,9 +44,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if !has_it || index.file.store() == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }
-        if index.remove(at.start, folio, None) {
-            self.forget_folio(&index, at.start, folio);
-        }
+        self.forget_folio(&index, at.start, folio, None);
         Some(done.map(|()| Loss::Nothing))
     }
 

@@ -2,10 +2,10 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order};
+use quire_units::{FrameSpan, Order, Pfn};
 
 use super::Files;
-use crate::base::Error;
+use crate::base::{Error, descending};
 use crate::cache::{
     Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Pattern, Read,
     Readahead, Reads, Store, identity,
@@ -111,16 +111,14 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         if wanted.is_empty() || wanted.start >= index.file.pages() {
             return Err(Error::Invalid);
         }
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let bounds = self.base().bounds(&index);
         let most = wanted.start + POPULATE_ORDER.pages();
         let wanted = FilePages::new(wanted.start, wanted.end.min(most));
         loop {
             match index.find(wanted.start) {
                 (Entry::Folio { folio, .. }, pages) => {
-                    let Some((held, marked)) = self.hold(&index, folio, pages, wanted.start)?
-                    else {
-                        continue;
-                    };
+                    let held = self.hold(&index, folio, pages, wanted.start)?;
+                    let Some((held, marked)) = held else { continue };
                     let ahead = marked.then(|| {
                         let missing = self.missing_from(&index, pages.end, bounds.window);
                         reader.marked(pages, missing, &bounds, pattern)
@@ -156,19 +154,13 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         pages: FilePages,
         at: u64,
     ) -> Result<Option<(Held, bool)>, Error> {
-        let owner = identity(index.id, pages.start);
-        let Some(cached) = self.base().folios().cached(folio.head, owner) else {
+        let Some(cached) = self.base().cached(index.id, pages.start, folio) else {
             return Ok(None);
         };
         let known = cached.known();
         let frame = folio.head.add(at - pages.start);
-        if known.contains(FolioFlags::POISONED) {
-            return Err(Error::Poisoned(frame));
-        }
-        if !known.contains(FolioFlags::UPTODATE) {
-            return Err(Error::Busy(index.id));
-        }
-        if cached.folio != folio || !cached.hold() {
+        usable(known, index.id, frame)?;
+        if !cached.hold() {
             return Ok(None);
         }
         // A read counts as an access.
@@ -277,8 +269,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
                 self.base().count(Event::FileReadsFailed, 1);
                 let single = folio.order <= index.file.smallest();
                 let note = if single && wanted { Note::Failed } else { Note::Small };
-                if index.remove(page, folio, Some(note)) {
-                    self.forget_folio(&index, page, folio);
+                if self.forget_folio(&index, page, folio, Some(note)) {
                     self.base().unclaim_slots(index.id, FilePages::block(page, folio.order));
                 }
             }
@@ -312,23 +303,21 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = self.base().folios();
         let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
-        let (mut spare, mut pruned) = (None, false);
-        let done = loop {
-            match index.insert(page, folio, &mut spare) {
-                Ok(()) => break Ok(true),
-                Err(InsertLack::Room) if order > A::block_order() && !pruned => {
-                    // A lower node may be empty by now.
-                    index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
-                    pruned = true;
+        let mut pruned = order <= A::block_order();
+        let done = self.base().with_spare(|spare| {
+            loop {
+                match index.insert(page, folio, spare) {
+                    Err(InsertLack::Room) if !pruned => {
+                        // A lower node may be empty by now.
+                        let block = FilePages::block(page, order);
+                        index.prune(block, &mut |run| self.base().free(run));
+                        pruned = true;
+                    }
+                    Err(InsertLack::Room) => break Ok(false),
+                    inserted => break inserted.map(|()| true),
                 }
-                Err(InsertLack::Room) => break Ok(false),
-                Err(InsertLack::Node) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(error) => break Err(error),
-                },
             }
-        };
-        self.base().free(spare);
+        });
         if done != Ok(true) {
             folios.unadopt(folio);
             self.base().free(run);
@@ -362,25 +351,8 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             let block = FilePages::block(page, *order);
             block.end <= index.file.pages() && index.next(block).is_none()
         };
-        let allowed = (smallest.up().get()..=sizes.checked_ilog2().unwrap_or(0) as u8).rev();
-        let large = allowed.map(Order::new).filter(|order| sizes >> order.get() & 1 != 0);
-        for order in large.filter(fits) {
-            if let Ok(run) = self.base().frames(order, false) {
-                return self.bring_in(index, page, run, order, resched);
-            }
-        }
-        let run = self.base().frames(smallest, true)?;
-        self.bring_in(index, page, run, smallest, resched)
-    }
-
-    fn bring_in(
-        &self,
-        index: &Index<'_, A, H>,
-        page: u64,
-        run: FrameRun,
-        order: Order,
-        resched: &mut dyn FnMut(),
-    ) -> Result<(), Error> {
+        let large = descending(sizes, smallest.up()).filter(fits);
+        let (run, order) = self.base().first_free(large, smallest)?;
         let start = FilePages::block(page, order).start;
         self.base().clear(&run, page - start, resched);
         self.enter(index, start, run, order, FolioFlags::UPTODATE).map(drop)
@@ -421,5 +393,16 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             at = pages.start;
         }
         page - at
+    }
+}
+
+/// Whether a program may read memory that has `known`; `frame` is the wanted part of it.
+pub(crate) fn usable(known: FolioFlags, file: FileId, frame: Pfn) -> Result<(), Error> {
+    if known.contains(FolioFlags::POISONED) {
+        Err(Error::Poisoned(frame))
+    } else if known.contains(FolioFlags::UPTODATE) {
+        Ok(())
+    } else {
+        Err(Error::Busy(file))
     }
 }

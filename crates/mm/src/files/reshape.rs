@@ -16,8 +16,8 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan};
 
 use super::Files;
-use crate::base::{AllSpaces, Change, Error};
-use crate::cache::{FileId, FilePages, Index, file_of, identity, page_of};
+use crate::base::{AllSpaces, Change, Error, folios_within};
+use crate::cache::{FileId, FilePages, Index, file_of, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::Gather;
@@ -66,21 +66,14 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Shows the secluded folios of `pages` again.
     pub(crate) fn readmit(&self, index: &Index<'_, A, H>, pages: FilePages) {
         let folios = self.base().folios();
-        let done = each_folio(index, pages, |folio, _| {
-            if folios.is_secluded(folio) {
-                folios.readmit(folio);
-            }
-            Ok::<(), Bound>(())
-        });
-        debug_assert_eq!(done, Ok(()));
+        let secluded = folios_within(index, pages).filter(|(folio, _)| folios.is_secluded(*folio));
+        secluded.for_each(|(folio, _)| folios.readmit(folio));
     }
 
     /// Hides the folios of `pages` from lookups from now on.
     fn hide_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
-        let folios = self.base().folios();
-        each_folio(index, pages, |folio, at| {
-            let cached = folios.cached(folio.head, identity(index.id, at.start));
-            let cached = cached.filter(|cached| cached.folio == folio).ok_or(Bound::Held)?;
+        folios_within(index, pages).try_for_each(|(folio, at)| {
+            let cached = self.base().cached(index.id, at.start, folio).ok_or(Bound::Held)?;
             let known = cached.known();
             if known.contains(FolioFlags::POISONED) {
                 return Err(Bound::Failed);
@@ -98,10 +91,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Whether the folios of `pages` have no reference but the index's.
     fn are_ours(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
         let folios = self.base().folios();
-        each_folio(index, pages, |folio, _| {
-            let ours = folios.is_secluded(folio) && folios.is_indexed_only(folio);
-            if ours { Ok(()) } else { Err(Bound::Held) }
-        })
+        let is_ours = |folio| folios.is_secluded(folio) && folios.is_indexed_only(folio);
+        match folios_within(index, pages).all(|(folio, _)| is_ours(folio)) {
+            true => Ok(()),
+            false => Err(Bound::Held),
+        }
     }
 
     /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
@@ -188,20 +182,4 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 fn whole_blocks(span: PageSpan, order: Order) -> PageSpan {
     let start = span.start.align_up(order.pages()).unwrap_or(span.end).min(span.end);
     PageSpan::new(start, span.end.align_down(order.pages()).max(start))
-}
-
-/// Calls `act` with the folios that lie wholly in `pages`, up to the first that is refused.
-pub(crate) fn each_folio<A: Arch, H: Hardware, E>(
-    index: &Index<'_, A, H>,
-    pages: FilePages,
-    mut act: impl FnMut(Folio, FilePages) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut left = pages;
-    while let Some((folio, at)) = index.next(left) {
-        left = FilePages::new(at.end, left.end);
-        if pages.covers(at) {
-            act(folio, at)?;
-        }
-    }
-    Ok(())
 }

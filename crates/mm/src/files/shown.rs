@@ -5,17 +5,17 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order, PageSpan, Prot};
 
 use super::Files;
+use super::read::usable;
 use crate::base::Error;
 use crate::cache::{
     Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
-    grant_write, identity, leaf_order, map_around,
+    grant_write, leaf_order, map_around,
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
-use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
 use crate::space::{Advice, Area, AreaFlags, Space, View};
-use crate::spaces::{Lack, Resolved};
+use crate::spaces::{Fault, Lack, Resolved, Served};
 use crate::stats::Event;
 use crate::sync::Ordering;
 
@@ -26,10 +26,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         &self,
         view: &View<'_, A, H>,
         fault: &FilePage,
-        access: Access,
-        reach: Reach,
-        resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+        how: &mut Fault<'_>,
+    ) -> Served {
         let index = self.base().index(fault.file).map_err(|_| Error::Missing(fault.page))?;
         if fault.at >= index.file.pages() {
             return Err(Error::Missing(fault.page));
@@ -38,10 +36,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             return Ok(self.let_write(view, &index, fault));
         }
         let Some(leaf) = leaf_order(&index, fault) else {
-            return self.lacking(view, &index, fault, resched).map(|()| None);
+            return self.lacking(view, &index, fault, how.resched).map(|()| None);
         };
         self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = self.around(view.space, &index, fault, reach);
+        let around = self.around(view.space, &index, fault, how.reach);
         let Some(shown) = map_around(view, &index, fault, leaf, around) else {
             self.spaces().wait(view, fault.page);
             return Ok(None);
@@ -49,25 +47,25 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         self.base().groups.draw(view.space, shown.pages.count());
         self.base().count(Event::EntriesMade, shown.entries);
         if !shown.hit {
-            self.lacking(view, &index, fault, resched)?;
+            self.lacking(view, &index, fault, how.resched)?;
             return Ok(None);
         }
         let ahead = self.mapped(&index, fault, &shown);
         // A write must still copy the page, or mark its folio dirty: the next try decides that.
-        let more = access == Access::Write && !is_free(&index, fault);
+        let more = how.access == Access::Write && !is_free(&index, fault);
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
     }
 
     /// Maps the pages of files in `span` of a space that are in memory and free to map now: an
     /// access maps the rest.
     pub(crate) fn map_cached(&self, space: &Space<A>, span: PageSpan) {
-        let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| match lack {
-            Lack::File(page) => {
-                self.show(view, &page, Access::Read, Reach::Upto(span.end), resched)
+        let nothing = &mut || {};
+        let _ = self.spaces().populate(space, span, Access::Read, nothing, |view, lack, fault| {
+            match lack {
+                Lack::File(page) => self.show(view, &page, fault),
+                Lack::Swap(_) => Err(Error::Invalid),
             }
-            Lack::Swap(_) => Err(Error::Invalid),
-        };
-        let _ = self.spaces().populate(space, span, Access::Read, &mut serve, &mut || {});
+        });
     }
 
     /// The pages that are mapped besides the one that faulted: no others, where the space's group
@@ -85,8 +83,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 let (shown, preference) = self.shown_at(index, fault);
                 if shown.exec && preference.exec != 0 {
                     // For code, the pages that one fault's read covers.
-                    let bounds =
-                        self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+                    let bounds = self.base().bounds(index);
                     let read = shown.code_around(fault.at, &bounds, &preference);
                     let page = |at: u64| fault.page_of(at, fault.area.span);
                     PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
@@ -112,16 +109,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         index: &Index<'_, A, H>,
         fault: &FilePage,
     ) -> Option<Resolved> {
-        match grant_write(view, index, fault) {
-            Some(_) => {
-                self.spaces().forget(view, fault.page);
-                Some(Resolved::Noted)
-            }
-            None => {
-                self.spaces().wait(view, fault.page);
-                None
-            }
-        }
+        let granted = grant_write(view, index, fault).is_some();
+        self.spaces().noted(view, fault.page, granted)
     }
 
     /// The page is not in memory, or not ready: brings it, or returns what is lacking.
@@ -134,17 +123,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Result<(), Error> {
         let (entry, pages) = index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
-            let owner = identity(index.id, pages.start);
-            let folios = self.base().folios();
-            let known = folios.cached(folio.head, owner).map(|cached| cached.known());
-            return match known {
-                Some(known) if known.contains(FolioFlags::POISONED) => {
-                    Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
-                }
-                Some(known) if !known.contains(FolioFlags::UPTODATE) => Err(Error::Busy(index.id)),
-                // It was read, dropped, or mapped by another CPU meanwhile.
-                _ => Ok(()),
-            };
+            let frame = folio.head.add(fault.at - pages.start);
+            // Otherwise it was read, dropped, or mapped by another CPU meanwhile.
+            let cached = self.base().cached(index.id, pages.start, folio);
+            return cached.map_or(Ok(()), |cached| usable(cached.known(), index.id, frame));
         }
         if index.file.store() == Some(Store::Memory) {
             let advice = Advice::of(fault.area.flags);
@@ -157,7 +139,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// The plan of reads for a fault.
     fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let bounds = self.base().bounds(index);
         let (shown, preference) = self.shown_at(index, fault);
         let window =
             change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
@@ -201,7 +183,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
             change_reader(index, |reader| reader.hit(shown.count, &area));
             return None;
         };
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let bounds = self.base().bounds(index);
         let missing = self.missing_from(index, folio.end, bounds.window);
         let window = change_reader(index, |reader| {
             reader.hit(shown.count, &area);

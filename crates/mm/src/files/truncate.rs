@@ -5,8 +5,8 @@ use quire_hw::Hardware;
 use quire_units::PageSpan;
 
 use super::Files;
-use crate::base::{AllSpaces, Error};
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
+use crate::base::{AllSpaces, Error, folios_within};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store};
 use crate::folio::Folio;
 use crate::space::Space;
 use crate::sync::{Ordering, fence, spin_loop};
@@ -71,14 +71,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// [`Error::NoFile`].
     pub fn drop_clean(&self, id: FileId, pages: FilePages) -> Result<u64, Error> {
         let index = self.base().index(id)?;
-        let mut left = pages;
-        let mut dropped = 0;
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
-            if pages.covers(at) && self.drop_idle(&index, folio, at, None) {
-                dropped += at.count();
-            }
-        }
+        let dropped = folios_within(&index, pages)
+            .filter(|(folio, at)| self.drop_idle(&index, *folio, *at, None))
+            .map(|(_, at)| at.count())
+            .sum();
         index.prune_such(pages, &|_| false, &mut |run| self.base().free(run));
         Ok(dropped)
     }
@@ -95,24 +91,17 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if let Some(dropped) = self.base().drop_idle_swapped(index.id, folio, at) {
             return dropped;
         }
-        let folios = self.base().folios();
-        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
-            return false;
-        };
-        let is_idle = cached.is_idle() && cached.folio == folio;
+        let Some(cached) = self.base().cached(index.id, at.start, folio) else { return false };
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
+        if !cached.is_idle() || is_dirty || index.file.store() == Some(Store::Memory) {
             return false;
         }
         // The check and the end of its identity are under one lock: no CPU can map and write it in
         // between. A CPU that still finds it in the index waits until it is out.
         cached.disclaim();
-        let removed = index.remove(at.start, folio, note);
-        if removed {
-            index.file.count_cached(-(at.count() as i64));
-        }
+        let removed = self.base().take_out(index, at.start, folio, note);
         // A truncation meanwhile found no identity, and left the index's reference to this CPU.
-        self.base().free(folios.put(folio));
+        self.base().free(self.base().folios().put(folio));
         removed
     }
 

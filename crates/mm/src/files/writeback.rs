@@ -18,7 +18,7 @@ use quire_units::FrameSpan;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::cache::{FileId, FilePages, Store, identity};
+use crate::cache::{FileId, FilePages, Store};
 use crate::folio::{Folio, FolioFlags};
 use crate::stats::Event;
 use crate::sync::spin_loop;
@@ -85,8 +85,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     ) -> Result<Option<Write>, Error> {
         let index = self.base().index(id)?;
         while let Some((folio, at)) = index.next_dirty(*pages) {
-            let cached = self.base().folios().cached(folio.head, identity(id, at.start));
-            let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
+            let Some(cached) = self.base().cached(id, at.start, folio) else {
                 // Another CPU has ended its identity, and is about to take it out of the index.
                 spin_loop();
                 continue;
@@ -96,10 +95,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 *pages = FilePages::new(at.end, pages.end);
                 continue;
             }
-            if cached.known().contains(FolioFlags::WRITING) {
-                return Err(Error::Busy(id));
-            }
-            if !cached.hold() {
+            if cached.known().contains(FolioFlags::WRITING) || !cached.hold() {
                 return Err(Error::Busy(id));
             }
             cached.learn(cached.known() | FolioFlags::WRITING);
@@ -136,12 +132,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     fn end_write(&self, write: &Write) {
-        let folios = self.base().folios();
-        let owner = identity(write.file, write.pages.start);
-        if let Some(cached) = folios.cached(write.folio.head, owner) {
+        if let Some(cached) = self.base().cached(write.file, write.pages.start, write.folio) {
             cached.learn(cached.known() - FolioFlags::WRITING);
         }
-        self.base().free(folios.put(write.folio));
+        self.base().free(self.base().folios().put(write.folio));
         self.base().drop_idle_swapped(write.file, write.folio, write.pages);
     }
 }

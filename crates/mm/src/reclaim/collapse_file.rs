@@ -15,10 +15,9 @@ use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Collapsed, Hindrance};
-use crate::base::AllSpaces;
-use crate::base::Error;
+use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FileId, FilePages, Index, Reads, Store, Window, identity};
-use crate::files::{Bound, each_folio};
+use crate::files::Bound;
 use crate::folio::FolioFlags;
 use crate::space::{Advice, Area, Backing, OptOut, Space};
 use crate::stats::Event;
@@ -255,7 +254,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
             Ok(())
         };
-        let copied = each_folio(index, pages, |folio, at| {
+        let copied = folios_within(index, pages).try_for_each(|(folio, at)| {
             zero(upto, at.start)?;
             upto = at.end;
             let copied = self.base().hw.copy(&run, at.start - pages.start, folio.span());

@@ -181,7 +181,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.reflag(space, span, AreaFlags::empty(), locks)
     }
 
-    /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
+    /// Seals the areas of `span`, all of which must be mapped (`mseal`): they keep place, rights, and
+    /// contents that could not be written back, until the space ends. So an attacker who controls a
+    /// program's calls cannot replace them. Children inherit seals. Sealed areas stay so.
     ///
     /// # Errors
     /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
@@ -281,6 +283,32 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             next = area.span.end;
         }
         if next < span.end { Err(Error::NoArea(next)) } else { Ok(()) }
+    }
+
+    /// Refuses if a part of `span` is sealed.
+    pub(crate) fn unsealed(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, |area| area.flags.contains(AreaFlags::SEALED))
+    }
+
+    /// Refuses if a part of `span` must not lose its contents.
+    pub(crate) fn may_lose(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, Area::keeps_content)
+    }
+
+    /// Refuses if a part of `span` is `such` that its seal forbids the change under way.
+    fn refuse(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        such: impl Fn(&Area) -> bool,
+    ) -> Result<(), Error> {
+        if !space.has(Ever::Sealed) {
+            return Ok(());
+        }
+        match self.base().view(space).areas().overlapping(span).find(such) {
+            Some(area) => Err(Error::Sealed(area.span.start.max(span.start))),
+            None => Ok(()),
+        }
     }
 
     /// The unmapped pages around `span`, which is unmapped: tables that translate nothing else may

@@ -39,7 +39,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 self.divide(space, page, Division::Around(page, Order::ZERO))?;
             }
             if self.next_of(space, page, frame).is_some_and(|(_, leaf)| leaf > Order::ZERO) {
-                self.split_leaf(space, page, &mut Gather::new())?;
+                self.split_leaf(space, page, A::block_order())?;
                 continue;
             }
             self.mark_failed(space, page, frame, keeps);

@@ -5,10 +5,10 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
-use super::outcome::{Lack, Populated, Resolved, Served};
+use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::Error;
-use crate::fault::plan::{Reach, Touch};
-use crate::fault::{Cause, Decision, MarkedPage, Plan, Refusal, Stale, decide};
+use crate::fault::plan::Reach;
+use crate::fault::{Decision, MarkedPage, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
 use crate::stats::Event;
@@ -22,19 +22,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         access: Access,
-        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
         resched: &mut dyn FnMut(),
+        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Populated, Error> {
         if !span.is_empty() && !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        let reach = Reach::Upto(span.end);
+        let mut fault = Fault { access, reach: Reach::Upto(span.end), resched };
         let mut done = Populated::default();
         let mut at = span.start;
         while at < span.end {
             at = match self.base().view(space).ready_until(at, span.end, access) {
                 Some(end) => end,
-                None => match self.resolve(space, at, access, reach, serve, resched)? {
+                None => match self.resolve(space, at, &mut fault, &serve)? {
                     Resolved::Mapped(installed) => {
                         done.pages += installed.pages.count();
                         done.folios += installed.pages.count() >> installed.order.get();
@@ -60,28 +60,31 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         &self,
         space: &Space<A>,
         page: Vpn,
-        access: Access,
-        reach: Reach,
-        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
-        resched: &mut dyn FnMut(),
+        fault: &mut Fault<'_>,
+        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Resolved, Error> {
-        self.base().groups.charge_first(space)?;
+        let access = fault.access;
+        self.base().groups.charge(space, 1)?;
         let view = self.base().view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match decide(&view, &self.base().policy, page, access, reach) {
-                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
+            let step = match decide(&view, &self.base().policy, page, access, fault.reach) {
+                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
                 Decision::Below(place, seq) => {
                     self.deepen(&view, place, page, Some(seq)).map(|()| None)
                 }
-                Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
-                Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
+                Decision::Touch(leaf) => {
+                    let touched = leaf.touch(&view, page, access);
+                    self.base().count(Event::Spurious, touched.into());
+                    Ok(self.noted(&view, page, touched))
+                }
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
                 Decision::Marked(marked) => match unmapped(&marked) {
                     Some(error) => Err(error),
-                    None => serve(&view, Lack::Swap(marked), resched),
+                    None => serve(&view, Lack::Swap(marked), fault),
                 },
-                Decision::File(page) => serve(&view, Lack::File(page), resched),
+                Decision::File(page) => serve(&view, Lack::File(page), fault),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
                 Decision::Refuse(why) => Err(refused(why, page, access)),
             };
@@ -92,9 +95,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             break;
         }
-        if let Some((run, _)) = taken {
-            self.base().free(run);
-        }
+        self.base().free(taken.map(|(run, _)| run));
         result
     }
 
@@ -114,9 +115,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let (run, order) = match taken.take() {
             Some((run, order)) if fits(order, &run) => (run, order),
             stale => {
-                if let Some((run, _)) = stale {
-                    self.base().free(run);
-                }
+                self.base().free(stale.map(|(run, _)| run));
                 let (run, order) = self.take_for(view, plan)?;
                 let start = plan.start(order);
                 self.base().clear(&run, plan.page.get().saturating_sub(start.get()), resched);
@@ -152,24 +151,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         loop {
-            if !self.base().groups.affords(view.space, order)
-                && let Some(smaller) = plan.choice.below(order)
-            {
-                self.fallback(view.space, order, Cause::Charge);
-                order = smaller;
-                continue;
-            }
             if let Some(run) = self.take_several(view.space, plan, order) {
                 return Ok((run, order));
             }
-            let hard = order == Order::ZERO || self.base().policy.tries_hard(plan.advice);
-            match self.base().frames(order, hard) {
+            match self.take_one(view.space, order, plan.advice) {
                 Ok(run) => return Ok((run, order)),
-                Err(error) => {
-                    let Some(smaller) = plan.choice.below(order) else { return Err(error) };
-                    self.fallback(view.space, order, Cause::Memory);
-                    order = smaller;
-                }
+                Err(error) => order = plan.choice.below(order).ok_or(error)?,
             }
         }
     }
@@ -234,24 +221,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
         }
         Ok(())
-    }
-
-    /// Records an access in a present leaf. The leaf only ever grants more by that, so other CPUs
-    /// need no flush; this CPU's TLB may still hold the entry that made it fault.
-    fn note(
-        &self,
-        view: &View<'_, A, H>,
-        leaf: Touch,
-        page: Vpn,
-        access: Access,
-    ) -> Option<Resolved> {
-        if !leaf.touch(view, page, access) {
-            self.wait(view, page);
-            return None;
-        }
-        self.forget(view, page);
-        self.base().count(Event::Spurious, 1);
-        Some(Resolved::Noted)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Fork: a second space with the same contents, and its own from then on.
+//! Spaces begin and end; a fork begins with the contents of its parent, and has its own from then
+//! on.
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
@@ -9,9 +10,68 @@ use crate::base::{Change, Error};
 use crate::limits::ORDER_MAX;
 use crate::space::{ForkNeed, Space, View};
 use crate::stats::Event;
-use crate::table::Inherit;
+use crate::table::{Inherit, Tables};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
+    /// fixed place go into `window`.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
+    /// map.
+    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
+        let root = self.base().table_frame()?;
+        self.space_over(root, asid, window)
+    }
+
+    /// The same over a root table that the embedder has prepared: one frame, zero but for the
+    /// embedder's entries beyond the user half.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
+    /// not one frame; the frame is free then.
+    pub fn space_over(
+        &self,
+        root: FrameRun,
+        asid: Asid,
+        window: PageSpan,
+    ) -> Result<Space<A>, Error> {
+        if root.count() != 1 || !Space::<A>::may_map(window) {
+            // The embedder may have written its kernel entries.
+            self.base().free(root.dirtied());
+            return Err(Error::Invalid);
+        }
+        let tables = Tables::<A, H>::found(self.base().hw, self.base().phys.meta(), root);
+        Ok(Space::new(tables.root(), asid, window))
+    }
+
+    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
+    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
+    /// needs no further flush.
+    pub fn destroy(&self, space: Space<A>) {
+        let all = Space::<A>::all();
+        let change = self.base().change(&space);
+        let _ = change.writer().cut(all, |_| {});
+        while let Some(run) = change.writer().unstock() {
+            self.base().free(run);
+        }
+        drop(change);
+        let tables = self.base().view(&space).tables();
+        let mut gather = tables.retire();
+        let mut left = all;
+        while !left.is_empty() {
+            let took = tables.take(left, &mut gather);
+            self.base().count(Event::EntriesCleared, took.entries);
+            left = PageSpan::new(took.upto, left.end);
+            if !left.is_empty() {
+                self.base().settle(&space, &mut gather);
+            }
+        }
+        tables.prune(all, all, &mut gather);
+        tables.free_root(&mut gather);
+        self.base().settle(&space, &mut gather);
+    }
+
     /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
     /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
     /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
@@ -136,7 +196,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let aligned = Order::new(at.get().trailing_zeros().min(ORDER_MAX.get().into()) as u8);
             let left = pages.end.offset_from(at);
             let most = Order::fitting(left).unwrap_or_default().min(aligned);
-            let (run, order) = self.frames_upto(most)?;
+            let orders = (1..=most.get()).rev().map(Order::new);
+            let (run, order) = self.base().first_free(orders, Order::ZERO)?;
             let from = FrameSpan::new(frame.add(at.offset_from(pages.start)), order.pages());
             let run = run.dirtied();
             let copied = self.base().hw.copy(&run, 0, from).map_err(Error::from);
@@ -155,17 +216,5 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             at = at.add(order.pages());
         }
         Ok(())
-    }
-
-    /// The largest free block up to `most`, or else a page.
-    fn frames_upto(&self, most: Order) -> Result<(FrameRun, Order), Error> {
-        let mut order = most;
-        loop {
-            match (self.base().frames(order, order == Order::ZERO), order.down()) {
-                (Ok(run), _) => return Ok((run, order)),
-                (Err(error), None) => return Err(error),
-                (Err(_), Some(smaller)) => order = smaller,
-            }
-        }
     }
 }

@@ -16,8 +16,6 @@
 //! **Never** reads a file or a swap device: a step returns what it lacks. **Next room**: `files`.
 
 mod change;
-mod create;
-mod detach;
 mod divide;
 mod failed;
 mod faults;
@@ -25,17 +23,14 @@ mod fork;
 mod guard;
 mod lazy;
 mod outcome;
-#[cfg(feature = "files")]
-mod own_block;
 mod remap;
 mod report;
-mod seal;
 mod tally;
 mod track;
 mod unshare;
 
 pub use failed::Loss;
-pub(crate) use outcome::Lack;
+pub(crate) use outcome::{Fault, Lack, Served};
 pub use outcome::{Populated, Resolved};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};

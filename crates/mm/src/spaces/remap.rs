@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Vpn};
 
 use super::Spaces;
 use crate::base::{Change, Error};
-use crate::space::{Area, AreaFlags, At, Ever, Request, Section, Space};
+use crate::space::{Area, AreaFlags, At, Ever, Request, Space};
 use crate::stats::Event;
 use crate::table::Taking;
 
@@ -22,15 +22,6 @@ pub enum Move {
     /// Its pages move there, and the old area stays, empty: it reads as zero, or as its file, again
     /// (`MREMAP_DONTUNMAP`). With [`At::Fixed`] the target is unmapped first.
     Keep(At),
-}
-
-/// The fate of the place that pages move away from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Old {
-    /// It is free.
-    Goes,
-    /// Its area stays, no longer locked in memory.
-    Stays,
 }
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
@@ -57,56 +48,33 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             return Err(Error::Invalid);
         }
         self.single_area(space, old)?;
-        match how {
-            Move::To(page) => return self.remap_to(space, old, pages, page),
-            Move::Keep(at) if pages == old.count() => return self.remap_away(space, old, at),
+        let target = match how {
+            Move::To(page) => Some(At::Fixed(page)),
+            Move::Keep(at) if pages == old.count() => Some(at),
             Move::Keep(_) => return Err(Error::Invalid),
-            Move::Never | Move::Allowed => {}
-        }
-        if pages <= old.count() {
-            if pages < old.count() {
-                self.unmap(space, PageSpan::new(new.end, old.end))?;
+            Move::Never | Move::Allowed => None,
+        };
+        if let Some(At::Fixed(page)) = target {
+            let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
+            if !Space::<A>::may_map(target) || target.overlaps(old) {
+                return Err(Error::Invalid);
             }
+        }
+        let kept = old.intersect(new);
+        if kept != old {
+            self.unmap(space, PageSpan::new(kept.end, old.end))?;
+        }
+        if let Some(at) = target {
+            return self.relocate(space, kept, pages, at, matches!(how, Move::Keep(_)));
+        }
+        if kept == new {
             return Ok(new);
         }
         match self.extend(space, old, new.end) {
             Err(Error::NoRoom(_)) if how == Move::Allowed => {
-                self.relocate(space, old, pages, At::Anywhere, Old::Goes)
+                self.relocate(space, old, pages, At::Anywhere, false)
             }
             extended => extended.map(|()| new),
-        }
-    }
-
-    fn remap_to(
-        &self,
-        space: &Space<A>,
-        old: PageSpan,
-        pages: u64,
-        page: Vpn,
-    ) -> Result<PageSpan, Error> {
-        let target = Self::target(old, page, pages)?;
-        let kept = pages.min(old.count());
-        if kept < old.count() {
-            self.unmap(space, PageSpan::new(old.start.add(kept), old.end))?;
-        }
-        let old = PageSpan::new(old.start, old.start.add(kept));
-        self.relocate(space, old, target.count(), At::Fixed(target.start), Old::Goes)
-    }
-
-    /// Moves the pages of `old`, whose area stays.
-    fn remap_away(&self, space: &Space<A>, old: PageSpan, at: At) -> Result<PageSpan, Error> {
-        if let At::Fixed(page) = at {
-            Self::target(old, page, old.count())?;
-        }
-        self.relocate(space, old, old.count(), at, Old::Stays)
-    }
-
-    /// The `pages` pages from `page` on, the target for `old`.
-    fn target(old: PageSpan, page: Vpn, pages: u64) -> Result<PageSpan, Error> {
-        let target = PageSpan::at(page, pages).ok_or(Error::Invalid)?;
-        match Space::<A>::may_map(target) && !target.overlaps(old) {
-            true => Ok(target),
-            false => Err(Error::Invalid),
         }
     }
 
@@ -139,14 +107,14 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Moves the pages of `old` to the place that `at` requests and that is free, as an area of
     /// `pages`. A fixed place is unmapped in the same change, so no other mapping gets it
-    /// meanwhile.
+    /// meanwhile. With `stays` the area at `old` stays, no longer locked in memory.
     fn relocate(
         &self,
         space: &Space<A>,
         old: PageSpan,
         pages: u64,
         at: At,
-        left: Old,
+        stays: bool,
     ) -> Result<PageSpan, Error> {
         let mut change = self.base().change(space);
         let area = self.single_area(space, old)?;
@@ -160,16 +128,21 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.complete(|section| section.prepare_tables(old, span.start))?;
         space.note(Ever::Moved);
         let backing = area.clipped(old).backing;
-        leave(&change, old, left);
+        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        let unlocked = |area: Area| Area { flags: area.flags - locks, ..area };
+        let left = match stays {
+            true => change.writer().update(old, unlocked),
+            false => change.writer().cut(old, |_| {}),
+        };
         // At the new place, no call has asked yet which pages were written.
         let flags = area.flags - AreaFlags::TRACKED;
         let set = change.writer().set(Area { span, flags, backing, ..area });
-        debug_assert!(set.is_ok(), "the tree was stocked and the place is free");
-        let nothing = PageSpan::new(old.start, old.start);
-        let hole = if left == Old::Goes { self.hole(space, old) } else { nothing };
-        change.move_entries(old, span.start, hole);
-        if left == Old::Goes {
-            // Faults wait until an area that stays is flushed; see `Section::hold`.
+        debug_assert!(left.and(set).is_ok(), "the tree was stocked and the place is free");
+        if stays {
+            // Faults wait until it is flushed; see `Section::hold`.
+            change.move_entries(old, span.start, PageSpan::new(old.start, old.start));
+        } else {
+            change.move_entries(old, span.start, self.hole(space, old));
             change.open();
         }
         change.count(Event::EntriesMoved);
@@ -190,17 +163,4 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.settle();
         Ok(())
     }
-}
-
-/// Cuts or unlocks the area at `old`, whose pages move away.
-fn leave<A: Arch, H: Hardware>(section: &Section<'_, A, H>, old: PageSpan, left: Old) {
-    let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-    let done = match left {
-        Old::Goes => section.writer().cut(old, |_| {}),
-        Old::Stays => {
-            let unlocked = |area: Area| Area { flags: area.flags - locks, ..area };
-            section.writer().update(old, unlocked)
-        }
-    };
-    debug_assert!(done.is_ok(), "the tree was stocked");
 }

@@ -6,12 +6,15 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Spaces;
 use super::outcome::Resolved;
-use crate::base::Error;
-use crate::fault::{Cause, Claim, Source, Unshare};
+use crate::base::{Error, descending};
+#[cfg(feature = "files")]
+use crate::fault::BlockSource;
+use crate::fault::{Claim, Source, Unshare};
 use crate::folio::copy::copy;
-use crate::space::View;
+#[cfg(feature = "files")]
+use crate::folio::copy::copy_pieces;
+use crate::space::{Space, View};
 use crate::stats::Event;
-use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Makes a COW page exclusive. `None` when a change interfered, or when a leaf was split for
@@ -55,23 +58,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             return Ok(Some(done));
         }
         let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
-        let orders = (source.leaf.get()..=allowed.ilog2() as u8).rev().map(Order::new);
-        for order in orders.filter(|order| allowed >> order.get() & 1 != 0).filter(fits) {
-            if !self.base().groups.affords(view.space, order) {
-                self.fallback(view.space, order, Cause::Charge);
-                continue;
-            }
-            let hard = order == Order::ZERO || self.base().policy.tries_hard(unshare.advice());
-            match self.base().frames(order, hard) {
-                Ok(run) => {
-                    return self.copy_into(view, unshare, source, (run, order), resched);
-                }
+        for order in descending(allowed, source.leaf).filter(fits) {
+            match self.take_one(view.space, order, unshare.advice()) {
+                Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
                 Err(error) if order == Order::ZERO => return Err(error),
-                Err(_) => self.fallback(view.space, order, Cause::Memory),
+                Err(_) => {}
             }
         }
         // A large leaf, of which only a part is to be copied.
-        self.split_around(view, unshare.page, source.leaf)
+        self.split_leaf(view.space, unshare.page, source.leaf).map(|()| None)
     }
 
     fn copy_into(
@@ -79,7 +74,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         source: &Source,
-        (run, order): (FrameRun, Order),
+        run: FrameRun,
+        order: Order,
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
         let pages = PageSpan::block(unshare.page, order);
@@ -102,24 +98,79 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Splits the leaf of order `leaf` that maps `page` into smaller ones.
-    fn split_around(
+    /// Copies the folio that `page` of a space maps into one of its own, where
+    /// [`divide`](Self::divide) cannot split it: other spaces map it as well, or other tables map
+    /// other parts. Programs see no change. Exclusive and pinned pages stay where they are.
+    ///
+    /// # Errors
+    /// As for [`fault`](crate::Mm::fault).
+    pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        let pages = PageSpan::new(page, page.add(1));
+        let mut change = self.change(space, pages)?;
+        change.prepare(pages, 0)?;
+        change.lend(pages);
+        change.count(Event::EntriesChanged);
+        drop(change);
+        let view = self.base().view(space);
+        match Unshare::of(&view, page) {
+            Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
+            None => Err(Error::NoArea(page)),
+        }
+    }
+
+    /// For a write to a private page of a file: copies the largest possible block of the `allowed`
+    /// orders around the page, out of several folios of the file, as far as it maps the area's file
+    /// (rows B5, C4, E4). `None`, and nothing has changed, where that is no more than `source` has.
+    #[cfg(feature = "files")]
+    fn own_block(
         &self,
         view: &View<'_, A, H>,
-        page: Vpn,
-        leaf: Order,
-    ) -> Result<Option<Resolved>, Error> {
-        let mut spare = Some(self.base().table_frame()?);
-        let mut gather = Gather::new();
-        let block = PageSpan::block(page, leaf);
-        // One boundary within the leaf is enough: a split there splits all of it.
-        let inside = block.start.add(1);
-        let split = view.tables().isolate(inside, &mut spare, &mut gather);
-        self.base().free(spare);
-        self.base().settle(view.space, &mut gather);
-        // Where the split needs a table of the next level as well, the next try brings it.
-        let splits = split.map_or(1, |(splits, _)| splits);
-        self.base().count(Event::LeafSplit, splits);
-        Ok(None)
+        unshare: &Unshare,
+        source: &Source,
+        allowed: u32,
+        resched: &mut dyn FnMut(),
+    ) -> Option<Resolved> {
+        if !unshare.is_of_file() {
+            return None;
+        }
+        for order in descending(allowed, Order::new(1)) {
+            let pages = PageSpan::block(unshare.page, order);
+            if source.pages.covers(pages) {
+                return None;
+            }
+            let Some(pieces) = BlockSource::hold(view, unshare, pages) else { continue };
+            let done = self.own_pieces(view, unshare, &pieces, (pages, order), resched);
+            pieces.release(view, &mut |run| self.base().free(run));
+            if done.is_some() {
+                return done;
+            }
+        }
+        None
+    }
+
+    /// Copies the pieces found for a block, and replaces them.
+    #[cfg(feature = "files")]
+    fn own_pieces(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        pieces: &BlockSource,
+        (pages, order): (PageSpan, Order),
+        resched: &mut dyn FnMut(),
+    ) -> Option<Resolved> {
+        let run = self.take_one(view.space, order, unshare.advice()).ok()?.dirtied();
+        let copied = copy_pieces(self.base().hw, &run, pieces.frames(), self.base().pace, resched);
+        // Where memory has failed, a smaller block may still be sound.
+        let placed = match copied {
+            Ok(()) => pieces.replace(view, unshare, pages, run),
+            Err(_) => Err(run),
+        };
+        match placed {
+            Ok(()) => Some(self.copied(view, pages, order)),
+            Err(run) => {
+                self.base().free(run);
+                None
+            }
+        }
     }
 }
