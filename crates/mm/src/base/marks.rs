@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 
 use super::stores::folios_in;
 use super::{Base, Error};
-use crate::cache::{Entry, FileId, FilePages, Index, file_of};
+use crate::cache::{Entry, FileId, FilePages, Index, Store};
 use crate::folio::{Folio, FolioFlags};
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
@@ -29,8 +29,7 @@ pub(crate) enum Keep {
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Whether a swap device has what the folio holds, or had it.
     pub(crate) fn is_swapped(&self, folio: Folio) -> bool {
-        let (known, owner) = self.folios().known(folio);
-        known.contains(FolioFlags::CACHED) && self.device_of(file_of(owner)).is_ok()
+        self.store_of(folio) == Some(Store::Swap)
     }
 
     /// The device with this number.
@@ -102,11 +101,6 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         device.slots.uncache(at);
         self.free(self.folios().put(folio));
         true
-    }
-
-    /// Whether the file is a swap device's.
-    pub(crate) fn is_swap(&self, id: FileId) -> bool {
-        self.device_of(id).is_ok()
     }
 
     /// Claims the slots of a swap device for a read; whether it could.

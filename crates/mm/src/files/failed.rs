@@ -31,7 +31,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
         let index = self.base().index(id).ok()?;
         let known = cached.known();
-        if self.base().is_swap(id) || !known.contains(FolioFlags::POISONED) && !cached.hold() {
+        let store = index.file.store();
+        let swapped = store == Some(Store::Swap);
+        if swapped || !known.contains(FolioFlags::POISONED) && !cached.hold() {
             return None;
         }
         cached.learn(known | FolioFlags::POISONED);
@@ -41,7 +43,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
         // A write to the store that is under way may not arrive.
         let has_it = !is_dirty && !known.contains(FolioFlags::WRITING);
-        if !has_it || index.file.store() == Some(Store::Memory) {
+        if !has_it || store == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }
         self.forget_folio(&index, at.start, folio, None);

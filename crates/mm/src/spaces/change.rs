@@ -14,8 +14,8 @@ use crate::table::Taking;
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps an area and returns its pages. None is resident yet.
     pub(crate) fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
-        let mut change = self.base().change(space);
-        let span = self.base().view(space).place(request, self.align(space, request))?;
+        let mut change = self.base.change(space);
+        let span = self.base.view(space).place(request, self.align(space, request))?;
         let area = Area {
             span,
             prot: request.prot,
@@ -63,7 +63,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
     ) -> Result<Change<'a, A, H>, Error> {
         match Space::<A>::may_map(span) {
-            true => Ok(self.base().change(space)),
+            true => Ok(self.base.change(space)),
             false => Err(Error::Invalid),
         }
     }
@@ -95,7 +95,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
             && let Backing::File { id, .. } = area.backing
-            && let Some(file) = self.base().file(id)
+            && let Some(file) = self.base.file(id)
         {
             file.note_code();
         }
@@ -221,11 +221,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
-        let mut change = self.base().change(space);
+        let mut change = self.base.change(space);
         change.stock()?;
         let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
         let below = PageSpan::new(guard, area.span.start);
-        let areas = self.base().view(space).areas();
+        let areas = self.base.view(space).areas();
         let free = areas.overlapping(below).next().is_none();
         let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
         let more = Area { span: PageSpan::new(page, area.span.start), ..area };
@@ -259,7 +259,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         updated.map_err(|_| Error::Invalid)?;
         change.open();
         if rights {
-            for area in self.base().view(space).areas().overlapping(span) {
+            for area in self.areas(space, span) {
                 change.protect(&area.clipped(span));
             }
         }
@@ -275,7 +275,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         mut each: impl FnMut(Area) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut next = span.start;
-        for area in self.base().view(space).areas().overlapping(span) {
+        for area in self.areas(space, span) {
             if area.span.start > next {
                 return Err(Error::NoArea(next));
             }
@@ -305,7 +305,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if !space.has(Ever::Sealed) {
             return Ok(());
         }
-        match self.base().view(space).areas().overlapping(span).find(such) {
+        match self.areas(space, span).find(such) {
             Some(area) => Err(Error::Sealed(area.span.start.max(span.start))),
             None => Ok(()),
         }
@@ -314,7 +314,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// The unmapped pages around `span`, which is unmapped: tables that translate nothing else may
     /// go.
     pub(crate) fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
-        let areas = self.base().view(space).areas();
+        let areas = self.base.view(space).areas();
         let first = Vpn::new(0);
         let last = Vpn::new(A::USER_PAGES);
         let end = areas.next_at_or_after(span.end).0.map_or(last, |area| area.span.start);
@@ -327,10 +327,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     pub(crate) fn align(&self, space: &Space<A>, request: &Request) -> Order {
         let wanted = match request.backing {
             Backing::Anon => {
-                self.base().policy.candidates(Advice::of(request.flags), space.opt_out())
+                self.base.policy.candidates(Advice::of(request.flags), space.opt_out())
             }
             #[cfg(feature = "files")]
-            Backing::File { .. } => self.base().file_policy.alignments(),
+            Backing::File { .. } => self.base.file_policy.alignments(),
             #[cfg(not(feature = "files"))]
             Backing::File { .. } => 0,
         };

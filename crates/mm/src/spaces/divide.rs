@@ -23,7 +23,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if !Space::<A>::may_map(PageSpan::new(page, page.add(1))) {
             return Err(Error::Invalid);
         }
-        let tables = self.base().view(space).tables();
+        let tables = self.tables(space);
         let mut gather = Gather::new();
         let done = loop {
             match tables.divide(page, how, &mut gather) {
@@ -31,27 +31,27 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 done => break done,
             }
         };
-        self.base().settle(space, &mut gather);
+        self.base.settle(space, &mut gather);
         let event = match done {
             Divided::Parts { .. } => Event::FolioSplit,
             _ => Event::FolioSplitFailed,
         };
-        self.base().count(event, 1);
+        self.base.count(event, 1);
         Ok(done)
     }
 
     /// Splits the leaf of order `leaf`, or the marker for as many pages, at `page` into entries of
     /// the next level. Where it needs a table of the level below as well, the next try brings it.
     pub(crate) fn split_leaf(&self, space: &Space<A>, page: Vpn, leaf: Order) -> Result<(), Error> {
-        let mut spare = Some(self.base().table_frame()?);
+        let mut spare = Some(self.base.table_frame()?);
         let mut gather = Gather::new();
-        let tables = self.base().view(space).tables();
+        let tables = self.tables(space);
         // One boundary within it is enough: a split there splits all of it.
         let inside = PageSpan::block(page, leaf).start.add(1);
         let split = tables.isolate(inside, &mut spare, &mut gather);
-        self.base().free(spare);
-        self.base().settle(space, &mut gather);
-        self.base().count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
+        self.base.free(spare);
+        self.base.settle(space, &mut gather);
+        self.base.count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
         Ok(())
     }
 
@@ -64,9 +64,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         gather: &mut Gather,
         such: &impl Fn(Folio) -> bool,
     ) {
-        let (tables, mut at) = (self.base().view(space).tables(), span.start);
+        let (tables, mut at) = (self.tables(space), span.start);
         while let Some(page) = tables.detach(PageSpan::new(at, span.end), gather, such) {
-            self.base().settle(space, gather);
+            self.base.settle(space, gather);
             at = page;
         }
     }

@@ -32,7 +32,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let mut done = Populated::default();
         let mut at = span.start;
         while at < span.end {
-            at = match self.base().view(space).ready_until(at, span.end, access) {
+            at = match self.base.view(space).ready_until(at, span.end, access) {
                 Some(end) => end,
                 None => match self.resolve(space, at, &mut fault, &serve)? {
                     Resolved::Mapped(installed) => {
@@ -64,19 +64,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Resolved, Error> {
         let access = fault.access;
-        self.base().groups.charge(space, 1)?;
-        let view = self.base().view(space);
+        self.base.groups.charge(space, 1)?;
+        let view = self.base.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match decide(&view, &self.base().policy, page, access, fault.reach) {
+            let step = match decide(&view, &self.base.policy, page, access, fault.reach) {
                 Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
                 Decision::Below(place, seq) => {
                     self.deepen(&view, place, page, Some(seq)).map(|()| None)
                 }
                 Decision::Touch(leaf) => {
                     let touched = leaf.touch(&view, page, access);
-                    self.base().count(Event::Spurious, touched.into());
+                    self.base.count(Event::Spurious, touched.into());
                     Ok(self.noted(&view, page, touched))
                 }
                 Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
@@ -95,7 +95,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             break;
         }
-        self.base().free(taken.map(|(run, _)| run));
+        self.base.free(taken.map(|(run, _)| run));
         result
     }
 
@@ -115,10 +115,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let (run, order) = match taken.take() {
             Some((run, order)) if fits(order, &run) => (run, order),
             stale => {
-                self.base().free(stale.map(|(run, _)| run));
+                self.base.free(stale.map(|(run, _)| run));
                 let (run, order) = self.take_for(view, plan)?;
                 let start = plan.start(order);
-                self.base().clear(&run, plan.page.get().saturating_sub(start.get()), resched);
+                self.base.clear(&run, plan.page.get().saturating_sub(start.get()), resched);
                 (run, order)
             }
         };
@@ -132,12 +132,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         match plan.install(view, run, order) {
             Ok(installed) => {
-                self.base().groups.draw(view.space, installed.pages.count());
+                self.base.groups.draw(view.space, installed.pages.count());
                 self.tally(view.space, &plan.choice, &installed);
                 Ok(Some(Resolved::Mapped(installed)))
             }
             Err(Stale(run)) => {
-                self.base().count(Event::Stale, 1);
+                self.base.count(Event::Stale, 1);
                 while view.space.areas.is_held(plan.wanted) {
                     spin_loop();
                 }
@@ -173,8 +173,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
         let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
         while block > order {
-            if self.base().groups.affords(space, block)
-                && let Ok(run) = self.base().frames(block, false)
+            if self.base.groups.affords(space, block)
+                && let Ok(run) = self.base.frames(block, false)
             {
                 return Some(run);
             }
@@ -212,11 +212,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         page: Vpn,
         seq: Option<Seq>,
     ) -> Result<(), Error> {
-        let run = self.base().table_frame()?;
+        let run = self.base.table_frame()?;
         match view.tables().link_if(place, page, run, || is_still(view, page, seq)) {
-            Ok(()) => self.base().count(Event::TableMade, 1),
+            Ok(()) => self.base.count(Event::TableMade, 1),
             Err(run) => {
-                self.base().free(run);
+                self.base.free(run);
                 self.wait(view, page);
             }
         }

@@ -20,7 +20,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
     /// map.
     pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
-        let root = self.base().table_frame()?;
+        let root = self.base.table_frame()?;
         self.space_over(root, asid, window)
     }
 
@@ -38,10 +38,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     ) -> Result<Space<A>, Error> {
         if root.count() != 1 || !Space::<A>::may_map(window) {
             // The embedder may have written its kernel entries.
-            self.base().free(root.dirtied());
+            self.base.free(root.dirtied());
             return Err(Error::Invalid);
         }
-        let tables = Tables::<A, H>::found(self.base().hw, self.base().phys.meta(), root);
+        let tables = Tables::<A, H>::found(self.base.hw, self.base.phys.meta(), root);
         Ok(Space::new(tables.root(), asid, window))
     }
 
@@ -50,26 +50,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// needs no further flush.
     pub fn destroy(&self, space: Space<A>) {
         let all = Space::<A>::all();
-        let change = self.base().change(&space);
+        let change = self.base.change(&space);
         let _ = change.writer().cut(all, |_| {});
         while let Some(run) = change.writer().unstock() {
-            self.base().free(run);
+            self.base.free(run);
         }
         drop(change);
-        let tables = self.base().view(&space).tables();
+        let tables = self.tables(&space);
         let mut gather = tables.retire();
         let mut left = all;
         while !left.is_empty() {
             let took = tables.take(left, &mut gather);
-            self.base().count(Event::EntriesCleared, took.entries);
+            self.base.count(Event::EntriesCleared, took.entries);
             left = PageSpan::new(took.upto, left.end);
             if !left.is_empty() {
-                self.base().settle(&space, &mut gather);
+                self.base.settle(&space, &mut gather);
             }
         }
         tables.prune(all, all, &mut gather);
         tables.free_root(&mut gather);
-        self.base().settle(&space, &mut gather);
+        self.base.settle(&space, &mut gather);
     }
 
     /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
@@ -88,7 +88,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// child then, and the parent is as before, except that some pages may be write-protected until
     /// their next write.
     pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
-        self.fork_over(parent, self.base().table_frame()?, asid)
+        self.fork_over(parent, self.base.table_frame()?, asid)
     }
 
     /// The same over a root table for the child that the embedder has prepared, as for
@@ -108,7 +108,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         child.set_stack_pages(parent.stack_pages());
         child.set_group(parent.group());
         child.note_all_of(parent);
-        let mut change = self.base().change(parent);
+        let mut change = self.base.change(parent);
         change.hold(Space::<A>::all());
         let done = self.inherit(parent, &child, &mut change);
         change.count(Event::EntriesForked);
@@ -130,8 +130,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         child: &Space<A>,
         change: &mut Change<'_, A, H>,
     ) -> Result<(), Error> {
-        let mut heir = self.base().change(child);
-        let view = self.base().view(child);
+        let mut heir = self.base.change(child);
+        let view = self.base.view(child);
         let mut alike: Option<(PageSpan, Inherit)> = None;
         for area in self.areas(parent, Space::<A>::all()) {
             let inherited = area.inherited();
@@ -160,7 +160,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         pages: Option<(PageSpan, Inherit)>,
     ) -> Result<(), Error> {
         let Some((mut left, how)) = pages else { return Ok(()) };
-        let lend_marks = |marks, pages| self.base().lend_marks(marks, pages);
+        let lend_marks = |marks, pages| self.base.lend_marks(marks, pages);
         while !left.is_empty() {
             let mut copy = None;
             change.complete(|section| match section.fork(child, &mut left, how, &lend_marks) {
@@ -197,12 +197,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let left = pages.end.offset_from(at);
             let most = Order::fitting(left).unwrap_or_default().min(aligned);
             let orders = (1..=most.get()).rev().map(Order::new);
-            let (run, order) = self.base().first_free(orders, Order::ZERO)?;
+            let (run, order) = self.base.first_free(orders, Order::ZERO)?;
             let from = FrameSpan::new(frame.add(at.offset_from(pages.start)), order.pages());
             let run = run.dirtied();
-            let copied = self.base().hw.copy(&run, 0, from).map_err(Error::from);
+            let copied = self.base.hw.copy(&run, 0, from).map_err(Error::from);
             if let Err(error) = copied.and_then(|()| self.deepen_to(child, at, order, None)) {
-                self.base().free(run);
+                self.base.free(run);
                 return Err(error);
             }
             let copy = run.start();
@@ -212,7 +212,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             let entries = (order.pages() >> A::order(locked.level()).get()) as usize;
             let own = attrs.difference(Attrs::COW);
             locked.put(locked.index(at), entries, copy, own, order);
-            self.base().count(Event::ForkCopy, order.pages());
+            self.base.count(Event::ForkCopy, order.pages());
             at = at.add(order.pages());
         }
         Ok(())

@@ -63,7 +63,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Sight::Marker(marks) => marks.kind() == Some(MarkKind::Guard),
             Sight::Leaf { .. } => false,
         };
-        let mut pieces = self.base().view(space).tables().pieces(span);
+        let mut pieces = self.tables(space).pieces(span);
         pieces.find(|seen| is_guard(seen.what)).map(|seen| seen.pages.start)
     }
 }

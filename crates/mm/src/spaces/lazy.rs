@@ -51,7 +51,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.divide_at(space, span.start)?;
         self.divide_at(space, span.end)?;
         self.drop_swapped(space, span)?;
-        let mut change = self.base().change(space);
+        let mut change = self.base.change(space);
         change.prepare(span, 0)?;
         self.free_leaves(&mut change, span, Attrs::YOUNG | Attrs::DIRTY, |_| true);
         Ok(())
@@ -66,7 +66,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         noted: Attrs,
         wanted: impl Fn(Folio) -> bool,
     ) {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let mut pages = 0;
         let forgets = |folio: Folio, piece: FrameSpan, attrs: Attrs| {
             let whole = piece == folio.span();
@@ -79,7 +79,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             lazy
         };
         change.forget(span, noted, forgets, |marks| marks);
-        self.base().count(Event::LazyFree, pages);
+        self.base.count(Event::LazyFree, pages);
     }
 
     /// Frees pages without an access for `idle` rounds lazily, in the areas of `span` whose
@@ -95,12 +95,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         idle: u32,
     ) -> Result<(), Error> {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let droppable = |area: &Area| area.flags.contains(AreaFlags::DROPPABLE);
         if !space.has(Ever::Droppable) || !self.areas(space, span).any(|area| droppable(&area)) {
             return Ok(());
         }
-        let mut change = self.base().change(space);
+        let mut change = self.base.change(space);
         for area in self.areas(space, span).filter(droppable) {
             let part = area.span.intersect(span);
             change.prepare(part, 0)?;
@@ -115,9 +115,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if page.get() >= A::USER_PAGES {
             return Ok(());
         }
-        let seen = self.base().view(space).tables().look(PageSpan::block(page, Order::ZERO));
+        let seen = self.tables(space).look(PageSpan::block(page, Order::ZERO));
         let Some(Sight::Leaf { frame, .. }) = seen.map(|seen| seen.what) else { return Ok(()) };
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         match folios.of(frame) {
             Some(folio) if folio.head < frame => {
                 self.divide(space, page, Division::Around(page, Order::ZERO)).map(|_| ())
@@ -132,7 +132,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let is_lost =
             |marks: Marks| matches!(marks.kind(), Some(MarkKind::Swap | MarkKind::Poison));
         loop {
-            let mut pieces = self.base().view(space).tables().pieces(PageSpan::new(at, span.end));
+            let mut pieces = self.tables(space).pieces(PageSpan::new(at, span.end));
             let there =
                 pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_lost(marks)));
             let Some(there) = there else { return Ok(()) };
@@ -143,7 +143,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// How many pages of `span` may be lost unless a program writes them again.
     pub fn lazily_free(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let mut pages = 0;
         self.runs(space, span, &mut |seen| {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { return };

@@ -36,7 +36,13 @@ pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
 pub use track::is_written;
 
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::PageSpan;
+
 use crate::base::Base;
+use crate::space::{Area, Space};
+use crate::table::Tables;
 
 /// The operations on address spaces.
 pub struct Spaces<'m, A, H> {
@@ -57,5 +63,22 @@ impl<'m, A, H> Spaces<'m, A, H> {
     #[inline(always)]
     pub(crate) fn base(&self) -> &Base<'m, A, H> {
         &self.base
+    }
+}
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// The areas that have a page in `span`, ascending and whole. Takes no lock, also not between
+    /// two of them: each is in a state that the space had at some moment.
+    pub fn areas<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        span: PageSpan,
+    ) -> impl Iterator<Item = Area> + 'a {
+        self.base.view(space).areas().overlapping(span)
+    }
+
+    /// The page tables of a space.
+    pub(crate) fn tables<'a>(&'a self, space: &'a Space<A>) -> Tables<'a, A, H> {
+        self.base.view(space).tables()
     }
 }

@@ -80,7 +80,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// The area that holds all of `span`, if it may change.
     fn single_area(&self, space: &Space<A>, span: PageSpan) -> Result<Area, Error> {
-        let area = self.base().view(space).areas().lookup(span.start).0;
+        let area = self.base.view(space).areas().lookup(span.start).0;
         let area = area.ok_or(Error::NoArea(span.start))?;
         if !area.span.covers(span) {
             return Err(Error::NoArea(area.span.end));
@@ -93,7 +93,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Extends the area that ends with `old` up to `end`, if there is room.
     fn extend(&self, space: &Space<A>, old: PageSpan, end: Vpn) -> Result<(), Error> {
-        let mut change = self.base().change(space);
+        let mut change = self.base.change(space);
         change.stock()?;
         let area = self.single_area(space, old)?;
         let more = PageSpan::new(old.end, end);
@@ -116,10 +116,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         at: At,
         stays: bool,
     ) -> Result<PageSpan, Error> {
-        let mut change = self.base().change(space);
+        let mut change = self.base.change(space);
         let area = self.single_area(space, old)?;
         let request = Request::anon(pages).at(at).flags(area.flags);
-        let span = self.base().view(space).place(&request, self.align(space, &request))?;
+        let span = self.base.view(space).place(&request, self.align(space, &request))?;
         // The new place is held as well: no page may be mapped there before the pages have moved.
         change.complete(|section| section.prepare_move(old, span, 4))?;
         if matches!(at, At::Fixed(_)) {

@@ -23,9 +23,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         order: Order,
         advice: Advice,
     ) -> Result<FrameRun, Error> {
-        let cause = if self.base().groups.affords(space, order) {
-            let hard = order == Order::ZERO || self.base().policy.tries_hard(advice);
-            match self.base().frames(order, hard) {
+        let cause = if self.base.groups.affords(space, order) {
+            let hard = order == Order::ZERO || self.base.policy.tries_hard(advice);
+            match self.base.frames(order, hard) {
                 Ok(run) => return Ok(run),
                 Err(_) => Cause::Memory,
             }
@@ -41,8 +41,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
     pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
         let own = CpuSet::new();
-        own.insert(self.base().hw.cpu());
-        self.base().hw.flush(&Flush {
+        own.insert(self.base.hw.cpu());
+        self.base.hw.flush(&Flush {
             asid: view.space.asid(),
             root: view.space.root(),
             pages: Some(PageSpan::new(page, page.add(1))),
@@ -54,10 +54,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Counts the size of a fault's folio, and the reasons against larger ones.
     pub(crate) fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
-        let cpu = self.base().hw.cpu().index();
+        let cpu = self.base.hw.cpu().index();
         let order = installed.order;
         let folios = installed.pages.count() >> order.get();
-        if let Some(own) = self.base().counters.get(cpu) {
+        if let Some(own) = self.base.counters.get(cpu) {
             own.alloc(order.index(), folios);
             own.add(Event::EntriesMade, installed.entries);
             if let Some(order) = choice.policy {
@@ -78,8 +78,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
-        let cpu = self.base().hw.cpu().index();
-        if let Some(own) = self.base().counters.get(cpu) {
+        let cpu = self.base.hw.cpu().index();
+        if let Some(own) = self.base.counters.get(cpu) {
             own.fallback(order.index(), cause as usize);
         }
         space.counters.fallback(cpu, order.index());
@@ -87,9 +87,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Counts a copy of `pages` into a folio of `order`.
     pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
-        self.base().groups.draw(view.space, pages.count());
-        self.base().count(Event::CowCopy, pages.count());
-        if let Some(own) = self.base().own_counters() {
+        self.base.groups.draw(view.space, pages.count());
+        self.base.count(Event::CowCopy, pages.count());
+        if let Some(own) = self.base.own_counters() {
             own.copy(order.index());
         }
         Resolved::Unshared { pages, copied: Some(order) }
@@ -97,7 +97,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Waits for the end of a change under way at `page`.
     pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
-        self.base().count(Event::Stale, 1);
+        self.base.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
             spin_loop();
         }

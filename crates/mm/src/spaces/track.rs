@@ -33,11 +33,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
         change.writer().update(span, tracked).map_err(|_| Error::Invalid)?;
         change.open();
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let forgets = |folio, _, _: Attrs| {
             // For a folio that a swap device has as well, the dirty bit says whether the device is
             // out of date.
-            let pinned = self.base().is_swapped(folio) || folios.counts(folio).pins > 0;
+            let pinned = self.base.is_swapped(folio) || folios.counts(folio).pins > 0;
             // A cleared dirty bit would no longer show whether it was written since it was freed.
             if !pinned && folios.is_lazy(folio) {
                 folios.set_lazy(folio, false);

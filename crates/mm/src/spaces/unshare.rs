@@ -25,19 +25,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
-        match unshare.claim(view, self.base().policy.copy_most()) {
+        match unshare.claim(view, self.base.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
                 Ok(None)
             }
             Claim::Kept(pages) => {
                 self.forget(view, unshare.page);
-                self.base().count(Event::CowReuse, pages.count());
+                self.base.count(Event::CowReuse, pages.count());
                 Ok(Some(Resolved::Unshared { pages, copied: None }))
             }
             Claim::Copy(source) => {
                 let done = self.copy_from(view, unshare, &source, resched);
-                self.base().free(source.release(view));
+                self.base.free(source.release(view));
                 done
             }
         }
@@ -51,8 +51,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         source: &Source,
         resched: &mut dyn FnMut(),
     ) -> Result<Option<Resolved>, Error> {
-        let wanted = self.base().policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
-        let allowed = wanted & ((2 << self.base().policy.copy_most().get()) - 1);
+        let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
+        let allowed = wanted & ((2 << self.base.policy.copy_most().get()) - 1);
         #[cfg(feature = "files")]
         if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
             return Ok(Some(done));
@@ -81,17 +81,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
         let (from, wanted) = (source.frames(pages), unshare.page.offset_from(pages.start));
-        if let Err(poisoned) = copy(self.base().hw, &run, from, wanted, self.base().pace, resched) {
-            self.base().free(run);
+        if let Err(poisoned) = copy(self.base.hw, &run, from, wanted, self.base.pace, resched) {
+            self.base.free(run);
             return Err(poisoned.into());
         }
         match unshare.replace(view, source, pages, run) {
             Ok(last) => {
-                self.base().free(last);
+                self.base.free(last);
                 Ok(Some(self.copied(view, pages, order)))
             }
             Err(run) => {
-                self.base().free(run);
+                self.base.free(run);
                 self.wait(view, unshare.page);
                 Ok(None)
             }
@@ -111,7 +111,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.lend(pages);
         change.count(Event::EntriesChanged);
         drop(change);
-        let view = self.base().view(space);
+        let view = self.base.view(space);
         match Unshare::of(&view, page) {
             Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
             None => Err(Error::NoArea(page)),
@@ -140,7 +140,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             let Some(pieces) = BlockSource::hold(view, unshare, pages) else { continue };
             let done = self.own_pieces(view, unshare, &pieces, (pages, order), resched);
-            pieces.release(view, &mut |run| self.base().free(run));
+            pieces.release(view, &mut |run| self.base.free(run));
             if done.is_some() {
                 return done;
             }
@@ -159,7 +159,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         resched: &mut dyn FnMut(),
     ) -> Option<Resolved> {
         let run = self.take_one(view.space, order, unshare.advice()).ok()?.dirtied();
-        let copied = copy_pieces(self.base().hw, &run, pieces.frames(), self.base().pace, resched);
+        let copied = copy_pieces(self.base.hw, &run, pieces.frames(), self.base.pace, resched);
         // Where memory has failed, a smaller block may still be sound.
         let placed = match copied {
             Ok(()) => pieces.replace(view, unshare, pages, run),
@@ -168,7 +168,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         match placed {
             Ok(()) => Some(self.copied(view, pages, order)),
             Err(run) => {
-                self.base().free(run);
+                self.base.free(run);
                 None
             }
         }
