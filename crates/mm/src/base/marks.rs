@@ -99,7 +99,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         let removed = self.take_out(&device.index, at.start, folio, None);
         debug_assert!(removed, "a folio with an identity is in its index");
         device.slots.uncache(at);
-        self.free(self.folios().put(folio));
+        self.put(folio);
         true
     }
 

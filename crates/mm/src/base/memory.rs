@@ -10,8 +10,8 @@ use super::{Error, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
-use crate::folio::Folios;
 use crate::folio::clear::{self, Pace};
+use crate::folio::{Folio, Folios};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
 use crate::space::{Space, View};
@@ -105,6 +105,11 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
             self.hw.freed(run.span());
             self.phys.free(self.hw.cpu(), run);
         }
+    }
+
+    /// Drops a reference to a folio, and frees it with the last.
+    pub(crate) fn put(&self, folio: Folio) {
+        self.free(self.folios().put(folio));
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).

@@ -4,7 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::{Base, Error};
-use crate::cache::{Bounds, File, FileId, FilePages, Index, Note, Store, file_of, identity};
+use crate::cache::{File, FileId, FilePages, Index, Note, Store, file_of, identity};
 use crate::folio::cached::Cached;
 use crate::folio::{Folio, FolioFlags};
 
@@ -61,11 +61,6 @@ impl<'m, A: Arch, H: Hardware> Base<'m, A, H> {
             index.file.count_cached(-(folio.order.pages() as i64));
         }
         removed
-    }
-
-    /// The sizes and lengths in which a file is read now.
-    pub(crate) fn bounds(&self, index: &Index<'_, A, H>) -> Bounds {
-        self.file_policy.bounds(index.file.pages(), index.file.smallest())
     }
 
     /// The store of a folio's file, if a file has the folio.

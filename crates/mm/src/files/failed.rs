@@ -8,12 +8,10 @@ use quire_units::Pfn;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
-use crate::folio::{Folio, FolioFlags};
-use crate::space::Space;
+use crate::cache::{Entry, FilePages, Store, file_of, page_of};
+use crate::folio::FolioFlags;
 use crate::spaces::Loss;
 use crate::sync::spin_loop;
-use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Handles failed memory of a file; `None` if no file has the frame.
@@ -29,9 +27,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
         let (cached, owner) = folios.identified(folio)?;
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
-        let index = self.base().index(id).ok()?;
+        let file = self.opened(id).ok()?;
         let known = cached.known();
-        let store = index.file.store();
+        let store = file.store();
         let swapped = store == Some(Store::Swap);
         if swapped || !known.contains(FolioFlags::POISONED) && !cached.hold() {
             return None;
@@ -39,30 +37,20 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         cached.learn(known | FolioFlags::POISONED);
         drop(cached);
         let mut done = Ok(());
-        spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
-        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        // The programs' private copies stay.
+        spaces.visit(&mut |space| {
+            done = done.and(file.where_shown(space, at, |change, span| {
+                self.spaces().detach(space, span, change.gathered(), &|one| one == folio);
+                Ok(())
+            }));
+        });
+        let is_dirty = matches!(file.index.find(at.start).0, Entry::Folio { dirty: true, .. });
         // A write to the store that is under way may not arrive.
         let has_it = !is_dirty && !known.contains(FolioFlags::WRITING);
         if !has_it || store == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }
-        self.forget_folio(&index, at.start, folio, None);
+        file.forget_folio(at.start, folio, None);
         Some(done.map(|()| Loss::Nothing))
-    }
-
-    /// Unmaps a file's folio from a space. The program's private copies stay.
-    fn unmap_failed(
-        &self,
-        space: &Space<A>,
-        id: FileId,
-        at: FilePages,
-        folio: Folio,
-    ) -> Result<(), Error> {
-        self.where_shown(space, id, at, |_, span| {
-            let mut gather = Gather::new();
-            self.spaces().detach(space, span, &mut gather, &|one| one == folio);
-            self.base().settle(space, &mut gather);
-            Ok(())
-        })
     }
 }

@@ -15,9 +15,9 @@ use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan};
 
-use super::Files;
+use super::OpenFile;
 use crate::base::{AllSpaces, Change, Error, folios_within};
-use crate::cache::{FileId, FilePages, Index, file_of, page_of};
+use crate::cache::{FilePages, file_of, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::Gather;
@@ -36,7 +36,7 @@ pub(crate) enum Bound {
     Tracked,
 }
 
-impl<A: Arch, H: Hardware> Files<'_, A, H> {
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Secludes the folios that a file has in `pages`, and that lie wholly in it. The caller is
     /// reshaping the file.
     ///
@@ -44,36 +44,36 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// The reason. The folios have their users again, as before, but are not mapped any more.
     pub(crate) fn seclude(
         &self,
-        index: &Index<'_, A, H>,
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Bound> {
-        let done = self.hide_all(index, pages).and_then(|()| {
+        let done = self.hide_all(pages).and_then(|()| {
             let mut tracked = false;
-            spaces.visit(&mut |space| tracked |= self.is_tracked(space, index, pages));
+            spaces.visit(&mut |space| tracked |= self.is_tracked(space, pages));
             if tracked {
                 return Err(Bound::Tracked);
             }
-            spaces.visit(&mut |space| self.detach_secluded(space, index, pages));
-            self.are_ours(index, pages)
+            spaces.visit(&mut |space| self.detach_secluded(space, pages));
+            self.are_ours(pages)
         });
         if done.is_err() {
-            self.readmit(index, pages);
+            self.readmit(pages);
         }
         done
     }
 
     /// Shows the secluded folios of `pages` again.
-    pub(crate) fn readmit(&self, index: &Index<'_, A, H>, pages: FilePages) {
+    pub(crate) fn readmit(&self, pages: FilePages) {
         let folios = self.base().folios();
-        let secluded = folios_within(index, pages).filter(|(folio, _)| folios.is_secluded(*folio));
+        let secluded =
+            folios_within(&self.index, pages).filter(|(folio, _)| folios.is_secluded(*folio));
         secluded.for_each(|(folio, _)| folios.readmit(folio));
     }
 
     /// Hides the folios of `pages` from lookups from now on.
-    fn hide_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
-        folios_within(index, pages).try_for_each(|(folio, at)| {
-            let cached = self.base().cached(index.id, at.start, folio).ok_or(Bound::Held)?;
+    fn hide_all(&self, pages: FilePages) -> Result<(), Bound> {
+        folios_within(&self.index, pages).try_for_each(|(folio, at)| {
+            let cached = self.cached(at.start, folio).ok_or(Bound::Held)?;
             let known = cached.known();
             if known.contains(FolioFlags::POISONED) {
                 return Err(Bound::Failed);
@@ -89,10 +89,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// Whether the folios of `pages` have no reference but the index's.
-    fn are_ours(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
+    fn are_ours(&self, pages: FilePages) -> Result<(), Bound> {
         let folios = self.base().folios();
         let is_ours = |folio| folios.is_secluded(folio) && folios.is_indexed_only(folio);
-        match folios_within(index, pages).all(|(folio, _)| is_ours(folio)) {
+        match folios_within(&self.index, pages).all(|(folio, _)| is_ours(folio)) {
             true => Ok(()),
             false => Err(Bound::Held),
         }
@@ -100,18 +100,18 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
     /// its leaves record them.
-    fn is_tracked(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) -> bool {
+    fn is_tracked(&self, space: &Space<A>, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
-        self.showing(space, index.id, pages).any(|(area, _)| area.flags.contains(tells))
+        self.showing(space, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
     /// The areas of a space that map some of `pages` of a file, and the place in each.
     fn showing<'a>(
         &'a self,
         space: &'a Space<A>,
-        id: FileId,
         pages: FilePages,
     ) -> impl Iterator<Item = (Area, PageSpan)> + 'a {
+        let id = self.index.id;
         let areas = self.spaces().areas(space, Space::<A>::all());
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
         shown.filter(|(_, span)| !span.is_empty())
@@ -122,30 +122,29 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     pub(crate) fn where_shown<'a>(
         &'a self,
         space: &'a Space<A>,
-        id: FileId,
         pages: FilePages,
         mut act: impl FnMut(&mut Change<'a, A, H>, PageSpan) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.showing(space, id, pages).next().is_none() {
+        if self.showing(space, pages).next().is_none() {
             return Ok(());
         }
         let mut change = self.base().change(space);
         change.hold(Space::<A>::all());
-        self.showing(space, id, pages).try_for_each(|(_, span)| act(&mut change, span))
+        self.showing(space, pages).try_for_each(|(_, span)| act(&mut change, span))
     }
 
     /// Unmaps the secluded folios of `pages` from a space.
-    fn detach_secluded(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) {
+    fn detach_secluded(&self, space: &Space<A>, pages: FilePages) {
         let folios = self.base().folios();
         let such = |folio: Folio| {
             let (known, owner) = folios.known(folio);
             known.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
-                && file_of(owner) == index.id
+                && file_of(owner) == self.index.id
                 && pages.contains(page_of(owner))
         };
         let mut gather = Gather::new();
         let _taking = space.taking();
-        for (_, span) in self.showing(space, index.id, pages) {
+        for (_, span) in self.showing(space, pages) {
             self.spaces().detach(space, span, &mut gather, &such);
         }
         self.base().settle(space, &mut gather);
@@ -153,15 +152,10 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 
     /// Maps the pages that a file has in `pages` where areas map it and have a table for it
     /// already: by one entry for a block, where the area covers all of it and the block is empty.
-    pub(crate) fn show_again(
-        &self,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) {
+    pub(crate) fn show_again(&self, pages: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) {
         spaces.visit(&mut |space| {
             let tables = self.base().view(space).tables();
-            for (_, span) in self.showing(space, index.id, pages) {
+            for (_, span) in self.showing(space, pages) {
                 if tables.walk(span.start, Level::LAST).level != Level::LAST {
                     continue;
                 }
@@ -172,7 +166,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                     tables.prune(hole, hole, change.gathered());
                 }
                 // Pages that are not mapped now are mapped at their next access.
-                self.map_cached(space, span);
+                self.files.map_cached(space, span);
             }
         });
     }

@@ -4,8 +4,8 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order, PageSpan, Prot};
 
-use super::Files;
 use super::read::usable;
+use super::{Files, OpenFile};
 use crate::base::Error;
 use crate::cache::{
     Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
@@ -28,31 +28,31 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         fault: &FilePage,
         how: &mut Fault<'_>,
     ) -> Served {
-        let index = self.base().index(fault.file).map_err(|_| Error::Missing(fault.page))?;
-        if fault.at >= index.file.pages() {
+        let file = self.opened(fault.file).map_err(|_| Error::Missing(fault.page))?;
+        if fault.at >= file.pages() {
             return Err(Error::Missing(fault.page));
         }
         if fault.is_there {
-            return Ok(self.let_write(view, &index, fault));
+            return Ok(file.let_write(view, fault));
         }
-        let Some(leaf) = leaf_order(&index, fault) else {
-            return self.lacking(view, &index, fault, how.resched).map(|()| None);
+        let Some(leaf) = leaf_order(&file.index, fault) else {
+            return file.lacking(view, fault, how.resched).map(|()| None);
         };
         self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = self.around(view.space, &index, fault, how.reach);
-        let Some(shown) = map_around(view, &index, fault, leaf, around) else {
+        let around = file.around(view.space, fault, how.reach);
+        let Some(shown) = map_around(view, &file.index, fault, leaf, around) else {
             self.spaces().wait(view, fault.page);
             return Ok(None);
         };
         self.base().groups.draw(view.space, shown.pages.count());
         self.base().count(Event::EntriesMade, shown.entries);
         if !shown.hit {
-            self.lacking(view, &index, fault, how.resched)?;
+            file.lacking(view, fault, how.resched)?;
             return Ok(None);
         }
-        let ahead = self.mapped(&index, fault, &shown);
+        let ahead = file.mapped(fault, &shown);
         // A write must still copy the page, or mark its folio dirty: the next try decides that.
-        let more = how.access == Access::Write && !is_free(&index, fault);
+        let more = how.access == Access::Write && !is_free(&file.index, fault);
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
     }
 
@@ -68,22 +68,27 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         });
     }
 
+    /// The preferred sizes of faults in an area: its own preference, or the policy's.
+    pub(crate) fn preference_in(&self, area: &Area) -> Preference {
+        let preference = self.base().file_policy.preference();
+        match area.flags.read_order() {
+            Some(order) => Preference { exec: 1 << order.get(), ..preference },
+            None => preference,
+        }
+    }
+}
+
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// The pages that are mapped besides the one that faulted: no others, where the space's group
     /// has no room for all of them.
-    fn around(
-        &self,
-        space: &Space<A>,
-        index: &Index<'_, A, H>,
-        fault: &FilePage,
-        reach: Reach,
-    ) -> PageSpan {
+    fn around(&self, space: &Space<A>, fault: &FilePage, reach: Reach) -> PageSpan {
         let around = match reach {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.base().file_policy.around());
-                let (shown, preference) = self.shown_at(index, fault);
+                let (shown, preference) = self.shown_at(fault);
                 if shown.exec && preference.exec != 0 {
                     // For code, the pages that one fault's read covers.
-                    let bounds = self.base().bounds(index);
+                    let bounds = self.bounds();
                     let read = shown.code_around(fault.at, &bounds, &preference);
                     let page = |at: u64| fault.page_of(at, fault.area.span);
                     PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
@@ -103,13 +108,8 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// A write to a shared page of a file: marks the folio dirty, then grants the write.
-    fn let_write(
-        &self,
-        view: &View<'_, A, H>,
-        index: &Index<'_, A, H>,
-        fault: &FilePage,
-    ) -> Option<Resolved> {
-        let granted = grant_write(view, index, fault).is_some();
+    fn let_write(&self, view: &View<'_, A, H>, fault: &FilePage) -> Option<Resolved> {
+        let granted = grant_write(view, &self.index, fault).is_some();
         self.spaces().noted(view, fault.page, granted)
     }
 
@@ -117,51 +117,42 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     fn lacking(
         &self,
         view: &View<'_, A, H>,
-        index: &Index<'_, A, H>,
         fault: &FilePage,
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        let (entry, pages) = index.find(fault.at);
+        let (entry, pages) = self.index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
             let frame = folio.head.add(fault.at - pages.start);
             // Otherwise it was read, dropped, or mapped by another CPU meanwhile.
-            let cached = self.base().cached(index.id, pages.start, folio);
-            return cached.map_or(Ok(()), |cached| usable(cached.known(), index.id, frame));
+            let cached = self.cached(pages.start, folio);
+            return cached.map_or(Ok(()), |cached| usable(cached.known(), self.index.id, frame));
         }
-        if index.file.store() == Some(Store::Memory) {
+        if self.store() == Some(Store::Memory) {
             let advice = Advice::of(fault.area.flags);
             let sizes = self.base().policy.candidates(advice, view.space.opt_out());
-            return self.bring(index, fault.at, sizes, resched);
+            return self.bring(fault.at, sizes, resched);
         }
-        self.take_read_error(index, entry, fault.at)?;
-        Err(Error::Unread(self.plan_reads(index, fault)))
+        self.take_read_error(entry, fault.at)?;
+        Err(Error::Unread(self.plan_reads(fault)))
     }
 
     /// The plan of reads for a fault.
-    fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
-        let bounds = self.base().bounds(index);
-        let (shown, preference) = self.shown_at(index, fault);
-        let window =
-            change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
-        Reads::new(index.id, window, Some(fault.at))
-    }
-
-    /// The preferred sizes of faults in an area: its own preference, or the policy's.
-    pub(crate) fn preference_in(&self, area: &Area) -> Preference {
-        let preference = self.base().file_policy.preference();
-        match area.flags.read_order() {
-            Some(order) => Preference { exec: 1 << order.get(), ..preference },
-            None => preference,
-        }
+    fn plan_reads(&self, fault: &FilePage) -> Reads {
+        let bounds = self.bounds();
+        let (shown, preference) = self.shown_at(fault);
+        let window = change_reader(&self.index, |reader| {
+            reader.fault(fault.at, &shown, &bounds, &preference)
+        });
+        Reads::new(self.index.id, window, Some(fault.at))
     }
 
     /// The area of a fault in pages of its file, and the preferred sizes of faults there.
-    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
+    fn shown_at(&self, fault: &FilePage) -> (Mapped, Preference) {
         let flags = fault.area.flags;
         let own = flags.read_order().is_some();
         let code = own || fault.area.prot.contains(Prot::EXEC);
-        let mut preference = self.preference_in(&fault.area);
-        let beside = !code && preference.exec != 0 && index.file.holds_code();
+        let mut preference = self.files.preference_in(&fault.area);
+        let beside = !code && preference.exec != 0 && self.holds_code();
         if beside {
             // Programs use less of their constants and data than of their code.
             preference.exec = 1 << preference.exec.trailing_zeros();
@@ -177,19 +168,19 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// Records that pages were found in memory; returns the pages worth reading next.
-    fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
-        let (area, _) = self.shown_at(index, fault);
+    fn mapped(&self, fault: &FilePage, shown: &Shown) -> Option<Reads> {
+        let (area, _) = self.shown_at(fault);
         let Some(folio) = shown.marked else {
-            change_reader(index, |reader| reader.hit(shown.count, &area));
+            change_reader(&self.index, |reader| reader.hit(shown.count, &area));
             return None;
         };
-        let bounds = self.base().bounds(index);
-        let missing = self.missing_from(index, folio.end, bounds.window);
-        let window = change_reader(index, |reader| {
+        let bounds = self.bounds();
+        let missing = self.missing_from(folio.end, bounds.window);
+        let window = change_reader(&self.index, |reader| {
             reader.hit(shown.count, &area);
             reader.marked(folio, missing, &bounds, area.pattern)
         });
-        window.map(|window| Reads::new(index.id, window, None))
+        window.map(|window| Reads::new(self.index.id, window, None))
     }
 }
 

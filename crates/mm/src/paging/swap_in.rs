@@ -154,7 +154,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if let Entry::Folio { .. } = found {
             return Ok(None);
         }
-        self.files().take_read_error(&device.index, found, entry.slot)?;
+        self.files().with(&device.index).take_read_error(found, entry.slot)?;
         let order = self.order_in(view, device, marked, entry);
         let sizes =
             self.base().policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
