@@ -28,7 +28,7 @@ pub(crate) struct Change<'a, A: Arch, H: Hardware> {
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Begins a change of `space`; waits while another is under way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn change<'a>(&'a self, space: &'a Space<A>) -> Change<'a, A, H> {
         Change { base: self, space, section: Section::begin(self.view(space)), counted: 0 }
     }

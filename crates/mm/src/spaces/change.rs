@@ -5,7 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
 use super::Spaces;
-use crate::base::{Change, Error};
+use crate::base::Error;
 use crate::limits::STACK_GUARD_PAGES;
 use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Request, Space};
 use crate::stats::Event;
@@ -48,7 +48,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
     /// is no frame for that. Nothing has changed then.
     pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         self.unsealed(space, span)?;
         change.prepare(span, 1)?;
         change.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
@@ -56,16 +57,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         change.take(span, Taking::All, &|| self.hole(space, span))
     }
 
-    /// Begins a change of the areas or pages of `span`, which programs must be able to map.
-    pub(crate) fn change<'a>(
-        &'a self,
-        space: &'a Space<A>,
-        span: PageSpan,
-    ) -> Result<Change<'a, A, H>, Error> {
-        match Space::<A>::may_map(span) {
-            true => Ok(self.base.change(space)),
-            false => Err(Error::Invalid),
-        }
+    /// Refuses pages that programs may not map.
+    pub(crate) fn mappable(span: PageSpan) -> Result<(), Error> {
+        if Space::<A>::may_map(span) { Ok(()) } else { Err(Error::Invalid) }
     }
 
     /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
@@ -210,7 +204,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
     /// frame for that: memory before it is free then.
     pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         self.may_lose(space, span)?;
         change.hold(span);
         change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
@@ -241,7 +236,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         alter: impl Fn(Area) -> Result<Area, Error>,
     ) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         let (mut differs, mut rights) = (false, false);
         self.agree(space, span, |area| {
             let new = alter(area)?;

@@ -20,9 +20,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table;
     /// [`Error::Invalid`] for a page that programs may not map.
     pub fn divide(&self, space: &Space<A>, page: Vpn, how: Division) -> Result<Divided, Error> {
-        if !Space::<A>::may_map(PageSpan::new(page, page.add(1))) {
-            return Err(Error::Invalid);
-        }
+        Self::mappable(PageSpan::new(page, page.add(1)))?;
         let tables = self.tables(space);
         let mut gather = Gather::new();
         let done = loop {

@@ -25,8 +25,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         resched: &mut dyn FnMut(),
         serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Populated, Error> {
-        if !span.is_empty() && !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
+        if !span.is_empty() {
+            Self::mappable(span)?;
         }
         let mut fault = Fault { access, reach: Reach::Upto(span.end), resched };
         let mut done = Populated::default();
@@ -107,7 +107,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         plan: &Plan,
         taken: &mut Option<(FrameRun, Order)>,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         let fits = |order: Order, run: &FrameRun| {
             plan.choice.orders >> order.get() & 1 != 0
                 && plan.start(order).add(run.count()) <= plan.wanted.end
@@ -122,12 +122,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
                 (run, order)
             }
         };
-        let made = match plan.is_at(A::leaf_level(order)) {
-            true => Ok(()),
-            false => self.deepen_to(view, plan.start(order), order, Some(plan.seq)),
-        };
-        if let Err(error) = made {
-            *taken = Some((run, order));
+        if !plan.is_at(A::leaf_level(order))
+            && let Err(error) = self.deepen_to(view, plan.start(order), order, Some(plan.seq))
+        {
+            self.base.free(run);
             return Err(error);
         }
         match plan.install(view, run, order) {
@@ -171,16 +169,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let start = plan.start(order);
         let aligned = start.get().trailing_zeros() as u8;
         let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
-        let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
-        while block > order {
-            if self.base.groups.affords(space, block)
-                && let Ok(run) = self.base.frames(block, false)
-            {
-                return Some(run);
-            }
-            block = block.down()?;
-        }
-        None
+        let most = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
+        let larger = (order.get() + 1..=most.get()).rev().map(Order::new);
+        let mut larger = larger.filter(|block| self.base.groups.affords(space, *block));
+        larger.find_map(|block| self.base.frames(block, false).ok())
     }
 
     /// Makes the missing tables for folios of `order` at `page`: a smaller folio than planned may

@@ -30,7 +30,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// must be split, or a table is missing at an end of the span, and there is no frame for that.
     /// Nothing has changed then.
     pub fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         self.may_lose(space, span)?;
         self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
             true => Err(Error::Invalid),
@@ -49,7 +50,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// As for [`guard`](Self::guard), but that pages may be locked.
     pub fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         self.agree(space, span, |_| Ok(()))?;
         change.prepare(span, 0)?;
         change.unguard(span);

@@ -36,7 +36,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// nothing has changed then. [`Error::NoMemory`] when a large leaf must be split and there is
     /// no frame for that: memory before it is freed lazily then.
     pub fn free_lazily(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let change = self.base.change(space);
         self.may_lose(space, span)?;
         let mut tracked = false;
         self.agree(space, span, |area| {

@@ -44,9 +44,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         how: Move,
     ) -> Result<PageSpan, Error> {
         let new = PageSpan::at(old.start, pages).ok_or(Error::Invalid)?;
-        if !Space::<A>::may_map(old) || !Space::<A>::may_map(new) {
-            return Err(Error::Invalid);
-        }
+        Self::mappable(old)?;
+        Self::mappable(new)?;
         self.single_area(space, old)?;
         let target = match how {
             Move::To(page) => Some(At::Fixed(page)),

@@ -28,7 +28,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when a large
     /// leaf or an area must be split and there is no frame for that. Nothing has changed then.
     pub fn track(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        let mut change = self.change(space, span)?;
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         change.prepare(span, 2)?;
         let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
         change.writer().update(span, tracked).map_err(|_| Error::Invalid)?;

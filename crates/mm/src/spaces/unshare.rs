@@ -5,7 +5,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Vpn};
 
 use super::Spaces;
-use super::outcome::Resolved;
+use super::outcome::{Resolved, Served};
 use crate::base::{Error, descending};
 #[cfg(feature = "files")]
 use crate::fault::BlockSource;
@@ -24,7 +24,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         match unshare.claim(view, self.base.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
@@ -50,7 +50,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         source: &Source,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
         let allowed = wanted & ((2 << self.base.policy.copy_most().get()) - 1);
         #[cfg(feature = "files")]
@@ -77,7 +77,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         run: FrameRun,
         order: Order,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
         let (from, wanted) = (source.frames(pages), unshare.page.offset_from(pages.start));
@@ -106,7 +106,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// As for [`fault`](crate::Mm::fault).
     pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
         let pages = PageSpan::new(page, page.add(1));
-        let mut change = self.change(space, pages)?;
+        Self::mappable(pages)?;
+        let mut change = self.base.change(space);
         change.prepare(pages, 0)?;
         change.lend(pages);
         change.count(Event::EntriesChanged);
