@@ -50,12 +50,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// needs no further flush.
     pub fn destroy(&self, space: Space<A>) {
         let all = Space::<A>::all();
-        let change = self.base.change(&space);
-        let _ = change.writer().cut(all, |_| {});
-        while let Some(run) = change.writer().unstock() {
-            self.base.free(run);
+        {
+            let change = self.base.change(&space);
+            let _ = change.writer().cut(all, |_| {});
+            while let Some(run) = change.writer().unstock() {
+                self.base.free(run);
+            }
         }
-        drop(change);
         let tables = self.tables(&space);
         let mut gather = tables.retire();
         let mut left = all;
@@ -108,11 +109,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         child.set_stack_pages(parent.stack_pages());
         child.set_group(parent.group());
         child.note_all_of(parent);
-        let mut change = self.base.change(parent);
-        change.hold(Space::<A>::all());
-        let done = self.inherit(parent, &child, &mut change);
-        change.count(Event::EntriesForked);
-        drop(change);
+        let done = {
+            let mut change = self.base.change(parent);
+            change.hold(Space::<A>::all());
+            let done = self.inherit(parent, &child, &mut change);
+            change.count(Event::EntriesForked);
+            done
+        };
         match done {
             Ok(()) => Ok(child),
             Err(error) => {
