@@ -1,5 +1,5 @@
-//! Memory that fails in a file's folio: a folio that its store has as well leaves the cache; another
-//! stays there, and no access to it is allowed (row D4).
+//! Memory that fails in a file's folio: a folio that its store has as well leaves the cache;
+//! another stays there, and no access to it is allowed (row D4).
 
 use quire_arch::Arch;
 use quire_hw::Hardware;

@@ -113,7 +113,8 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
         self.files.spaces()
     }
 
-    /// The slot of `folio`, locked, if it holds the file's pages from `page` on and is not secluded.
+    /// The slot of `folio`, locked, if it holds the file's pages from `page` on and is not
+    /// secluded.
     #[inline]
     fn cached(&self, page: u64, folio: Folio) -> Option<Cached<'a>> {
         self.base().cached(self.index.id, page, folio)

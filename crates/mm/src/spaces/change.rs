@@ -175,9 +175,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.reflag(space, span, AreaFlags::empty(), locks)
     }
 
-    /// Seals the areas of `span`, all of which must be mapped (`mseal`): they keep place, rights, and
-    /// contents that could not be written back, until the space ends. So an attacker who controls a
-    /// program's calls cannot replace them. Children inherit seals. Sealed areas stay so.
+    /// Seals the areas of `span`, all of which must be mapped (`mseal`): they keep place, rights,
+    /// and contents that could not be written back, until the space ends. So an attacker who
+    /// controls a program's calls cannot replace them. Children inherit seals.
     ///
     /// # Errors
     /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].

@@ -1,5 +1,5 @@
-//! Steps that all kinds of faults share: a block of frames, the counts, and what this CPU or another
-//! change still has to do.
+//! Steps that all kinds of faults share: a block of frames, the counts, and what this CPU or
+//! another change still has to do.
 
 use quire_arch::Arch;
 use quire_hw::{Flush, FrameRun, Hardware};
@@ -14,8 +14,8 @@ use crate::stats::Event;
 use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// A block of `order` for a fault in an area with `advice`, as far as the space's group has room
-    /// for it. Counts the step to a smaller one.
+    /// A block of `order` for a fault in an area with `advice`, as far as the space's group has
+    /// room for it. Counts the step to a smaller one.
     #[inline]
     pub(crate) fn take_one(
         &self,
