@@ -88,6 +88,14 @@ pub(crate) struct Tree<'a, A, H> {
     arch: PhantomData<A>,
 }
 
+impl<A, H> Clone for Tree<'_, A, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, H> Copy for Tree<'_, A, H> {}
+
 impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// The number of places in a node, as a power of two.
     pub(crate) const BITS: u32 = A::PAGE_SHIFT - 3;

@@ -51,12 +51,20 @@ pub const fn page_of(identity: u64) -> u64 {
     identity & ((1 << PAGE_BITS) - 1)
 }
 
-/// The index of one file.
+/// The index of one file: a view that is cheap to copy.
 pub(crate) struct Index<'a, A, H> {
     pub(super) tree: Tree<'a, A, H>,
     pub(crate) file: &'a File,
     pub(crate) id: FileId,
 }
+
+impl<A, H> Clone for Index<'_, A, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, H> Copy for Index<'_, A, H> {}
 
 /// An insertion lacks this. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

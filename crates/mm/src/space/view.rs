@@ -19,7 +19,7 @@ use crate::table::{Tables, Target, What};
 /// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
 /// The embedder owns the value and gives it back to
-/// [`Mm::destroy`](crate::Mm::destroy); dropping it instead leaks its memory.
+/// [`Mm::destroy`](crate::Spaces::destroy); dropping it instead leaks its memory.
 #[must_use = "a space that is dropped leaks its memory; destroy it"]
 pub struct Space<A> {
     pub(crate) areas: AreaTree,
@@ -209,6 +209,11 @@ impl<A: Arch> Space<A> {
     #[inline]
     pub(crate) fn target(&self) -> Target<'_> {
         Target { asid: self.asid, root: self.root, cpus: &self.cpus }
+    }
+
+    /// All pages that programs may map.
+    pub(crate) fn all() -> PageSpan {
+        PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES))
     }
 
     /// Whether a program may map `span` at all.
