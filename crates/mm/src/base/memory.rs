@@ -63,10 +63,13 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         spare == 0 || self.phys.has_free(spare.saturating_add(order.pages()))
     }
 
-    /// Frees frames that no entry maps.
-    pub(crate) fn free(&self, run: FrameRun) {
-        self.hw.freed(run.span());
-        self.phys.free(self.hw.cpu(), run);
+    /// Frees frames that no entry maps, if there are any.
+    #[inline]
+    pub(crate) fn free(&self, run: impl Into<Option<FrameRun>>) {
+        if let Some(run) = run.into() {
+            self.hw.freed(run.span());
+            self.phys.free(self.hw.cpu(), run);
+        }
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).

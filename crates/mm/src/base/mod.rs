@@ -56,3 +56,9 @@ impl<A> AllSpaces<A> for [&Space<A>] {
         self.iter().for_each(|space| see(space));
     }
 }
+
+impl<A, T: AllSpaces<A> + ?Sized> AllSpaces<A> for &T {
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
+        (**self).visit(see);
+    }
+}

@@ -137,6 +137,16 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         self.steady(|| self.next_once(pages), |_| false)
     }
 
+    /// The folios that have a page in `pages`, ascending, and which pages of the file they have.
+    pub(crate) fn folios(&self, pages: FilePages) -> impl Iterator<Item = (Folio, FilePages)> {
+        let mut left = pages;
+        core::iter::from_fn(move || {
+            let (folio, at) = self.next(left)?;
+            left = FilePages::new(at.end, left.end);
+            Some((folio, at))
+        })
+    }
+
     fn next_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
         let found = |(entry, pages)| match entry {
             Entry::Folio { folio, .. } => Some((folio, pages)),

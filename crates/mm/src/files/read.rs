@@ -316,31 +316,12 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = self.base().folios();
         let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
-        let (mut spare, mut pruned) = (None, false);
-        let done = loop {
-            match index.insert(page, folio, &mut spare) {
-                Ok(()) => break Ok(true),
-                Err(InsertLack::Room) if order > A::block_order() && !pruned => {
-                    // A lower node may be empty by now.
-                    index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
-                    pruned = true;
-                }
-                Err(InsertLack::Room) => break Ok(false),
-                Err(InsertLack::Node) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(error) => break Err(error),
-                },
-            }
-        };
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        let done = self.insert(index, page, folio);
         if done != Ok(true) {
             folios.unadopt(folio);
             self.base().free(run);
             return done.map(|_| None);
         }
-        index.file.count_cached(order.pages() as i64);
         // Insert first, then read the file's length: a truncation writes the length first, and then
         // searches the index.
         fence(Ordering::SeqCst);
@@ -354,6 +335,37 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             self.base().free(run);
         }
         Ok(None)
+    }
+
+    /// Inserts a folio into the index of its file at `page`; returns whether there was none.
+    pub(crate) fn insert(
+        &self,
+        index: &Index<'_, A, H>,
+        page: u64,
+        folio: Folio,
+    ) -> Result<bool, Error> {
+        let (mut spare, mut pruned) = (None, false);
+        let pages = FilePages::block(page, folio.order);
+        let done = loop {
+            match index.insert(page, folio, &mut spare) {
+                Ok(()) => break Ok(true),
+                Err(InsertLack::Room) if folio.order > A::block_order() && !pruned => {
+                    // A lower node may be empty by now.
+                    index.prune(pages, &mut |run| self.base().free(run));
+                    pruned = true;
+                }
+                Err(InsertLack::Room) => break Ok(false),
+                Err(InsertLack::Node) => match self.base().table_frame() {
+                    Ok(run) => spare = Some(run),
+                    Err(error) => break Err(error),
+                },
+            }
+        };
+        self.base().free(spare);
+        if done == Ok(true) {
+            index.file.count_cached(pages.count() as i64);
+        }
+        done
     }
 
     /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in

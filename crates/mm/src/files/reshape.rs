@@ -112,7 +112,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// The areas of a space that map some of `pages`, and the place in each.
-    fn showing<'a>(
+    pub(crate) fn showing<'a>(
         &'a self,
         space: &'a Space<A>,
         index: &Index<'_, A, H>,

@@ -41,8 +41,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let mut paged_out = 0;
         let most = limit - limit / MARGIN;
         if usage > most.min(limit.saturating_sub(1)) {
-            let lacks = (usage - most).max(1);
-            paged_out = self.reclaim_in(id, lacks, spaces);
+            paged_out = self.reclaim_in(id, (usage - most).max(1), &spaces)?;
             usage = self.usage(id, spaces);
         }
         let room = limit.saturating_sub(usage);
@@ -65,7 +64,6 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         pages: u64,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<u64, Error> {
-        self.base().groups.group(id)?;
-        Ok(self.reclaim_in(id, pages, spaces))
+        self.reclaim_in(id, pages, &spaces)
     }
 }
