@@ -23,7 +23,7 @@ mod writeback;
 
 pub(crate) use balance::Kind;
 pub use read::{Held, ReadFailed};
-pub(crate) use reshape::{Bound, each_folio};
+pub(crate) use reshape::Bound;
 pub use writeback::{Write, WriteFailed};
 
 use quire_arch::Arch;

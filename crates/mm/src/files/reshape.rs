@@ -182,7 +182,7 @@ fn whole_blocks(span: PageSpan, order: Order) -> PageSpan {
 }
 
 /// Calls `act` with the folios that lie wholly in `pages`, up to the first that is refused.
-pub(crate) fn each_folio<A: Arch, H: Hardware, E>(
+fn each_folio<A: Arch, H: Hardware, E>(
     index: &Index<'_, A, H>,
     pages: FilePages,
     mut act: impl FnMut(Folio, FilePages) -> Result<(), E>,

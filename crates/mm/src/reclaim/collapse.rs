@@ -13,6 +13,8 @@
 //! rights under the table's lock. Pages shared with other spaces are copied as well; those spaces
 //! keep the old memory.
 
+use core::ops::Range;
+
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
@@ -79,24 +81,46 @@ impl Collapsed {
         }
     }
 
-    pub(crate) fn add(&mut self, done: Result<Block, Hindrance>) {
+    pub(super) fn add(&mut self, done: Result<Block, Stop>) -> Result<(), Error> {
         match done {
             Ok(Block::Made) => self.made += 1,
             Ok(Block::Already) => self.already += 1,
-            Err(why) => {
+            Err(Stop::Refused(why)) => {
                 self.refused += 1;
                 self.why = Some(why);
             }
+            Err(Stop::Failed(error)) => return Err(error),
         }
+        Ok(())
     }
 }
 
 /// The fate of a block.
-pub(crate) enum Block {
+pub(super) enum Block {
     /// It is one folio now.
     Made,
     /// It was one before.
     Already,
+}
+
+/// The reason why a block is as before.
+pub(super) enum Stop {
+    /// It may not become one folio.
+    Refused(Hindrance),
+    /// There was no memory, or a page cannot be copied.
+    Failed(Error),
+}
+
+impl From<Hindrance> for Stop {
+    fn from(why: Hindrance) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
@@ -120,55 +144,56 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut done = Collapsed::default();
-        let first = span.start.get().next_multiple_of(order.pages());
-        let mut block = PageSpan::block(Vpn::new(first), order);
-        while block.end <= span.end {
-            let one = self.base().change(space, |section| {
-                section.hold(block);
-                self.collapse_block(space, section, block, (order, true))
-            });
-            done.add(one?);
-            block = PageSpan::new(block.end, block.end.add(order.pages()));
+        for block in blocks(span, order) {
+            done.add(self.collapse_block(space, block, true))?;
         }
         Ok(done)
     }
 
-    /// The same for one block, which is held. With `hard` the folio is allocated as hard as a page.
-    pub(crate) fn collapse_block(
+    /// The same for one block. With `hard` the folio is allocated as hard as a page.
+    pub(super) fn collapse_block(
+        &self,
+        space: &Space<A>,
+        block: PageSpan,
+        hard: bool,
+    ) -> Result<Block, Stop> {
+        self.base().change(space, |section| {
+            section.hold(block);
+            self.collapse_held(space, section, block, hard)
+        })
+    }
+
+    /// The same while faults wait.
+    fn collapse_held(
         &self,
         space: &Space<A>,
         section: &mut Section<'_, A, H>,
         block: PageSpan,
-        (order, hard): (Order, bool),
-    ) -> Result<Result<Block, Hindrance>, Error> {
-        let view = self.base().view(space);
-        let area = match collapsible(&view, block) {
-            Ok(area) => area,
-            Err(why) => return Ok(Err(why)),
-        };
-        match hindrance(view.tables().survey(block, order)) {
-            Ok(None) => {}
-            Ok(Some(done)) => return Ok(Ok(done)),
-            Err(why) => return Ok(Err(why)),
+        hard: bool,
+    ) -> Result<Block, Stop> {
+        let (base, view) = (self.base(), self.base().view(space));
+        let order = Order::fitting(block.count()).unwrap_or_default();
+        let area = collapsible(&view, block)?;
+        if survey(&view, block, order)? == Survey::Whole {
+            return Ok(Block::Already);
         }
-        let fills = order.pages() - mapped_in(&view, block);
-        self.base().groups.charge(space, fills)?;
-        let run = match self.base().frames(order, hard) {
-            Ok(run) => run,
-            Err(error) => {
-                self.base().count(Event::CollapseFailed, 1);
-                return Err(error);
+        let fills = order.pages() - pieces(&view, block).map(|(_, there)| there.count).sum::<u64>();
+        base.groups.charge(space, fills)?;
+        let run = self.folio_frames(order, hard)?;
+        let regrant = |section: &mut Section<'_, A, H>, prot| {
+            if area.prot != Prot::empty() {
+                section.protect(&Area { prot, ..area.clipped(block) });
+                base.settle(space, section.gathered());
             }
         };
-        self.regrant(space, section, block, area.prot, Prot::empty());
-        let stopped = match hindrance(view.tables().survey(block, order)) {
-            Err(why) => Some(Ok(Err(why))),
-            Ok(_) => self.copy_pieces(&view, &run, block).err().map(|error| Err(error.into())),
-        };
-        if let Some(stopped) = stopped {
-            self.regrant(space, section, block, Prot::empty(), area.prot);
-            self.base().free(run);
-            return stopped;
+        regrant(section, Prot::empty());
+        let filled = survey(&view, block, order).map_err(Stop::from);
+        let filled = filled.and_then(|_| Ok(self.fill(&run, pieces(&view, block))?));
+        let run = run.dirtied();
+        if let Err(stop) = filled {
+            regrant(section, area.prot);
+            base.free(run);
+            return Err(stop);
         }
         // The table of a whole block goes as well; the table of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
@@ -176,54 +201,40 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let taken = self.spaces().take(space, section, block, &|| hole);
         if let Err(error) = taken {
             debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
-            self.base().free(run);
-            return Err(error);
+            base.free(run);
+            return Err(error.into());
         }
-        self.base().settle(space, section.gathered());
+        base.settle(space, section.gathered());
         self.put_folio(space, block, run, order, area.prot);
-        self.base().groups.draw(space, fills);
-        Ok(Ok(Block::Made))
+        base.groups.draw(space, fills);
+        Ok(Block::Made)
     }
 
-    /// Gives the leaves of `block` the rights `to`, and flushes.
-    fn regrant(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        block: PageSpan,
-        from: Prot,
-        to: Prot,
-    ) {
-        if from == to {
-            return;
-        }
-        let gather = section.gathered();
-        self.base().view(space).tables().protect(block, to, gather);
-        self.base().settle(space, gather);
+    /// The frames for a folio that is made of others.
+    pub(super) fn folio_frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
+        let run = self.base().frames(order, hard);
+        run.inspect_err(|_| self.base().count(Event::CollapseFailed, 1))
     }
 
-    /// Fills `run` with the pages mapped at `block`, and with zeroes where there are none.
-    fn copy_pieces(
+    /// Fills `run` with copies of frames, each with the number of its first page there, and with
+    /// zeroes between them.
+    pub(super) fn fill(
         &self,
-        view: &View<'_, A, H>,
         run: &FrameRun,
-        block: PageSpan,
+        pieces: impl Iterator<Item = (u64, FrameSpan)>,
     ) -> Result<(), Poisoned> {
-        let zero = |from: Vpn, to: Vpn| {
-            if from < to && !run.is_zeroed() {
-                let pages = from.offset_from(block.start)..to.offset_from(block.start);
+        let zero = |pages: Range<u64>| {
+            if !pages.is_empty() && !run.is_zeroed() {
                 self.base().hw.clear(run, pages, Reuse::Later);
             }
         };
-        let mut upto = block.start;
-        for seen in view.tables().pieces(block) {
-            let Sight::Leaf { frame, .. } = seen.what else { continue };
-            zero(upto, seen.pages.start);
-            let frames = FrameSpan::new(frame, seen.pages.count());
-            self.base().hw.copy(run, seen.pages.start.offset_from(block.start), frames)?;
-            upto = seen.pages.end;
+        let mut upto = 0;
+        for (at, frames) in pieces {
+            zero(upto..at);
+            self.base().hw.copy(run, at, frames)?;
+            upto = at + frames.count;
         }
-        zero(upto, block.end);
+        zero(upto..run.count());
         Ok(())
     }
 
@@ -232,29 +243,42 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         &self,
         space: &Space<A>,
         block: PageSpan,
-        run: FrameRun,
+        mut run: FrameRun,
         order: Order,
         prot: Prot,
     ) {
         let tables = self.base().view(space).tables();
         let attrs = Attrs::user(prot) | Attrs::YOUNG | Attrs::DIRTY;
-        let mut left = Some(run.dirtied());
-        while let Some(run) = left.take() {
-            left = tables.put_folio(block, run, order, attrs).err();
-            if left.is_some() {
-                let mut gather = Gather::new();
-                tables.prune(block, block, &mut gather);
-                self.base().settle(space, &mut gather);
-            }
+        let mut gather = Gather::new();
+        while let Err(back) = tables.put_folio(block, run, order, attrs) {
+            run = back;
+            tables.prune(block, block, &mut gather);
+            self.base().settle(space, &mut gather);
         }
         self.base().count(Event::CollapseAlloc, 1);
     }
 }
 
-/// How many pages of `block` are mapped.
-fn mapped_in<A: Arch, H: Hardware>(view: &View<'_, A, H>, block: PageSpan) -> u64 {
-    let leaves = view.tables().pieces(block).filter(|seen| matches!(seen.what, Sight::Leaf { .. }));
-    leaves.map(|seen| seen.pages.count()).sum()
+/// The aligned blocks of `order` that lie in `span`.
+pub(super) fn blocks(span: PageSpan, order: Order) -> impl Iterator<Item = PageSpan> {
+    let first = span.start.get().next_multiple_of(order.pages());
+    let starts = (first..span.end.get()).step_by(order.pages() as usize);
+    let blocks = starts.map(move |start| PageSpan::block(Vpn::new(start), order));
+    blocks.take_while(move |block| block.end <= span.end)
+}
+
+/// The frames mapped in `block`, each run with the number of its first page there.
+fn pieces<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    block: PageSpan,
+) -> impl Iterator<Item = (u64, FrameSpan)> {
+    view.tables().pieces(block).filter_map(move |seen| match seen.what {
+        Sight::Leaf { frame, .. } => {
+            let at = seen.pages.start.offset_from(block.start);
+            Some((at, FrameSpan::new(frame, seen.pages.count())))
+        }
+        Sight::Marker(_) => None,
+    })
 }
 
 /// The area of `block`, if its pages may become one folio.
@@ -265,17 +289,24 @@ fn collapsible<A: Arch, H: Hardware>(
     let area = view.areas().lookup(block.start).0;
     let area = area.filter(|area| area.span.covers(block) && area.is_private_anon());
     let area = area.ok_or(Hindrance::Area)?;
-    let refused = Advice::of(area.flags) == Advice::NoHuge || view.space.opt_out() == OptOut::All;
-    if refused { Err(Hindrance::Advice) } else { Ok(area) }
+    if is_refused(view.space, &area) { Err(Hindrance::Advice) } else { Ok(area) }
 }
 
-/// The meaning of a survey: `None` to continue, a finished block, or the reason against it.
-fn hindrance(survey: Survey) -> Result<Option<Block>, Hindrance> {
-    match survey {
-        Survey::Parts => Ok(None),
-        Survey::Whole => Ok(Some(Block::Already)),
+/// Whether an area or its process was advised not to have large folios.
+pub(super) fn is_refused<A: Arch>(space: &Space<A>, area: &Area) -> bool {
+    Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All
+}
+
+/// The make-up of a block whose pages may become one folio.
+fn survey<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    block: PageSpan,
+    order: Order,
+) -> Result<Survey, Hindrance> {
+    match view.tables().survey(block, order) {
         Survey::Empty => Err(Hindrance::Empty),
         Survey::Foreign => Err(Hindrance::Foreign),
         Survey::Pinned => Err(Hindrance::Pinned),
+        sound => Ok(sound),
     }
 }

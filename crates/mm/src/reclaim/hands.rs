@@ -23,7 +23,7 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Reclaim;
 use super::quest::{Quest, ROUNDS, Reclaimed};
-use crate::base::{AllSpaces, Error};
+use crate::base::AllSpaces;
 use crate::cache::FilePages;
 use crate::files::Kind;
 use crate::paging::{Demand, Scope};
@@ -98,20 +98,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         done
     }
 
-    /// Pages out about `pages` pages of a group's spaces; returns how many.
-    pub(super) fn reclaim_in(
-        &self,
-        id: GroupId,
-        pages: u64,
-        spaces: &dyn AllSpaces<A>,
-    ) -> Result<u64, Error> {
-        let mut quest = Quest::new(pages, spaces, &self.base().groups.group(id)?.hand);
-        quest.group = Some(id);
-        self.go_rounds(&mut quest);
-        Ok(quest.done.paged_out)
-    }
-
-    fn go_rounds(&self, quest: &mut Quest<'_, A>) {
+    pub(super) fn go_rounds(&self, quest: &mut Quest<'_, A>) {
         let mut gives = self.has_slots();
         for round in 0..ROUNDS.len() {
             let (before, out, all) = (quest.looked, quest.done.paged_out, quest.lacks());
