@@ -92,8 +92,14 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Counts for the CPU that runs this.
     #[inline]
     pub(crate) fn count(&self, event: Event, count: u64) {
+        self.tally(|own| own.add(event, count));
+    }
+
+    /// Changes the counters of the CPU that runs this.
+    #[inline]
+    pub(crate) fn tally(&self, change: impl FnOnce(&Counters)) {
         if let Some(own) = self.counters.get(self.hw.cpu().index()) {
-            own.add(event, count);
+            change(own);
         }
     }
 

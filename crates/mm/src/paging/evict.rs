@@ -1,7 +1,4 @@
 //! One space's part of paging out: folios leave its tables, by one flush.
-//!
-//! The slots are counted before an entry is visible (I9), and all checks precede all changes (I8):
-//! a pin takes the same lock, so no entry is ever restored.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;

@@ -166,9 +166,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     fn enter_out(&self, folio: Folio) -> Result<Leaving, Stop> {
         let (base, folios, order) = (self.base(), self.base().folios(), folio.order);
         let Some((device, slots)) = self.take_slots(order) else {
-            if let Some(own) = base.counters.get(base.hw.cpu().index()) {
-                own.swpout_fallback(order.index());
-            }
+            base.tally(|own| own.swpout_fallback(order.index()));
             let smaller = self.smaller_order(order).map(Division::Uniform);
             return Err(smaller.map_or(Stop::Stays, Stop::Divide));
         };
@@ -199,9 +197,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if folios.counts(folio).mapped == 0 {
             done.folios += 1;
             done.pages += folio.order.pages();
-            if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-                own.swpout(folio.order.index());
-            }
+            self.base().tally(|own| own.swpout(folio.order.index()));
         } else if !leaving.again {
             done.stay += 1;
         }
@@ -313,9 +309,9 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
     /// Whether a folio may leave, and leaves whole.
     fn may_leave(&self, found: &Found) -> Result<(), Stop> {
         let &Found { folio, here, .. } = found;
-        let folios = self.own.base.folios();
-        let shared = self.demand.whose == Scope::Own && folios.is_shared(folio);
-        if folios.counts(folio).pins > 0 || shared {
+        let counts = self.own.base.folios().counts(folio);
+        let is_shared = u64::from(counts.mapped) > folio.order.pages();
+        if counts.pins > 0 || self.demand.whose == Scope::Own && is_shared {
             return Err(Stop::Stays);
         }
         let within = self.span.covers(here) && !found.is_cut();

@@ -21,7 +21,7 @@ struct SwapFault<'a, A, H> {
     paging: &'a Paging<'a, A, H>,
     view: &'a View<'a, A, H>,
     device: &'a Device<'a, A, H>,
-    marked: MarkedPage,
+    marked: &'a MarkedPage,
     entry: SwapEntry,
     /// The program accesses the page now; otherwise it is mapped ahead.
     touched: bool,
@@ -52,7 +52,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     pub(crate) fn swap_in(
         &self,
         view: &View<'_, A, H>,
-        &marked: &MarkedPage,
+        marked: &MarkedPage,
         access: Access,
     ) -> Result<Option<Resolved>, Error> {
         let wrong = Error::Marked(marked.page, marked.payload);
@@ -114,7 +114,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
             && let Some(entry) = SwapEntry::of(payload)
             && entry.device == self.device.number
         {
-            let marked = MarkedPage { page: at, payload, ..self.marked };
+            let marked = &MarkedPage { page: at, payload, ..*self.marked };
             let next = SwapFault { marked, entry, touched: false, ..*self };
             // A page that fails here gets its own fault.
             let Some(found) = next.find() else { break };
@@ -169,7 +169,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     /// that are consecutive and not in memory. Only the folio where memory is short, or the folio
     /// is large.
     fn window(&self, folio: FilePages) -> FilePages {
-        let &Self { marked: MarkedPage { page, .. }, entry, .. } = self;
+        let (page, entry) = (self.marked.page, self.entry);
         let is_large = folio.count() >= around_order::<A>().pages();
         if is_large || !self.paging.base().phys.has_free(SWAP_AROUND_SPARE) {
             return folio;
@@ -192,20 +192,14 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         PageSpan::block(self.marked.page, around_order::<A>()).intersect(self.marked.area.span)
     }
 
-    /// Whether the entries of `block` name consecutive slots around the page's.
+    /// Whether the entries of `block`, which one table has, name consecutive slots around the
+    /// page's: then they are one run.
     fn is_run(&self, block: PageSpan) -> bool {
-        let first = self.entry.payload() - self.marked.page.offset_from(block.start);
-        let mut upto = block.start;
-        let joins = self.view.tables().pieces(block).all(|seen| {
-            let Sight::Marker(Marks { first: here, ascending }) = seen.what else { return false };
-            let start = seen.pages.start;
-            let here = here + start.offset_from(start.align_down(seen.leaf.pages()));
-            let expected = first.wrapping_add(start.offset_from(block.start));
-            let joins = start == upto && here == expected;
-            upto = seen.pages.end;
-            joins && (ascending || seen.pages.count() == seen.leaf.pages())
-        });
-        joins && upto == block.end
+        let Some(seen) = self.view.tables().look(block) else { return false };
+        let Sight::Marker(Marks { first, ascending }) = seen.what else { return false };
+        let start = block.start.align_down(seen.leaf.pages());
+        let is_its = first + self.marked.page.offset_from(start) == self.entry.payload();
+        is_its && seen.pages == block && (ascending || block.count() == seen.leaf.pages())
     }
 
     /// Maps the entries in the page's table that belong to a folio in memory. The space counts for
@@ -218,9 +212,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
             base.try_drop(self.device, found.folio, found.slots, Keep::IfReferred);
             base.count(Event::EntriesMade, entries);
             base.count(Event::PagesSwappedIn, pages.count());
-            if let Some(own) = base.counters.get(base.hw.cpu().index()) {
-                own.swpin(order.index());
-            }
+            base.tally(|own| own.swpin(order.index()));
         }
         Ok(done)
     }
@@ -228,7 +220,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
     /// The part of it under the table's lock.
     fn admit_locked(&self, found: Found) -> Result<Admitted, Error> {
         let Found { folio, slots, before } = found;
-        let MarkedPage { page, payload, area, seq } = self.marked;
+        let &MarkedPage { page, payload, ref area, seq } = self.marked;
         let (space, tables, folios) = (self.view.space, self.view.tables(), self.view.folios());
         let locked = tables.lock_lowest(page, Level::LAST);
         let is_current = space.areas.is_current(seq, PageSpan::block(page, Order::ZERO));
@@ -265,7 +257,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         Found { folio, slots, before }: Found,
         map: impl Fn(u32) -> bool,
     ) -> Option<(PageSpan, u64)> {
-        let MarkedPage { page, area, .. } = &self.marked;
+        let &MarkedPage { page, ref area, .. } = self.marked;
         let room = area.span.intersect(locked.reach());
         let first = page.get().saturating_sub(before).max(room.start.get());
         let end = page.add(slots.count() - before).min(room.end);

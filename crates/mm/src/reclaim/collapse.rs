@@ -157,57 +157,12 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         block: PageSpan,
         hard: bool,
     ) -> Result<Block, Stop> {
+        let order = Order::fitting(block.count()).unwrap_or_default();
+        let collapse = Collapse { reclaim: self, view: self.base().view(space), block, order };
         self.base().change(space, |section| {
             section.hold(block);
-            self.collapse_held(space, section, block, hard)
+            collapse.run(section, hard)
         })
-    }
-
-    /// The same while faults wait.
-    fn collapse_held(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        block: PageSpan,
-        hard: bool,
-    ) -> Result<Block, Stop> {
-        let (base, view) = (self.base(), self.base().view(space));
-        let order = Order::fitting(block.count()).unwrap_or_default();
-        let area = collapsible(&view, block)?;
-        if survey(&view, block, order)? == Survey::Whole {
-            return Ok(Block::Already);
-        }
-        let fills = order.pages() - pieces(&view, block).map(|(_, there)| there.count).sum::<u64>();
-        base.groups.charge(space, fills)?;
-        let run = self.folio_frames(order, hard)?;
-        let regrant = |section: &mut Section<'_, A, H>, prot| {
-            if area.prot != Prot::empty() {
-                section.protect(&Area { prot, ..area.clipped(block) });
-                base.settle(space, section.gathered());
-            }
-        };
-        regrant(section, Prot::empty());
-        let filled = survey(&view, block, order).map_err(Stop::from);
-        let filled = filled.and_then(|_| Ok(self.fill(&run, pieces(&view, block))?));
-        let run = run.dirtied();
-        if let Err(stop) = filled {
-            regrant(section, area.prot);
-            base.free(run);
-            return Err(stop);
-        }
-        // The table of a whole block goes as well; the table of a part of one stays.
-        let hole = if order == A::block_order() { block.end } else { block.start };
-        let hole = PageSpan::new(block.start, hole);
-        let taken = self.spaces().take(space, section, block, &|| hole);
-        if let Err(error) = taken {
-            debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
-            base.free(run);
-            return Err(error.into());
-        }
-        base.settle(space, section.gathered());
-        self.put_folio(space, block, run, order, area.prot);
-        base.groups.draw(space, fills);
-        Ok(Block::Made)
     }
 
     /// The frames for a folio that is made of others.
@@ -237,25 +192,94 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         zero(upto..run.count());
         Ok(())
     }
+}
 
-    /// Maps `run` at `block`, which is empty except perhaps for a table that a fault has made.
-    fn put_folio(
-        &self,
-        space: &Space<A>,
-        block: PageSpan,
-        mut run: FrameRun,
-        order: Order,
-        prot: Prot,
-    ) {
-        let tables = self.base().view(space).tables();
+/// A block of a space that is made one folio, while faults wait.
+struct Collapse<'a, A, H> {
+    reclaim: &'a Reclaim<'a, A, H>,
+    view: View<'a, A, H>,
+    block: PageSpan,
+    order: Order,
+}
+
+impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
+    fn run(&self, section: &mut Section<'_, A, H>, hard: bool) -> Result<Block, Stop> {
+        let &Self { reclaim, view, block, order } = self;
+        let base = reclaim.base();
+        let area = self.area()?;
+        if self.survey()? == Survey::Whole {
+            return Ok(Block::Already);
+        }
+        let fills = order.pages() - self.pieces().map(|(_, frames)| frames.count).sum::<u64>();
+        base.groups.charge(view.space, fills)?;
+        let run = reclaim.folio_frames(order, hard)?;
+        let regrant = |section: &mut Section<'_, A, H>, prot| {
+            if area.prot != Prot::empty() {
+                section.protect(&Area { prot, ..area.clipped(block) });
+                base.settle(view.space, section.gathered());
+            }
+        };
+        regrant(section, Prot::empty());
+        let survey = self.survey().map_err(Stop::from);
+        let filled = survey.and_then(|_| Ok(reclaim.fill(&run, self.pieces())?));
+        let run = run.dirtied();
+        if let Err(stop) = filled {
+            regrant(section, area.prot);
+            base.free(run);
+            return Err(stop);
+        }
+        // The table of a whole block goes as well; the table of a part of one stays.
+        let hole = if order == A::block_order() { block.end } else { block.start };
+        let hole = PageSpan::new(block.start, hole);
+        if let Err(error) = reclaim.spaces().take(view.space, section, block, &|| hole) {
+            debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
+            base.free(run);
+            return Err(error.into());
+        }
+        base.settle(view.space, section.gathered());
+        self.put(run, area.prot);
+        base.groups.draw(view.space, fills);
+        Ok(Block::Made)
+    }
+
+    /// The area of the block, if its pages may become one folio.
+    fn area(&self) -> Result<Area, Hindrance> {
+        let area = self.view.areas().lookup(self.block.start).0;
+        let area = area.filter(|area| area.span.covers(self.block) && area.is_private_anon());
+        let area = area.ok_or(Hindrance::Area)?;
+        if is_refused(self.view.space, &area) { Err(Hindrance::Advice) } else { Ok(area) }
+    }
+
+    /// The make-up of the block, if its pages may become one folio.
+    fn survey(&self) -> Result<Survey, Hindrance> {
+        match self.view.tables().survey(self.block, self.order) {
+            Survey::Empty => Err(Hindrance::Empty),
+            Survey::Foreign => Err(Hindrance::Foreign),
+            Survey::Pinned => Err(Hindrance::Pinned),
+            sound => Ok(sound),
+        }
+    }
+
+    /// The mapped frames, each run with its distance from the start of the block.
+    fn pieces(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
+        self.view.tables().pieces(self.block).filter_map(|seen| {
+            let Sight::Leaf { frame, .. } = seen.what else { return None };
+            let at = seen.pages.start.offset_from(self.block.start);
+            Some((at, FrameSpan::new(frame, seen.pages.count())))
+        })
+    }
+
+    /// Maps `run` at the block, which is empty except perhaps for a table that a fault has made.
+    fn put(&self, mut run: FrameRun, prot: Prot) {
+        let (base, tables) = (self.reclaim.base(), self.view.tables());
         let attrs = Attrs::user(prot) | Attrs::YOUNG | Attrs::DIRTY;
         let mut gather = Gather::new();
-        while let Err(back) = tables.put_folio(block, run, order, attrs) {
+        while let Err(back) = tables.put_folio(self.block, run, self.order, attrs) {
             run = back;
-            tables.prune(block, block, &mut gather);
-            self.base().settle(space, &mut gather);
+            tables.prune(self.block, self.block, &mut gather);
+            base.settle(self.view.space, &mut gather);
         }
-        self.base().count(Event::CollapseAlloc, 1);
+        base.count(Event::CollapseAlloc, 1);
     }
 }
 
@@ -267,46 +291,7 @@ pub(super) fn blocks(span: PageSpan, order: Order) -> impl Iterator<Item = PageS
     blocks.take_while(move |block| block.end <= span.end)
 }
 
-/// The frames mapped in `block`, each run with the number of its first page there.
-fn pieces<A: Arch, H: Hardware>(
-    view: &View<'_, A, H>,
-    block: PageSpan,
-) -> impl Iterator<Item = (u64, FrameSpan)> {
-    view.tables().pieces(block).filter_map(move |seen| match seen.what {
-        Sight::Leaf { frame, .. } => {
-            let at = seen.pages.start.offset_from(block.start);
-            Some((at, FrameSpan::new(frame, seen.pages.count())))
-        }
-        Sight::Marker(_) => None,
-    })
-}
-
-/// The area of `block`, if its pages may become one folio.
-fn collapsible<A: Arch, H: Hardware>(
-    view: &View<'_, A, H>,
-    block: PageSpan,
-) -> Result<Area, Hindrance> {
-    let area = view.areas().lookup(block.start).0;
-    let area = area.filter(|area| area.span.covers(block) && area.is_private_anon());
-    let area = area.ok_or(Hindrance::Area)?;
-    if is_refused(view.space, &area) { Err(Hindrance::Advice) } else { Ok(area) }
-}
-
 /// Whether an area or its process was advised not to have large folios.
 pub(super) fn is_refused<A: Arch>(space: &Space<A>, area: &Area) -> bool {
     Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All
-}
-
-/// The make-up of a block whose pages may become one folio.
-fn survey<A: Arch, H: Hardware>(
-    view: &View<'_, A, H>,
-    block: PageSpan,
-    order: Order,
-) -> Result<Survey, Hindrance> {
-    match view.tables().survey(block, order) {
-        Survey::Empty => Err(Hindrance::Empty),
-        Survey::Foreign => Err(Hindrance::Foreign),
-        Survey::Pinned => Err(Hindrance::Pinned),
-        sound => Ok(sound),
-    }
 }

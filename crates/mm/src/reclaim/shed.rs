@@ -26,11 +26,11 @@ use crate::table::Gather;
 /// The pages of a file that are aged at a time.
 const WINDOW: u64 = 512;
 
-/// Pages of a file, and the rounds of aging without an access that they need to leave.
+/// Pages of a file, and the spaces that may map them.
 struct Window<'a, A, H> {
     index: &'a Index<'a, A, H>,
     pages: FilePages,
-    idle: u32,
+    spaces: &'a dyn AllSpaces<A>,
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
@@ -66,25 +66,26 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             let start = at.start - at.start % WINDOW;
             let end = start + WINDOW.max(at.count());
             let pages = FilePages::new(start.max(left.start), end);
+            let mut window = Window { index, pages, spaces: quest.spaces };
             // If the hand stopped within a window, all of that window is aged already.
             if start >= left.start {
-                quest.looked += self.age_window(index, pages, quest.spaces);
+                quest.looked += self.age_window(&window);
             }
-            let mut window = Window { index, pages, idle: quest.idle() };
-            window.pages.end = self.enough_of(&window, quest.left());
-            quest.spaces.visit(&mut |space| self.detach_window(space, &window));
-            quest.done.dropped += self.drop_old(&window);
+            let idle = quest.idle();
+            window.pages.end = self.enough_of(&window, idle, quest.left());
+            quest.spaces.visit(&mut |space| self.detach_window(space, &window, idle));
+            quest.done.dropped += self.drop_old(&window, idle);
             left = FilePages::new(window.pages.end, left.end);
             self.file_hand.store(index.id.0.into(), window.pages.end);
         }
     }
 
     /// The end of the first `most` old pages of a window, or of all of it.
-    fn enough_of(&self, window: &Window<'_, A, H>, most: u64) -> u64 {
+    fn enough_of(&self, window: &Window<'_, A, H>, idle: u32, most: u64) -> u64 {
         let mut old = 0;
         let mut folios = window.index.folios(window.pages);
         let enough = folios.find(|(folio, at)| {
-            old += if self.is_old(window, *folio) { at.count() } else { 0 };
+            old += if self.is_old(window, *folio, idle) { at.count() } else { 0 };
             old >= most
         });
         enough.map_or(window.pages.end, |(_, at)| at.end)
@@ -99,16 +100,12 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         index.prune_such(FilePages::new(0, FILE_PAGES_MAX), &old, &mut |run| self.base().free(run));
     }
 
-    /// A round of aging for pages of a file; returns how many there are in memory.
-    fn age_window(
-        &self,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
-        spaces: &dyn AllSpaces<A>,
-    ) -> u64 {
+    /// A round of aging for a window; returns how many pages of it are in memory.
+    fn age_window(&self, window: &Window<'_, A, H>) -> u64 {
+        let index = window.index;
         let folios = self.base().folios();
         let mut looked = 0;
-        for (folio, at) in index.folios(pages) {
+        for (folio, at) in index.folios(window.pages) {
             // There is no reference: the folio may have left the file by now, and be something
             // else.
             if let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) {
@@ -116,9 +113,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
             looked += at.count();
         }
-        spaces.visit(&mut |space| {
+        window.spaces.visit(&mut |space| {
             let mut gather = Gather::new();
-            for span in self.unlocked(space, index, pages) {
+            for span in self.unlocked(space, window) {
                 self.base().view(space).tables().harvest(span, &mut gather, |folio, touched| {
                     if touched {
                         folios.grow_old(folio, true);
@@ -130,31 +127,30 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         looked
     }
 
-    /// The stretches of a space that map some pages of a file, except for those that are locked in
+    /// The stretches of a space that map some of a window, except for those that are locked in
     /// memory.
     fn unlocked<'a>(
         &'a self,
         space: &'a Space<A>,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
+        window: &Window<'_, A, H>,
     ) -> impl Iterator<Item = PageSpan> + use<'a, A, H> {
-        let shown = self.files().showing(space, index, pages);
+        let shown = self.files().showing(space, window.index, window.pages);
         shown.filter(|(area, _)| !area.flags.contains(AreaFlags::LOCKED)).map(|(_, span)| span)
     }
 
     /// Unmaps the old clean pages of a window from a space.
-    fn detach_window(&self, space: &Space<A>, window: &Window<'_, A, H>) {
+    fn detach_window(&self, space: &Space<A>, window: &Window<'_, A, H>, idle: u32) {
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let such = |folio: Folio| self.is_old(window, folio);
-        for span in self.unlocked(space, window.index, window.pages) {
+        let such = |folio: Folio| self.is_old(window, folio, idle);
+        for span in self.unlocked(space, window) {
             self.spaces().detach(space, span, &mut gather, &such);
         }
         self.base().settle(space, &mut gather);
     }
 
-    /// Whether a folio belongs to a window, had no access for its rounds, and may leave.
-    fn is_old(&self, window: &Window<'_, A, H>, folio: Folio) -> bool {
+    /// Whether a folio belongs to a window, had no access for `idle` rounds, and may leave.
+    fn is_old(&self, window: &Window<'_, A, H>, folio: Folio, idle: u32) -> bool {
         let folios = self.base().folios();
         let (known, owner) = folios.known(folio);
         let busy = FolioFlags::WRITING | FolioFlags::POISONED | FolioFlags::LEAVING;
@@ -162,17 +158,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             && !known.intersects(busy)
             && file_of(owner) == window.index.id
             && window.pages.contains(page_of(owner))
-            && folios.idle(folio) >= window.idle
+            && folios.idle(folio) >= idle
             && folios.counts(folio).pins == 0
             && matches!(window.index.find(page_of(owner)).0, Entry::Folio { dirty: false, .. })
     }
 
     /// Drops the old pages of a window that no space maps; returns how many.
-    fn drop_old(&self, window: &Window<'_, A, H>) -> u64 {
+    fn drop_old(&self, window: &Window<'_, A, H>, idle: u32) -> u64 {
         let mut dropped = 0;
         for (folio, at) in window.index.folios(window.pages) {
             let note = Some(self.files().balance.note());
-            if self.is_old(window, folio) && self.files().drop_idle(window.index, folio, at, note) {
+            if self.is_old(window, folio, idle)
+                && self.files().drop_idle(window.index, folio, at, note)
+            {
                 self.files().balance.left(at.count());
                 dropped += at.count();
             }

@@ -63,18 +63,28 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Frees the unused parts of the large folios in `span` that had no access for `idle` rounds of
     /// aging; returns how many pages.
     pub(super) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
-        let folios = self.base().folios();
         let (mut at, mut freed) = (span.start, 0);
         while let Some(found) = self.next_large(space, PageSpan::new(at, span.end), idle) {
             at = found.here.end.min(span.end);
-            let parts = self.waste_of(space, &found);
-            self.base().free(folios.put(found.folio));
-            if let Some((parts, zeroes)) = parts {
-                // Without memory for the split, a later call tries again.
-                freed += self.divide_waste(space, &found, parts, zeroes).unwrap_or(0);
-            }
+            // Without memory for the split, a later call tries again.
+            freed += self.thin_folio(space, &found).unwrap_or(0);
         }
         freed
+    }
+
+    /// Splits a folio, and frees its unused parts; returns how many pages. Releases the reference.
+    fn thin_folio(&self, space: &Space<A>, found: &Found) -> Result<u64, Error> {
+        let waste = self.waste_of(space, found);
+        self.base().free(self.base().folios().put(found.folio));
+        let Some((parts, zeroes)) = waste else { return Ok(0) };
+        match self.spaces().divide(space, found.page, Division::Uniform(parts))? {
+            Divided::Parts { freed, .. } if zeroes => {
+                self.base().count(Event::UnderusedSplit, 1);
+                Ok(freed + self.drop_zeroes(space, found.here).unwrap_or(0))
+            }
+            Divided::Parts { freed, .. } => Ok(freed),
+            _ => Ok(0),
+        }
     }
 
     /// The first folio of `span` that could be split, and is old enough. The caller gets a
@@ -125,25 +135,5 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let many = looks && waste.zeroes * A::block_order().pages() > most;
         let wasted = waste.blocks[0];
         (wasted > waste.zeroes || many).then(|| (waste.parts(folio.order), many))
-    }
-
-    /// Splits a folio, and frees its unused parts; returns how many pages.
-    fn divide_waste(
-        &self,
-        space: &Space<A>,
-        found: &Found,
-        parts: Order,
-        zeroes: bool,
-    ) -> Result<u64, Error> {
-        let Divided::Parts { freed, .. } =
-            self.spaces().divide(space, found.page, Division::Uniform(parts))?
-        else {
-            return Ok(0);
-        };
-        if !zeroes {
-            return Ok(freed);
-        }
-        self.base().count(Event::UnderusedSplit, 1);
-        Ok(freed + self.drop_zeroes(space, found.here).unwrap_or(0))
     }
 }
