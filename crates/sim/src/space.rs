@@ -197,7 +197,7 @@ impl NaiveSpace {
     /// `candidates` are the orders that the policy wants where the area so flagged goes.
     ///
     /// # Errors
-    /// Those of [`Mm::remap`](quire::Mm::remap), but for memory.
+    /// Those of [`Mm::remap`](quire::Spaces::remap), but for memory.
     pub fn remap(
         &mut self,
         old: PageSpan,

@@ -31,7 +31,7 @@ use crate::folio::cached::Cached;
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
 use crate::space::Space;
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
 use crate::table::{Divided, Division};
 
@@ -166,13 +166,13 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     fn enter_out(&self, folio: Folio) -> Result<Leaving, Stop> {
         let (base, folios, order) = (self.base(), self.base().folios(), folio.order);
         let Some((device, slots)) = self.take_slots(order) else {
-            base.tally(|own| own.swpout_fallback(order.index()));
+            base.count_folios(FolioEvent::SwpoutFallback, order, 1);
             let smaller = self.smaller_order(order).map(Division::Uniform);
             return Err(smaller.map_or(Stop::Stays, Stop::Divide));
         };
         let is_its = folios.identify(folio, identity(device.index.id, slots.start));
         let entered = match is_its {
-            true => self.files().insert(&device.index, slots.start, folio),
+            true => self.files().with(&device.index).insert(slots.start, folio),
             false => Ok(false),
         };
         if entered == Ok(true) {
@@ -180,7 +180,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         if is_its && let Some((cached, _)) = folios.identified(folio) {
             cached.disclaim();
-            base.free(folios.put(folio));
+            base.put(folio);
         }
         device.slots.uncache(slots);
         Err(if entered.is_ok() { Stop::Stays } else { Stop::Starved })
@@ -197,7 +197,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if folios.counts(folio).mapped == 0 {
             done.folios += 1;
             done.pages += folio.order.pages();
-            self.base().tally(|own| own.swpout(folio.order.index()));
+            self.base().count_folios(FolioEvent::Swpout, folio.order, 1);
         } else if !leaving.again {
             done.stay += 1;
         }
@@ -207,7 +207,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         // The folio is not marked as leaving any more, so another CPU may have taken it out of its
         // file.
-        self.base().free(folios.put(folio));
+        self.base().put(folio);
         self.base().try_drop(&device, folio, slots, Keep::IfHeld);
     }
 }
@@ -300,7 +300,7 @@ impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
                 Ok(leaving)
             }
             Err(stop) => {
-                self.own.base.free(folios.put(folio));
+                self.own.base.put(folio);
                 Err(stop)
             }
         }

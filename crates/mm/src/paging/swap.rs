@@ -88,7 +88,7 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
 
     /// How many pages of `space` are on swap devices.
     pub fn swapped(&self, space: &Space<A>) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         self.entries(space, all).map(|(pages, _)| pages.count()).sum()
     }
 

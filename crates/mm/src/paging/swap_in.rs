@@ -5,16 +5,17 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use super::Paging;
-use crate::base::{Device, Error, Keep};
-use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
+use crate::base::{Device, Error, Keep, descending};
+use crate::cache::{Bounds, Entry, FilePages, Reads, Window};
 use crate::fault::{Installed, MarkedPage};
-use crate::folio::{Folio, FolioFlags};
+use crate::files::usable;
+use crate::folio::Folio;
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
 use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::swap::{Slots, SwapEntry};
-use crate::table::{Gather, Locked, Marks, Sight, What, unwritten};
+use crate::table::{Locked, Marks, Sight, What, unwritten};
 
 /// A fault on a swap entry.
 struct SwapFault<'a, A, H> {
@@ -63,7 +64,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         match fault.admit(found)? {
             Admitted::Stale => self.spaces().wait(view, marked.page),
             Admitted::Split => {
-                self.spaces().split_leaf(view.space, marked.page, &mut Gather::new())?;
+                self.spaces().split_leaf(view.space, marked.page, A::block_order())?;
             }
             Admitted::Pages(pages, entries) => {
                 let (end, more) = fault.map_behind(pages.end);
@@ -137,7 +138,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         if let Entry::Folio { .. } = found {
             return Ok(());
         }
-        paging.files().take_read_error(&device.index, found, entry.slot)?;
+        paging.files().with(&device.index).take_read_error(found, entry.slot)?;
         let advice = Advice::of(marked.area.flags);
         let sizes = paging.base().policy.candidates(advice, view.space.opt_out());
         let folio = FilePages::block(entry.slot, self.order(sizes));
@@ -154,15 +155,14 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         let aligned = (marked.page.get() ^ entry.slot).trailing_zeros();
         let fits = |order: &Order| {
             let block = PageSpan::block(marked.page, *order);
-            sizes >> order.get() & 1 != 0
-                && u32::from(order.get()) <= aligned
+            u32::from(order.get()) <= aligned
                 && paging.base().groups.affords(view.space, *order)
                 && marked.area.span.covers(block)
                 && self.is_run(block)
                 && device.slots.is_intact(FilePages::block(entry.slot, *order))
         };
         let most = Slots::<A, H>::RUN_MAX.min(A::block_order()).get();
-        (1..=most).rev().map(Order::new).find(fits).unwrap_or_default()
+        descending(sizes & ((2 << most) - 1), Order::new(1)).find(fits).unwrap_or_default()
     }
 
     /// The slots to read with `folio`, which has that of the page: also those of its neighbours
@@ -212,7 +212,7 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
             base.try_drop(self.device, found.folio, found.slots, Keep::IfReferred);
             base.count(Event::EntriesMade, entries);
             base.count(Event::PagesSwappedIn, pages.count());
-            base.tally(|own| own.swpin(order.index()));
+            base.count_folios(FolioEvent::Swpin, order, 1);
         }
         Ok(done)
     }
@@ -227,15 +227,11 @@ impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
         if !is_current || payload_in(&locked, page) != Some(payload) {
             return Ok(Admitted::Stale);
         }
-        let owner = identity(self.device.index.id, slots.start);
-        let Some(cached) = folios.cached(folio.head, owner) else { return Ok(Admitted::Stale) };
-        let known = cached.known();
-        if known.contains(FolioFlags::POISONED) {
-            return Err(Error::Poisoned(folio.head.add(before)));
-        }
-        if !known.contains(FolioFlags::UPTODATE) {
-            return Err(Error::Busy(self.device.index.id));
-        }
+        let id = self.device.index.id;
+        let Some(cached) = self.paging.base().cached(id, slots.start, folio) else {
+            return Ok(Admitted::Stale);
+        };
+        usable(cached.known(), id, folio.head.add(before))?;
         let leaf = A::order(locked.level());
         if folio.order < leaf || !area.span.covers(PageSpan::block(page, leaf)) {
             return Ok(Admitted::Split);

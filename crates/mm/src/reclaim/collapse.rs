@@ -20,10 +20,10 @@ use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
-use crate::base::{Errno, Error};
-use crate::space::{Advice, Area, OptOut, Section, Space, View};
+use crate::base::{Change, Errno, Error};
+use crate::space::{Advice, Area, OptOut, Space, View};
 use crate::stats::Event;
-use crate::table::{Gather, Sight, Survey};
+use crate::table::{Gather, Sight, Survey, Taking};
 
 /// The result of [`Reclaim::collapse`], in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -159,10 +159,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     ) -> Result<Block, Stop> {
         let order = Order::fitting(block.count()).unwrap_or_default();
         let collapse = Collapse { reclaim: self, view: self.base().view(space), block, order };
-        self.base().change(space, |section| {
-            section.hold(block);
-            collapse.run(section, hard)
-        })
+        let mut change = self.base().change(space);
+        change.hold(block);
+        collapse.run(&mut change, hard)
     }
 
     /// The frames for a folio that is made of others.
@@ -203,7 +202,7 @@ struct Collapse<'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
-    fn run(&self, section: &mut Section<'_, A, H>, hard: bool) -> Result<Block, Stop> {
+    fn run(&self, change: &mut Change<'_, A, H>, hard: bool) -> Result<Block, Stop> {
         let &Self { reclaim, view, block, order } = self;
         let base = reclaim.base();
         let area = self.area()?;
@@ -213,30 +212,30 @@ impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
         let fills = order.pages() - self.pieces().map(|(_, frames)| frames.count).sum::<u64>();
         base.groups.charge(view.space, fills)?;
         let run = reclaim.folio_frames(order, hard)?;
-        let regrant = |section: &mut Section<'_, A, H>, prot| {
+        let regrant = |change: &mut Change<'_, A, H>, prot| {
             if area.prot != Prot::empty() {
-                section.protect(&Area { prot, ..area.clipped(block) });
-                base.settle(view.space, section.gathered());
+                view.tables().protect(block, prot, change.gathered());
+                change.settle();
             }
         };
-        regrant(section, Prot::empty());
+        regrant(change, Prot::empty());
         let survey = self.survey().map_err(Stop::from);
         let filled = survey.and_then(|_| Ok(reclaim.fill(&run, self.pieces())?));
         let run = run.dirtied();
         if let Err(stop) = filled {
-            regrant(section, area.prot);
+            regrant(change, area.prot);
             base.free(run);
             return Err(stop);
         }
         // The table of a whole block goes as well; the table of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
         let hole = PageSpan::new(block.start, hole);
-        if let Err(error) = reclaim.spaces().take(view.space, section, block, &|| hole) {
+        if let Err(error) = change.take(block, Taking::All, &|| hole) {
             debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
             base.free(run);
             return Err(error.into());
         }
-        base.settle(view.space, section.gathered());
+        change.settle();
         self.put(run, area.prot);
         base.groups.draw(view.space, fills);
         Ok(Block::Made)

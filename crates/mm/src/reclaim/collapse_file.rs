@@ -15,9 +15,9 @@ use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Collapsed, Hindrance, Stop, is_refused};
-use crate::base::{AllSpaces, Error};
-use crate::cache::{Bounds, Entry, FilePages, Index, Reads, Store, Window, identity};
-use crate::files::Bound;
+use crate::base::{AllSpaces, Error, descending, folios_within};
+use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
+use crate::files::{Bound, OpenFile};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, Backing, Space};
 use crate::stats::Event;
@@ -35,7 +35,7 @@ struct Target {
 struct FileCollapse<'a, A, H> {
     reclaim: &'a Reclaim<'a, A, H>,
     space: &'a Space<A>,
-    index: Index<'a, A, H>,
+    file: OpenFile<'a, A, H>,
     spaces: &'a dyn AllSpaces<A>,
 }
 
@@ -71,8 +71,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                     done.add(Err(Hindrance::Advice.into()))?;
                 }
                 Backing::File { id, .. } => {
-                    let index = self.base().index(id)?;
-                    let collapse = FileCollapse { reclaim: self, space, index, spaces: &spaces };
+                    let file = self.files().opened(id)?;
+                    let collapse = FileCollapse { reclaim: self, space, file, spaces: &spaces };
                     collapse.area(&area, area.span.intersect(span), &mut done)?;
                 }
             }
@@ -89,7 +89,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         let mut at = part.start.align_up(unit.pages()).unwrap_or(part.end);
         while at < part.end {
             let left = PageSpan::new(at, part.end);
-            match target::<A>(area, left, sizes, self.index.file.pages()) {
+            match target(area, left, sizes, self.file.pages()) {
                 Some(target) => {
                     done.add(self.block(target))?;
                     at = target.span.end;
@@ -100,16 +100,10 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         Ok(())
     }
 
-    /// The sizes that the policy allows for the file.
-    fn bounds(&self) -> Bounds {
-        let file = self.index.file;
-        self.reclaim.base().file_policy.bounds(file.pages(), file.smallest())
-    }
-
     /// The orders that folios of the file may have in an area, as a set. None exceeds the
     /// preference of the area itself.
     fn sizes_for(&self, area: &Area) -> u32 {
-        let (bounds, own) = (self.bounds(), area.flags.read_order());
+        let (bounds, own) = (self.file.bounds(), area.flags.read_order());
         let is_code = own.is_some() || area.prot.contains(Prot::EXEC);
         let code = if is_code { self.reclaim.files().preference_in(area).exec } else { 0 };
         let up_to = |order: Order| (2_u32 << order.get()) - 1;
@@ -129,7 +123,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         } else if tables.survey(target.span, target.order) == Survey::Whole {
             return Ok(Block::Already);
         }
-        reclaim.files().show_again(&self.index, target.pages, self.spaces);
+        self.file.show_again(target.pages, self.spaces);
         // Where the program has not accessed the block yet, it had no table.
         reclaim.files().map_cached(space, target.span);
         if self.has_copies(target) { Err(Hindrance::Copied.into()) } else { Ok(Block::Made) }
@@ -137,7 +131,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// The folio that has all of a block.
     fn whole(&self, target: Target) -> Option<Folio> {
-        match self.index.find(target.pages.start) {
+        match self.file.index.find(target.pages.start) {
             (Entry::Folio { folio, .. }, at) if at.covers(target.pages) => Some(folio),
             _ => None,
         }
@@ -145,16 +139,15 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// Checks that all pages of a file with a store are in memory.
     fn bring_all(&self, pages: FilePages) -> Result<(), Error> {
-        let (index, mut at) = (&self.index, pages.start);
-        while at < pages.end && index.file.store() != Some(Store::Memory) {
+        let (file, index, mut at) = (&self.file, &self.file.index, pages.start);
+        while at < pages.end && file.store() != Some(Store::Memory) {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {
-                self.reclaim.files().take_read_error(index, entry, at)?;
-                let window = Window::exactly(pages, &self.bounds());
+                file.take_read_error(entry, at)?;
+                let window = Window::exactly(pages, &file.bounds());
                 return Err(Error::Unread(Reads::new(index.id, window, Some(at))));
             };
-            let folios = self.reclaim.base().folios();
-            let cached = folios.cached(folio.head, identity(index.id, here.start));
+            let cached = self.reclaim.base().cached(index.id, here.start, folio);
             if cached.is_some_and(|cached| !cached.known().contains(FolioFlags::UPTODATE)) {
                 return Err(Error::Busy(index.id));
             }
@@ -165,12 +158,12 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// Replaces all folios in a block by one.
     fn join(&self, target: Target) -> Result<(), Stop> {
-        let (base, files) = (self.reclaim.base(), self.reclaim.files());
+        let (base, file) = (self.reclaim.base(), &self.file);
         let run = self.reclaim.folio_frames(target.order, true)?;
-        let _reshaping = self.index.file.reshaping();
-        let hidden = match target.pages.end > self.index.file.pages() {
+        let _reshaping = file.reshaping();
+        let hidden = match target.pages.end > file.pages() {
             true => Err(Hindrance::Empty),
-            false => files.seclude(&self.index, target.pages, self.spaces).map_err(Hindrance::from),
+            false => file.seclude(target.pages, self.spaces).map_err(Hindrance::from),
         };
         if let Err(why) = hidden {
             base.free(run);
@@ -182,7 +175,7 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
         match joined {
             Ok(()) => base.count(Event::CollapseAlloc, 1),
             Err(_) => {
-                files.readmit(&self.index, target.pages);
+                file.readmit(target.pages);
                 base.free(run);
             }
         }
@@ -191,32 +184,32 @@ impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
 
     /// Replaces the secluded folios of a block by `run`, a copy of them.
     fn replace(&self, target: Target, run: &FrameRun) -> Result<(), Hindrance> {
-        let (base, index) = (self.reclaim.base(), &self.index);
+        let (base, index) = (self.reclaim.base(), &self.file.index);
         let folios = base.folios();
         let owner = identity(index.id, target.pages.start);
         let folio = folios.adopt_cached(run, target.order, owner, FolioFlags::UPTODATE);
         let mut before = 0;
         let mut gone = |old: Folio| {
             before += old.order.pages();
-            base.free(folios.put(old));
+            base.put(old);
         };
         if !index.join(target.pages.start, folio, &|old| folios.is_secluded(old), &mut gone) {
             folios.unadopt(folio);
             return Err(Hindrance::Held);
         }
-        index.file.count_cached(target.pages.count() as i64 - before as i64);
+        self.file.count_cached(target.pages.count() as i64 - before as i64);
         Ok(())
     }
 
     /// Fills `run` with the secluded folios of `pages`, and with zeroes where a file in memory has
     /// no folio.
     fn copy(&self, pages: FilePages, run: &FrameRun) -> Result<(), Stop> {
-        let there = || self.index.folios(pages).filter(|(_, at)| pages.covers(*at));
+        let there = || folios_within(&self.file.index, pages);
         let present: u64 = there().map(|(_, at)| at.count()).sum();
         if present == 0 {
             return Err(Hindrance::Empty.into());
         }
-        if present < pages.count() && self.index.file.store() != Some(Store::Memory) {
+        if present < pages.count() && self.file.store() != Some(Store::Memory) {
             // A folio has been dropped meanwhile.
             return Err(Hindrance::Held.into());
         }
@@ -259,14 +252,14 @@ fn unit(area: &Area, sizes: u32) -> Option<Order> {
 
 /// The largest block of one of `sizes` at the beginning of `left`, a part of an area that maps a
 /// file of `end` pages.
-fn target<A: Arch>(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
+fn target(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
     let Backing::File { page: at, .. } = area.backing_of(left.start) else { return None };
     let room = left.count().min(end.saturating_sub(at));
     let fits = |order: &Order| {
         let aligned = (left.start.get() | at) & (order.pages() - 1) == 0;
-        sizes >> order.get() & 1 != 0 && aligned && order.pages() <= room
+        aligned && order.pages() <= room
     };
-    let order = (1..=A::block_order().get()).rev().map(Order::new).find(fits)?;
+    let order = descending(sizes, Order::new(1)).find(fits)?;
     let pages = FilePages::block(at, order);
     let span = PageSpan::new(left.start, Vpn::new(left.start.get() + order.pages()));
     Some(Target { pages, order, span })

@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// A round of aging over all spaces. Returns how many pages it scanned.
     pub fn age_all(&self, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         let mut looked = 0;
         spaces.visit(&mut |space| looked += self.age(space, all));
         looked

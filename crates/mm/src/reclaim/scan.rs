@@ -16,7 +16,7 @@ use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Stop, blocks};
-use crate::base::{AllSpaces, Error};
+use crate::base::{AllSpaces, Error, descending};
 use crate::cache::Reads;
 use crate::space::{Advice, Space};
 use crate::stats::Event;
@@ -151,8 +151,7 @@ impl<A: Arch, H: Hardware> Scan<'_, A, H> {
         if self.reclaim.base().view(space).tables().look(window).is_none() {
             return Ok(());
         }
-        let orders = (1..=A::block_order().get()).rev().map(Order::new);
-        for order in orders.filter(|order| sizes >> order.get() & 1 != 0) {
+        for order in descending(sizes, Order::new(1)) {
             let mut all = blocks(window, order).next().is_some();
             for block in blocks(window, order) {
                 all &= self.block(space, block, order)?;

@@ -15,9 +15,9 @@ use quire_units::PageSpan;
 
 use super::Reclaim;
 use super::quest::Quest;
-use crate::base::AllSpaces;
+use crate::base::{AllSpaces, folios_in};
 use crate::cache::{
-    Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, identity, page_of,
+    Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, page_of,
 };
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{AreaFlags, Space};
@@ -83,7 +83,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// The end of the first `most` old pages of a window, or of all of it.
     fn enough_of(&self, window: &Window<'_, A, H>, idle: u32, most: u64) -> u64 {
         let mut old = 0;
-        let mut folios = window.index.folios(window.pages);
+        let mut folios = folios_in(window.index, window.pages);
         let enough = folios.find(|(folio, at)| {
             old += if self.is_old(window, *folio, idle) { at.count() } else { 0 };
             old >= most
@@ -105,10 +105,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let index = window.index;
         let folios = self.base().folios();
         let mut looked = 0;
-        for (folio, at) in index.folios(window.pages) {
+        for (folio, at) in folios_in(index, window.pages) {
             // There is no reference: the folio may have left the file by now, and be something
             // else.
-            if let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) {
+            if let Some(cached) = self.base().cached(index.id, at.start, folio) {
                 cached.grow_old();
             }
             looked += at.count();
@@ -132,9 +132,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     fn unlocked<'a>(
         &'a self,
         space: &'a Space<A>,
-        window: &Window<'_, A, H>,
+        window: &Window<'a, A, H>,
     ) -> impl Iterator<Item = PageSpan> + use<'a, A, H> {
-        let shown = self.files().showing(space, window.index, window.pages);
+        let shown = self.files().with(window.index).showing(space, window.pages);
         shown.filter(|(area, _)| !area.flags.contains(AreaFlags::LOCKED)).map(|(_, span)| span)
     }
 
@@ -166,10 +166,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Drops the old pages of a window that no space maps; returns how many.
     fn drop_old(&self, window: &Window<'_, A, H>, idle: u32) -> u64 {
         let mut dropped = 0;
-        for (folio, at) in window.index.folios(window.pages) {
+        for (folio, at) in folios_in(window.index, window.pages) {
             let note = Some(self.files().balance.note());
             if self.is_old(window, folio, idle)
-                && self.files().drop_idle(window.index, folio, at, note)
+                && self.files().with(window.index).drop_idle(folio, at, note)
             {
                 self.files().balance.left(at.count());
                 dropped += at.count();

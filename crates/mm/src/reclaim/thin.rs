@@ -75,7 +75,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Splits a folio, and frees its unused parts; returns how many pages. Releases the reference.
     fn thin_folio(&self, space: &Space<A>, found: &Found) -> Result<u64, Error> {
         let waste = self.waste_of(space, found);
-        self.base().free(self.base().folios().put(found.folio));
+        self.base().put(found.folio);
         let Some((parts, zeroes)) = waste else { return Ok(0) };
         match self.spaces().divide(space, found.page, Division::Uniform(parts))? {
             Divided::Parts { freed, .. } if zeroes => {
