@@ -1,8 +1,9 @@
 //! Packages of Debian that are unpacked and not installed: busybox, kernels and small roots, for
-//! either ISA, and Linux's own tests.
+//! each ISA, and Linux's own tests.
 //!
 //! apt works here with lists and a cache of its own in the build directory, so the machine stays as
-//! it is, and needs to know nothing of the other ISA.
+//! it is, and needs to know nothing of other ISAs. Where its own release lacks an ISA, the next one
+//! that has it takes its place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use crate::steps::{Missing, build_dir};
 /// The oldest Linux worth a comparison: folios of many sizes came with 6.8, and this is the next
 /// one that distributions keep for long.
 const OLDEST_LINUX: (u32, u32) = (6, 12);
+
+/// The last release of Debian without riscv64, and the first suite with it.
+const BEFORE_RISCV: (u32, &str) = (12, "trixie");
 
 /// A static busybox for `isa`: one that was unpacked before, the host's own, or Debian's.
 ///
@@ -97,7 +101,7 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
         return Ok(found);
     }
     let packages = Packages::of(root, isa)?;
-    let name = packages.newest_kernel()?;
+    let name = packages.newest_kernel(isa)?;
     println!("Fetching {name}.");
     packages.unpack(&name, "linux")?;
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
@@ -158,7 +162,11 @@ pub fn linux_tests(root: &Path) -> Result<PathBuf, Missing> {
 fn image(boot: &Path) -> Option<PathBuf> {
     let entries = boot.read_dir().ok()?.flatten();
     let names = entries.map(|entry| entry.path());
-    names.filter(|path| path.to_string_lossy().contains("vmlinuz-")).max()
+    names
+        .filter(|path| {
+            ["vmlinuz-", "vmlinux-"].iter().any(|start| path.to_string_lossy().contains(start))
+        })
+        .max()
 }
 
 fn missing(sentence: String) -> Missing {
@@ -185,7 +193,7 @@ impl Packages {
         if !may_install() {
             return Err(missing("QUIRE_INSTALL=no: nothing is fetched.".to_owned()));
         }
-        let Some(suites) = suites() else {
+        let Some(suites) = suites((isa == Isa::Riscv64).then_some(BEFORE_RISCV)) else {
             return Err(missing("this is no Debian: name a kernel by its path.".to_owned()));
         };
         let dir = build_dir(root).join("guest").join(isa.name());
@@ -229,12 +237,12 @@ impl Packages {
         Err(missing(format!("{program} {}: {}.", words.join(" "), last.trim())))
     }
 
-    /// The package of the newest cloud kernel that is signed for and not built for debugging.
-    fn newest_kernel(&self) -> Result<String, Missing> {
+    /// The package of the newest cloud kernel, or of the usual one where there is none, that is signed for and not built for debugging.
+    fn newest_kernel(&self, isa: Isa) -> Result<String, Missing> {
         let names = self.run("apt-cache", &["pkgnames", "linux-image-"])?;
-        newest(&names).ok_or_else(|| {
+        newest(&names, flavour(isa)).ok_or_else(|| {
             let (major, minor) = OLDEST_LINUX;
-            missing(format!("Debian has no cloud kernel {major}.{minor} or later here."))
+            missing(format!("Debian has no kernel {major}.{minor} or later here."))
         })
     }
 
@@ -281,12 +289,20 @@ impl Packages {
     }
 }
 
-/// The newest of these packages that is a kernel for clouds, by version number.
-fn newest(names: &str) -> Option<String> {
+/// What the names of kernels for virtual machines have behind their version.
+fn flavour(isa: Isa) -> &'static str {
+    match isa {
+        Isa::X86_64 | Isa::Aarch64 => "-cloud-",
+        Isa::Riscv64 => "-riscv64",
+    }
+}
+
+/// The newest of these packages that is a kernel of this flavour, by version number.
+fn newest(names: &str, flavour: &str) -> Option<String> {
     let kernels = names.lines().filter_map(|name| {
         let version = name.strip_prefix("linux-image-")?;
         let is_plain = !version.ends_with("-unsigned") && !version.ends_with("-dbg");
-        (version.contains("-cloud-") && is_plain).then_some((numbers(version), name))
+        (version.contains(flavour) && is_plain).then_some((numbers(version), name))
     });
     let (version, name) = kernels.max()?;
     let major_minor = (*version.first()?, *version.get(1)?);
@@ -326,11 +342,14 @@ mod tests {
         let names = "linux-image-6.9.7+bpo-cloud-amd64\nlinux-image-6.12.95+deb12-cloud-amd64\n\
             linux-image-6.12.95+deb12-cloud-amd64-unsigned\nlinux-image-6.12.9-amd64\n\
             linux-image-6.12.95+deb12-cloud-amd64-dbg\nlinux-image-cloud-amd64\n";
-        assert_eq!(newest(names).as_deref(), Some("linux-image-6.12.95+deb12-cloud-amd64"));
+        assert_eq!(
+            newest(names, "-cloud-").as_deref(),
+            Some("linux-image-6.12.95+deb12-cloud-amd64")
+        );
     }
 
     #[test]
     fn an_old_kernel_is_none() {
-        assert_eq!(newest("linux-image-6.1.0-13-cloud-amd64\n"), None);
+        assert_eq!(newest("linux-image-6.1.0-13-cloud-amd64\n", "-cloud-"), None);
     }
 }
