@@ -25,9 +25,12 @@ const BEFORE_RISCV: (u32, &str) = (12, "trixie");
 /// # Errors
 /// Why there is none.
 pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missing> {
-    let unpacked = build_dir(root).join("guest").join(isa.name()).join("busybox/bin/busybox");
-    if unpacked.is_file() {
-        return Ok(unpacked);
+    let dir = build_dir(root).join("guest").join(isa.name()).join("busybox");
+    // Since trixie, Debian's packages have their programs below `usr` alone.
+    let places = ["bin", "usr/bin"].map(|place| dir.join(place).join("busybox"));
+    let find = || places.iter().find(|path| is_static(path)).cloned();
+    if let Some(found) = find() {
+        return Ok(found);
     }
     let installed = Path::new("/bin/busybox");
     if std::env::consts::ARCH == isa.name() && is_static(installed) {
@@ -38,9 +41,7 @@ pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missin
     }
     let packages = Packages::of(root, isa)?;
     packages.unpack("busybox-static", "busybox")?;
-    is_static(&unpacked)
-        .then_some(unpacked)
-        .ok_or_else(|| missing("the package busybox-static has no bin/busybox.".to_owned()))
+    find().ok_or_else(|| missing("the package busybox-static has no busybox.".to_owned()))
 }
 
 /// The packages of a small root of Debian: a shell and the usual tools, all of them dynamic, with
@@ -81,6 +82,13 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     for name in UNUSED {
         // It need not be there.
         let _ = fs::remove_dir_all(part.join("usr/share").join(name));
+    }
+    // Since trixie no package has these links, which older ones have as directories.
+    for name in ["bin", "sbin", "lib"] {
+        let (link, place) = (part.join(name), Path::new("usr").join(name));
+        if !link.exists() && part.join(&place).is_dir() {
+            std::os::unix::fs::symlink(place, link).map_err(fail)?;
+        }
     }
     // The package has no link for the shell's other name.
     let shell = part.join("bin/sh");

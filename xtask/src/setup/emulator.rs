@@ -29,8 +29,8 @@ pub fn emulators() -> Result<Emulators, Missing> {
     })
 }
 
-/// Sees to it that `program`, an emulator of whole machines, is here; Debian has it and its firmware
-/// in `packages`.
+/// Sees to it that `program`, an emulator of whole machines, is here; Debian has it and its
+/// firmware in `packages`.
 ///
 /// # Errors
 /// Why it is not.
