@@ -58,6 +58,9 @@ const ROOT: [&str; 9] = [
     "libselinux1",
 ];
 
+/// The packages that newer releases need besides, those that have the first of them.
+const ROOT_LATER: [&str; 3] = ["libssl3t64", "libzstd1", "zlib1g"];
+
 /// Directories that no program needs.
 const UNUSED: [&str; 6] = ["doc", "man", "info", "locale", "lintian", "bug"];
 
@@ -76,7 +79,8 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     if part.exists() {
         fs::remove_dir_all(&part).map_err(fail)?;
     }
-    for package in ROOT {
+    let is_later = packages.run("apt-cache", &["show", ROOT_LATER[0]]).is_ok();
+    for package in ROOT.into_iter().chain(ROOT_LATER.into_iter().filter(|_| is_later)) {
         packages.unpack(package, "root.part")?;
     }
     for name in UNUSED {
@@ -245,7 +249,8 @@ impl Packages {
         Err(missing(format!("{program} {}: {}.", words.join(" "), last.trim())))
     }
 
-    /// The package of the newest cloud kernel, or of the usual one where there is none, that is signed for and not built for debugging.
+    /// The package of the newest kernel of the ISA's flavour that is signed for and not built for
+    /// debugging.
     fn newest_kernel(&self, isa: Isa) -> Result<String, Missing> {
         let names = self.run("apt-cache", &["pkgnames", "linux-image-"])?;
         newest(&names, flavour(isa)).ok_or_else(|| {
@@ -297,7 +302,8 @@ impl Packages {
     }
 }
 
-/// What the names of kernels for virtual machines have behind their version.
+/// The part of a package's name that marks a kernel for virtual machines; riscv64 has one kernel
+/// for all machines.
 fn flavour(isa: Isa) -> &'static str {
     match isa {
         Isa::X86_64 | Isa::Aarch64 => "-cloud-",
