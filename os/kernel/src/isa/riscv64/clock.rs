@@ -7,8 +7,8 @@ use super::tree::Machine;
 use super::{DIRECT, cpu, read_csr};
 use crate::isa::virt::clock;
 
-/// Registers of the Goldfish clock, as offsets in bytes: nanoseconds since 1970. A look at the lower
-/// half keeps the upper one.
+/// Registers of the Goldfish clock, as offsets in bytes: nanoseconds since 1970. A look at the
+/// lower half keeps the upper one.
 const LOW: u64 = 0;
 const HIGH: u64 = 4;
 

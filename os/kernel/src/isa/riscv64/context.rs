@@ -165,7 +165,10 @@ global_asm!(
     .option push
     .option arch, +d
     .macro  each_float op
-    .irp    number, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    .irp    number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    \op     f\number, \number * 8(a0)
+    .endr
+    .irp    number, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     \op     f\number, \number * 8(a0)
     .endr
     .endm

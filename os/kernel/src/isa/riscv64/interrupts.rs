@@ -77,7 +77,7 @@ pub fn idle(has_work: &dyn Fn() -> bool) {
         // SAFETY: it waits for an interrupt, masked or not; which is served below.
         unsafe { asm!("wfi", options(nostack, preserves_flags)) };
     }
-    // What is pending is served here.
+    // Pending interrupts are served here.
     unmask();
     // That one has been answered by returning.
     take_kick();

@@ -120,7 +120,7 @@ fn seed(chosen: TreeNode) -> [u64; SEEDS] {
     })
 }
 
-/// What a CPU can do: a list of names, or in older trees one text with `_` between them.
+/// A CPU's features: a list of names, or in older trees one text with `_` between them.
 fn features(cpu: TreeNode) -> Features {
     let list = cpu.property("riscv,isa-extensions");
     let has = |name: &str| match list {

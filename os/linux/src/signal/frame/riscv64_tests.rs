@@ -1,7 +1,7 @@
 //! Frames at the places where Linux has them. The numbers are from `offsetof` with a compiler for
 //! riscv64: of `struct ucontext` (960 bytes) flags 0, stack 16, sigmask 40, mcontext 176; of
-//! `struct sigcontext` (784 bytes) registers 0, floating point 256, its fcsr 512, the reserved words
-//! 772. `rt_sigframe` (1088 bytes) has the siginfo first, and the ucontext at 128.
+//! `struct sigcontext` (784 bytes) registers 0, floating point 256, its fcsr 512, the reserved
+//! words 772. `rt_sigframe` (1088 bytes) has the siginfo first, and the ucontext at 128.
 
 use super::super::super::{Action, Flags, Handler, Info, Signal, code};
 use super::*;
