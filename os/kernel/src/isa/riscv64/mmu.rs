@@ -31,9 +31,6 @@ const PIECES_MOST: u64 = 64;
 const WORDS: usize = 512;
 const KERNEL_FIRST: usize = WORDS / 2;
 
-/// Backends that clear: Zicboz, those that need nothing, and the compiler's.
-const BACKENDS: usize = 8;
-
 /// The kernel's root, by physical address.
 static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
 
@@ -129,16 +126,13 @@ pub fn profile() -> Profile {
     }
 }
 
-/// The ways to clear memory.
+/// The ways to clear memory: Zicboz alone, where it is. The library would rather have stores.
 pub fn clears() -> Chosen {
     let block = cpu::features().clear_block_bytes;
     // SAFETY: the device tree says that the CPUs have the instruction and its block's size; the
     // firmware lets the supervisor use all that the tree names.
     let blocks = block.and_then(|bytes| unsafe { Backend::zicboz(bytes) });
-    let mut all = [Backend::PORTABLE; BACKENDS];
-    let found = blocks.into_iter().chain(Backend::available());
-    let count = all.iter_mut().zip(found).map(|(slot, backend)| *slot = backend).count();
-    Chosen::among(&all[..count])
+    blocks.map_or_else(Chosen::default_for_cpu, |blocks| Chosen::among(&[blocks]))
 }
 
 /// Drops translations on all CPUs of `flush.cpus`, and returns when it is done.
