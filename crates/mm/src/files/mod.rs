@@ -31,10 +31,9 @@ pub(crate) use reshape::Bound;
 pub use writeback::{Write, WriteFailed};
 
 use quire_arch::Arch;
-use quire_hw::Hardware;
 
-use crate::base::{Base, Error};
-use crate::cache::{FileId, FilePolicy, Index};
+use crate::base::Base;
+use crate::cache::FilePolicy;
 use crate::spaces::Spaces;
 use crate::sync::AtomicU32;
 use balance::Balance;
@@ -71,18 +70,5 @@ impl<'m, A: Arch, H> Files<'m, A, H> {
     #[inline(always)]
     pub(crate) fn files(&self) -> &Self {
         self
-    }
-
-    /// The file with this number.
-    pub(crate) fn opened(&self, id: FileId) -> Result<OpenFile<'_, A, H>, Error>
-    where
-        H: Hardware,
-    {
-        Ok(self.with(&self.base().index(id)?))
-    }
-
-    /// The file of `index`.
-    pub(crate) fn with<'a>(&'a self, index: &Index<'a, A, H>) -> OpenFile<'a, A, H> {
-        OpenFile { files: self, index: *index }
     }
 }

@@ -6,11 +6,23 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::Files;
-use crate::base::Base;
-use crate::cache::{Bounds, File, Index};
+use crate::base::{Base, Error};
+use crate::cache::{Bounds, File, FileId, Index};
 use crate::folio::Folio;
 use crate::folio::cached::Cached;
 use crate::spaces::Spaces;
+
+impl<A: Arch, H: Hardware> Files<'_, A, H> {
+    /// The file with this number.
+    pub(crate) fn opened(&self, id: FileId) -> Result<OpenFile<'_, A, H>, Error> {
+        Ok(self.with(&self.base().index(id)?))
+    }
+
+    /// The file of `index`.
+    pub(crate) fn with<'a>(&'a self, index: &Index<'a, A, H>) -> OpenFile<'a, A, H> {
+        OpenFile { files: self, index: *index }
+    }
+}
 
 /// A file at work.
 pub(crate) struct OpenFile<'a, A, H> {
