@@ -30,10 +30,10 @@ const SPARE: u64 = 2048;
 /// Threads that wait for pages of files.
 static WAITERS: Waiters = Waiters::new();
 
-static KNOWN: SpinMutex<FolioFlags> =
-    SpinMutex::new(FolioFlags { inodes: BTreeMap::new(), files: BTreeMap::new(), hand: 0 });
+static KNOWN: SpinMutex<Known> =
+    SpinMutex::new(Known { inodes: BTreeMap::new(), files: BTreeMap::new(), hand: 0 });
 
-struct FolioFlags {
+struct Known {
     /// Numbers, by inode. There is one disk.
     inodes: BTreeMap<u32, u32>,
     files: BTreeMap<u32, Arc<Cached>>,
@@ -73,7 +73,7 @@ pub(super) fn open(file: File) -> Arc<dyn Stored> {
     cached
 }
 
-impl FolioFlags {
+impl Known {
     /// Takes the numbers of files that no descriptor and no space has.
     fn close_idle(&mut self) {
         // A space that shows a file has it as well.

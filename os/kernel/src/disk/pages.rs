@@ -56,7 +56,7 @@ pub(super) enum Page {
 }
 
 #[derive(Default)]
-pub(super) struct FolioFlags {
+pub(super) struct Known {
     pub(super) pages: BTreeMap<u64, Page>,
     /// How many have frames, or will.
     held: u64,
@@ -73,7 +73,7 @@ pub(super) struct FolioFlags {
 /// Pages of a disk.
 pub(crate) struct Pages {
     pub(super) disk: &'static Disk,
-    pub(super) known: SpinMutex<FolioFlags>,
+    pub(super) known: SpinMutex<Known>,
     pub(super) waiters: Waiters,
     /// The most pages that may be held.
     most: u64,
@@ -87,7 +87,7 @@ impl Pages {
         let most = (mm().phys().free_frames() / SHARE).max(4 * RUN_PAGES);
         Arc::new_cyclic(|own| Self {
             disk,
-            known: SpinMutex::new(FolioFlags::default()),
+            known: SpinMutex::new(Known::default()),
             waiters: Waiters::new(),
             most,
             own: own.clone(),
@@ -100,7 +100,7 @@ impl Pages {
     }
 
     /// Asks for all pages of `span` that are absent; whether all are there already.
-    pub(super) fn ask(&self, known: &mut FolioFlags, span: Range<u64>) -> Result<bool> {
+    pub(super) fn ask(&self, known: &mut Known, span: Range<u64>) -> Result<bool> {
         let mut at = span.start;
         let mut is_whole = true;
         while at < span.end {
@@ -134,7 +134,7 @@ impl Pages {
 
     /// Asks for a page that is not there, and if it is absent for absent neighbours: they will be
     /// wanted, too.
-    fn ask_around(&self, known: &mut FolioFlags, page: u64) -> Result<()> {
+    fn ask_around(&self, known: &mut Known, page: u64) -> Result<()> {
         if known.pages.contains_key(&page) {
             return self.ask(known, page..page + 1).map(drop);
         }
@@ -146,7 +146,7 @@ impl Pages {
     }
 
     /// Reads a run of pages, all of them absent or alone.
-    fn start(&self, known: &mut FolioFlags, span: Range<u64>) -> Result<()> {
+    fn start(&self, known: &mut Known, span: Range<u64>) -> Result<()> {
         let count = span.end - span.start;
         let frames = self.frames(known, count)?;
         let at = span.start * PAGE;
@@ -164,7 +164,7 @@ impl Pages {
     }
 
     /// Frames for `count` pages; reclaims other pages for them if need be.
-    fn frames(&self, known: &mut FolioFlags, count: u64) -> Result<FrameRun> {
+    fn frames(&self, known: &mut Known, count: u64) -> Result<FrameRun> {
         while known.held + count > self.most || !mm().phys().has_free(SPARE + count) {
             known.give_up()?;
         }
@@ -186,7 +186,7 @@ impl Pages {
     }
 }
 
-impl FolioFlags {
+impl Known {
     /// Where the absent pages from the beginning of `span` on end.
     fn absent(&self, span: Range<u64>) -> u64 {
         self.pages.range(span.clone()).next().map_or(span.end, |(page, _)| *page)

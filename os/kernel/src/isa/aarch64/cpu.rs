@@ -17,10 +17,6 @@ pub(super) const AFFINITY: u64 = 0xff_00ff_ffff;
 pub(super) struct Features {
     /// FEAT_BBM level 2.
     pub(super) relaxed: bool,
-    /// The CPU sets the accessed flag.
-    pub(super) sets_accessed: bool,
-    /// The CPU notes the dirty state.
-    pub(super) sets_dirty: bool,
     /// FEAT_TLBIRANGE.
     pub(super) ranges: bool,
     /// FEAT_RNG.
@@ -28,29 +24,26 @@ pub(super) struct Features {
 }
 
 /// Set at boot, before anything can ask.
-struct FolioFlags {
+struct Known {
     machine: Machine,
     features: Features,
 }
 
-static KNOWN: Once<FolioFlags> = Once::new();
+static KNOWN: Once<Known> = Once::new();
 
 /// Stores the description of this machine.
 pub(super) fn set_up(machine: Machine) {
     let instructions = read_register!("id_aa64isar0_el1");
-    let memory1 = read_register!("id_aa64mmfr1_el1");
     let memory2 = read_register!("id_aa64mmfr2_el1");
     let features = Features {
         relaxed: memory2 >> 52 & 0xf == 2,
-        sets_accessed: memory1 & 0xf >= 1,
-        sets_dirty: memory1 & 0xf >= 2,
         ranges: instructions >> 56 & 0xf >= 2,
         random: instructions >> 60 != 0,
     };
-    KNOWN.call_once(|| FolioFlags { machine, features });
+    KNOWN.call_once(|| Known { machine, features });
 }
 
-fn known() -> &'static FolioFlags {
+fn known() -> &'static Known {
     let Some(known) = KNOWN.get() else { panic!("the machine is used before it is known") };
     known
 }
