@@ -158,7 +158,7 @@ fn emulated(root: &Path, steps: &mut Steps) {
     let script = root.join("scripts/emulate.sh");
     if !script.is_file() {
         let sentence = "scripts/emulate.sh is not in this tree.".to_owned();
-        return steps.skip("emulated", &Missing { sentence, attempted: false });
+        return steps.skip("emulated", &Missing { sentence, fails: false });
     }
     if let Err(missing) = setup::emulators() {
         return steps.skip("emulated", &missing);
@@ -189,7 +189,7 @@ fn kernel(root: &Path, steps: &mut Steps) {
 fn kernel_clippy(root: &Path, compiler: &Compiler, steps: &mut Steps) {
     let Some(mut clippy) = compiler.clippy(root) else {
         let sentence = "there is no clippy for the bare compiler: install rust-web-clippy.";
-        let missing = Missing { sentence: sentence.to_owned(), attempted: false };
+        let missing = Missing { sentence: sentence.to_owned(), fails: false };
         return steps.skip("kernel clippy", &missing);
     };
     clippy.args(["--release", "--all-features"]);

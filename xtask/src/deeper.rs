@@ -129,5 +129,5 @@ pub fn miri(root: &Path) -> bool {
 
 /// A missing tool; no installation of it was tried.
 pub(crate) fn lacking(sentence: impl Into<String>) -> Missing {
-    Missing { sentence: sentence.into(), attempted: false }
+    Missing { sentence: sentence.into(), fails: false }
 }

@@ -284,9 +284,9 @@ fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
     }
 }
 
-/// Something that a check needs is not here; it fails only if an installation was tried.
+/// Something that a check needs is not here; see [`Missing::fails`].
 fn skips(missing: &Missing) -> ExitCode {
-    if missing.attempted {
+    if missing.fails {
         return lacks(missing);
     }
     println!("skipped: {}", missing.sentence);

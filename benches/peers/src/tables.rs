@@ -104,8 +104,7 @@ impl Hardware for Board<'_> {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }

@@ -114,10 +114,14 @@ pub struct Flush<'a> {
 pub struct Profile {
     /// How a live entry may change its size or contiguity.
     pub transitions: Transitions,
-    /// The CPU sets the accessed flag; otherwise the first touch of an old page faults.
-    pub sets_accessed: bool,
-    /// The CPU sets the dirty flag; otherwise the first write to a clean page faults.
-    pub sets_dirty: bool,
+    /// Every CPU has the contiguous blocks of the page-table format. `false` on riscv64 without
+    /// Svnapot, where a contiguous entry faults on each access, and on arm64 parts with an erratum
+    /// against the contiguous bit. The library then writes no contiguous entry. x86-64 has none, and
+    /// either value will do.
+    ///
+    /// Nothing needs to be said about accessed and dirty flags: where a CPU does not set them by
+    /// itself, the first access or write faults, and the library sets them.
+    pub contiguous: bool,
     /// Folios larger than this many bytes do not fit the near caches; clearing them through the
     /// caches would only evict useful lines. Usually the size of the L2 cache.
     pub near_cache_bytes: u64,

@@ -6,7 +6,7 @@ use quire_hw::Transitions;
 use quire_units::CPUS_MAX;
 
 use crate::clock::Time;
-use crate::mmu::{Granule, Isa, Sv};
+use crate::mmu::{Flaw, Granule, Isa, Meaning, Sv};
 use crate::tlb::TlbGeometry;
 
 /// How strictly the machine checks the library; see [`examiner`](crate::examiner).
@@ -39,6 +39,9 @@ pub struct Config {
     pub sets_dirty: bool,
     /// How a live entry may change its size (arm64: FEAT_BBM).
     pub transitions: Transitions,
+    /// The CPU has contiguous blocks (riscv64: Svnapot; arm64: always, but for parts with an erratum
+    /// against them). Without them, a contiguous entry is malformed. x86-64 has none either way.
+    pub contiguous: bool,
     /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
     /// entries, not always in the one that it walked. Hardware may also ignore the hint; then each
     /// entry of a block has its own translation and its own flags.
@@ -72,6 +75,7 @@ impl Config {
             sets_accessed: true,
             sets_dirty: true,
             transitions: Transitions::Base,
+            contiguous: true,
             joins_contiguous: true,
             rewalks_on_denial: true,
             near_cache_bytes: 1 << 20,
@@ -136,6 +140,17 @@ impl Config {
     /// For measurements: no examination, no counters, and the host's clock.
     pub fn bare(self) -> Self {
         Self { examine: Examine::Off, counts: false, time: Time::Host, ..self }
+    }
+
+    /// The meaning of a word for this CPU; see [`Isa::decode`].
+    #[inline]
+    pub(crate) fn decode(&self, word: u64, level: u8, index: usize) -> Meaning {
+        match self.isa.decode(word, level, index) {
+            Meaning::Leaf(leaf) if leaf.is_contiguous() && !self.contiguous => {
+                Meaning::Malformed(Flaw::NoContiguous)
+            }
+            meaning => meaning,
+        }
     }
 
     /// Whether a live entry may change its size.

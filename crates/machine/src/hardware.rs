@@ -109,8 +109,7 @@ impl Hardware for Machine<'_> {
     fn profile(&self) -> Profile {
         Profile {
             transitions: self.config.transitions,
-            sets_accessed: self.config.sets_accessed,
-            sets_dirty: self.config.sets_dirty,
+            contiguous: self.config.contiguous,
             near_cache_bytes: self.config.near_cache_bytes,
             clear_unit_bytes: self.config.clear_unit_bytes,
         }

@@ -167,7 +167,7 @@ impl<'r> Machine<'r> {
         let cores: Vec<_> = self.banks.iter().map(|bank| lock(&bank.core)).collect();
         let ledger = self.ledger();
         let cores: Vec<_> = cores.iter().map(|core| &**core).collect();
-        audit(self.config.isa, &self.ram, &cores, ledger.as_deref())
+        audit(&self.config, &self.ram, &cores, ledger.as_deref())
     }
 
     /// The examiner's ledger, if there is one. Lock it after a core's lock, never before.

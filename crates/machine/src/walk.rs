@@ -131,7 +131,7 @@ impl Machine<'_> {
         loop {
             add(&self.bank(at.cpu).counters.words_walked, 1);
             let word = self.ram.load(at.table, index);
-            let (step, marked) = match self.config.isa.decode(word, at.level, index) {
+            let (step, marked) = match self.config.decode(word, at.level, index) {
                 Meaning::Absent => return Err(TrapKind::NotPresent),
                 Meaning::Malformed(flaw) => return self.malformed(ledger, at, word, flaw),
                 Meaning::Table(lower) if !self.ram.span().contains(lower.frame) => {

@@ -17,9 +17,9 @@ pub use crate::phys::alloc::Phys;
 pub use crate::phys::fail::FailPlan;
 pub use crate::phys::fragment::{Fragment, Fragmented, fragment};
 pub use crate::phys::meta::Meta;
-pub use crate::space::tree::{AreaTree, EditError, Placement, TreeWriter};
+pub use crate::space::tree::{AreaTree, EditError, TreeWriter};
 pub use crate::table::gather::{Gather, Target};
-pub use crate::table::lack::Lack;
+pub use crate::table::map::Lack;
 pub use crate::table::run::What;
 pub use crate::table::walk::Tables;
 

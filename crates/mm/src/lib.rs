@@ -44,7 +44,7 @@
 //! * A [`FrameRun`](hw::FrameRun) is the right to some frames. It cannot be copied, and safe code
 //!   cannot make one: [`Mm::phys`] gives frames out and takes them back.
 //! * A [`Space`](space::Space) is an address space: its [areas](space::Area), and the root of its
-//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`].
+//!   page tables. The embedder owns the value and ends it with [`Mm::destroy`](Spaces::destroy).
 //! * The library never blocks and never calls a device. A fault that lacks a page of a file or of a
 //!   swap device returns `Error::Unread` with the pages to read.
 //! * When a call that takes rights or pages away returns, the flush is over.
@@ -52,8 +52,8 @@
 //! # Services
 //! | handle | service | feature |
 //! |---|---|---|
-//! | [`Mm`] | spaces, faults, map, unmap, protect, fork, pins | always |
-//! | [`Mm::spaces`] | advice, guards, lazily freed memory, sealing, tracking, reports | always |
+//! | [`Mm`] | faults, map, populate, pins | always |
+//! | [`Spaces`], also methods of `Mm` | spaces, fork, unmap, protect, advice, guards, sealing, tracking, reports | always |
 //! | `Mm::files` | files in memory: read, show, write back, truncate | `files` |
 //! | `Mm::paging` | swap devices: page out and in | `swap` |
 //! | `Mm::reclaim`, `Mm::groups` | aging, reclaim, limits of groups, collapse, scan | `reclaim` |

@@ -41,9 +41,8 @@ pub const SWAP_AROUND_BYTES: u64 = 64 << 10;
 /// Frames that reading around a fault leaves free.
 pub const SWAP_AROUND_SPARE: u64 = 512;
 
-/// The largest folio that a file is read in for an area advised to be huge. With base pages of 16
-/// and 64 KiB a table's block is 32 and 512 MiB, and a program that asks for huge pages does not
-/// want to wait for a read of that size.
+/// The largest folio that a file is read in for an area advised to be huge. With base pages of
+/// 64 KiB a table's block is 512 MiB: no program wants to wait for a read of that size.
 pub const HUGE_FILE_BYTES: u64 = 2 << 20;
 
 /// How often a fault is planned anew because a change interfered, before it gives up.
@@ -57,12 +56,11 @@ pub const PAGE_OUT_TRIES: u32 = 16;
 pub const STACK_GUARD_PAGES: u64 = 256;
 
 /// The maximum size of a stack unless its space says otherwise, as Linux's default for
-/// `RLIMIT_STACK`. The bound keeps a wild access far below a stack, where an area was unmapped, a
-/// fault.
+/// `RLIMIT_STACK`. It keeps a wild access far below a stack a fault.
 pub const STACK_BYTES: u64 = 8 << 20;
 
 /// Paging out more pages than that by one flush drops all translations of the space at once, as
-/// Linux does on x86-64: they are of many folios in many places.
+/// Linux does on x86-64.
 pub const EVICT_FLUSH_PAGES: u64 = 32;
 
 /// How many groups of spaces there may be at once.

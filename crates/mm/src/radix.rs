@@ -14,10 +14,9 @@
 //! all other words, and keeps the root and the right to change it. **Key types**: [`Tree`] (a view
 //! of one tree), [`Node`], [`Spot`].
 //!
-//! Readers take no lock: they load words, and may end in a frame that is no node any more, so the
-//! word that they find is a guess. Writers lock the one node that they change, and ask its slot
-//! whether it is that node: *lock, then ask*, as in page tables. Nodes are locked from the root
-//! down.
+//! Readers take no lock: they may end in a frame that is no node any more, so the word that they
+//! find is a guess. Writers lock the one node that they change, and ask its slot whether it is that
+//! node: *lock, then ask*, as in page tables. Nodes are locked from the root down.
 //!
 //! **Never** knows folios or slots. **Next room**: `folio`.
 
@@ -48,12 +47,17 @@ impl Node {
     /// The node that `word` links to, if it is a link.
     #[inline]
     pub(crate) const fn of(word: u64) -> Option<Self> {
-        let level = (word >> LEVEL_AT & 31) as u8;
-        if word & TAG == LINK {
-            Some(Self { frame: Pfn::new(word >> FRAME_AT), level })
-        } else {
-            None
+        if word & TAG != LINK {
+            return None;
         }
+        Some(Self { frame: Pfn::new(word >> FRAME_AT), level: (word >> LEVEL_AT & 31) as u8 })
+    }
+
+    /// The node below this one that `word` links to. The level that the word itself says may be
+    /// garbage, if this is no node any more.
+    #[inline]
+    pub(crate) fn below(self, word: u64) -> Option<Self> {
+        Some(Self { frame: Self::of(word)?.frame, level: self.level.checked_sub(1)? })
     }
 
     /// The word that links to it.
@@ -72,7 +76,7 @@ pub(crate) struct Spot {
     pub(crate) word: u64,
 }
 
-/// A tree: a view that is cheap to make and to copy.
+/// A tree.
 pub(crate) struct Tree<'a, A, H> {
     pub(crate) hw: &'a H,
     pub(crate) meta: Meta<'a>,
@@ -155,11 +159,8 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         loop {
             let at = Self::place(number, node.level);
             let word = self.hw.load(node.frame, at);
-            match Node::of(word) {
-                // The level that the word says may be garbage, if this is no node any more.
-                Some(lower) if node.level > level => {
-                    node = Node { frame: lower.frame, level: node.level - 1 };
-                }
+            match node.below(word) {
+                Some(lower) if node.level > level => node = lower,
                 _ => return Some(Spot { node, at, word }),
             }
         }
@@ -212,8 +213,8 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         self.hw.fill(lock.words(), at, count, word, 0);
     }
 
-    /// Makes a node of `level` out of the frame in `spare`, for the numbers around `number`; `None`
-    /// where there is no frame.
+    /// Makes a node of `level` for the numbers around `number`, of the frame in `spare`; `None`
+    /// where there is none.
     pub(crate) fn adopt(
         &self,
         spare: &mut Option<FrameRun>,
@@ -239,10 +240,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
 
     /// The level of the lowest root that has a place for `number`.
     pub(crate) const fn height(number: u64) -> u8 {
-        match number.checked_ilog2() {
-            Some(bit) => (bit / Self::BITS) as u8,
-            None => 0,
-        }
+        ((number | 1).ilog2() / Self::BITS) as u8
     }
 
     /// Links a new node below `place`, whose node is locked, for the numbers around `number`;
@@ -265,8 +263,7 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
     /// `number` is one of that node's.
     pub(crate) fn unlink(&self, upper: Node, at: usize, number: u64) -> Option<FrameRun> {
         let lock = self.lock(upper, number)?;
-        let lower = Node::of(self.hw.load(lock.frame(), at))?;
-        let below = self.lock(Node { level: upper.level - 1, ..lower }, number)?;
+        let below = self.lock(upper.below(self.hw.load(lock.frame(), at))?, number)?;
         if self.used(&below) != 0 {
             return None;
         }
@@ -305,19 +302,12 @@ impl<'a, A: Arch, H: Hardware> Tree<'a, A, H> {
         Some(())
     }
 
-    /// Takes the whole tree apart; each frame goes to `free`. No other CPU knows it any more.
-    pub(crate) fn fell(&self, free: &mut impl FnMut(FrameRun)) {
-        if let Some(node) = Node::of(self.root()) {
-            self.fell_node(node, free);
-        }
-    }
-
-    /// Takes one node and all below it apart. Calls itself once a level.
-    fn fell_node(&self, node: Node, free: &mut impl FnMut(FrameRun)) {
+    /// Takes the tree of the node that `word` links to apart, from the root's word on; each frame
+    /// goes to `free`. No other CPU knows it any more. Calls itself once a level.
+    pub(crate) fn fell(&self, word: u64, free: &mut impl FnMut(FrameRun)) {
+        let Some(node) = Node::of(word) else { return };
         let below = if node.level > 0 { Self::PLACES } else { 0 };
-        for lower in (0..below).filter_map(|at| Node::of(self.hw.load(node.frame, at))) {
-            self.fell_node(lower, free);
-        }
+        (0..below).for_each(|at| self.fell(self.hw.load(node.frame, at), free));
         if let Some(lock) = self.meta.lock(node.frame).and_then(FrameLock::words) {
             free(self.meta.disown(lock));
         }

@@ -1,7 +1,9 @@
 //! Counters (row E5): events by size, with Linux's names where Linux has one.
 //!
-//! Each CPU has its own set, which only it changes, so counting costs an addition and no shared
-//! cache line. A sum over CPUs is exact once they are quiet.
+//! Each CPU has its own set, which only it changes, so counting shares no cache line. A sum over
+//! CPUs is exact once they are quiet.
+
+use quire_units::Order;
 
 use crate::limits::ORDERS;
 use crate::sync::{Ordering, Tally};
@@ -104,123 +106,101 @@ pub enum Event {
     RefaultAnon,
 }
 
+/// The events in the order of their counters, each with its counter's name.
+const EVENTS: [(Event, &str); 45] = [
+    (Event::Fault, "pgfault"),
+    (Event::Spurious, "fault_spurious"),
+    (Event::Refused, "fault_refused"),
+    (Event::Stale, "fault_replanned"),
+    (Event::EntriesMade, "entries_made"),
+    (Event::EntriesChanged, "entries_changed"),
+    (Event::EntriesCleared, "entries_cleared"),
+    (Event::EntriesMoved, "entries_moved"),
+    (Event::Flush, "tlb_flushes"),
+    (Event::BytesCleared, "bytes_cleared"),
+    (Event::BytesKnownZero, "bytes_known_zero"),
+    (Event::LeafSplit, "thp_split_pmd"),
+    (Event::TableMade, "tables_made"),
+    (Event::FramesFreed, "pgfree"),
+    (Event::Invalidations, "tlb_invalidations"),
+    (Event::Break, "tlb_breaks"),
+    (Event::Fold, "contpte_fold"),
+    (Event::Refold, "contpte_refold"),
+    (Event::Unfold, "contpte_unfold"),
+    (Event::EntriesForked, "fork_entries"),
+    (Event::ForkCopy, "fork_copy"),
+    (Event::CowReuse, "cow_reuse"),
+    (Event::CowCopy, "cow_copy"),
+    (Event::TableMoved, "tables_moved"),
+    (Event::CollapseAlloc, "thp_collapse_alloc"),
+    (Event::CollapseFailed, "thp_collapse_alloc_failed"),
+    (Event::FilePagesRead, "file_pages_read"),
+    (Event::FileReadsFailed, "file_reads_failed"),
+    (Event::FilePagesWritten, "file_pages_written"),
+    (Event::RmapWalks, "rmap_walks"),
+    (Event::EntriesSwapped, "swap_entries"),
+    (Event::PagesSwapped, "pswpout"),
+    (Event::PagesSwappedIn, "pswpin"),
+    (Event::FolioSplit, "thp_split_page"),
+    (Event::FolioSplitFailed, "thp_split_page_failed"),
+    (Event::PagesAged, "pgscan"),
+    (Event::LazyFree, "pglazyfree"),
+    (Event::LazyFreed, "pglazyfreed"),
+    (Event::ZeroesDropped, "zeroes_dropped"),
+    (Event::ScanNone, "thp_scan_exceed_none_pte"),
+    (Event::ScanSwapped, "thp_scan_exceed_swap_pte"),
+    (Event::ScanShared, "thp_scan_exceed_share_pte"),
+    (Event::UnderusedSplit, "thp_underused_split_page"),
+    (Event::RefaultFile, "workingset_refault_file"),
+    (Event::RefaultAnon, "workingset_refault_anon"),
+];
+
 impl Event {
     /// All of them, in the order of their counters.
-    pub const ALL: &'static [Event] = &[
-        Event::Fault,
-        Event::Spurious,
-        Event::Refused,
-        Event::Stale,
-        Event::EntriesMade,
-        Event::EntriesChanged,
-        Event::EntriesCleared,
-        Event::EntriesMoved,
-        Event::Flush,
-        Event::BytesCleared,
-        Event::BytesKnownZero,
-        Event::LeafSplit,
-        Event::TableMade,
-        Event::FramesFreed,
-        Event::Invalidations,
-        Event::Break,
-        Event::Fold,
-        Event::Refold,
-        Event::Unfold,
-        Event::EntriesForked,
-        Event::ForkCopy,
-        Event::CowReuse,
-        Event::CowCopy,
-        Event::TableMoved,
-        Event::CollapseAlloc,
-        Event::CollapseFailed,
-        Event::FilePagesRead,
-        Event::FileReadsFailed,
-        Event::FilePagesWritten,
-        Event::RmapWalks,
-        Event::EntriesSwapped,
-        Event::PagesSwapped,
-        Event::PagesSwappedIn,
-        Event::FolioSplit,
-        Event::FolioSplitFailed,
-        Event::PagesAged,
-        Event::LazyFree,
-        Event::LazyFreed,
-        Event::ZeroesDropped,
-        Event::ScanNone,
-        Event::ScanSwapped,
-        Event::ScanShared,
-        Event::UnderusedSplit,
-        Event::RefaultFile,
-        Event::RefaultAnon,
-    ];
+    pub const ALL: &'static [Event] = &{
+        let mut all = [Event::Fault; EVENTS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = EVENTS[at].0;
+            assert!(all[at] as usize == at);
+            at += 1;
+        }
+        all
+    };
 
     /// The counter's name; Linux's in `/proc/vmstat` where there is one.
     pub const fn name(self) -> &'static str {
-        match self {
-            Event::Fault => "pgfault",
-            Event::Spurious => "fault_spurious",
-            Event::Refused => "fault_refused",
-            Event::Stale => "fault_replanned",
-            Event::EntriesMade => "entries_made",
-            Event::EntriesChanged => "entries_changed",
-            Event::EntriesCleared => "entries_cleared",
-            Event::EntriesMoved => "entries_moved",
-            Event::Flush => "tlb_flushes",
-            Event::BytesCleared => "bytes_cleared",
-            Event::BytesKnownZero => "bytes_known_zero",
-            Event::LeafSplit => "thp_split_pmd",
-            Event::TableMade => "tables_made",
-            Event::FramesFreed => "pgfree",
-            Event::Invalidations => "tlb_invalidations",
-            Event::Break => "tlb_breaks",
-            Event::Fold => "contpte_fold",
-            Event::Refold => "contpte_refold",
-            Event::Unfold => "contpte_unfold",
-            Event::EntriesForked => "fork_entries",
-            Event::ForkCopy => "fork_copy",
-            Event::CowReuse => "cow_reuse",
-            Event::CowCopy => "cow_copy",
-            Event::TableMoved => "tables_moved",
-            Event::CollapseAlloc => "thp_collapse_alloc",
-            Event::CollapseFailed => "thp_collapse_alloc_failed",
-            Event::FilePagesRead => "file_pages_read",
-            Event::FileReadsFailed => "file_reads_failed",
-            Event::FilePagesWritten => "file_pages_written",
-            Event::RmapWalks => "rmap_walks",
-            Event::EntriesSwapped => "swap_entries",
-            Event::PagesSwapped => "pswpout",
-            Event::PagesSwappedIn => "pswpin",
-            Event::FolioSplit => "thp_split_page",
-            Event::FolioSplitFailed => "thp_split_page_failed",
-            Event::PagesAged => "pgscan",
-            Event::LazyFree => "pglazyfree",
-            Event::LazyFreed => "pglazyfreed",
-            Event::ZeroesDropped => "zeroes_dropped",
-            Event::ScanNone => "thp_scan_exceed_none_pte",
-            Event::ScanSwapped => "thp_scan_exceed_swap_pte",
-            Event::ScanShared => "thp_scan_exceed_share_pte",
-            Event::UnderusedSplit => "thp_underused_split_page",
-            Event::RefaultFile => "workingset_refault_file",
-            Event::RefaultAnon => "workingset_refault_anon",
-        }
+        EVENTS[self as usize].1
     }
 }
 
 /// How many causes a fallback may have.
 pub const CAUSES: usize = 5;
 
+/// The events that are counted for each order of folios.
+#[derive(Clone, Copy)]
+pub(crate) enum FolioEvent {
+    /// A fault mapped it.
+    Alloc,
+    /// A write to a shared page copied into it.
+    Copy,
+    /// It left memory for a swap device.
+    Swpout,
+    /// There was no run of slots for it.
+    SwpoutFallback,
+    /// Its swap entries were mapped.
+    Swpin,
+}
+
+const FOLIO_EVENTS: usize = FolioEvent::Swpin as usize + 1;
+
 /// One CPU's counters.
 #[repr(align(128))]
 pub struct Counters {
-    events: [Tally; Event::ALL.len()],
-    /// `anon_fault_alloc` of each order: folios that faults mapped.
-    alloc: [Tally; ORDERS],
+    events: [Tally; EVENTS.len()],
+    folios: [[Tally; ORDERS]; FOLIO_EVENTS],
     /// `anon_fault_fallback` of each order, by cause.
     fallback: [[Tally; CAUSES]; ORDERS],
-    /// Folios that writes to shared pages copied into, by order.
-    copy: [Tally; ORDERS],
-    /// `swpout`, `swpout_fallback` and `swpin` of each order.
-    swap: [[Tally; ORDERS]; 3],
 }
 
 impl Counters {
@@ -229,10 +209,8 @@ impl Counters {
         let zero = |_| Tally::new(0);
         Self {
             events: core::array::from_fn(zero),
-            alloc: core::array::from_fn(zero),
+            folios: core::array::from_fn(|_| core::array::from_fn(zero)),
             fallback: core::array::from_fn(|_| core::array::from_fn(zero)),
-            copy: core::array::from_fn(zero),
-            swap: core::array::from_fn(|_| core::array::from_fn(zero)),
         }
     }
 
@@ -242,40 +220,16 @@ impl Counters {
         bump(&self.events[event as usize], count);
     }
 
-    /// Counts `folios` of `order` that a fault mapped.
+    /// Counts `count` more of `event` for folios of `order`.
     #[inline]
-    pub(crate) fn alloc(&self, order: usize, folios: u64) {
-        bump(&self.alloc[order], folios);
-    }
-
-    /// Counts a folio of `order` that a write to a shared page copied into.
-    #[inline]
-    pub(crate) fn copy(&self, order: usize) {
-        bump(&self.copy[order], 1);
-    }
-
-    /// Counts a folio of `order` that left memory for a swap device.
-    #[inline]
-    pub(crate) fn swpout(&self, order: usize) {
-        bump(&self.swap[0][order], 1);
-    }
-
-    /// Counts a folio of `order` for which there was no run of slots.
-    #[inline]
-    pub(crate) fn swpout_fallback(&self, order: usize) {
-        bump(&self.swap[1][order], 1);
-    }
-
-    /// Counts a folio of `order` whose swap entries were mapped.
-    #[inline]
-    pub(crate) fn swpin(&self, order: usize) {
-        bump(&self.swap[2][order], 1);
+    pub(crate) fn add_folios(&self, event: FolioEvent, order: Order, count: u64) {
+        bump(&self.folios[event as usize][order.index()], count);
     }
 
     /// Counts a fault that wanted `order` and got less, for cause number `cause`.
     #[inline]
-    pub(crate) fn fallback(&self, order: usize, cause: usize) {
-        bump(&self.fallback[order][cause], 1);
+    pub(crate) fn fallback(&self, order: Order, cause: usize) {
+        bump(&self.fallback[order.index()][cause], 1);
     }
 }
 
@@ -294,7 +248,7 @@ fn bump(cell: &Tally, count: u64) {
 /// The sum of all CPUs' counters at about one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Totals {
-    events: [u64; Event::ALL.len()],
+    events: [u64; EVENTS.len()],
     /// Folios that faults mapped, by order (`anon_fault_alloc`).
     pub alloc: [u64; ORDERS],
     /// Faults that wanted an order and got less, by order and cause (`anon_fault_fallback` is the
@@ -313,18 +267,22 @@ pub struct Totals {
 impl Totals {
     /// The sum over `cpus`.
     pub fn of(cpus: &[Counters]) -> Self {
-        let read = |cell: &Tally| cell.load(Ordering::Relaxed);
-        let sum = |pick: &dyn Fn(&Counters) -> u64| cpus.iter().map(pick).sum();
+        let sum = |pick: &dyn Fn(&Counters) -> &Tally| {
+            cpus.iter().map(|cpu| pick(cpu).load(Ordering::Relaxed)).sum()
+        };
+        let folios = |event: FolioEvent| {
+            core::array::from_fn(|order| sum(&|cpu| &cpu.folios[event as usize][order]))
+        };
         Self {
-            events: core::array::from_fn(|at| sum(&|c| read(&c.events[at]))),
-            alloc: core::array::from_fn(|at| sum(&|c| read(&c.alloc[at]))),
+            events: core::array::from_fn(|at| sum(&|cpu| &cpu.events[at])),
+            alloc: folios(FolioEvent::Alloc),
             fallback: core::array::from_fn(|order| {
-                core::array::from_fn(|cause| sum(&|c| read(&c.fallback[order][cause])))
+                core::array::from_fn(|cause| sum(&|cpu| &cpu.fallback[order][cause]))
             }),
-            copy: core::array::from_fn(|order| sum(&|c| read(&c.copy[order]))),
-            swpout: core::array::from_fn(|order| sum(&|c| read(&c.swap[0][order]))),
-            swpout_fallback: core::array::from_fn(|order| sum(&|c| read(&c.swap[1][order]))),
-            swpin: core::array::from_fn(|order| sum(&|c| read(&c.swap[2][order]))),
+            copy: folios(FolioEvent::Copy),
+            swpout: folios(FolioEvent::Swpout),
+            swpout_fallback: folios(FolioEvent::SwpoutFallback),
+            swpin: folios(FolioEvent::Swpin),
         }
     }
 
@@ -342,27 +300,21 @@ const SHARDS: usize = 4;
 pub struct SpaceCounters([Shard; SHARDS]);
 
 #[repr(align(128))]
+#[derive(Default)]
 struct Shard {
     alloc: [Tally; ORDERS],
     fallback: [Tally; ORDERS],
 }
 
-impl Default for Shard {
-    fn default() -> Self {
-        let zero = |_| Tally::new(0);
-        Self { alloc: core::array::from_fn(zero), fallback: core::array::from_fn(zero) }
-    }
-}
-
 impl SpaceCounters {
     #[inline]
-    pub(crate) fn alloc(&self, cpu: usize, order: usize, folios: u64) {
-        self.0[cpu % SHARDS].alloc[order].fetch_add(folios, Ordering::Relaxed);
+    pub(crate) fn alloc(&self, cpu: usize, order: Order, folios: u64) {
+        self.0[cpu % SHARDS].alloc[order.index()].fetch_add(folios, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn fallback(&self, cpu: usize, order: usize) {
-        self.0[cpu % SHARDS].fallback[order].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn fallback(&self, cpu: usize, order: Order) {
+        self.0[cpu % SHARDS].fallback[order.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Folios that faults in this space mapped, by order.

@@ -27,33 +27,32 @@ use shuttle::sync::Mutex as Inner;
 use spin::mutex::SpinMutex as Inner;
 
 /// A spin lock around a value.
-pub(crate) struct Lock<T> {
-    inner: Inner<T>,
-}
+#[derive(Default)]
+pub(crate) struct Lock<T>(Inner<T>);
 
 impl<T> Lock<T> {
     /// An open lock around `value`.
     #[cfg(not(loom))]
     pub(crate) const fn new(value: T) -> Self {
-        Self { inner: Inner::new(value) }
+        Self(Inner::new(value))
     }
 
     /// An open lock around `value`.
     #[cfg(loom)]
     pub(crate) fn new(value: T) -> Self {
-        Self { inner: Inner::new(value) }
+        Self(Inner::new(value))
     }
 
     /// Waits for the lock and holds it until the guard is dropped.
     #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) fn lock(&self) -> impl core::ops::DerefMut<Target = T> + '_ {
-        self.inner.lock()
+        self.0.lock()
     }
 
     /// Waits for the lock and holds it until the guard is dropped.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn lock(&self) -> impl core::ops::DerefMut<Target = T> + '_ {
-        self.inner.lock().expect("a model never panics while it holds a lock")
+        self.0.lock().expect("a model never panics while it holds a lock")
     }
 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use quire::inject::Placement;
 use quire::space::Area;
 use quire_units::{Order, PageSpan, Vpn};
 
@@ -50,16 +49,15 @@ impl NaiveAreas {
         free
     }
 
-    /// Unmaps the pages of `span`; what they were.
-    pub fn cut(&mut self, span: PageSpan) -> Vec<Area> {
-        merged(pages_of(span).filter_map(|page| self.pages.remove(&page)))
+    /// Unmaps the pages of `span`.
+    pub fn cut(&mut self, span: PageSpan) {
+        self.pages.retain(|page, _| !span.contains(Vpn::new(*page)));
     }
 
-    /// Maps the pages of `area`, whatever was there; what was there.
-    pub fn replace(&mut self, area: Area) -> Vec<Area> {
-        let taken = self.cut(area.span);
+    /// Maps the pages of `area`, whatever was there.
+    pub fn replace(&mut self, area: Area) {
+        self.cut(area.span);
         self.set(area);
-        taken
     }
 
     /// Gives each mapped page of `span` the rights and flags that `update` answers with.
@@ -92,14 +90,8 @@ impl NaiveAreas {
         gaps
     }
 
-    /// The lowest or highest `pages` free pages in `within` that begin at a multiple of `align`.
-    pub fn find_gap(
-        &self,
-        pages: u64,
-        align: Order,
-        within: PageSpan,
-        placement: Placement,
-    ) -> Option<PageSpan> {
+    /// The highest `pages` free pages in `within` that begin at a multiple of `align`.
+    pub fn find_gap(&self, pages: u64, align: Order, within: PageSpan) -> Option<PageSpan> {
         let free = |start: &u64| {
             let place = start.is_multiple_of(align.pages())
                 && pages_of(PageSpan::at(Vpn::new(*start), pages)?)
@@ -107,10 +99,6 @@ impl NaiveAreas {
             place.then_some(PageSpan::at(Vpn::new(*start), pages)?)
         };
         let last = within.end.get().checked_sub(pages)?;
-        let mut starts = within.start.get()..last + 1;
-        match placement {
-            Placement::BottomUp => starts.find_map(|start| free(&start)),
-            Placement::TopDown => starts.rev().find_map(|start| free(&start)),
-        }
+        (within.start.get()..last + 1).rev().find_map(|start| free(&start))
     }
 }

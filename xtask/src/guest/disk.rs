@@ -165,7 +165,7 @@ fn failed(path: &Path, error: &std::io::Error) -> Missing {
 }
 
 fn missing(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: true }
 }
 
 #[cfg(test)]

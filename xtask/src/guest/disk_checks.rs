@@ -148,7 +148,7 @@ impl Staged {
         let programs = Programs::new(root, order.isa)?;
         staged
             .fill(root, &debian, &programs)
-            .map_err(|sentence| Missing { sentence, attempted: false })?;
+            .map_err(|sentence| Missing { sentence, fails: true })?;
         Ok(staged)
     }
 

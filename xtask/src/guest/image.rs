@@ -268,7 +268,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Missing> {
 }
 
 fn failed(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: true }
 }
 
 #[cfg(test)]

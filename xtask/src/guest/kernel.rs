@@ -67,7 +67,11 @@ impl Kernel {
 }
 
 fn failed(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: false }
+}
+
+fn broken(sentence: String) -> Missing {
+    Missing { sentence, fails: true }
 }
 
 /// How the kernel is compiled. Its code is where it is linked, and it can print backtraces.
@@ -86,8 +90,8 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
         .env("RUSTFLAGS", FLAGS);
     match cargo.status() {
         Ok(status) if status.success() => {}
-        Ok(_) => return Err(failed("Quire's kernel does not compile.".to_owned())),
-        Err(error) => return Err(failed(format!("cargo: {error}."))),
+        Ok(_) => return Err(broken("Quire's kernel does not compile.".to_owned())),
+        Err(error) => return Err(broken(format!("cargo: {error}."))),
     }
     let elf = place.join(isa.target()).join("release/quire-kernel");
     match isa {

@@ -129,7 +129,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Missing> {
 }
 
 fn missing(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: false }
 }
 
 #[cfg(test)]

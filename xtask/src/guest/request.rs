@@ -309,7 +309,7 @@ fn pieces(path: &Path) -> Vec<PathBuf> {
 }
 
 fn refused(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: false }
 }
 
 #[cfg(test)]

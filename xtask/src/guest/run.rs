@@ -190,7 +190,7 @@ fn start(
     disk: Option<&Disk>,
     is_shown: bool,
 ) -> Result<(Ending, Vec<String>), Missing> {
-    let failed = |sentence| Missing { sentence, attempted: false };
+    let failed = |sentence| Missing { sentence, fails: true };
     request::check_memory(order, archive.len() as u64).map_err(failed)?;
     let mut settings: Vec<String> = order.thp.iter().map(|thp| format!("thp={thp}")).collect();
     settings.extend_from_slice(&order.settings);

@@ -91,7 +91,7 @@ fn row(root: &Path, what: &What, tests: &Tests, program: &Program) -> Result<Row
 }
 
 fn failed(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: false }
 }
 
 #[cfg(test)]

@@ -99,11 +99,11 @@ pub fn bare(root: &Path) -> Result<Compiler, Missing> {
         return Ok(Compiler::Usual);
     }
     Err(match seeded {
-        Err(sentence) => Missing { sentence, attempted: true },
+        Err(sentence) => Missing { sentence, fails: true },
         Ok(_) => {
             let targets = targets().collect::<Vec<_>>().join(" ");
             let sentence = format!("no bare targets here: `rustup target add {targets}`.");
-            Missing { sentence, attempted: false }
+            Missing { sentence, fails: false }
         }
     })
 }

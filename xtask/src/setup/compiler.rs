@@ -19,7 +19,7 @@ pub fn c_compiler(isa: Isa) -> Result<&'static str, Missing> {
     let list = packages.join(" ");
     let Some(apt) = Apt::find() else {
         let sentence = format!("{program} with a static libc is missing: install {list}.");
-        return Err(Missing { sentence, attempted: false });
+        return Err(Missing { sentence, fails: false });
     };
     let installed = match apt.update() {
         true => apt.install(&packages, None),
@@ -29,11 +29,11 @@ pub fn c_compiler(isa: Isa) -> Result<&'static str, Missing> {
         Ok(()) if works(program) => Ok(program),
         Ok(()) => {
             let sentence = format!("{program} does not link statically.");
-            Err(Missing { sentence, attempted: true })
+            Err(Missing { sentence, fails: true })
         }
         Err(error) => {
             let sentence = format!("{list} could not be installed: {error}.");
-            Err(Missing { sentence, attempted: true })
+            Err(Missing { sentence, fails: true })
         }
     }
 }

@@ -162,7 +162,7 @@ fn image(boot: &Path) -> Option<PathBuf> {
 }
 
 fn missing(sentence: String) -> Missing {
-    Missing { sentence, attempted: false }
+    Missing { sentence, fails: false }
 }
 
 /// Whether this is an ELF file that asks for no interpreter by its usual names.

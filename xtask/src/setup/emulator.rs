@@ -25,7 +25,7 @@ pub fn emulators() -> Result<Emulators, Missing> {
     install("qemu-user", "qemu-aarch64 and qemu-riscv64")?;
     find().ok_or_else(|| {
         let sentence = "qemu-aarch64 and qemu-riscv64 are not in the package qemu-user.".to_owned();
-        Missing { sentence, attempted: true }
+        Missing { sentence, fails: true }
     })
 }
 
@@ -42,16 +42,13 @@ pub fn system_emulator(program: &str, package: &str) -> Result<(), Missing> {
     if is_here() {
         return Ok(());
     }
-    Err(Missing {
-        sentence: format!("{program} is not in the package {package}."),
-        attempted: true,
-    })
+    Err(Missing { sentence: format!("{program} is not in the package {package}."), fails: true })
 }
 
 /// Installs a package of QEMU that is new enough; `what` is in it, for people.
 fn install(package: &str, what: &str) -> Result<(), Missing> {
     let needed = format!("{what}, {}.{} or later,", OLDEST.0, OLDEST.1);
-    let missing = |sentence, attempted| Missing { sentence, attempted };
+    let missing = |sentence, fails| Missing { sentence, fails };
     let Some(apt) = Apt::find() else {
         return Err(missing(format!("{needed} is missing: install {package}."), false));
     };

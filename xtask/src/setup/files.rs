@@ -19,7 +19,7 @@ pub fn file_system_tool(name: &str) -> Result<PathBuf, Missing> {
     if let Some(found) = find(name) {
         return Ok(found);
     }
-    let missing = |sentence, attempted| Missing { sentence, attempted };
+    let missing = |sentence, fails| Missing { sentence, fails };
     let Some(apt) = Apt::find() else {
         return Err(missing(format!("{name} is missing: install {PACKAGE}."), false));
     };

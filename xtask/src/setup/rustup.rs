@@ -20,7 +20,7 @@ pub fn component(name: &str, package: &str) -> Result<(), Missing> {
         return Ok(());
     }
     let sentence = format!("cargo {name} is missing: `rustup component add {package}` adds it.");
-    Err(Missing { sentence, attempted: false })
+    Err(Missing { sentence, fails: false })
 }
 
 /// Sees to it that the compiler in use has `core` for `target`.

@@ -8,18 +8,20 @@ use quire_units::{Asid, CpuId, Pfn, Prot};
 use super::ledger::{Holding, Key, Ledger};
 use super::live::LiveTables;
 use super::{Place, Rule, Violation, Why};
+use crate::config::Config;
 use crate::cpu::Core;
 use crate::mmu::{Flaw, Isa, Meaning, fresh, survey};
 use crate::tlb::Translation;
 
 /// Checks all tables that `cores` can walk, and all that they, or their shadows, have cached.
 pub(crate) fn audit(
-    isa: Isa,
+    config: &Config,
     ram: &DirectMap<'_>,
     cores: &[&Core],
     ledger: Option<&Ledger>,
 ) -> Result<(), Violation> {
-    audit_tables(isa, ram, cores)?;
+    let isa = config.isa;
+    audit_tables(config, ram, cores)?;
     for (number, core) in cores.iter().enumerate() {
         let cpu = CpuId::new(number);
         for held in core.tlb.iter() {
@@ -52,15 +54,15 @@ fn left_behind(cpu: CpuId, why: Why) -> Violation {
 }
 
 /// Every entry of every table in use: none malformed, every contiguous block whole.
-fn audit_tables(isa: Isa, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Violation> {
+fn audit_tables(config: &Config, ram: &DirectMap<'_>, cores: &[&Core]) -> Result<(), Violation> {
     for (number, core) in cores.iter().enumerate() {
         let Some(root) = core.root else { continue };
-        let mut live = LiveTables::new(isa);
+        let mut live = LiveTables::new(config);
         live.install(ram, root, &mut Vec::new());
         for table in live.iter() {
             let mut whole = None;
             for (place, word, meaning) in live.entries(ram, table) {
-                if let Some((rule, flaw)) = flaw(isa, ram, place, meaning, &mut whole) {
+                if let Some((rule, flaw)) = flaw(config.isa, ram, place, meaning, &mut whole) {
                     let place = Some(place);
                     let found = violation(rule, Why::Flaw(flaw), CpuId::new(number));
                     return Err(Violation { place, old: word, new: word, ..found });

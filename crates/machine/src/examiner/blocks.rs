@@ -76,7 +76,7 @@ impl Ledger {
             .flat_map(|distance| [at.index.checked_sub(distance), Some(at.index + distance)])
             .flatten()
             .filter(|index| block.contains(index))
-            .map(|index| (index, self.isa.decode(ram.load(at.table, index), at.level, index)))
+            .map(|index| (index, self.config.decode(ram.load(at.table, index), at.level, index)))
             .find(|(_, meaning)| *meaning != Meaning::Absent)?;
         let found = match near {
             _ if leaf.is_contiguous() => {
@@ -153,7 +153,7 @@ impl Ledger {
         }
         for index in first..first + self.isa.contiguous_entries(start.level) {
             let word = ram.load(table, index);
-            let Meaning::Leaf(leaf) = self.isa.decode(word, start.level, index) else { continue };
+            let Meaning::Leaf(leaf) = self.config.decode(word, start.level, index) else { continue };
             if !leaf.is_contiguous() {
                 continue;
             }

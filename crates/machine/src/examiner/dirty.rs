@@ -99,7 +99,7 @@ impl Ledger {
             return;
         }
         for index in first..first + self.isa.contiguous_entries(at.level) {
-            let meaning = self.isa.decode(ram.load(at.table, index), at.level, index);
+            let meaning = self.config.decode(ram.load(at.table, index), at.level, index);
             let parted = matches!(meaning, Meaning::Leaf(leaf) if !leaf.is_contiguous());
             if !parted || index == at.index {
                 let frame = Pfn::new(base + (index - first) as u64 * leaf.order.pages());
@@ -113,7 +113,7 @@ impl Ledger {
         let (table, first) = self.block_of(at);
         let first = usize::from(first);
         (first..first + self.isa.contiguous_entries(at.level)).any(|index| {
-            matches!(self.isa.decode(ram.load(table, index), at.level, index),
+            matches!(self.config.decode(ram.load(table, index), at.level, index),
                 Meaning::Leaf(leaf) if leaf.is_contiguous() && leaf.dirty)
         })
     }
@@ -167,7 +167,7 @@ impl Ledger {
     /// Judges the current state of entry `at`, which was dirty with `frame`.
     fn settle(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, frame: Pfn) {
         let word = ram.load(at.table, at.index);
-        match self.isa.decode(word, at.level, at.index) {
+        match self.config.decode(word, at.level, at.index) {
             Meaning::Leaf(leaf) if leaf.frame == frame => {
                 if !leaf.prot.contains(Prot::WRITE) {
                     self.saved_dirty.insert(id(at), frame);

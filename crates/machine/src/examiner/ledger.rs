@@ -112,7 +112,7 @@ impl Ledger {
             held: BTreeMap::new(),
             words: Frames::default(),
             targets: BTreeMap::new(),
-            live: LiveTables::new(config.isa),
+            live: LiveTables::new(config),
             installed: vec![None; config.cpus],
             operations: (0..config.cpus).map(|_| Operation::default()).collect(),
             saved_dirty: BTreeMap::new(),
@@ -247,7 +247,7 @@ impl Ledger {
 
     /// The block of frames that the holding leads to.
     pub(super) fn target(&self, key: &Key, word: u64) -> Option<(u8, Pfn)> {
-        match self.isa.decode(word, key.level, key.index as usize) {
+        match self.config.decode(word, key.level, key.index as usize) {
             Meaning::Table(table) => Some((0, table.frame)),
             Meaning::Leaf(leaf) => Some((leaf.order.get(), leaf.frame)),
             _ => None,
@@ -276,7 +276,7 @@ impl Ledger {
         let last = Key { cpu, asid, level, page: to, table, index: u16::MAX };
         let reached = |(key, holding): (&Key, &Holding)| {
             let table = matches!(
-                self.isa.decode(holding.word, level, key.index as usize),
+                self.config.decode(holding.word, level, key.index as usize),
                 Meaning::Table(_)
             );
             let gone = if table {

@@ -11,7 +11,8 @@ use quire_units::{Pfn, Vpn};
 
 use super::Place;
 use super::frames::Frames;
-use crate::mmu::{Geometry, Isa, Meaning};
+use crate::config::Config;
+use crate::mmu::{Geometry, Meaning};
 
 /// A live table.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,7 @@ struct Live {
 
 /// All live tables.
 pub(super) struct LiveTables {
-    isa: Isa,
+    config: Config,
     geometry: Geometry,
     tables: Frames<Live>,
     /// How many entries of each table claim to be part of a contiguous block, where any do.
@@ -33,8 +34,13 @@ pub(super) struct LiveTables {
 }
 
 impl LiveTables {
-    pub(super) fn new(isa: Isa) -> Self {
-        Self { isa, geometry: isa.geometry(), tables: Frames::default(), joined: Frames::default() }
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            config: *config,
+            geometry: config.isa.geometry(),
+            tables: Frames::default(),
+            joined: Frames::default(),
+        }
     }
 
     /// The place of entry `index` of `table`, if that is live.
@@ -157,7 +163,7 @@ impl LiveTables {
             (index < count).then(|| {
                 let place = self.place_in(live, table, index);
                 let word = ram.load(table, index);
-                (place, word, self.isa.decode(word, place.level, index))
+                (place, word, self.config.decode(word, place.level, index))
             })
         })
         .fuse()

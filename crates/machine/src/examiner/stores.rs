@@ -33,7 +33,7 @@ impl Ledger {
     /// Rules 2, 3, 6 and 7 for a store into a live table, and the tables that it links and unlinks.
     fn stored_live(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, old: u64, new: u64) {
         let (was, now) =
-            (self.isa.decode(old, at.level, at.index), self.isa.decode(new, at.level, at.index));
+            (self.config.decode(old, at.level, at.index), self.config.decode(new, at.level, at.index));
         if let Meaning::Malformed(flaw) = now {
             self.report(Rule::Malformed, Why::Flaw(flaw), cpu, None, Some(at), (old, new));
         }
@@ -116,7 +116,7 @@ impl Ledger {
         (0..self.geometry.entries(level - 1)).all(|index| {
             let frame = leaf.frame.add(index as u64 * step);
             let word = ram.load(table.frame, index);
-            matches!(self.isa.decode(word, level - 1, index),
+            matches!(self.config.decode(word, level - 1, index),
                 Meaning::Leaf(lower) if lower.frame == frame && lower.memory == leaf.memory)
         })
     }
@@ -134,7 +134,7 @@ impl Ledger {
     /// Rules 1 and 2 for one shadow of a word that was stored to.
     fn judge(&mut self, ram: &DirectMap<'_>, cpu: CpuId, key: Key, old: u64, new: u64) {
         let Some(holding) = self.held.get(&key).copied() else { return };
-        let decode = |word| self.isa.decode(word, key.level, key.index as usize);
+        let decode = |word| self.config.decode(word, key.level, key.index as usize);
         let (cached, was, now) = (decode(holding.word), decode(old), decode(new));
         if !was.is_valid()
             && let Some(why) = self.must_break(ram, key.place(), cached, now)

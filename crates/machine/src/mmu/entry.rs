@@ -83,6 +83,8 @@ pub enum Flaw {
     WriteWithoutRead,
     /// A field holds a value that the manual reserves.
     Encoding,
+    /// A contiguous block, and the CPU has none.
+    NoContiguous,
     /// The contiguous block's size is not one the ISA has.
     BlockSize,
     /// The entries of a contiguous block do not lead to memory that begins at a multiple of its
@@ -109,6 +111,7 @@ impl fmt::Display for Flaw {
             Flaw::NoTableHere => f.write_str("a table pointer at the last level"),
             Flaw::WriteWithoutRead => f.write_str("writable but not readable"),
             Flaw::Encoding => f.write_str("a field holds a reserved value"),
+            Flaw::NoContiguous => f.write_str("a contiguous block on a CPU that has none"),
             Flaw::BlockSize => f.write_str("a contiguous block of a size that does not exist"),
             Flaw::BlockMisaligned => f.write_str("a contiguous block at a misaligned address"),
             Flaw::BlockTorn => f.write_str("entries of a contiguous block contradict each other"),

@@ -1,72 +1,36 @@
 //! A change of a space from its beginning to its flush.
 
+use core::ops::{Deref, DerefMut};
+
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::Order;
+use quire_units::{Order, PageSpan};
 
 use super::{Base, Error};
 use crate::space::{Need, Section, Space};
 use crate::stats::Event;
-use crate::table::Gather;
+use crate::table::{Gather, Taking};
+
+/// A change of a space under way. It ends when this value is dropped, also if a step failed.
+///
+/// The end flushes and frees the gather, and frees unused frames. The flush comes before the next
+/// change may begin: the next change would not find the removed entries, and could return before
+/// the flush that its own promise needs. And a free place must not be mapped again while a CPU
+/// still reaches the old memory there.
+#[must_use = "dropping it ends the change"]
+pub(crate) struct Change<'a, A: Arch, H: Hardware> {
+    base: &'a Base<'a, A, H>,
+    space: &'a Space<A>,
+    section: Section<'a, A, H>,
+    /// The changed entries that a statistic has already.
+    counted: u64,
+}
 
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
-    /// Repeats `step`, and brings the frames that it needs, until it is done or memory is out.
-    pub(crate) fn complete(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        mut step: impl FnMut(&mut Section<'_, A, H>) -> Result<(), Need>,
-    ) -> Result<(), Error> {
-        while let Err(need) = step(section) {
-            let run = match need {
-                Need::Settle => {
-                    self.settle(space, section.gathered());
-                    continue;
-                }
-                Need::Node => self.frames(Order::ZERO, true)?,
-                Need::Table => self.table_frame()?,
-            };
-            if let Err(run) = section.bring(need, run) {
-                self.free(run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes a change of `space`: begins it, runs `steps`, and ends it, also if they failed.
-    #[inline]
-    pub(crate) fn change<'a, T>(
-        &'a self,
-        space: &'a Space<A>,
-        steps: impl FnOnce(&mut Section<'a, A, H>) -> T,
-    ) -> T {
-        let mut section = Section::begin(self.view(space));
-        let done = steps(&mut section);
-        self.finish(space, &mut section);
-        done
-    }
-
-    /// Ends a change: flushes and frees its gather, frees unused frames, counts.
-    ///
-    /// The flush comes before the next change may begin: the next change would not find the removed
-    /// entries, and could return before the flush that its own promise needs. And a free place must
-    /// not be mapped again while a CPU still reaches the old memory there.
-    ///
-    /// If another CPU has taken leaves out and not flushed yet, this change flushes the whole
-    /// space, since it saw those leaves as absent: a child must not see its parent's later writes
-    /// through a stale TLB entry.
-    fn finish(&self, space: &Space<A>, section: &mut Section<'_, A, H>) {
-        if space.is_unflushed() {
-            section.gathered().flush_space();
-        }
-        self.settle(space, section.gathered());
-        let ended = section.end();
-        if let Some(run) = ended.table {
-            self.free(run);
-        }
-        if ended.splits > 0 {
-            self.count(Event::LeafSplit, ended.splits);
-        }
+    /// Begins a change of `space`; waits while another is under way.
+    #[inline(always)]
+    pub(crate) fn change<'a>(&'a self, space: &'a Space<A>) -> Change<'a, A, H> {
+        Change { base: self, space, section: Section::begin(self.view(space)), counted: 0 }
     }
 
     /// Flushes, and frees the frames and slots that a change removed.
@@ -84,6 +48,97 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         self.count(Event::FramesFreed, settled.frames);
         for (first, pages) in gather.take_marks() {
             self.release_marks(first, pages);
+        }
+    }
+}
+
+impl<'a, A: Arch, H: Hardware> Change<'a, A, H> {
+    /// Repeats `step`, and brings the frames that it needs, until it is done or memory is out.
+    pub(crate) fn complete(
+        &mut self,
+        mut step: impl FnMut(&mut Section<'a, A, H>) -> Result<(), Need>,
+    ) -> Result<(), Error> {
+        while let Err(need) = step(&mut self.section) {
+            let run = match need {
+                Need::Settle => {
+                    self.settle();
+                    continue;
+                }
+                Need::Node => self.base.frames(Order::ZERO, true)?,
+                Need::Table => self.base.table_frame()?,
+            };
+            self.base.free(self.section.bring(need, run).err());
+        }
+        Ok(())
+    }
+
+    /// Prepares a change of `span` that inserts at most `insertions` areas; see
+    /// [`Section::prepare`].
+    pub(crate) fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Error> {
+        self.complete(|section| section.prepare(span, insertions))
+    }
+
+    /// Brings the tree frames for one more area.
+    pub(crate) fn stock(&mut self) -> Result<(), Error> {
+        self.complete(|section| section.stocked(1))
+    }
+
+    /// Takes the pages of `span` that `what` selects out of the tables, and tables within `hole`
+    /// that became empty.
+    pub(crate) fn take(
+        &mut self,
+        span: PageSpan,
+        what: Taking,
+        hole: &dyn Fn() -> PageSpan,
+    ) -> Result<(), Error> {
+        let mut left = span;
+        let done = self.complete(|section| section.take(&mut left, what, hole));
+        self.count(Event::EntriesCleared);
+        done
+    }
+
+    /// Flushes and frees the pages taken so far.
+    pub(crate) fn settle(&mut self) {
+        self.base.settle(self.space, self.section.gathered());
+    }
+
+    /// Counts the entries that changed since the last such call as `event`.
+    pub(crate) fn count(&mut self, event: Event) {
+        let entries = self.section.entries();
+        self.base.count(event, entries - self.counted);
+        self.counted = entries;
+    }
+}
+
+impl<'a, A: Arch, H: Hardware> Deref for Change<'a, A, H> {
+    type Target = Section<'a, A, H>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.section
+    }
+}
+
+impl<A: Arch, H: Hardware> DerefMut for Change<'_, A, H> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.section
+    }
+}
+
+impl<A: Arch, H: Hardware> Drop for Change<'_, A, H> {
+    fn drop(&mut self) {
+        // Another CPU may have taken leaves out and not flushed them yet. This change saw them as
+        // absent, so it flushes the whole space: a child must not see its parent's later writes
+        // through a stale TLB entry.
+        if self.space.is_unflushed() {
+            self.section.gathered().flush_space();
+        }
+        self.settle();
+        let ended = self.section.end();
+        self.base.free(ended.table);
+        if ended.splits > 0 {
+            self.base.count(Event::LeafSplit, ended.splits);
         }
     }
 }

@@ -21,7 +21,7 @@
 use quire_arch::Arch;
 use quire_units::Order;
 
-use super::{Error, Hand};
+use super::Error;
 use crate::limits::GROUPS_MAX;
 use crate::space::{GroupId, Space};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -54,9 +54,35 @@ impl Group {
         }
     }
 
+    fn credit(&self) -> i64 {
+        self.credit.load(Ordering::Relaxed) as i64
+    }
+
     /// Forbids mapping until the next count.
     fn revoke(&self) {
         self.credit.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The place where a walk over all spaces goes on: the root of one, and a page in it. The last
+/// write wins.
+pub(crate) struct Hand {
+    root: AtomicU64,
+    page: AtomicU64,
+}
+
+impl Hand {
+    pub(crate) fn new() -> Self {
+        Self { root: AtomicU64::new(0), page: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn load(&self) -> (u64, u64) {
+        (self.root.load(Ordering::Relaxed), self.page.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn store(&self, root: u64, page: u64) {
+        self.root.store(root, Ordering::Relaxed);
+        self.page.store(page, Ordering::Relaxed);
     }
 }
 
@@ -76,16 +102,16 @@ impl Groups {
     /// [`Error::NoGroup`] when there are [`GROUPS_MAX`] groups, or `parent` is none.
     pub fn create(&self, parent: Option<GroupId>) -> Result<GroupId, Error> {
         let parent = parent.map_or(Ok(0), |id| self.group(id).map(|_| id.get()))?;
-        let is_free = |group: &&Group| {
+        let is_free = |group: &Group| {
             let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
             group.used.compare_exchange(0, 1, taken, free).is_ok()
         };
-        let group = self.groups.iter().find(is_free).ok_or(Error::NoGroup)?;
+        let at = self.groups.iter().position(is_free).ok_or(Error::NoGroup)?;
+        let group = &self.groups[at];
         group.parent.store(parent, Ordering::Relaxed);
         group.limit.store(UNLIMITED, Ordering::Relaxed);
         group.revoke();
-        let at = self.groups.iter().position(|other| core::ptr::eq(other, group));
-        at.and_then(|at| GroupId::new(at as u32 + 1)).ok_or(Error::NoGroup)
+        GroupId::new(at as u32 + 1).ok_or(Error::NoGroup)
     }
 
     /// Ends a group without spaces and without child groups.
@@ -159,20 +185,8 @@ impl Groups {
         core::iter::successors(first, next).take(GROUPS_MAX)
     }
 
-    /// Whether a space may map any page at all.
-    #[inline]
-    pub(crate) fn charge_first<A: Arch>(&self, space: &Space<A>) -> Result<(), Error> {
-        match space.group() {
-            None => Ok(()),
-            some => match self.chain(some).find(|(_, group)| group.credit() <= 0) {
-                Some((id, _)) => Err(Error::OverLimit(id)),
-                None => Ok(()),
-            },
-        }
-    }
-
-    /// Whether a space may map a folio of this order at once. One page always passes, as
-    /// [`charge_first`](Self::charge_first) has checked it.
+    /// Whether a space may map a folio of this order at once. One page always passes: each fault
+    /// [charges](Self::charge) it first.
     #[inline]
     pub(crate) fn affords<A: Arch>(&self, space: &Space<A>, order: Order) -> bool {
         order == Order::ZERO || self.charge(space, order.pages()).is_ok()
@@ -184,8 +198,7 @@ impl Groups {
         if space.group().is_none() {
             return Ok(());
         }
-        let lacks = |group: &Group| group.credit() < pages as i64;
-        match self.chain(space.group()).find(|(_, group)| lacks(group)) {
+        match self.chain(space.group()).find(|(_, group)| group.credit() < pages as i64) {
             Some((id, _)) => Err(Error::OverLimit(id)),
             None => Ok(()),
         }
@@ -199,11 +212,5 @@ impl Groups {
                 group.credit.fetch_sub(pages, Ordering::Relaxed);
             });
         }
-    }
-}
-
-impl Group {
-    fn credit(&self) -> i64 {
-        self.credit.load(Ordering::Relaxed) as i64
     }
 }

@@ -3,8 +3,9 @@
 use quire_arch::Arch;
 use quire_hw::Hardware;
 
+use super::stores::folios_in;
 use super::{Base, Error};
-use crate::cache::{Entry, FileId, FilePages, Index, file_of, identity};
+use crate::cache::{Entry, FileId, FilePages, Index, Store};
 use crate::folio::{Folio, FolioFlags};
 use crate::swap::{Slots, SwapEntry};
 use crate::table::Marks;
@@ -28,8 +29,7 @@ pub(crate) enum Keep {
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Whether a swap device has what the folio holds, or had it.
     pub(crate) fn is_swapped(&self, folio: Folio) -> bool {
-        let (known, owner) = self.folios().known(folio);
-        known.contains(FolioFlags::CACHED) && self.device_of(file_of(owner)).is_ok()
+        self.store_of(folio) == Some(Store::Swap)
     }
 
     /// The device with this number.
@@ -66,9 +66,7 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
 
     /// Drops the folios of `slots` that no entry refers to.
     pub(crate) fn let_go(&self, device: &Device<'_, A, H>, slots: FilePages) {
-        let mut left = slots;
-        while let Some((folio, at)) = device.index.next(left) {
-            left = FilePages::new(at.end, left.end);
+        for (folio, at) in folios_in(&device.index, slots) {
             self.try_drop(device, folio, at, Keep::IfReferred);
         }
     }
@@ -86,12 +84,10 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         at: FilePages,
         keep: Keep,
     ) -> bool {
-        let folios = self.folios();
-        let owner = identity(device.index.id, at.start);
-        let Some(cached) = folios.cached(folio.head, owner) else { return false };
+        let Some(cached) = self.cached(device.index.id, at.start, folio) else { return false };
         let known = cached.known();
         let busy = known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING);
-        if busy || !known.contains(FolioFlags::UPTODATE) || cached.folio != folio {
+        if busy || !known.contains(FolioFlags::UPTODATE) {
             return false;
         }
         let is_dirty = || matches!(device.index.find(at.start).0, Entry::Folio { dirty: true, .. });
@@ -100,19 +96,11 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
             return false;
         }
         cached.disclaim();
-        let removed = device.index.remove(at.start, folio, None);
+        let removed = self.take_out(&device.index, at.start, folio, None);
         debug_assert!(removed, "a folio with an identity is in its index");
-        device.index.file.count_cached(-(at.count() as i64));
         device.slots.uncache(at);
-        if let Some(run) = folios.put(folio) {
-            self.free(run);
-        }
+        self.put(folio);
         true
-    }
-
-    /// Whether the file is a swap device's.
-    pub(crate) fn is_swap(&self, id: FileId) -> bool {
-        self.device_of(id).is_ok()
     }
 
     /// Claims the slots of a swap device for a read; whether it could.

@@ -10,14 +10,20 @@ use super::{Error, Groups};
 #[cfg(feature = "files")]
 use crate::cache::{File, FilePolicy};
 use crate::fault::Policy;
-use crate::folio::Folios;
 use crate::folio::clear::{self, Pace};
+use crate::folio::{Folio, Folios};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
 use crate::space::{Space, View};
 use crate::stats::{Counters, Event};
 #[cfg(feature = "swap")]
 use crate::swap::Swap;
+
+/// The orders of a mask from the largest down to `least`.
+pub(crate) fn descending(mask: u32, least: Order) -> impl Iterator<Item = Order> {
+    let all = least.get()..=mask.checked_ilog2().unwrap_or(0) as u8;
+    all.rev().filter(move |order| mask >> order & 1 != 0).map(Order::new)
+}
 
 /// The state and functions under every service.
 pub(crate) struct Base<'m, A, H> {
@@ -52,6 +58,35 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         run.ok_or(Error::NoMemory(order))
     }
 
+    /// A block of one of `orders`, in their order, as far as one is free at once; else one of order
+    /// `least` by all means.
+    pub(crate) fn first_free(
+        &self,
+        mut orders: impl Iterator<Item = Order>,
+        least: Order,
+    ) -> Result<(FrameRun, Order), Error> {
+        let free = orders.find_map(|order| Some((self.frames(order, false).ok()?, order)));
+        free.map_or_else(|| Ok((self.frames(least, true)?, least)), Ok)
+    }
+
+    /// Repeats `step`, and brings the frame for a table or node that it lacks, until it is done or
+    /// memory is out.
+    pub(crate) fn with_spare<T, E>(
+        &self,
+        mut step: impl FnMut(&mut Option<FrameRun>) -> Result<T, E>,
+    ) -> Result<T, Error> {
+        let mut spare = None;
+        let done = loop {
+            match step(&mut spare).map_err(|_| self.table_frame()) {
+                Ok(done) => break Ok(done),
+                Err(Ok(run)) => spare = Some(run),
+                Err(Err(error)) => break Err(error),
+            }
+        };
+        self.free(spare);
+        done
+    }
+
     /// The number of frames, taken or free, including those between zones.
     pub(crate) fn all_frames(&self) -> u64 {
         self.phys.meta().span().count
@@ -63,10 +98,18 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         spare == 0 || self.phys.has_free(spare.saturating_add(order.pages()))
     }
 
-    /// Frees frames that no entry maps.
-    pub(crate) fn free(&self, run: FrameRun) {
-        self.hw.freed(run.span());
-        self.phys.free(self.hw.cpu(), run);
+    /// Frees frames that no entry maps, if there are any.
+    #[inline]
+    pub(crate) fn free(&self, run: impl Into<Option<FrameRun>>) {
+        if let Some(run) = run.into() {
+            self.hw.freed(run.span());
+            self.phys.free(self.hw.cpu(), run);
+        }
+    }
+
+    /// Drops a reference to a folio, and frees it with the last.
+    pub(crate) fn put(&self, folio: Folio) {
+        self.free(self.folios().put(folio));
     }
 
     /// Zeroes a run for a program that touches page `fault` of it (counted from its first).
@@ -89,9 +132,15 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
     /// Counts for the CPU that runs this.
     #[inline]
     pub(crate) fn count(&self, event: Event, count: u64) {
-        if let Some(own) = self.counters.get(self.hw.cpu().index()) {
+        if let Some(own) = self.own_counters() {
             own.add(event, count);
         }
+    }
+
+    /// The counters of the CPU that runs this.
+    #[inline]
+    pub(crate) fn own_counters(&self) -> Option<&Counters> {
+        self.counters.get(self.hw.cpu().index())
     }
 
     /// One zeroed frame for a table.

@@ -21,8 +21,6 @@ mod groups;
 #[cfg(not(feature = "reclaim"))]
 #[path = "no_groups.rs"]
 mod groups;
-#[cfg(feature = "reclaim")]
-mod hand;
 mod memory;
 #[cfg(feature = "files")]
 mod stores;
@@ -32,16 +30,19 @@ mod marks;
 #[cfg(feature = "swap")]
 mod marks;
 
+pub(crate) use change::Change;
 pub use error::{Errno, Error};
 #[cfg(not(feature = "reclaim"))]
 pub(crate) use groups::Groups;
 #[cfg(feature = "reclaim")]
 pub use groups::Groups;
 #[cfg(feature = "reclaim")]
-pub(crate) use hand::Hand;
+pub(crate) use groups::Hand;
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
-pub(crate) use memory::Base;
+pub(crate) use memory::{Base, descending};
+#[cfg(feature = "files")]
+pub(crate) use stores::folios_within;
 
 use crate::space::Space;
 

@@ -14,16 +14,10 @@ impl Groups {
     }
 
     #[inline(always)]
-    pub(crate) fn charge_first<A>(&self, _: &Space<A>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    #[inline(always)]
     pub(crate) fn affords<A>(&self, _: &Space<A>, _: Order) -> bool {
         true
     }
 
-    #[cfg(feature = "files")]
     #[inline(always)]
     pub(crate) fn charge<A>(&self, _: &Space<A>, _: u64) -> Result<(), Error> {
         Ok(())

@@ -27,11 +27,6 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
 #[cfg(feature = "files")]
 impl<A: Arch, H: Hardware> Base<'_, A, H> {
     #[inline(always)]
-    pub(crate) fn is_swap(&self, _: FileId) -> bool {
-        false
-    }
-
-    #[inline(always)]
     pub(crate) fn claim_slots(&self, _: FileId, _: FilePages) -> bool {
         false
     }

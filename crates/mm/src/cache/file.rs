@@ -23,6 +23,7 @@ pub enum Store {
 
 /// A file whose pages are in memory, or could be. The embedder lends an array of them;
 /// [`Files::open`](crate::Files::open) takes one into use.
+#[derive(Default)]
 pub struct File {
     /// An [`Entry`](super::word::Entry): the folio at page 0, or the highest node.
     pub(super) root: AtomicU64,
@@ -62,31 +63,13 @@ impl File {
         }
     }
 
-    /// A file that is not in use.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            root: AtomicU64::new(0),
-            changing: Lock::new(()),
-            reshaping: Lock::new(()),
-            shape: AtomicU64::new(0),
-            store: AtomicU32::new(0),
-            smallest: AtomicU32::new(0),
-            code: AtomicU32::new(0),
-            pages: AtomicU64::new(0),
-            cached: AtomicU64::new(0),
-            ahead: [AtomicU64::new(0), AtomicU64::new(0)],
-        }
-    }
-
     /// Takes it into use, if it is free.
     pub(crate) fn open(&self, store: Store, pages: u64, smallest: Order) -> bool {
         // Most are in use: a load is cheaper than an exchange.
-        if self.store.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
         let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
-        if self.store.compare_exchange(0, store as u32, taken, free).is_err() {
+        if self.store.load(free) != 0
+            || self.store.compare_exchange(0, store as u32, taken, free).is_err()
+        {
             return false;
         }
         self.smallest.store(smallest.get().into(), Ordering::Relaxed);
@@ -114,8 +97,7 @@ impl File {
         }
     }
 
-    /// The right to move its pages to other folios, until the guard is dropped. A CPU that waits
-    /// for it obeys flushes.
+    /// The right to move its pages to other folios. A CPU that waits for it obeys flushes.
     pub(crate) fn reshaping(&self) -> impl core::ops::DerefMut<Target = ()> + '_ {
         self.reshaping.lock()
     }
@@ -159,10 +141,4 @@ impl File {
 /// The root of a file's index.
 pub(crate) fn root_of(file: &File) -> Entry {
     Entry::of(file.root.load(Ordering::Acquire))
-}
-
-impl Default for File {
-    fn default() -> Self {
-        Self::new()
-    }
 }

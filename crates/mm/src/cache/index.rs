@@ -9,10 +9,9 @@
 //! first and only one of that. A file whose only folio begins at page 0 has no node: that word is
 //! the root itself.
 //!
-//! A lookup takes no lock. The folio that it finds is a guess, until the folio's slot, locked, says
+//! A lookup takes no lock. The folio that it finds is a guess, until the folio's locked slot says
 //! that it is that page of that file. No slot can prove absence: while pages move to other folios,
 //! `shape` tells a lookup that found nothing to look again (see `reshape`).
-//! Under a node's lock at most a folio's is taken.
 
 use core::ops::DerefMut;
 
@@ -52,7 +51,7 @@ pub const fn page_of(identity: u64) -> u64 {
     identity & ((1 << PAGE_BITS) - 1)
 }
 
-/// The index of one file: a view that is cheap to make and to copy.
+/// The index of one file: a view that is cheap to copy.
 pub(crate) struct Index<'a, A, H> {
     pub(super) tree: Tree<'a, A, H>,
     pub(crate) file: &'a File,
@@ -72,14 +71,13 @@ impl<A, H> Copy for Index<'_, A, H> {}
 pub(crate) enum InsertLack {
     /// One zeroed frame, to become a node.
     Node,
-    /// An empty place: some page of the block is in memory, or empty nodes are in the way of a
-    /// folio that is larger than one of them; [`prune`](Index::prune) removes these.
+    /// An empty place: some page of the block is in memory, or empty nodes, which
+    /// [`prune`](Index::prune) removes, are in the way of a larger folio.
     Room,
 }
 
 impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
-    /// The result of `look`, if it is `sure` of it; otherwise the result while no pages change
-    /// folios.
+    /// The result of `look`, if it is `sure`; otherwise the result while no pages change folios.
     #[inline]
     pub(super) fn steady<T>(&self, look: impl Fn() -> T, sure: impl Fn(&T) -> bool) -> T {
         loop {
@@ -105,30 +103,23 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Self { tree, file, id }
     }
 
-    /// The entry that covers `page`, and all the pages that it covers; just the page where there is
-    /// none.
+    /// The entry that covers `page`, and all pages that it covers; just the page for none.
     #[inline]
     pub(crate) fn find(&self, page: u64) -> (Entry, FilePages) {
         self.steady(|| self.find_once(page), |(entry, _)| *entry != Entry::Empty)
     }
 
     #[inline]
-    fn find_once(&self, page: u64) -> (Entry, FilePages) {
-        let nothing = (Entry::Empty, FilePages::new(page, page + 1));
-        let Some(place) = self.tree.walk(page, 0) else {
-            return match self.root() {
-                entry @ (Entry::Folio { .. } | Entry::Note { .. }) => {
-                    let pages = FilePages::block(0, entry.order().unwrap_or_default());
-                    if pages.contains(page) { (entry, pages) } else { nothing }
-                }
-                _ => nothing,
-            };
-        };
-        match self.covering(&place) {
-            (_, entry @ (Entry::Folio { .. } | Entry::Note { .. })) => {
-                (entry, FilePages::block(page, entry.order().unwrap_or_default()))
+    pub(super) fn find_once(&self, page: u64) -> (Entry, FilePages) {
+        let place = self.tree.walk(page, 0);
+        let entry = place.map_or_else(|| self.root(), |place| self.covering(&place));
+        let pages = FilePages::block(page, entry.order());
+        match entry {
+            // The root itself is only for the block at page 0.
+            Entry::Folio { .. } | Entry::Note { .. } if place.is_some() || pages.start == 0 => {
+                (entry, pages)
             }
-            _ => nothing,
+            _ => (Entry::Empty, FilePages::new(page, page + 1)),
         }
     }
 
@@ -175,12 +166,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     /// none, and is aligned to that order.
     pub(crate) fn empty_order(&self, page: u64, most: Order) -> Order {
         let most = Order::new(most.get().min(page.trailing_zeros().min(63) as u8));
-        match self.next(FilePages::block(page, most)) {
-            None => most,
-            Some((_, found)) => Order::fitting(found.start.saturating_sub(page).max(1))
-                .unwrap_or_default()
-                .min(most),
-        }
+        let Some((_, found)) = self.next(FilePages::block(page, most)) else { return most };
+        Order::fitting(found.start.saturating_sub(page)).unwrap_or_default().min(most)
     }
 
     /// Puts `folio` at `page`, to which it is aligned. Notes make room. A node that is needed is
@@ -201,48 +188,56 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     fn put(&self, page: u64, entry: Entry, spare: &mut Option<FrameRun>) -> Result<(), InsertLack> {
-        let order = entry.order().unwrap_or_default();
+        let order = entry.order();
         debug_assert!(page.is_multiple_of(order.pages()) && page < FILE_PAGES_MAX);
         let level = Self::level_of(order);
         loop {
             if page == 0 && self.put_root(entry) {
                 return Ok(());
             }
-            if self.tree.top(page, level).is_none() {
-                self.raise(page, level, spare)?;
-                continue;
-            }
-            let Some(place) = self.place_of(page, order) else { continue };
-            if place.node.level > level {
-                self.link(&place, page, spare)?;
-                continue;
-            }
-            if let Some(lock) = self.tree.lock(place.node, page) {
-                return self.put_at(&lock, &place, entry);
+            match self.locked(page, order) {
+                Err(changing) => {
+                    drop(changing);
+                    self.raise(page, level, spare)?;
+                }
+                Ok((place, lock)) if place.node.level > level => {
+                    // Another CPU may have put a node there.
+                    if !matches!(self.entry(place.node, place.at), Entry::Node { .. }) {
+                        self.notes(&place, 1)?;
+                        self.tree.link(&place, &lock, page, spare).ok_or(InsertLack::Node)?;
+                    }
+                }
+                Ok((place, lock)) => return self.put_at(&lock, &place, entry),
             }
         }
     }
 
     /// Puts `entry` into its places of a locked node, from `place` on.
     fn put_at(&self, lock: &WordsLock<'_>, place: &Spot, entry: Entry) -> Result<(), InsertLack> {
-        let count = Self::places(entry.order().unwrap_or_default(), place.node.level);
-        let (at, mut used) = (place.at, 0);
-        for index in at..at + count {
-            match self.entry(place.node, index) {
+        let count = Self::places(entry.order(), place.node.level);
+        let notes = self.notes(place, count)?;
+        if count > 1 && notes > 0 {
+            self.tree.write(lock, place.at + 1, count - 1, 0);
+        }
+        self.tree.write(lock, place.at, 1, entry.word());
+        self.tree.add_used(lock, 1 - notes);
+        Ok(())
+    }
+
+    /// How many notes are in `count` places from `place` on, if there is room in them.
+    fn notes(&self, place: &Spot, count: usize) -> Result<i64, InsertLack> {
+        let mut notes = 0;
+        for at in place.at..place.at + count {
+            match self.entry(place.node, at) {
                 Entry::Empty => {}
-                Entry::Note { .. } => used += 1,
+                Entry::Note { .. } => notes += 1,
                 Entry::Folio { .. } | Entry::Node { .. } => return Err(InsertLack::Room),
             }
         }
-        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, at) {
-            return Err(InsertLack::Room);
+        match self.covering_in(place.node, place.at) {
+            Entry::Folio { .. } => Err(InsertLack::Room),
+            _ => Ok(notes),
         }
-        if count > 1 && used > 0 {
-            self.tree.write(lock, at + 1, count - 1, 0);
-        }
-        self.tree.write(lock, at, 1, entry.word());
-        self.tree.add_used(lock, 1 - used);
-        Ok(())
     }
 
     /// Makes the folio at `page` the whole tree, if that is empty.
@@ -263,8 +258,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// Notes that the folio at `page` is dirty, or clean; returns whether it is there. All links
-    /// above a dirty folio are marked by then. The next scan for dirty folios takes needless marks
-    /// away.
+    /// above a dirty folio are marked by then; the next scan takes needless marks away.
     pub(crate) fn set_dirty(&self, page: u64, folio: Folio, dirty: bool) -> bool {
         let Some(level) = self.replace(page, folio, Entry::Folio { folio, dirty }) else {
             return false;
@@ -279,21 +273,15 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     pub(super) fn mark_all_above(&self, page: u64, level: u8) {
         let top = Node::of(self.tree.root()).map_or(0, |node| node.level);
         for level in (level + 1..=top).rev() {
-            self.mark_above(page, level);
-        }
-    }
-
-    /// Marks the link in the node of `level`.
-    fn mark_above(&self, page: u64, level: u8) {
-        loop {
-            let Some(place) = self.tree.walk(page, level) else { return };
-            let is_clean = matches!(Entry::of(place.word), Entry::Node { dirty: false, .. });
-            if place.node.level != level || !is_clean {
-                return;
+            while let Some(Spot { node, at, word }) = self.tree.walk(page, level)
+                && node.level == level
+                && let Entry::Node { dirty: false, .. } = Entry::of(word)
+            {
+                if let Some(lock) = self.tree.lock(node, page) {
+                    let now = self.entry(node, at);
+                    self.tree.write(&lock, at, 1, now.with_dirty(true).word());
+                }
             }
-            let Some(lock) = self.tree.lock(place.node, page) else { continue };
-            let now = self.entry(place.node, place.at);
-            self.tree.write(&lock, place.at, 1, now.with_dirty(true).word());
         }
     }
 
@@ -317,8 +305,8 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
         Some(place.node.level)
     }
 
-    /// The place for a folio of `order` at `page` with its node locked; where no node has one, the
-    /// right to change the root.
+    /// The place for a folio of `order` at `page` with its node locked, or else the right to change
+    /// the root.
     pub(super) fn locked(
         &self,
         page: u64,
@@ -352,8 +340,7 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
     }
 
     /// The place for a folio of `order` at `page`: in a node of its level; one lower, where a node
-    /// is for just its pages; or, where there is none so low, in the lowest there is. `None` as for
-    /// [`walk`](Tree::walk).
+    /// is for just its pages; otherwise in the lowest there is. `None` as for [`walk`](Tree::walk).
     pub(super) fn place_of(&self, page: u64, order: Order) -> Option<Spot> {
         let level = Self::level_of(order);
         let place = self.tree.walk(page, level);
@@ -380,30 +367,26 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
 
     /// The entry that covers the place: its own, or that of an aligned ancestor in the node.
     #[inline]
-    fn covering(&self, place: &Spot) -> (usize, Entry) {
+    fn covering(&self, place: &Spot) -> Entry {
         match Entry::of(place.word) {
             Entry::Empty => self.covering_in(place.node, place.at),
-            entry => (place.at, entry),
+            entry => entry,
         }
     }
 
     /// The entry at an aligned ancestor that covers place `at` of a node. One that is too short
     /// ends the search: another further left would overlap it.
-    fn covering_in(&self, node: Node, at: usize) -> (usize, Entry) {
+    fn covering_in(&self, node: Node, at: usize) -> Entry {
         let mut left = at;
         while left != 0 {
             left &= left - 1;
             let entry = self.entry(node, left);
-            if entry == Entry::Empty {
-                continue;
+            if entry != Entry::Empty {
+                let covers = at < left + Self::places(entry.order(), node.level);
+                return if covers { entry } else { Entry::Empty };
             }
-            // In units of this node's places: the level's bits do not count.
-            let order = entry.order().unwrap_or_default().get() as u32;
-            let width = order.saturating_sub(Tree::<A, H>::shift(node.level));
-            let covers = at >> width == left >> width;
-            return if covers { (left, entry) } else { (at, Entry::Empty) };
         }
-        (at, Entry::Empty)
+        Entry::Empty
     }
 
     /// Puts a node above the root, towards one that reaches `page` and `level`.
@@ -427,24 +410,5 @@ impl<'a, A: Arch, H: Hardware> Index<'a, A, H> {
             }
         };
         self.tree.raise(spare, height, below.word()).ok_or(InsertLack::Node)
-    }
-
-    /// Puts a node below `place`, which has none, for `page`.
-    fn link(
-        &self,
-        place: &Spot,
-        page: u64,
-        spare: &mut Option<FrameRun>,
-    ) -> Result<(), InsertLack> {
-        let Some(lock) = self.tree.lock(place.node, page) else { return Ok(()) };
-        match self.entry(place.node, place.at) {
-            Entry::Node { .. } => return Ok(()),
-            Entry::Folio { .. } => return Err(InsertLack::Room),
-            Entry::Empty | Entry::Note { .. } => {}
-        }
-        if let (_, Entry::Folio { .. }) = self.covering_in(place.node, place.at) {
-            return Err(InsertLack::Room);
-        }
-        self.tree.link(place, &lock, page, spare).ok_or(InsertLack::Node)
     }
 }

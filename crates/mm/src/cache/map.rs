@@ -13,8 +13,7 @@ use crate::table::{Locked, Regrant, What, unwritten};
 /// The pages that were mapped for a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    /// From the first to the last page that was mapped. Pages between may have been there, or not
-    /// be in memory.
+    /// From the first to the last page that was mapped, with others between.
     pub(crate) pages: PageSpan,
     /// How many were mapped.
     pub(crate) count: u64,
@@ -28,12 +27,11 @@ pub(crate) struct Shown {
 
 /// Maps the page that faulted, and the pages of `around` that are in memory and not mapped; of
 /// folios that are partly in `around`, all that the area and the table have room for. Maps a whole
-/// block by one leaf of order `leaf`, if that is larger than a page.
+/// block by one leaf of order `leaf`, if that is larger than a page. `None` when the areas have
+/// changed, or the table has left the tree.
 ///
-/// `None` when the areas have changed, or the table has left the tree.
-///
-/// A truncation takes a page out of its file first and out of the tables afterwards. So either this
-/// does not find the page, or the truncation finds the leaf.
+/// A truncation takes a page out of its file before the tables. So either this does not find the
+/// page, or the truncation finds the leaf.
 pub(crate) fn map_around<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     index: &Index<'_, A, H>,
@@ -52,7 +50,9 @@ pub(crate) fn map_around<A: Arch, H: Hardware>(
     if !view.space.areas.is_current(fault.seq, pages) {
         return None;
     }
-    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown: nothing(fault) };
+    let none = PageSpan::new(fault.page, fault.page);
+    let shown = Shown { pages: none, count: 0, entries: 0, hit: false, marked: None };
+    let mut work = Work { index, fault, locked, attrs: attrs(index, fault), shown };
     match leaf {
         Order::ZERO => work.map_pages(around),
         order => work.map_block(order),
@@ -92,11 +92,6 @@ pub(crate) fn leaf_order<A: Arch, H: Hardware>(
         && fault.area.span.covers(PageSpan::block(fault.page, order))
         && FilePages::block(fault.at, order).end <= index.file.pages();
     Some(if fits { order } else { Order::ZERO })
-}
-
-fn nothing(fault: &FilePage) -> Shown {
-    let pages = PageSpan::new(fault.page, fault.page);
-    Shown { pages, count: 0, entries: 0, hit: false, marked: None }
 }
 
 /// A fault's table, locked, and the pages that were mapped in it so far.
@@ -155,8 +150,7 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
     }
 
     /// Counts `pages` of `folio`, which was found at `all` under the table's lock, as mapped, if
-    /// they may be; returns the frame of the first. The folio's slot tells whether it is still that
-    /// of the file.
+    /// they may be and its slot says that it is still the file's; the frame of the first.
     fn take(&mut self, folio: Folio, all: FilePages, pages: FilePages) -> Option<Pfn> {
         if !all.covers(pages) {
             return None;
@@ -194,8 +188,8 @@ impl<A: Arch, H: Hardware> Work<'_, '_, A, H> {
 /// and marks the folio dirty. Returns how many pages; `None` when the areas or the leaf have
 /// changed.
 ///
-/// The folio is dirty before the first entry can be written, and both happen under the table's
-/// lock: writeback clears the mark first and write-protects the leaves then.
+/// The folio is dirty before the first entry can be written: writeback clears the mark first and
+/// write-protects the leaves then, under the same lock.
 pub(crate) fn grant_write<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
     index: &Index<'_, A, H>,

@@ -8,7 +8,7 @@
 //!                  │                                                   │
 //!                  └─ missing ──► Readahead, FilePolicy ──► Window ◄───┘
 //!                                                             │
-//!   Index::insert ◄── the engine reads, folio by folio ◄── Reads
+//!   Index::insert ◄── the embedder reads, folio by folio ◄── Reads
 //! ```
 //!
 //! | file | content |
@@ -22,8 +22,8 @@
 //! **Locks**: a file's `reshaping`, then its `changing`, then nodes from the root down, then a
 //! folio.
 //!
-//! **Never** chooses victims, waits, or talks to a device: it returns plans of reads, and the
-//! engine tells it when they are done. **Next room**: `engine`.
+//! **Never** chooses victims, waits, or talks to a device: it returns plans of reads. **Next
+//! room**: `swap`.
 
 mod file;
 pub(crate) mod index;

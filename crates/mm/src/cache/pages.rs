@@ -54,9 +54,6 @@ impl FilePages {
     #[inline]
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
-        Self::new(
-            self.start.max(other.start),
-            self.end.min(other.end).max(self.start.max(other.start)),
-        )
+        Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 }

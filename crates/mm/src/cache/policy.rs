@@ -2,8 +2,7 @@
 //!
 //! For each size there is a choice of two questions at once, in the grammar that was proposed for
 //! Linux's `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/file_enabled`: may any file be read
-//! in folios of this size (`always`), and is it *the* size for code (`exec`)? Reading a choice
-//! prints all words with the active one in brackets; writing takes one word.
+//! in folios of this size (`always`), and is it *the* size for code (`exec`)?
 //!
 //! Single pages are always allowed, and a size that is not allowed does not limit larger ones.
 
@@ -14,8 +13,9 @@ use quire_arch::Arch;
 use quire_units::Order;
 
 use super::readahead::Preference;
-use super::window::{Bounds, highest, up_to};
+use super::window::Bounds;
 use crate::fault::policy::{ORDERS_WITH_CHOICE, UnknownWord, size_order, words};
+use crate::fault::{highest, up_to};
 use crate::limits::{FAULT_AROUND_BYTES, HUGE_FILE_BYTES, READ_AHEAD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -97,35 +97,27 @@ impl FilePolicy {
     /// The choice for `order`. `Never` where there is no choice.
     pub fn size(&self, order: Order) -> FileSize {
         let ((always, exec), bit) = (self.sets(), choice_bit(order));
-        match (always & bit != 0, exec & bit != 0) {
-            (false, false) => FileSize::Never,
-            (true, false) => FileSize::Always,
-            (false, true) => FileSize::Exec,
-            (true, true) => FileSize::AlwaysExec,
-        }
+        let parts = (always & bit != 0, exec & bit != 0);
+        let mut all = FileSize::ALL.iter().copied();
+        all.find(|size| size.parts() == parts).unwrap_or(FileSize::Never)
     }
 
     /// Sets the choice for `order`.
     ///
     /// # Errors
-    /// [`Refused::NoChoice`], and [`Refused::Taken`] when another order is preferred for code and
-    /// this one is to be. Of two CPUs that try at once, one is refused.
+    /// [`Refused::NoChoice`], and [`Refused::Taken`] when this order is to be preferred for code
+    /// and another one is. Of two CPUs that try at once, one is refused.
     pub fn set_size(&self, order: Order, choice: FileSize) -> Result<(), Refused> {
         let bit = choice_bit(order);
         if bit == 0 {
             return Err(Refused::NoChoice(order));
         }
         let (always, exec) = choice.parts();
-        let change = |old: u64| {
-            let (files, code) = sets(old);
-            let others = code & !bit;
-            if exec && others != 0 {
-                return Err(Refused::Taken(highest(others)));
-            }
-            let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
-            Ok(word(put(files, always), put(code, exec)))
-        };
-        self.update(change)
+        let put = |set: u32, wanted: bool| if wanted { set | bit } else { set & !bit };
+        self.update(|files, code| match code & !bit {
+            others if exec && others != 0 => Err(Refused::Taken(highest(others))),
+            _ => Ok((put(files, always), put(code, exec))),
+        })
     }
 
     /// Prefers several sizes for code (row B7): of them, the largest whose block around the fault
@@ -135,14 +127,11 @@ impl FilePolicy {
     /// # Errors
     /// [`Refused::NoChoice`].
     pub fn set_exec_tiers(&self, tiers: &[Order]) -> Result<(), Refused> {
-        let mut code = 0;
-        for &order in tiers {
-            match choice_bit(order) {
-                0 => return Err(Refused::NoChoice(order)),
-                bit => code |= bit,
-            }
+        if let Some(&order) = tiers.iter().find(|&&order| choice_bit(order) == 0) {
+            return Err(Refused::NoChoice(order));
         }
-        self.update(|old| Ok(word(sets(old).0, code)))
+        let code = tiers.iter().fold(0, |code, &order| code | choice_bit(order));
+        self.update(|files, _| Ok((files, code)))
     }
 
     /// Takes the same as text: sizes separated by commas, `64K,2M`, or `none`.
@@ -154,7 +143,7 @@ impl FilePolicy {
         for size in text.split(',').filter(|_| text != "none") {
             code |= 1 << size_order(size, page_shift).ok_or(size)?;
         }
-        self.update(|old| Ok(word(sets(old).0, code))).map_err(|_| text)
+        self.update(|files, _| Ok((files, code))).map_err(|_: Refused| text)
     }
 
     /// The largest readahead window, in pages; 0 for none.
@@ -195,13 +184,17 @@ impl FilePolicy {
         sets(self.sizes.load(Ordering::Relaxed))
     }
 
-    /// Replaces the word by the result of `change`, as one step.
-    fn update(&self, change: impl Fn(u64) -> Result<u64, Refused>) -> Result<(), Refused> {
+    /// Replaces both sets by the result of `change`, as one step.
+    fn update(
+        &self,
+        change: impl Fn(u32, u32) -> Result<(u32, u32), Refused>,
+    ) -> Result<(), Refused> {
         let mut old = self.sizes.load(Ordering::Relaxed);
         loop {
-            let new = change(old)?;
-            let swap = self.sizes.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
-            match swap {
+            let (files, code) = sets(old);
+            let (files, code) = change(files, code)?;
+            let (new, order) = (word(files, code), Ordering::Relaxed);
+            match self.sizes.compare_exchange(old, new, order, order) {
                 Ok(_) => return Ok(()),
                 Err(now) => old = now,
             }

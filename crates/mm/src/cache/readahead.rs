@@ -1,9 +1,8 @@
 //! Which pages to read, and which to read ahead (rows B1 and B2).
 //!
 //! A *stream* is a reader that goes through a file from front to back. It begins with a small
-//! window in small folios. In the window lies a *mark*. A reader that comes to it has used the
-//! pages before it, so the next window is read before it is needed, larger and in folios four times
-//! as large:
+//! window in small folios. A reader that comes to the *mark* in it has used the pages before, so
+//! the next window is read before it is needed, larger and in folios four times as large:
 //!
 //! ```text
 //!   miss            marked             marked
@@ -32,15 +31,13 @@
 //! - code that is read as a stream keeps its preferred size;
 //! - where code has a preferred size, its windows are twice as large, and a quarter of them lies
 //!   before the block of the fault: calls lead back as well as ahead, and windows of whole blocks
-//!   read fewer pages in vain;
-//! - where code has a preferred size, a window around other pages ends with their area.
-//!
-//! All of this is arithmetic on numbers: no lock, no memory.
+//!   read fewer pages in vain; and a window around other pages ends with their area.
 
 use quire_units::Order;
 
 use super::FilePages;
-use super::window::{Bounds, Window, bit, highest, up_to};
+use super::window::{Bounds, Window};
+use crate::fault::{highest, up_to};
 
 /// After how many misses, in excess of hits, faults stop reading around.
 pub const MANY_MISSES: u16 = 100;
@@ -66,13 +63,14 @@ pub enum Pattern {
 pub struct Mapped {
     /// The pages of the file that the area shows. They hold the page of the fault.
     pub pages: FilePages,
-    /// Whether the area is read as code: it may be executed, or has a preferred size of its own,
-    /// or its file holds code and code has a preferred size.
+    /// Whether the area is read as code (rule 4 above).
     pub exec: bool,
     /// Whether it was advised so (`MADV_HUGEPAGE`).
     pub huge: bool,
     /// The advice on how it is read.
     pub pattern: Pattern,
+    /// The folio sizes that faults in it prefer.
+    pub preference: Preference,
 }
 
 impl Mapped {
@@ -83,25 +81,32 @@ impl Mapped {
 
     /// The window for a fault at `page` of code that is not cached: aligned blocks of the preferred
     /// size, within the area.
-    pub(crate) fn code_around(
-        &self,
-        page: u64,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> FilePages {
-        let preferred = tier(page, self, bounds, preference);
-        let block = FilePages::block(page, preferred.unwrap_or_default());
-        let (before, ahead) = match preferred {
-            None => (0, limit(bounds, Pattern::Normal)),
+    pub(crate) fn code_around(&self, page: u64, bounds: &Bounds) -> FilePages {
+        let (block, before, ahead) = match self.tier(page, bounds) {
+            None => (page, 0, limit(bounds, Pattern::Normal)),
             Some(order) => {
                 let size = limit(bounds, Pattern::Sequential);
                 let before = (size / 4) & !(order.pages() - 1);
-                (before, (size - before).next_multiple_of(order.pages()))
+                let ahead = (size - before).next_multiple_of(order.pages());
+                (FilePages::block(page, order).start, before, ahead)
             }
         };
-        let start = block.start.saturating_sub(before).max(self.pages.start).min(page);
-        let end = (block.start + ahead).min(self.pages.end).max(page + 1);
-        FilePages::new(start, end)
+        let start = block.saturating_sub(before).max(self.pages.start).min(page);
+        FilePages::new(start, (block + ahead).min(self.pages.end).max(page + 1))
+    }
+
+    /// The order of folios for code at `page`; `None` if none is preferred.
+    fn tier(&self, page: u64, bounds: &Bounds) -> Option<Order> {
+        let within = self.pages.intersect(FilePages::new(0, bounds.end));
+        let mut tiers = self.preference.exec;
+        while !tiers.is_power_of_two() {
+            let order = Order::new(tiers.checked_ilog2()? as u8);
+            if within.covers(FilePages::block(page, order)) {
+                return Some(order);
+            }
+            tiers &= !(1 << order.get());
+        }
+        Some(highest(tiers))
     }
 }
 
@@ -116,9 +121,7 @@ pub struct Preference {
 }
 
 /// The position of a reader: one for each open file, and one for each mapped file (Linux:
-/// `file_ra_state`).
-///
-/// These are hints. Any values are valid, so that a mixture of two states costs only speed.
+/// `file_ra_state`). Any values are valid: a mixture of two states costs only speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readahead {
     /// The page after the last that the program has read.
@@ -134,10 +137,10 @@ pub struct Readahead {
 }
 
 impl Readahead {
-    /// The window when a program reads `wanted`, of which the first page is not cached. `wanted` is
-    /// not empty and begins within the file; it is in the window as far as it lies in the file.
-    /// `before` is how many pages right before it are cached, counted up to `bounds.window`: a
-    /// stream that is new to this state leaves such a trace.
+    /// The window when a program reads `wanted`, which is not empty and begins within the file, and
+    /// of which the first page is not cached. `before` is how many pages right before it are
+    /// cached, counted up to `bounds.window`: a stream that is new to this state leaves such a
+    /// trace.
     pub fn miss(
         &mut self,
         wanted: FilePages,
@@ -168,9 +171,9 @@ impl Readahead {
         self.next = pages.end;
     }
 
-    /// The window when a reader comes to `folio`, which has the mark. The caller takes the mark
-    /// away. `missing` is the first page after the folio that is not cached; it is enough to look
-    /// `bounds.window` pages far. `None` if enough is cached already.
+    /// The window when a reader comes to `folio`, whose mark the caller takes away; `None` if
+    /// enough is cached already. `missing` is the first page after the folio that is not cached; it
+    /// is enough to look `bounds.window` pages far.
     pub fn marked(
         &mut self,
         folio: FilePages,
@@ -178,9 +181,20 @@ impl Readahead {
         bounds: &Bounds,
         pattern: Pattern,
     ) -> Option<Window> {
-        let start = missing.max(folio.end);
-        let (start, size, order, limit) = self.pace(folio, start, limit(bounds, pattern))?;
-        if start >= bounds.end || pattern == Pattern::Random || start - folio.end > limit {
+        let mut limit = limit(bounds, pattern);
+        if limit == 0 || pattern == Pattern::Random {
+            return None;
+        }
+        let mut start = missing.max(folio.end);
+        let own = u64::from(self.size);
+        let last = FilePages::new(self.end.saturating_sub(own), self.end);
+        let (size, order) = if last.intersect(folio).is_empty() {
+            ((start - folio.start + 1).min(limit), Order::fitting(folio.count())?.get())
+        } else {
+            (start, limit) = (start.max(self.end), limit.max(own));
+            (own, self.order)
+        };
+        if start >= bounds.end || start - folio.end > limit {
             return None;
         }
         let size = grown(size, limit);
@@ -192,44 +206,26 @@ impl Readahead {
         Some(window)
     }
 
-    /// Where the next window of the stream at `folio` begins, the size and order that it has had so
-    /// far, and the limit of its windows; `None` where nothing is read ahead.
-    fn pace(&self, folio: FilePages, start: u64, limit: u64) -> Option<(u64, u64, u8, u64)> {
-        let own = u64::from(self.size);
-        let last = FilePages::new(self.end.saturating_sub(own), self.end);
-        match limit {
-            0 => None,
-            _ if !last.intersect(folio).is_empty() => {
-                Some((start.max(self.end), own, self.order, limit.max(own)))
-            }
-            _ => {
-                let size = (start - folio.start + 1).min(limit);
-                Some((start, size, Order::fitting(folio.count())?.get(), limit))
-            }
-        }
-    }
-
     /// The window for a fault at `page`, which lies in the file and is not cached.
-    pub fn fault(
-        &mut self,
-        page: u64,
-        mapped: &Mapped,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> Window {
+    pub fn fault(&mut self, page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
         let this = FilePages::new(page, page + 1);
-        let huge = bounds.at_most(preference.huge);
+        let huge = bounds.at_most(mapped.preference.huge);
         if mapped.huge && huge > bounds.smallest {
-            return self.huge(page, huge, mapped.pattern, bounds);
+            // One folio around the page, and one more unless the program jumps.
+            let block = FilePages::block(page, huge);
+            return match mapped.pattern {
+                Pattern::Random => Window::new(block, huge, None, bounds),
+                _ => self.open(block.start, 2 * huge.pages(), huge, block.end, bounds),
+            };
         }
         if bounds.window == 0 || mapped.pattern == Pattern::Random && !mapped.exec {
             return Window::exactly(this, bounds);
         }
         if mapped.pattern == Pattern::Sequential {
-            return self.sequential(page, mapped, bounds, preference);
+            return self.sequential(page, mapped, bounds);
         }
         if mapped.exec {
-            return exec(page, mapped, bounds, preference);
+            return exec(page, mapped, bounds);
         }
         if mapped.is_counted() {
             self.misses = self.misses.saturating_add(1).min(MISSES_MOST);
@@ -240,11 +236,10 @@ impl Readahead {
         let size = limit(bounds, Pattern::Normal);
         let start = page.saturating_sub(size / 2);
         let mark = start + size - size / 4;
-        if preference.exec == 0 {
+        if mapped.preference.exec == 0 {
             return self.open(start, size, Order::ZERO, mark, bounds);
         }
-        // Beyond the area there may be code, and small folios would be in the way of its large
-        // ones.
+        // Small folios would be in the way of the large ones of code beyond the area.
         let around = FilePages::new(start, start + size).intersect(mapped.pages);
         self.open(around.start, around.count().max(1), Order::ZERO, mark, bounds)
     }
@@ -256,32 +251,16 @@ impl Readahead {
         }
     }
 
-    /// One folio of `order` around the page, and one more unless the program jumps.
-    fn huge(&mut self, page: u64, order: Order, pattern: Pattern, bounds: &Bounds) -> Window {
-        let block = FilePages::block(page, order);
-        match pattern {
-            Pattern::Random => Window::new(block, order, None, bounds),
-            _ => self.open(block.start, 2 * order.pages(), order, block.end, bounds),
-        }
-    }
-
     /// A stream that begins at the page; with code, at its block.
-    fn sequential(
-        &mut self,
-        page: u64,
-        mapped: &Mapped,
-        bounds: &Bounds,
-        preference: &Preference,
-    ) -> Window {
-        let tier = if mapped.exec { tier(page, mapped, bounds, preference) } else { None };
+    fn sequential(&mut self, page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
+        let tier = if mapped.exec { mapped.tier(page, bounds) } else { None };
         let order = tier.unwrap_or_default();
         let wanted = FilePages::block(page, order).intersect(mapped.pages);
         let window = self.start_stream(wanted, limit(bounds, mapped.pattern), order, bounds);
-        window.with(tier.map_or(0, |order| preference.exec & up_to(order)))
+        window.with(tier.map_or(0, |order| mapped.preference.exec & up_to(order)))
     }
 
-    /// The first window of a stream. The mark is the first page that the program did not ask for,
-    /// so that the next window is on its way while the program works on this one.
+    /// The first window of a stream. The mark is the first page that the program did not ask for.
     fn start_stream(
         &mut self,
         wanted: FilePages,
@@ -352,13 +331,11 @@ fn limit(bounds: &Bounds, pattern: Pattern) -> u64 {
 
 /// The size of a stream's first window: the less is wanted, the more cautious.
 fn first_size(count: u64, limit: u64) -> u64 {
-    let round = count.next_power_of_two();
-    let size = match round {
-        _ if round <= limit / 32 => 4 * round,
-        _ if round <= limit / 4 => 2 * round,
-        _ => limit,
-    };
-    size.max(count)
+    match count.next_power_of_two() {
+        round if round <= limit / 32 => 4 * round,
+        round if round <= limit / 4 => 2 * round,
+        _ => limit.max(count),
+    }
 }
 
 /// The size of the window after one of `size`.
@@ -367,24 +344,9 @@ fn grown(size: u64, limit: u64) -> u64 {
     (size * factor).min(limit)
 }
 
-/// The order of folios for code at `page`; `None` if none is preferred.
-fn tier(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Option<Order> {
-    let within = mapped.pages.intersect(FilePages::new(0, bounds.end));
-    let mut tiers = preference.exec;
-    while tiers & tiers.wrapping_sub(1) != 0 {
-        let order = highest(tiers);
-        if within.covers(FilePages::block(page, order)) {
-            return Some(order);
-        }
-        tiers &= !bit(order);
-    }
-    (tiers != 0).then(|| highest(tiers))
-}
-
 /// The window for code.
-fn exec(page: u64, mapped: &Mapped, bounds: &Bounds, preference: &Preference) -> Window {
-    let order = tier(page, mapped, bounds, preference).unwrap_or_default();
-    let pages = mapped.code_around(page, bounds, preference);
-    let window = Window::new(pages, order, None, bounds);
-    window.with(preference.exec & up_to(order))
+fn exec(page: u64, mapped: &Mapped, bounds: &Bounds) -> Window {
+    let order = mapped.tier(page, bounds).unwrap_or_default();
+    let window = Window::new(mapped.code_around(page, bounds), order, None, bounds);
+    window.with(mapped.preference.exec & up_to(order))
 }

@@ -118,11 +118,15 @@ pub(super) fn file(end: u64) -> Bounds {
 
 pub(super) fn shows(start: u64, end: u64) -> Mapped {
     let pages = FilePages::new(start, end);
-    Mapped { pages, exec: false, huge: false, pattern: Pattern::Normal }
+    Mapped { pages, exec: false, huge: false, pattern: Pattern::Normal, preference: NONE }
 }
 
 pub(super) fn code(start: u64, end: u64) -> Mapped {
     Mapped { exec: true, ..shows(start, end) }
+}
+
+pub(super) fn prefers(area: &Mapped, preference: Preference) -> Mapped {
+    Mapped { preference, ..*area }
 }
 
 pub(super) const BLOCK: Order = Order::new(9);
@@ -276,22 +280,22 @@ fn b1_at_the_end_of_the_file_there_is_no_mark() {
 fn b1_random_faults_stop_reading_around_and_hits_bring_it_back() {
     let (mut ra, bounds, area) = (Readahead::default(), file(1 << 20), shows(0, 1 << 20));
     for at in 0..u64::from(MANY_MISSES) {
-        let window = ra.fault(at * 1000 + 16, &area, &bounds, &NONE);
+        let window = ra.fault(at * 1000 + 16, &area, &bounds);
         assert_eq!(window.pages, FilePages::new(at * 1000, at * 1000 + 32));
         assert_eq!(window.mark, Some(at * 1000 + 24));
     }
     for _ in 0..20 {
-        assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages, FilePages::new(7, 8));
+        assert_eq!(ra.fault(7, &area, &bounds).pages, FilePages::new(7, 8));
     }
     ra.hit(200, &code(0, 100));
-    assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages.count(), 1, "hits in code do not count");
+    assert_eq!(ra.fault(7, &area, &bounds).pages.count(), 1, "hits in code do not count");
     ra.hit(22, &area);
-    assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages, FilePages::new(0, 32));
+    assert_eq!(ra.fault(7, &area, &bounds).pages, FilePages::new(0, 32));
     for _ in 0..5000 {
-        ra.fault(7, &area, &bounds, &NONE);
+        ra.fault(7, &area, &bounds);
     }
     ra.hit(950, &area);
-    assert_eq!(ra.fault(7, &area, &bounds, &NONE).pages.count(), 32, "misses are forgotten");
+    assert_eq!(ra.fault(7, &area, &bounds).pages.count(), 32, "misses are forgotten");
 }
 
 #[test]
@@ -299,7 +303,7 @@ fn b1_a_faults_advice_is_decided_in_order() {
     let (bounds, off) = (file(4096), Bounds { window: 0, ..file(4096) });
     let area = |huge, exec, pattern| Mapped { huge, exec, pattern, ..shows(0, 4096) };
     let fault = |area: &Mapped, bounds: &Bounds| {
-        let window = Readahead::default().fault(600, area, bounds, &ARM);
+        let window = Readahead::default().fault(600, &prefers(area, ARM), bounds);
         (window.pages.start, window.pages.end, window.mark, window.preferred().get())
     };
     use Pattern::{Normal, Random, Sequential};
@@ -320,7 +324,7 @@ fn b1_a_faults_advice_is_decided_in_order() {
 fn b1_a_huge_area_is_followed_in_huge_windows() {
     let (mut ra, bounds) = (Readahead::default(), file(1 << 20));
     let area = Mapped { huge: true, ..shows(0, 1 << 20) };
-    ra.fault(600, &area, &bounds, &NONE);
+    ra.fault(600, &area, &bounds);
     let next = ra.marked(FilePages::new(1024, 1536), 1536, &bounds, Pattern::Normal).unwrap();
     assert_eq!((next.pages, next.preferred()), (FilePages::new(1536, 2560), BLOCK));
 }
@@ -328,14 +332,14 @@ fn b1_a_huge_area_is_followed_in_huge_windows() {
 #[test]
 fn b7_the_largest_tier_that_fits_area_and_file_is_taken() {
     let fault = |page, area: &Mapped, end| {
-        let window = Readahead::default().fault(page, area, &file(end), &TIERS);
+        let window = Readahead::default().fault(page, &prefers(area, TIERS), &file(end));
         (window.pages.start, window.pages.end, window.preferred().get())
     };
     assert_eq!(fault(600, &code(0, 2000), 4096), (512, 1024, 9));
     assert_eq!(fault(600, &code(513, 2000), 4096), (576, 640, 4));
     assert_eq!(fault(600, &code(0, 1023), 4096), (576, 640, 4));
     assert_eq!(fault(600, &code(0, 2000), 1000), (576, 640, 4));
-    let window = Readahead::default().fault(600, &code(0, 2000), &only_pages(), &TIERS);
+    let window = Readahead::default().fault(600, &prefers(&code(0, 2000), TIERS), &only_pages());
     assert_eq!(window.below(BLOCK), Some(Order::new(4)), "the tiers are steps on the way down");
     assert_eq!(window.below(Order::new(4)), Some(Order::ZERO));
 }
@@ -380,15 +384,16 @@ fn any_pattern() -> impl Strategy<Value = Pattern> {
     prop_oneof![Just(Pattern::Normal), Just(Pattern::Sequential), Just(Pattern::Random)]
 }
 
-/// A fault within the file: bounds, the page, its area, and the preference.
-fn any_fault() -> impl Strategy<Value = (Bounds, u64, Mapped, Preference)> {
+/// A fault within the file: bounds, the page, and its area.
+fn any_fault() -> impl Strategy<Value = (Bounds, u64, Mapped)> {
     let exec = prop_oneof![Just(0), Just(1 << 4), Just(1 << 4 | 1 << 9), 0..0x7ffu32];
     (any_bounds(), any::<u64>(), 0..600u64, 1..600u64, any::<[bool; 2]>(), any_pattern(), exec)
         .prop_map(|(bounds, page, left, right, [x, huge], pattern, exec)| {
             let page = page % bounds.end;
             let pages = FilePages::new(page.saturating_sub(left), page + right);
-            let mapped = Mapped { pages, exec: x, huge, pattern };
-            (bounds, page, mapped, Preference { exec, huge: BLOCK })
+            let preference = Preference { exec, huge: BLOCK };
+            let mapped = Mapped { pages, exec: x, huge, pattern, preference };
+            (bounds, page, mapped)
         })
 }
 
@@ -400,8 +405,8 @@ fn any_window() -> impl Strategy<Value = (Bounds, u64, Window)> {
         let wanted = FilePages::new(at, at + count);
         (bounds, at, ra.miss(wanted, before % (at + 1), &bounds, pattern))
     });
-    let fault = (any_state(), any_fault()).prop_map(|(mut ra, (bounds, page, mapped, pref))| {
-        (bounds, page, ra.fault(page, &mapped, &bounds, &pref))
+    let fault = (any_state(), any_fault()).prop_map(|(mut ra, (bounds, page, mapped))| {
+        (bounds, page, ra.fault(page, &mapped, &bounds))
     });
     let marked = (any_state(), any_bounds(), any::<u64>(), 0..10u8, 0..100u64, any_pattern());
     let marked =
@@ -442,10 +447,10 @@ proptest! {
     #[test]
     fn i2_exec_windows_lie_in_the_area(
         mut ra in any_state(),
-        (bounds, page, mapped, preference) in any_fault(),
+        (bounds, page, mapped) in any_fault(),
     ) {
         let mapped = Mapped { exec: true, huge: false, pattern: Pattern::Normal, ..mapped };
-        let window = ra.fault(page, &mapped, &bounds, &preference);
+        let window = ra.fault(page, &mapped, &bounds);
         let unit = bounds.smallest.pages();
         let around = FilePages::new(
             mapped.pages.start / unit * unit,

@@ -5,11 +5,11 @@
 //!   part    | 0..8                 |       ──►  | 0..4  | 4 |  gone    |     right to left
 //! ```
 //!
-//! The caller has secluded all the old folios ([`FolioFlags::SECLUDED`]): a lookup that finds one
-//! of them waits. But a lookup that loads some words before the change and some after it could find
-//! *nothing* where there is a folio all the time, and there is no slot to ask. So `File::shape` is
-//! odd during the change, and a lookup that found nothing checks it: the answer stands if `shape`
-//! is even and the same before and after (the argument is that of `space::tree`).
+//! The caller has secluded the old folios (`FolioFlags::SECLUDED`): a lookup that finds one of them
+//! waits. But a lookup that loads some words before the change and some after it could find
+//! *nothing* where there is always a folio. So `File::shape` is odd during the change, and the
+//! answer "nothing" stands only if `shape` is even and the same before and after (the argument is
+//! that of `space::tree`).
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -20,9 +20,6 @@ use crate::folio::Folio;
 use crate::phys::WordsLock;
 use crate::radix::{Spot, Tree};
 use crate::sync::{AtomicU64, Ordering, fence};
-
-#[cfg(doc)]
-use crate::folio::FolioFlags;
 
 impl<A: Arch, H: Hardware> Index<'_, A, H> {
     /// Puts `folio` at `page`, in place of all folios of its block, each of which goes to `gone`
@@ -85,22 +82,17 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             return None;
         }
         let _changing = self.change_shape();
-        let first = entry(all.start);
-        self.tree.write(lock, all.start, 1, Entry::Folio { folio, dirty }.word());
-        let mut used = (first != Entry::Empty) as i64;
-        let mut tell = |old| {
+        let (mut new, mut used) = (Entry::Folio { folio, dirty }, 0);
+        for at in all {
+            let old = entry(at);
+            used += i64::from(old != Entry::Empty);
+            if old != new {
+                self.tree.write(lock, at, 1, new.word());
+            }
             if let Entry::Folio { folio, .. } = old {
                 gone(folio);
             }
-        };
-        tell(first);
-        for at in all.start + 1..all.end {
-            let old = entry(at);
-            if old != Entry::Empty {
-                used += 1;
-                self.tree.write(lock, at, 1, 0);
-                tell(old);
-            }
+            new = Entry::Empty;
         }
         self.tree.add_used(lock, 1 - used);
         Some(dirty)

@@ -16,40 +16,22 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
     }
 
     fn next_dirty_once(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
-        let mut left = pages;
-        while let Some((folio, at)) = self.next_marked(left) {
-            // The mark of its own word is exact.
-            if let (Entry::Folio { folio: here, dirty: true }, pages) = self.find(at.start)
-                && here == folio
-            {
-                return Some((folio, pages));
-            }
-            left = FilePages::new(at.end, left.end);
-        }
-        None
-    }
-
-    /// The first folio in `pages` whose word, and all nodes above, say that it may be dirty.
-    fn next_marked(&self, pages: FilePages) -> Option<(Folio, FilePages)> {
-        if let (Entry::Folio { folio, dirty: true }, at) = self.find(pages.start) {
-            return Some((folio, at)).filter(|_| !pages.is_empty());
-        }
         let mut at = pages.start;
         while at < pages.end {
-            match self.marked_from(at, self.tree.top(at, 0)?) {
-                Ok((folio, found)) => {
-                    return Some((folio, found)).filter(|_| found.start < pages.end);
-                }
-                Err(next) => at = next,
+            let (entry, found) = self.find_once(at);
+            // The mark of a folio's own word is exact.
+            if let Entry::Folio { folio, dirty: true } = entry {
+                return Some((folio, found));
             }
+            at = self.marked_from(at + 1)?;
         }
         None
     }
 
-    /// The first marked folio at `at` or behind it, as far as one lowest node tells; otherwise the
-    /// page to go on at.
-    fn marked_from(&self, at: u64, top: Node) -> Result<(Folio, FilePages), u64> {
-        let (mut at, mut node) = (at, top);
+    /// The page of the first marked folio at `at` or behind it, as far as one lowest node tells;
+    /// otherwise the page to go on at.
+    fn marked_from(&self, mut at: u64) -> Option<u64> {
+        let mut node = self.tree.top(at, 0)?;
         loop {
             let shift = Tree::<A, H>::shift(node.level);
             let first = Tree::<A, H>::place(at, node.level);
@@ -59,19 +41,17 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
             let base = Tree::<A, H>::base(at, node.level);
             let Some((place, entry)) = marked else {
                 self.unmark_above(base, node.level);
-                return Err(base + (1 << (shift + Self::BITS)));
+                return Some(base + (1 << (shift + Self::BITS)));
             };
             if place != first {
                 at = base + ((place as u64) << shift);
             }
             match entry {
-                Entry::Folio { folio, .. } => {
-                    return Ok((folio, FilePages::block(at, folio.order)));
-                }
                 Entry::Node { node: lower, .. } if node.level > 0 => {
                     node = Node { level: node.level - 1, ..lower };
                 }
-                _ => return Err(at + (1 << shift)),
+                Entry::Folio { .. } => return Some(at),
+                _ => return Some(at + (1 << shift)),
             }
         }
     }
@@ -150,19 +130,15 @@ impl<A: Arch, H: Hardware> Index<'_, A, H> {
                     }
                 }
                 Entry::Note { note, .. } if pages.contains(start) && such(note) => {
-                    self.erase(node, at, start);
+                    if let Some(lock) = self.tree.lock(node, start)
+                        && let Entry::Note { .. } = self.entry(node, at)
+                    {
+                        self.tree.write(&lock, at, 1, 0);
+                        self.tree.add_used(&lock, -1);
+                    }
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// Forgets the note at place `at` of a node, if it is still there.
-    fn erase(&self, node: Node, at: usize, page: u64) {
-        let Some(lock) = self.tree.lock(node, page) else { return };
-        if matches!(self.entry(node, at), Entry::Note { .. }) {
-            self.tree.write(&lock, at, 1, 0);
-            self.tree.add_used(&lock, -1);
         }
     }
 }

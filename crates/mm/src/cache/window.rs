@@ -1,8 +1,8 @@
 //! The pages of one read, and the folios that they are cut into (row B3).
 //!
-//! Sets of orders are bit masks: bit `n` is order `n`. The highest order of a window's set is the
-//! one that is *preferred*, the lowest is the file's hard minimum, and those between are tried in
-//! turn when memory is short:
+//! Sets of orders are bit masks: bit `n` is order `n`. The highest order of a window's set is
+//! *preferred*, the lowest is the file's hard minimum, and those between are tried in turn when
+//! memory is short:
 //!
 //! ```text
 //!   at = start
@@ -19,6 +19,7 @@
 use quire_units::Order;
 
 use super::FilePages;
+use crate::fault::{highest, up_to};
 
 /// The bounds of reads in a file. Page numbers are below 2^52: a file's bytes are counted in 63
 /// bits.
@@ -41,12 +42,12 @@ impl Bounds {
     /// The orders that folios may have, from the smallest on.
     #[inline]
     const fn orders(&self) -> u32 {
-        self.sizes & !up_to(self.smallest) | bit(self.smallest)
+        self.sizes & !up_to(self.smallest) | 1 << self.smallest.get()
     }
 
     /// The largest order that folios may have.
     #[inline]
-    pub const fn largest(&self) -> Order {
+    pub fn largest(&self) -> Order {
         highest(self.orders())
     }
 
@@ -80,18 +81,16 @@ pub struct Window {
 }
 
 impl Window {
-    /// `pages` within `bounds`, in folios of up to `order`. There is no mark where the file ends
-    /// with the window.
+    /// `pages` within `bounds`, in folios of up to `order`. A window at the file's end has no mark.
     pub(super) fn new(pages: FilePages, order: Order, mark: Option<u64>, bounds: &Bounds) -> Self {
         let pages = bounds.clip(pages);
-        let sizes = bounds.orders() & up_to(order) | bit(bounds.smallest);
+        let sizes = bounds.orders() & up_to(order) | 1 << bounds.smallest.get();
         let mark = mark.filter(|&mark| pages.contains(mark) && pages.end < bounds.end);
         Self { pages, sizes, mark }
     }
 
-    /// Just `wanted`, in the largest folios that fit: pages that are certain to be used need not
-    /// begin small. For random reads, and for reads that a program asks for (`readahead`,
-    /// `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`).
+    /// Just `wanted`, in the largest folios that fit: pages that are certain to be used, of random
+    /// reads or those that a program asks for (`readahead`, `MADV_WILLNEED`), need not begin small.
     pub fn exactly(wanted: FilePages, bounds: &Bounds) -> Self {
         let order = Order::fitting(wanted.count()).unwrap_or_default();
         Self::new(wanted, order, None, bounds)
@@ -106,14 +105,13 @@ impl Window {
 
     /// The order that folios should have.
     #[inline]
-    pub const fn preferred(&self) -> Order {
+    pub fn preferred(&self) -> Order {
         highest(self.sizes)
     }
 
-    /// The order of the folio that begins at `at`, a page of the window that is not cached. `empty`
-    /// is the largest order without a cached page from `at` on.
-    ///
-    /// It is aligned and ends within the window, and is below none of the window's sizes.
+    /// The order of the folio that begins at `at`, a page of the window that is not cached. It is
+    /// aligned, ends within the window, and is below none of its sizes. `empty` is the largest
+    /// order without a cached page from `at` on.
     #[inline]
     pub fn order_at(&self, at: u64, empty: Order) -> Order {
         let room = Order::fitting(self.pages.end.saturating_sub(at)).unwrap_or_default();
@@ -131,26 +129,5 @@ impl Window {
     pub fn below(&self, order: Order) -> Option<Order> {
         let rest = self.sizes & (up_to(order) >> 1);
         (rest != 0).then(|| highest(rest))
-    }
-}
-
-/// The set of `order` alone.
-#[inline]
-pub(super) const fn bit(order: Order) -> u32 {
-    1 << if order.get() < 31 { order.get() } else { 31 }
-}
-
-/// The set of all orders up to and including `order`.
-#[inline]
-pub(super) const fn up_to(order: Order) -> u32 {
-    bit(order) | (bit(order) - 1)
-}
-
-/// The highest order of a set; 0 of none.
-#[inline]
-pub(super) const fn highest(set: u32) -> Order {
-    match set.checked_ilog2() {
-        Some(order) => Order::new(order as u8),
-        None => Order::ZERO,
     }
 }

@@ -84,12 +84,12 @@ impl Entry {
         matches!(self, Entry::Node { dirty: true, .. } | Entry::Folio { dirty: true, .. })
     }
 
-    /// How many pages it stands for, if it is a folio or a note.
-    pub(super) const fn order(self) -> Option<Order> {
+    /// The order of the folio or the note; that of a page otherwise.
+    pub(super) const fn order(self) -> Order {
         match self {
-            Entry::Folio { folio, .. } => Some(folio.order),
-            Entry::Note { order, .. } => Some(order),
-            Entry::Empty | Entry::Node { .. } => None,
+            Entry::Folio { folio, .. } => folio.order,
+            Entry::Note { order, .. } => order,
+            Entry::Empty | Entry::Node { .. } => Order::ZERO,
         }
     }
 }

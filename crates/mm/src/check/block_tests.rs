@@ -7,7 +7,7 @@ use quire_hw::Hardware;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Access, Asid, Order, PageSpan, Pfn, Prot, Vpn};
 
-use super::{Violation, space, system};
+use super::{Miscount, Violation, space, system};
 use crate::fault::SizePolicy;
 use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Slot};
@@ -72,7 +72,7 @@ fn torn_blocks_are_found<A: Arch>(config: Config) {
     for (offset, block) in [(0, 0), (7, 0), (15, 0), (16, 16), (31, 16)] {
         with::<A>(config, |mm, own| {
             let (table, first) = entry(mm, own, block);
-            let torn = Err(Violation::Torn { table, index: first });
+            let torn = Err(Violation::Torn(table, first));
             let (_, index) = entry(mm, own, offset);
             forge(mm, own, offset, |word| unfold(word, index));
             assert_eq!(space(mm, own), torn, "an entry that is not part of it");
@@ -82,14 +82,14 @@ fn torn_blocks_are_found<A: Arch>(config: Config) {
             let (_, index) = entry(mm, own, offset);
             let read_only = |attrs: Attrs| attrs.with_prot(Prot::READ);
             forge(mm, own, offset, |word| regranted::<A>(word, index, read_only));
-            let torn = Err(Violation::Torn { table, index: first });
+            let torn = Err(Violation::Torn(table, first));
             assert_eq!(space(mm, own), torn, "an entry with other rights");
         });
         with::<A>(config, |mm, own| {
             let (table, first) = entry(mm, own, block);
             let step = A::step(level);
             forge(mm, own, offset, |word| word.wrapping_add(16 * step));
-            let torn = Err(Violation::Torn { table, index: first });
+            let torn = Err(Violation::Torn(table, first));
             assert_eq!(space(mm, own), torn, "an entry that maps another block's frame");
         });
         with::<A>(config, |mm, own| {
@@ -119,7 +119,7 @@ fn c1_a_block_that_could_be_folded_is_found() {
             forge(mm, own, offset, |word| Arm4k::unfold(word, Level::LAST, index));
         }
         let (table, index) = entry(mm, own, 16);
-        assert_eq!(space(mm, own), Err(Violation::Plain { table, index }));
+        assert_eq!(space(mm, own), Err(Violation::Plain(table, index)));
     });
 }
 
@@ -130,7 +130,10 @@ fn i4_a_table_that_counts_its_blocks_wrong_is_found() {
         let slot = mm.allocator().meta().at(table);
         assert_eq!(space(mm, own).map(|report| report.folded), Ok(32));
         slot.counts.fetch_add(1 << 32, Ordering::Relaxed);
-        assert_eq!(space(mm, own), Err(Violation::Blocks { table, counted: 3, found: 2 }));
+        assert_eq!(
+            space(mm, own),
+            Err(Violation::Blocks(table, Miscount { counted: 3, found: 2 }))
+        );
     });
 }
 
@@ -142,7 +145,7 @@ fn i9_a_cow_page_that_can_be_written_is_found() {
         let writable = |attrs: Attrs| attrs | Attrs::WRITE;
         forge(mm, own, 3, |word| regranted::<X86_64>(word, index, writable));
         let page = START.add(3);
-        assert_eq!(system(mm, &[own, &child]), Err(Violation::WritableCow { page }));
+        assert_eq!(system(mm, &[own, &child]), Err(Violation::WritableCow(page)));
     });
 }
 

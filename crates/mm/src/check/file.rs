@@ -3,7 +3,7 @@
 use quire_arch::Arch;
 use quire_hw::Hardware;
 
-use super::Violation;
+use super::{Miscount, Violation};
 use crate::cache::{Entry, FileId, FilePages, identity, root_of};
 use crate::folio::{Folio, FolioFlags, Folios};
 use crate::mm::Mm;
@@ -39,10 +39,8 @@ pub fn file<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>, id: FileId) -> Result<FileR
         Entry::Folio { folio, .. } => walk.folio(folio, 0)?,
         Entry::Empty | Entry::Note { .. } => {}
     }
-    if report.pages != file.cached() {
-        return Err(Violation::FilePages { id, counted: file.cached(), found: report.pages });
-    }
-    Ok(report)
+    let counted = Miscount::check(file.cached(), report.pages);
+    counted.map_err(|count| Violation::FilePages(id, count)).and(Ok(report))
 }
 
 struct Walk<'w, 'm, A, H> {
@@ -57,7 +55,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
     /// Goes through one node and all below it; returns whether a folio there is dirty. Calls itself
     /// once a level.
     fn node(&mut self, Node { frame, level }: Node, base: u64) -> Result<bool, Violation> {
-        let wrong = Violation::NotTheNode { frame, id: self.id, page: base };
+        let wrong = Violation::NotTheNode(frame, self.id, base);
         let slot = self.mm.allocator().meta().slot(frame).ok_or(wrong)?;
         let (state, owner) = (slot.state(), slot.owner.load(Ordering::Relaxed));
         let is_it = state.kind() == Kind::Index
@@ -76,12 +74,11 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
             match entry {
                 Entry::Node { node: lower, dirty: marked } => {
                     if lower.level + 1 != level {
-                        let frame = lower.frame;
-                        return Err(Violation::NotTheNode { frame, id: self.id, page });
+                        return Err(Violation::NotTheNode(lower.frame, self.id, page));
                     }
                     let below = self.node(lower, page)?;
                     if below && !marked {
-                        return Err(Violation::Unmarked { id: self.id, page });
+                        return Err(Violation::Unmarked(self.id, page));
                     }
                     dirty |= below;
                 }
@@ -94,10 +91,8 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
             }
         }
         let counted = slot.counts.load(Ordering::Relaxed);
-        if counted != found {
-            return Err(Violation::Present { table: frame, counted, found });
-        }
-        Ok(dirty)
+        let counted = Miscount::check(counted, found);
+        counted.map_err(|count| Violation::Present(frame, count)).and(Ok(dirty))
     }
 
     fn folio(&mut self, folio: Folio, page: u64) -> Result<(), Violation> {
@@ -113,7 +108,7 @@ impl<A: Arch, H: Hardware> Walk<'_, '_, A, H> {
             && page >= self.free_from
             && page < end;
         if !is_it {
-            return Err(Violation::NotThePage { folio, id: self.id, page });
+            return Err(Violation::NotThePage(folio, self.id, page));
         }
         self.free_from = pages.end;
         self.report.folios += 1;

@@ -31,8 +31,6 @@
 //! | a file's folios are at their index places, and carry their identities | [`file()`] |
 //! | no frame lost, none owned twice | [`system`] |
 
-mod blocks;
-mod exclusive;
 mod extents;
 #[cfg(feature = "files")]
 mod file;
@@ -53,3 +51,5 @@ pub use file::{FileReport, file};
 pub use space::{Leaf, SpaceReport, leaves, space};
 pub use system::{Totals, system};
 pub use violation::Violation;
+
+pub use crate::space::tree::Miscount;

@@ -1,4 +1,4 @@
-//! One address space: its areas, its tables, its leaves.
+//! One address space: its areas, its tables, its leaves; contiguous blocks entry by entry (I4, C1).
 
 use core::ops::Range;
 
@@ -6,8 +6,7 @@ use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot, Vpn};
 
-use super::Violation;
-use super::blocks::check_block;
+use super::{Miscount, Violation};
 use crate::mm::Mm;
 use crate::phys::Kind;
 use crate::space::{Area, Space, View};
@@ -68,21 +67,18 @@ pub fn space<A: Arch, H: Hardware>(
     space: &Space<A>,
 ) -> Result<SpaceReport, Violation> {
     let view = mm.base().view(space);
-    let tree = {
-        let writer = space.areas.writer(view.hw, view.meta);
-        let stats = writer.check_merged().map_err(Violation::Tree)?;
-        (stats, writer.spares() as u64)
-    };
-    let mut report =
-        SpaceReport { areas: tree.0.areas, nodes: tree.0.nodes + tree.1, ..Default::default() };
+    let writer = space.areas.writer(view.hw, view.meta);
+    let tree = writer.check_merged().map_err(Violation::Tree)?;
+    let nodes = tree.nodes + writer.spares() as u64;
+    drop(writer);
+    let mut report = SpaceReport { areas: tree.areas, nodes, ..Default::default() };
     let mut known = None;
-    let mut hear = |report: &mut SpaceReport, leaf: &Leaf| {
+    let (tables, markers) = walk(&view, |leaf| {
         let area = area_of(&view, known, leaf)?;
         known = Some(area);
-        check_leaf(&view, report, leaf, &area)
-    };
-    walk(&view, &mut report, &mut hear)?;
-    Ok(report)
+        check_leaf(&view, &mut report, leaf, &area)
+    })?;
+    Ok(SpaceReport { tables, markers, ..report })
 }
 
 /// Calls `hear` with every leaf of a space, ascending.
@@ -94,76 +90,70 @@ pub fn leaves<A: Arch, H: Hardware>(
     space: &Space<A>,
     mut hear: impl FnMut(&Leaf),
 ) -> Result<(), Violation> {
-    let mut report = SpaceReport::default();
-    walk(&mm.base().view(space), &mut report, &mut |_, leaf| {
+    walk(&mm.base().view(space), |leaf| {
         hear(leaf);
         Ok(())
     })
+    .map(drop)
 }
 
-type Hear<'h> = &'h mut dyn FnMut(&mut SpaceReport, &Leaf) -> Result<(), Violation>;
-
+/// Checks all tables; `hear` checks each leaf. Returns how many tables and markers there are.
 fn walk<A: Arch, H: Hardware>(
     view: &View<'_, A, H>,
-    report: &mut SpaceReport,
-    hear: Hear<'_>,
-) -> Result<(), Violation> {
-    walk_table(view, report, hear, view.space.root(), A::ROOT, Vpn::new(0))
+    hear: impl FnMut(&Leaf) -> Result<(), Violation>,
+) -> Result<(u64, u64), Violation> {
+    let mut walk = Walk { view, hear, tables: 0, markers: 0 };
+    walk.table(view.space.root(), A::ROOT, Vpn::new(0))?;
+    Ok((walk.tables, walk.markers))
 }
 
-/// Walks one table and all below it. Calls itself once a level.
-fn walk_table<A: Arch, H: Hardware>(
-    view: &View<'_, A, H>,
-    report: &mut SpaceReport,
-    hear: Hear<'_>,
-    table: Pfn,
-    level: Level,
-    base: Vpn,
-) -> Result<(), Violation> {
-    let (counted, counted_blocks) = counts(view, table, level, base)?;
-    report.tables += 1;
-    let (mut found, mut blocks) = (0, 0);
-    let block = A::order(level);
-    // The embedder's half is not counted.
-    let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
-    let end = A::entries(level).min(user as usize);
-    let mut next = 0;
-    loop {
-        next += empty::<A, H>(view, table, level, next..end);
-        let index = next;
-        if index >= end {
-            break;
+struct Walk<'w, 'v, A, H, F> {
+    view: &'w View<'v, A, H>,
+    hear: F,
+    tables: u64,
+    markers: u64,
+}
+
+impl<A: Arch, H: Hardware, F: FnMut(&Leaf) -> Result<(), Violation>> Walk<'_, '_, A, H, F> {
+    /// Walks one table and all below it. Calls itself once a level.
+    fn table(&mut self, table: Pfn, level: Level, base: Vpn) -> Result<(), Violation> {
+        let (counted, counted_blocks) = counts(self.view, table, level, base)?;
+        self.tables += 1;
+        let (mut found, mut blocks) = (0, 0);
+        let block = A::order(level);
+        // The embedder's half is not counted.
+        let user = A::USER_PAGES.saturating_sub(base.get()).div_ceil(block.pages());
+        let end = A::entries(level).min(user as usize);
+        let mut next = 0;
+        loop {
+            next += empty::<A, H>(self.view, table, level, next..end);
+            let index = next;
+            if index >= end {
+                break;
+            }
+            next += 1;
+            let raw = self.view.hw.load(table, index);
+            let folded = A::is_folded(raw, level);
+            let word = plain::<A>(raw, level, index);
+            found += (word != 0) as u64;
+            blocks += check_block(self.view, table, level, index)? as u64;
+            let page = base.add((index as u64) << block.get());
+            match (A::decode(word, level), level.child()) {
+                (Entry::Absent, _) => {}
+                (Entry::Marker(_), _) => self.markers += 1,
+                (Entry::Leaf { frame, attrs }, _) => {
+                    let pages = PageSpan::block(page, block);
+                    (self.hear)(&Leaf { pages, frame, attrs, level, folded })?;
+                }
+                (Entry::Table(lower), Some(child)) => self.table(lower, child, page)?,
+                (Entry::Table(_), None) | (Entry::Malformed, _) => {
+                    return Err(Violation::Malformed { table, index, word });
+                }
+            }
         }
-        next += 1;
-        let raw = view.hw.load(table, index);
-        let folded = A::is_folded(raw, level);
-        let word = plain::<A>(raw, level, index);
-        found += (word != 0) as u64;
-        blocks += check_block(view, table, level, index)? as u64;
-        let page = base.add((index as u64) << block.get());
-        match (A::decode(word, level), level.child()) {
-            (Entry::Absent, _) => {}
-            (Entry::Marker(_), _) => report.markers += 1,
-            (Entry::Leaf { frame, attrs }, _) => {
-                let pages = PageSpan::block(page, block);
-                let leaf = Leaf { pages, frame, attrs, level, folded };
-                hear(report, &leaf)?;
-            }
-            (Entry::Table(lower), Some(child)) => {
-                walk_table(view, report, hear, lower, child, page)?;
-            }
-            (Entry::Table(_), None) | (Entry::Malformed, _) => {
-                return Err(Violation::Malformed { table, index, word });
-            }
-        }
+        Miscount::check(counted, found).map_err(|count| Violation::Present(table, count))?;
+        Miscount::check(counted_blocks, blocks).map_err(|count| Violation::Blocks(table, count))
     }
-    if found != counted {
-        return Err(Violation::Present { table, counted, found });
-    }
-    if blocks != counted_blocks {
-        return Err(Violation::Blocks { table, counted: counted_blocks, found: blocks });
-    }
-    Ok(())
 }
 
 /// How many entries at the start of `part` are empty, in whole contiguous blocks, and so need no
@@ -189,7 +179,7 @@ fn counts<A: Arch, H: Hardware>(
     level: Level,
     base: Vpn,
 ) -> Result<(u64, u64), Violation> {
-    let stranger = Violation::NotTheTable { frame, level, base };
+    let stranger = Violation::NotTheTable(frame, level, base);
     let slot = view.meta.slot(frame).ok_or(stranger)?;
     let state = slot.state();
     let is_it = state.kind() == Kind::Table
@@ -210,7 +200,7 @@ fn area_of<A: Arch, H: Hardware>(
     known
         .filter(holds)
         .or_else(|| view.areas().lookup(leaf.pages.start).0.filter(holds))
-        .ok_or(Violation::Area { pages: leaf.pages })
+        .ok_or(Violation::Area(leaf.pages))
 }
 
 fn check_leaf<A: Arch, H: Hardware>(
@@ -225,14 +215,11 @@ fn check_leaf<A: Arch, H: Hardware>(
     let allowed = granted::<A>(area.prot, leaf);
     let user = leaf.attrs.contains(Attrs::USER) || leaf.attrs.contains(FOREIGN);
     if !allowed.contains(leaf.attrs.prot()) || !user {
-        return Err(Violation::Rights {
-            page: leaf.pages.start,
-            granted: leaf.attrs,
-            prot: area.prot,
-        });
+        let (page, granted) = (leaf.pages.start, leaf.attrs);
+        return Err(Violation::Rights { page, granted, prot: area.prot });
     }
     if leaf.attrs.contains(Attrs::COW | Attrs::WRITE) {
-        return Err(Violation::WritableCow { page: leaf.pages.start });
+        return Err(Violation::WritableCow(leaf.pages.start));
     }
     report.cow += if leaf.attrs.contains(Attrs::COW) { pages } else { 0 };
     report.folded += if leaf.folded { pages } else { 0 };
@@ -246,7 +233,7 @@ fn check_leaf<A: Arch, H: Hardware>(
     let frames = FrameSpan::new(leaf.frame, pages);
     match view.folios().of(leaf.frame) {
         Some(folio) if folio.span().covers(frames) => Ok(()),
-        _ => Err(Violation::NotAFolio { pages: leaf.pages, frame: leaf.frame }),
+        _ => Err(Violation::NotAFolio(leaf.pages, leaf.frame)),
     }
 }
 
@@ -255,5 +242,45 @@ fn granted<A: Arch>(prot: Prot, leaf: &Leaf) -> Prot {
     match A::decode(A::leaf(leaf.frame, leaf.level, Attrs::user(prot)), leaf.level) {
         Entry::Leaf { attrs, .. } => attrs.prot(),
         _ => prot,
+    }
+}
+
+/// The bits that the hardware sets by itself, in any entry of a block.
+const NOTED: Attrs = Attrs::YOUNG.union(Attrs::DIRTY);
+
+/// Checks the block that begins at entry `index` of `table`, if there is one; returns whether it is
+/// folded. A CPU without contiguous blocks has none.
+fn check_block<A: Arch, H: Hardware>(
+    view: &View<'_, A, H>,
+    table: Pfn,
+    level: Level,
+    index: usize,
+) -> Result<bool, Violation> {
+    let Some(order) = A::fold_order(level) else { return Ok(false) };
+    let width = 1 << A::LEVELS[level.index()].contiguous;
+    if !index.is_multiple_of(width) {
+        return Ok(false);
+    }
+    let raw = |at: usize| view.hw.load(table, index + at);
+    let folded = (0..width).filter(|&at| A::is_folded(raw(at), level)).count();
+    let leaf = |at: usize| match A::decode(plain::<A>(raw(at), level, index + at), level) {
+        Entry::Leaf { frame, attrs } if attrs.intersects(Attrs::RIGHTS) => Some((frame, attrs)),
+        _ => None,
+    };
+    let fits = leaf(0).is_some_and(|(first, attrs)| {
+        let alike = |at: usize| {
+            let frame = first.add(at as u64 * A::order(level).pages());
+            leaf(at).is_some_and(|(found, also)| found == frame && also - NOTED == attrs - NOTED)
+        };
+        let folio = view.folios().of(first);
+        let one = attrs.contains(FOREIGN) || folio.is_some_and(|folio| folio.order >= order);
+        first.is_aligned(order.pages()) && one && (0..width).all(alike)
+    });
+    let fits = fits && view.hw.profile().contiguous;
+    match (folded == width, folded == 0, fits) {
+        (true, _, true) => Ok(true),
+        (_, true, false) => Ok(false),
+        (_, true, true) => Err(Violation::Plain(table, index)),
+        _ => Err(Violation::Torn(table, index)),
     }
 }

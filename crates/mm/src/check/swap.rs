@@ -18,12 +18,17 @@ pub(super) fn check_swap<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
 ) -> Result<(), Violation> {
+    let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
     for space in spaces {
-        each_entry(mm, space, |entry, pages| {
-            if let Some(device) = mm.base().device(entry.device) {
-                device.slots.tally(FilePages::new(entry.slot, entry.slot + pages), entry.exclusive);
+        for seen in mm.base().view(space).tables().pieces(all) {
+            if let Sight::Marker(Marks { first, .. }) = seen.what
+                && let Some(entry) = SwapEntry::of(first)
+                && let Some(device) = mm.base().device(entry.device)
+            {
+                let slots = FilePages::new(entry.slot, entry.slot + seen.pages.count());
+                device.slots.tally(slots, entry.exclusive);
             }
-        });
+        }
     }
     for (id, ..) in mm.paging().devices() {
         let Ok(device) = mm.base().device_of(id) else { continue };
@@ -33,25 +38,9 @@ pub(super) fn check_swap<A: Arch, H: Hardware>(
             left = FilePages::new(at.end, all.end);
             device.slots.tally_cached(at);
         }
-        device.slots.audit().map_err(|(slot, fault)| Violation::Slot { id, slot, fault })?;
+        device.slots.audit().map_err(|(slot, fault)| Violation::Slot(id, slot, fault))?;
     }
     Ok(())
-}
-
-/// Calls `each` with every run of swap entries of a space.
-fn each_entry<A: Arch, H: Hardware>(
-    mm: &Mm<'_, A, H>,
-    space: &Space<A>,
-    mut each: impl FnMut(SwapEntry, u64),
-) {
-    let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-    for seen in mm.base().view(space).tables().pieces(all) {
-        if let Sight::Marker(Marks { first, .. }) = seen.what
-            && let Some(entry) = SwapEntry::of(first)
-        {
-            each(entry, seen.pages.count());
-        }
-    }
 }
 
 impl core::fmt::Display for SlotFault {

@@ -1,21 +1,25 @@
 //! All spaces and all of RAM against each other.
 
-use quire_arch::Arch;
+use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{Order, Pfn};
 
-use super::exclusive::check_exclusive;
 #[cfg(feature = "files")]
 use super::file;
 #[cfg(feature = "swap")]
 use super::swap::check_swap;
-use super::{Violation, leaves, space};
-use crate::folio::{Folio, FolioFlags, Folios};
+use super::{Leaf, Miscount, Violation, leaves, space};
+use crate::folio::{Counts, Folio, FolioFlags, Folios};
 use crate::mm::Mm;
 use crate::phys::{self, Kind, Meta};
-use crate::space::Space;
+use crate::space::{AreaFlags, Space};
 use crate::sync::Ordering;
 use crate::table::FOREIGN;
+
+/// Flags that a frame's slot has only during this check.
+const MAPPED: u32 = 1 << 20;
+const MAPPED_TWICE: u32 = 1 << 21;
+const OWNED: u32 = 1 << 22;
 
 /// The use of all frames: each in exactly one of the first eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,22 +71,20 @@ pub fn system<A: Arch, H: Hardware>(
         found.node += report.nodes;
         found.mapped += report.pages - report.foreign;
     }
-    let files = nodes_and_folios(mm)?;
-    let meta = mm.allocator().meta();
-    let totals = records(meta)?;
-    let recorded = (totals.index, totals.of_files);
-    if recorded != files {
-        return Err(Violation::Files { recorded, found: files });
+    #[cfg(feature = "files")]
+    for id in mm.files().ids() {
+        let report = file(mm, id)?;
+        found.index += report.nodes;
+        found.of_files += report.folios;
     }
-    if totals.table != found.table {
-        return Err(Violation::Tables { recorded: totals.table, found: found.table });
-    }
-    if totals.node != found.node {
-        return Err(Violation::Nodes { recorded: totals.node, found: found.node });
-    }
-    let recorded = totals.folio + totals.table + totals.node + totals.index + totals.swap;
-    let too_many = Violation::TooMany { taken: free.taken, recorded };
-    let held = free.taken.checked_sub(recorded).ok_or(too_many)?;
+    let totals = records(mm.allocator().meta())?;
+    Miscount::check(totals.index, found.index).map_err(Violation::IndexNodes)?;
+    Miscount::check(totals.of_files, found.of_files).map_err(Violation::FileFolios)?;
+    Miscount::check(totals.table, found.table).map_err(Violation::Tables)?;
+    Miscount::check(totals.node, found.node).map_err(Violation::Nodes)?;
+    let used = totals.folio + totals.table + totals.node + totals.index + totals.swap;
+    let too_many = Miscount { counted: used, found: free.taken };
+    let held = free.taken.checked_sub(used).ok_or(Violation::TooMany(too_many))?;
     check_cached(mm)?;
     check_mapped(mm, spaces)?;
     check_exclusive(mm, spaces)?;
@@ -91,25 +93,10 @@ pub fn system<A: Arch, H: Hardware>(
     Ok(Totals { free: free.free, cached: free.cached, held, mapped: found.mapped, ..totals })
 }
 
-/// Checks all files; how many nodes their indexes have, and how many folios.
-#[cfg(feature = "files")]
-fn nodes_and_folios<A: Arch, H: Hardware>(mm: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
-    mm.files().ids().try_fold((0, 0), |(nodes, folios), id| {
-        let report = file(mm, id)?;
-        Ok((nodes + report.nodes, folios + report.folios))
-    })
-}
-
-#[cfg(not(feature = "files"))]
-fn nodes_and_folios<A: Arch, H: Hardware>(_: &Mm<'_, A, H>) -> Result<(u64, u64), Violation> {
-    Ok((0, 0))
-}
-
 /// Walks all slots, and counts their records.
 fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     let mut totals = Totals::default();
-    let all = meta.span();
-    let mut at = all.start;
+    let mut at = meta.span().start;
     while let Some(slot) = meta.slot(at) {
         let state = slot.state();
         let mut pages = 1;
@@ -124,13 +111,12 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
             Kind::Stray => return Err(Violation::Stray(at)),
             Kind::Folio => {
                 let folio = Folio { head: at, order: Order::new(state.order()) };
-                check_folio(meta, folio)?;
+                let counts = check_folio(meta, folio)?;
                 pages = folio.order.pages();
                 totals.folio += pages;
                 totals.folios += 1;
                 let known = Folios::new(meta).known(folio).0;
                 totals.of_files += known.contains(FolioFlags::CACHED) as u64;
-                let counts = Folios::new(meta).counts(folio);
                 totals.pinned += (counts.refs > 0 || counts.pins > 0) as u64;
             }
         }
@@ -139,7 +125,8 @@ fn records(meta: Meta<'_>) -> Result<Totals, Violation> {
     Ok(totals)
 }
 
-fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
+/// Checks the frames and the counts of a folio, and returns the counts.
+fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<Counts, Violation> {
     if !folio.head.is_aligned(folio.order.pages()) || !meta.span().covers(folio.span()) {
         return Err(Violation::Misplaced(folio));
     }
@@ -150,10 +137,10 @@ fn check_folio(meta: Meta<'_>, folio: Folio) -> Result<(), Violation> {
     for frame in (1..folio.order.pages()).map(|page| folio.head.add(page)) {
         match meta.slot(frame).map(|slot| slot.state().kind()) {
             None | Some(Kind::None) => {}
-            Some(kind) => return Err(Violation::Inside { folio, frame, kind }),
+            Some(kind) => return Err(Violation::Inside(folio, frame, kind)),
         }
     }
-    Ok(())
+    Ok(counts)
 }
 
 /// Verifies that no frame in a CPU's cache is a folio's. The allocator's walker finds those with
@@ -177,45 +164,80 @@ fn check_mapped<A: Arch, H: Hardware>(
 ) -> Result<(), Violation> {
     let meta = mm.allocator().meta();
     let folios = Folios::new(meta);
-    each_mapping(mm, spaces, |head, pages| {
-        meta.at(head).counts.fetch_sub(pages << 32, Ordering::Relaxed);
+    let counts = |leaf: &Leaf| folios.of(leaf.frame).map(|folio| &meta.at(folio.head).counts);
+    let mapped = |leaf: &Leaf| leaf.pages.count() << 32;
+    each_leaf(mm, spaces, |_, leaf| {
+        counts(leaf).map(|counts| counts.fetch_sub(mapped(leaf), Ordering::Relaxed));
     })?;
-    let mut first = None;
-    for frame in frames(meta.span()) {
-        let is_head = meta.at(frame).state().kind() == Kind::Folio;
-        if is_head && first.is_none() {
-            let folio = Folio { head: frame, order: Order::new(meta.at(frame).state().order()) };
-            let left = folios.counts(folio).mapped;
-            first = (left != 0).then_some((folio, left));
+    let wrong = (0..meta.span().count).find_map(|at| {
+        let head = meta.span().start.add(at);
+        let state = meta.at(head).state();
+        if state.kind() != Kind::Folio {
+            return None;
         }
-    }
-    each_mapping(mm, spaces, |head, pages| {
-        meta.at(head).counts.fetch_add(pages << 32, Ordering::Relaxed);
+        let folio = Folio { head, order: Order::new(state.order()) };
+        let left = folios.counts(folio).mapped;
+        (left != 0).then_some((folio, left))
+    });
+    each_leaf(mm, spaces, |_, leaf| {
+        counts(leaf).map(|counts| counts.fetch_add(mapped(leaf), Ordering::Relaxed));
     })?;
-    first.map_or(Ok(()), |(folio, left)| {
+    wrong.map_or(Ok(()), |(folio, left)| {
         let counted = folios.counts(folio).mapped;
-        Err(Violation::Mapped { folio, counted, found: counted.wrapping_sub(left) })
+        let found = counted.wrapping_sub(left).into();
+        Err(Violation::Mapped(folio, Miscount { counted: counted.into(), found }))
     })
 }
 
-/// Calls `each` with the head of the folio that a leaf maps, and the number of its pages.
-fn each_mapping<A: Arch, H: Hardware>(
+/// Calls `each` with every leaf that maps a folio, and its space.
+fn each_leaf<A: Arch, H: Hardware>(
     mm: &Mm<'_, A, H>,
     spaces: &[&Space<A>],
-    mut each: impl FnMut(Pfn, u64),
+    mut each: impl FnMut(&Space<A>, &Leaf),
 ) -> Result<(), Violation> {
-    let folios = Folios::new(mm.allocator().meta());
-    for space in spaces {
+    spaces.iter().try_for_each(|space| {
         leaves(mm, space, |leaf| {
-            let folio = folios.of(leaf.frame).filter(|_| !leaf.attrs.contains(FOREIGN));
-            if let Some(folio) = folio {
-                each(folio.head, leaf.pages.count());
+            if !leaf.attrs.contains(FOREIGN) {
+                each(space, leaf);
             }
-        })?;
-    }
-    Ok(())
+        })
+    })
 }
 
-fn frames(span: FrameSpan) -> impl Iterator<Item = Pfn> {
-    (0..span.count).map(move |at| span.start.add(at))
+/// Verifies that each page that is mapped exclusively in a private area is mapped nowhere else. It
+/// marks the frames that it has seen by flags in their slots, and takes the flags back.
+fn check_exclusive<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+) -> Result<(), Violation> {
+    let meta = mm.allocator().meta();
+    each_page(mm, spaces, |frame, owns| {
+        let state = meta.at(frame).state();
+        let twice = if state.flags() & MAPPED != 0 { MAPPED_TWICE } else { 0 };
+        let seen = MAPPED | twice | if owns { OWNED } else { 0 };
+        meta.at(frame).set_state(state.with_flags(state.flags() | seen));
+    })?;
+    let bad = MAPPED_TWICE | OWNED;
+    let mut wrong = None;
+    each_page(mm, spaces, |frame, _| {
+        let state = meta.at(frame).state();
+        wrong = wrong.or((state.flags() & bad == bad).then_some(frame));
+        meta.at(frame).set_state(state.with_flags(state.flags() & !(MAPPED | bad)));
+    })?;
+    wrong.map_or(Ok(()), |frame| Err(Violation::NotExclusive(frame)))
+}
+
+/// Calls `each` with every frame of a folio that a private area maps, and whether exclusively.
+fn each_page<A: Arch, H: Hardware>(
+    mm: &Mm<'_, A, H>,
+    spaces: &[&Space<A>],
+    mut each: impl FnMut(Pfn, bool),
+) -> Result<(), Violation> {
+    each_leaf(mm, spaces, |space, leaf| {
+        let area = mm.base().view(space).areas().lookup(leaf.pages.start).0;
+        if area.is_some_and(|area| !area.flags.contains(AreaFlags::SHARED)) {
+            let owns = !leaf.attrs.contains(Attrs::COW);
+            (0..leaf.pages.count()).for_each(|page| each(leaf.frame.add(page), owns));
+        }
+    })
 }

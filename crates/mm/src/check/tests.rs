@@ -7,7 +7,7 @@ use quire_hw::Hardware;
 use quire_machine::{Config, Machine, Ram};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 
-use super::{ExtentViolation, Violation, extents, space, system};
+use super::{ExtentViolation, Miscount, Violation, extents, space, system};
 use crate::folio::{Folio, Folios};
 use crate::mm::{Mm, Parts};
 use crate::phys::{CpuCache, Kind, Slot, State};
@@ -71,9 +71,9 @@ fn i7_a_leaf_without_an_area_is_found() {
         let writer = own.areas.writer(view.hw, view.meta);
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
         let _ = writer.stock(mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory"));
-        writer.cut(span, |_| {}).expect("stocked");
+        writer.cut(span).expect("stocked");
         drop(writer);
-        assert_eq!(space(mm, own), Err(Violation::Area { pages: span }));
+        assert_eq!(space(mm, own), Err(Violation::Area(span)));
     });
 }
 
@@ -89,7 +89,7 @@ fn i7_a_leaf_across_two_areas_is_found() {
         writer.update(span, |area| crate::space::Area { prot: Prot::RX, ..area }).expect("stocked");
         drop(writer);
         let pages = PageSpan::block(START, BLOCK);
-        assert_eq!(space(mm, own), Err(Violation::Area { pages }));
+        assert_eq!(space(mm, own), Err(Violation::Area(pages)));
     });
 }
 
@@ -117,10 +117,10 @@ fn i7_a_leaf_to_frames_of_no_folio_is_found() {
         let attrs = Attrs::user(Prot::RW) | Attrs::YOUNG;
         let frame = mm.allocator().alloc(CpuId::new(0), Order::ZERO).expect("memory").start();
         forge(mm, own, page, X86_64::leaf(frame, Level::LAST, attrs));
-        assert_eq!(space(mm, own), Err(Violation::NotAFolio { pages, frame }));
+        assert_eq!(space(mm, own), Err(Violation::NotAFolio(pages, frame)));
         let outside = mm.allocator().meta().span().end();
         forge(mm, own, page, X86_64::leaf(outside, Level::LAST, attrs));
-        assert_eq!(space(mm, own), Err(Violation::NotAFolio { pages, frame: outside }));
+        assert_eq!(space(mm, own), Err(Violation::NotAFolio(pages, outside)));
     });
 }
 
@@ -130,7 +130,10 @@ fn e2_a_table_that_counts_wrong_is_found() {
         let table = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
         let slot = mm.allocator().meta().at(table);
         slot.counts.store(2, Ordering::Relaxed);
-        assert_eq!(space(mm, own), Err(Violation::Present { table, counted: 2, found: 1 }));
+        assert_eq!(
+            space(mm, own),
+            Err(Violation::Present(table, Miscount { counted: 2, found: 1 }))
+        );
     });
 }
 
@@ -140,7 +143,7 @@ fn e2_a_table_that_is_another_is_found() {
         let frame = mm.base().view(own).tables().walk(START.add(600), Level::LAST).frame;
         let slot = mm.allocator().meta().at(frame);
         let (level, base) = (Level::LAST, START.add(512));
-        let expected = Err(Violation::NotTheTable { frame, level, base });
+        let expected = Err(Violation::NotTheTable(frame, level, base));
         slot.owner.store(7, Ordering::Relaxed);
         assert_eq!(space(mm, own), expected);
         slot.owner.store(base.get(), Ordering::Relaxed);
@@ -174,7 +177,8 @@ fn i12_a_folio_that_counts_wrong_is_found_and_left_as_it_was() {
         let counts = &mm.allocator().meta().at(folio.head).counts;
         for counted in [511_u32, 513, 1] {
             counts.store((counted as u64) << 32, Ordering::Relaxed);
-            let expected = Violation::Mapped { folio, counted, found: 512 };
+            let expected =
+                Violation::Mapped(folio, Miscount { counted: counted.into(), found: 512 });
             assert_eq!(system(mm, &[own]), Err(expected));
             assert_eq!(counts.load(Ordering::Relaxed), (counted as u64) << 32);
         }
@@ -197,7 +201,7 @@ fn e1_frames_lost_or_owned_twice_are_found() {
         let frame = folio.head.add(5);
         let slot = mm.allocator().meta().at(frame);
         slot.set_state(State::new(Kind::Node, 0));
-        let inside = Violation::Inside { folio, frame, kind: Kind::Node };
+        let inside = Violation::Inside(folio, frame, Kind::Node);
         assert_eq!(system(mm, &[own]), Err(inside));
         slot.set_state(State::new(Kind::None, 0));
 
@@ -230,17 +234,17 @@ fn e1_tables_nodes_and_strays_that_no_space_has_are_found() {
         let frame = run.start();
         let slot = mm.allocator().meta().at(frame);
         slot.set_state(State::new(Kind::Table, 0));
-        let tables = Violation::Tables { recorded: found.table + 1, found: found.table };
+        let tables = Violation::Tables(Miscount { counted: found.table + 1, found: found.table });
         assert_eq!(system(mm, &[own]), Err(tables));
         slot.set_state(State::new(Kind::Node, 0));
-        let nodes = Violation::Nodes { recorded: found.node + 1, found: found.node };
+        let nodes = Violation::Nodes(Miscount { counted: found.node + 1, found: found.node });
         assert_eq!(system(mm, &[own]), Err(nodes));
         slot.set_state(State::new(Kind::Stray, 0));
         assert_eq!(system(mm, &[own]), Err(Violation::Stray(frame)));
         slot.set_state(State::new(Kind::None, 0));
         mm.allocator().free(CpuId::new(0), run);
         // Without its space in the list, its tables and nodes have no owner.
-        assert!(matches!(system(mm, &[]), Err(Violation::Tables { found: 0, .. })));
+        assert!(matches!(system(mm, &[]), Err(Violation::Tables(Miscount { found: 0, .. }))));
         assert_eq!(system(mm, &[own]), Ok(found));
     });
 }

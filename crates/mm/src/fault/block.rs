@@ -13,9 +13,10 @@
 //!
 //! A page that is absent, or already exclusive, prevents it: a smaller block may still be possible.
 
+use arrayvec::ArrayVec;
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, PageSpan};
+use quire_units::{FrameSpan, Order, PageSpan};
 
 use super::unshare::Unshare;
 use crate::folio::{Folio, FolioFlags, Folios};
@@ -27,7 +28,7 @@ use crate::table::{Locked, What};
 /// folio.
 #[must_use = "the folios are held: release them"]
 pub(crate) struct BlockSource {
-    parts: [Option<(Folio, FrameSpan)>; PIECES_MAX],
+    parts: ArrayVec<(Folio, FrameSpan), PIECES_MAX>,
 }
 
 impl BlockSource {
@@ -42,24 +43,20 @@ impl BlockSource {
             return None;
         }
         let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
-        if !reaches(&locked, pages) || !view.space.areas.is_current(unshare.seq, pages) {
+        let reaches = locked.level() == Level::LAST && locked.reach().covers(pages);
+        if !reaches || !view.space.areas.is_current(unshare.seq, pages) {
             return None;
         }
         let folios = view.folios();
-        let mut source = Self { parts: [None; PIECES_MAX] };
-        let mut room = source.parts.iter_mut();
+        let mut source = Self { parts: ArrayVec::new() };
         let mut hold = |folio, part| {
-            let place = room.next().filter(|_| is_sound(&folios, folio));
-            if let Some(place) = place {
+            let held = is_sound(&folios, folio) && source.parts.try_push((folio, part)).is_ok();
+            if held {
                 folios.get(folio);
-                *place = Some((folio, part));
-                return true;
             }
-            false
+            held
         };
-        let whole =
-            each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count);
-        if whole {
+        if each_leaf(&locked, pages, |frames| folios.each(frames, &mut hold) == frames.count) {
             return Some(source);
         }
         // This table still maps them: none of these references is the last.
@@ -69,10 +66,10 @@ impl BlockSource {
 
     /// The frames, each with the number of frames before it.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
-        self.parts.iter().map_while(|part| *part).scan(0, |before, (_, frames)| {
+        self.parts.iter().scan(0, |before, (_, frames)| {
             let at = *before;
             *before += frames.count;
-            Some((at, frames))
+            Some((at, *frames))
         })
     }
 
@@ -87,32 +84,9 @@ impl BlockSource {
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<(), FrameRun> {
-        let locked = view.tables().lock_lowest(unshare.page, Level::LAST);
-        let current = reaches(&locked, pages)
-            && view.space.areas.is_current(unshare.seq, pages)
-            && self.are_mapped(&locked, pages);
-        if !current {
-            return Err(run);
-        }
-        unshare.put(view, &locked, pages, run);
-        let folios = view.folios();
-        for (folio, frames) in self.parts.iter().map_while(|part| *part) {
-            // The flush is over, and this still holds a reference: it was not the last one.
-            let last = folios.unmap(folio, frames.count as u32);
-            debug_assert!(last.is_none());
-        }
+        let last = unshare.replace(view, &self.parts, Order::ZERO, pages, run)?;
+        debug_assert!(last.is_none(), "this holds a reference to each folio");
         Ok(())
-    }
-
-    /// Whether `pages` map all the parts, read-only.
-    fn are_mapped<A: Arch, H: Hardware>(&self, locked: &Locked<'_, A, H>, pages: PageSpan) -> bool {
-        let first = locked.index(pages.start);
-        self.frames().all(|(before, frames)| {
-            let (at, count) = (first + before as usize, frames.count as usize);
-            let run = locked.run(at, at + count);
-            let What::Leaf { frame, attrs, .. } = run.what else { return false };
-            attrs.contains(Attrs::COW) && (frame, run.count) == (frames.start, count)
-        })
     }
 
     /// Releases the folios. `free` gets the frames of those whose last reference this was.
@@ -122,14 +96,8 @@ impl BlockSource {
         free: &mut impl FnMut(FrameRun),
     ) {
         let folios = view.folios();
-        let parts = self.parts.into_iter().map_while(|part| part);
-        parts.filter_map(|(folio, _)| folios.put(folio)).for_each(free);
+        self.parts.into_iter().filter_map(|(folio, _)| folios.put(folio)).for_each(free);
     }
-}
-
-/// Whether the lowest table is locked, and has entries for all of `pages`.
-fn reaches<A: Arch, H: Hardware>(locked: &Locked<'_, A, H>, pages: PageSpan) -> bool {
-    locked.level() == Level::LAST && locked.reach().covers(pages)
 }
 
 /// Calls `act` with the frames of all leaves of `pages`; returns whether all of them are COW leaves

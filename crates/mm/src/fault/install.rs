@@ -6,7 +6,6 @@ use quire_units::{Order, PageSpan, Vpn};
 
 use super::Plan;
 use crate::space::View;
-use crate::table::Locked;
 
 /// A run that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,31 +55,19 @@ impl Plan {
             return Err(Stale(run));
         }
         let Some(locked) = tables.lock(place.frame, level, start) else { return Err(Stale(run)) };
-        if !self.holds(view, &locked, pages, level) {
+        let entries = (run.count() >> A::order(level).get()) as usize;
+        let index = locked.index(start);
+        debug_assert!(self.area.span.covers(pages));
+        // The areas are unchanged under the table's lock: a later change will find the leaves.
+        let holds = view.space.areas.is_current(self.seq, pages)
+            && index + entries <= A::entries(level)
+            && locked.is_empty(index, entries);
+        if !holds {
             return Err(Stale(run));
         }
-        let entries = (run.count() >> A::order(level).get()) as usize;
         let frame = run.start();
         view.folios().adopt_mapped(run, order, tables.home(start));
-        locked.put(locked.index(start), entries, frame, self.attrs, order);
+        locked.put(index, entries, frame, self.attrs, order);
         Ok(Installed { pages, order, entries: entries as u64 })
-    }
-
-    /// Whether the plan still holds, under the table's lock: the areas did not change, so a later
-    /// change will find these leaves; and the place is empty.
-    fn holds<A: Arch, H: Hardware>(
-        &self,
-        view: &View<'_, A, H>,
-        locked: &Locked<'_, A, H>,
-        pages: PageSpan,
-        level: Level,
-    ) -> bool {
-        let count = (pages.count() >> A::order(level).get()) as usize;
-        let index = locked.index(pages.start);
-        debug_assert!(self.area.span.covers(pages));
-        if !view.space.areas.is_current(self.seq, pages) || index + count > A::entries(level) {
-            return false;
-        }
-        locked.is_empty(index, count)
     }
 }

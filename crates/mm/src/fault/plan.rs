@@ -18,8 +18,9 @@ pub enum Decision {
     Fill(Plan),
     /// A lower table is needed below this place first, if the areas are unchanged.
     Below(Place, Seq),
-    /// A leaf is there: note the access in it.
-    Touch(Touch),
+    /// A leaf is there: note the access in it, and give it these rights, those of its area, if the
+    /// areas are unchanged.
+    Touch(Prot, Seq),
     /// A leaf is there that others may map, too, and is to be written.
     Unshare(Unshare),
     /// A marker is present, such as a swap entry.
@@ -60,28 +61,6 @@ pub struct Plan {
     pub(super) attrs: Attrs,
     pub(super) area: Area,
     pub(crate) seq: Seq,
-}
-
-/// A leaf that allows the access by its area, and is to be given those rights.
-#[derive(Clone, Copy, Debug)]
-pub struct Touch {
-    prot: Prot,
-    seq: Seq,
-}
-
-impl Touch {
-    /// Notes `access` to `page` in the leaf, and gives it its area's rights. Whether the areas are
-    /// unchanged and there is a leaf; otherwise decide again.
-    pub fn touch<A: Arch, H: Hardware>(
-        &self,
-        view: &View<'_, A, H>,
-        page: Vpn,
-        access: Access,
-    ) -> bool {
-        let pages = PageSpan::block(page, Order::ZERO);
-        let current = || view.space.areas.is_current(self.seq, pages);
-        view.tables().touch(page, access, self.prot, current)
-    }
 }
 
 /// A page whose entry is a marker, as found without a lock.
@@ -171,7 +150,7 @@ pub fn decide<A: Arch, H: Hardware>(
             let leaf = Some((frame, attrs));
             return Decision::Unshare(Unshare { page, place, leaf, area, seq });
         }
-        _ => return Decision::Touch(Touch { prot: area.prot, seq }),
+        _ => return Decision::Touch(area.prot, seq),
     }
     let advice = Advice::of(area.flags);
     let candidates = policy.candidates(advice, view.space.opt_out());

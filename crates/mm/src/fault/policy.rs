@@ -243,15 +243,18 @@ impl Policy {
     /// The choice for `order`. `Never` where there is no choice.
     pub fn size(&self, order: Order) -> SizePolicy {
         let bit = 1_u32.checked_shl(order.get() as u32).unwrap_or(0);
-        if self.always.load(Ordering::Relaxed) & bit != 0 {
-            SizePolicy::Always
-        } else if self.inherit.load(Ordering::Relaxed) & bit != 0 {
-            SizePolicy::Inherit
-        } else if self.madvise.load(Ordering::Relaxed) & bit != 0 {
-            SizePolicy::Madvise
-        } else {
-            SizePolicy::Never
-        }
+        let mut sets = self.sets().into_iter();
+        let holding = sets.find(|(set, _)| set.load(Ordering::Relaxed) & bit != 0);
+        holding.map_or(SizePolicy::Never, |(_, choice)| choice)
+    }
+
+    /// The sets of orders with each choice; those in none are `Never`.
+    fn sets(&self) -> [(&AtomicU32, SizePolicy); 3] {
+        [
+            (&self.always, SizePolicy::Always),
+            (&self.inherit, SizePolicy::Inherit),
+            (&self.madvise, SizePolicy::Madvise),
+        ]
     }
 
     /// Sets the choice for `order`.
@@ -263,12 +266,7 @@ impl Policy {
         if bit == 0 {
             return Err(order);
         }
-        let sets = [
-            (&self.always, SizePolicy::Always),
-            (&self.inherit, SizePolicy::Inherit),
-            (&self.madvise, SizePolicy::Madvise),
-        ];
-        for (set, of) in sets {
+        for (set, of) in self.sets() {
             if of == choice {
                 set.fetch_or(bit, Ordering::Relaxed);
             } else {

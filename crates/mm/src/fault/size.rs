@@ -71,15 +71,16 @@ impl Choice {
     }
 }
 
+/// The highest order of a set; 0 of none.
 #[inline]
-fn highest(mask: u32) -> Order {
-    Order::new(mask.checked_ilog2().unwrap_or(0) as u8)
+pub(crate) fn highest(set: u32) -> Order {
+    Order::new(set.checked_ilog2().unwrap_or(0) as u8)
 }
 
-/// All orders up to and including `order`.
+/// The set of all orders up to and including `order`.
 #[inline]
-const fn up_to(order: Order) -> u32 {
-    (2 << order.get()) - 1
+pub(crate) const fn up_to(order: Order) -> u32 {
+    u32::MAX >> 31_u8.saturating_sub(order.get())
 }
 
 /// The largest order whose aligned block around `page` lies in `area`, which holds `page`.

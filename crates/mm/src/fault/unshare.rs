@@ -63,10 +63,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The frames of `pages`, which are some of its pages.
-    pub fn frames(&self, pages: PageSpan) -> FrameSpan {
+    /// The folio, and its frames of `pages`, which are some of its pages.
+    pub fn part(&self, pages: PageSpan) -> (Folio, FrameSpan) {
         let ahead = pages.start.offset_from(self.pages.start);
-        FrameSpan::new(self.frame.add(ahead), pages.count())
+        (self.folio, FrameSpan::new(self.frame.add(ahead), pages.count()))
     }
 
     /// Drops the hold; returns the folio's frames, if it was the last hold.
@@ -132,7 +132,7 @@ impl Unshare {
             // save the hardware a second walk.
             let mut noted = Attrs::YOUNG;
             noted.set(Attrs::DIRTY, self.area.prot.contains(Prot::WRITE));
-            locked.own(run, folio.order, self.area.prot, noted);
+            locked.grant(run, folio.order, self.exclusive().with(noted));
             let end = self.keep_ahead(&locked, &folios, &run);
             return Claim::Kept(PageSpan::new(pages.start, locked.page(end)));
         }
@@ -140,6 +140,12 @@ impl Unshare {
         let back = self.page.align_down(block.count()).offset_from(pages.start);
         let frame = Pfn::new(frame.get() - back);
         Claim::Copy(Source { folio, pages, frame, leaf: A::order(locked.level()) })
+    }
+
+    /// All rights of the area, and no sharing.
+    #[inline]
+    fn exclusive(&self) -> Regrant {
+        Regrant::rights(self.area.prot).without(Attrs::COW)
     }
 
     /// Keeps the folios behind `run`, which was kept, too, as far as they are not shared; but only
@@ -153,6 +159,7 @@ impl Unshare {
     ) -> usize {
         let mut at = run.index + run.count;
         let before = run.index.checked_sub(1).map(|index| locked.entry(index).what);
+        let is_own = |attrs: Attrs| attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW);
         if !matches!(before, Some(What::Leaf { attrs, .. }) if is_own(attrs)) {
             return at;
         }
@@ -168,62 +175,53 @@ impl Unshare {
             if !fits || !folios.is_sole(folio, mapped) {
                 break;
             }
-            locked.own(next, folio.order, self.area.prot, Attrs::empty());
+            locked.grant(next, folio.order, self.exclusive());
             at += next.count;
         }
         at
     }
 
-    /// Maps `run`, a folio with the copy of `pages` of `source`, in their place. Returns the frames
-    /// of the old folio, if this was the last hold.
+    /// Maps `run`, a folio with the copy of `parts`, as exclusive at `pages`, which map these parts
+    /// by leaves of order `leaf`, and flushes. Returns the frames of an old folio of which this was
+    /// the last hold: of one at most.
     ///
     /// # Errors
     /// The run, when the areas or the leaves have changed.
+    #[inline]
     pub fn replace<A: Arch, H: Hardware>(
         &self,
         view: &View<'_, A, H>,
-        source: &Source,
+        parts: &[(Folio, FrameSpan)],
+        leaf: Order,
         pages: PageSpan,
         run: FrameRun,
     ) -> Result<Option<FrameRun>, FrameRun> {
         let locked = view.tables().lock_lowest(pages.start, Level::LAST);
-        let count = (pages.count() >> source.leaf.get()) as usize;
         let index = locked.index(pages.start);
-        let current = A::order(locked.level()) == source.leaf
+        let mut at = index;
+        let is_mapped = |(_, frames): &(Folio, FrameSpan)| {
+            let count = (frames.count >> leaf.get()) as usize;
+            let run = locked.run(at, at + count);
+            at += count;
+            matches!(run.what, What::Leaf { frame, attrs, .. }
+                if attrs.contains(Attrs::COW) && (frame, run.count) == (frames.start, count))
+        };
+        let current = A::order(locked.level()) == leaf
             && view.space.areas.is_current(self.seq, pages)
-            && is_cow(&locked.run(index, index + count), source.frames(pages), count);
+            && parts.iter().all(is_mapped);
         if !current {
             return Err(run);
         }
-        self.put(view, &locked, pages, run);
-        // The flush is over.
-        Ok(view.folios().unmap(source.folio, pages.count() as u32))
-    }
-
-    /// Maps `run`, the copy, in place of the leaves of `pages`, as exclusive, and flushes.
-    pub(super) fn put<A: Arch, H: Hardware>(
-        &self,
-        view: &View<'_, A, H>,
-        locked: &Locked<'_, A, H>,
-        pages: PageSpan,
-        run: FrameRun,
-    ) {
         let order = Order::fitting(run.count()).unwrap_or_default();
         let frame = run.start();
-        let count = (pages.count() >> A::order(locked.level()).get()) as usize;
-        view.folios().adopt_mapped(run, order, view.tables().home(pages.start));
+        let folios = view.folios();
+        folios.adopt_mapped(run, order, view.tables().home(pages.start));
         let attrs = Attrs::user(self.area.prot) | Attrs::YOUNG | Attrs::DIRTY;
-        locked.replace(locked.index(pages.start), count, frame, attrs, order);
-    }
-}
-
-/// Whether a run is `count` COW leaves that map `frames`.
-fn is_cow(run: &Run, frames: FrameSpan, count: usize) -> bool {
-    match run.what {
-        What::Leaf { frame, attrs, .. } => {
-            attrs.contains(Attrs::COW) && frame == frames.start && run.count == count
-        }
-        _ => false,
+        let count = (pages.count() >> leaf.get()) as usize;
+        locked.replace(index, count, frame, attrs, order);
+        // The flush is over.
+        let unmapped = parts.iter().map(|(folio, part)| folios.unmap(*folio, part.count as u32));
+        Ok(unmapped.fold(None, Option::or))
     }
 }
 
@@ -245,14 +243,12 @@ fn around<A: Arch, H: Hardware>(
     let before = (frame.offset_from(folio.head) >> order) as usize;
     let whole = (folio.order.pages() >> order).max(1) as usize;
     let table = A::entries(locked.level());
-    let (first, end) = (index.saturating_sub(before), (index + whole - before).min(table));
-    let (first, end) = if reach < folio.order {
+    let (mut first, mut end) = (index.saturating_sub(before), (index + whole - before).min(table));
+    if reach < folio.order {
         let units = ((reach.pages() >> order) as usize).max(1);
         let block = index / units * units;
-        (first.max(block), end.min(block + units))
-    } else {
-        (first, end)
-    };
+        (first, end) = (first.max(block), end.min(block + units));
+    }
     let (mut own, mut mapped, mut at) = (leaf, 0, first);
     while at < end {
         let run = locked.run(at, end);
@@ -268,18 +264,4 @@ fn around<A: Arch, H: Hardware>(
         at += run.count;
     }
     (own, mapped)
-}
-
-/// Whether a leaf is exclusive and writable.
-fn is_own(attrs: Attrs) -> bool {
-    attrs.contains(Attrs::WRITE) && !attrs.contains(Attrs::COW)
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Makes leaves of a folio of order `each` exclusive, with all rights of `prot`, and sets the
-    /// flags `noted` in them.
-    #[inline]
-    fn own(&self, run: Run, each: Order, prot: Prot, noted: Attrs) {
-        self.grant(run, each, Regrant::rights(prot).without(Attrs::COW).with(noted));
-    }
 }

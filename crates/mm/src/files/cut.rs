@@ -7,13 +7,12 @@
 //! ```
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware};
-use quire_units::Order;
+use quire_hw::Hardware;
+use quire_units::FrameSpan;
 
-use super::Files;
-use crate::base::AllSpaces;
-use crate::base::Error;
-use crate::cache::{Entry, FileId, FilePages, Index, Store, identity};
+use super::{Files, OpenFile};
+use crate::base::{AllSpaces, Error, folios_within};
+use crate::cache::{Entry, FileId, FilePages, Store, identity};
 use crate::folio::{Folio, FolioFlags};
 use crate::limits::POPULATE_ORDER;
 use crate::stats::Event;
@@ -32,88 +31,72 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Error> {
-        let index = self.base().index(id)?;
-        if index.file.store() != Some(Store::Memory) {
+        let file = self.opened(id)?;
+        if file.store() != Some(Store::Memory) {
             return Err(Error::Invalid);
         }
-        self.cut(&index, pages, spaces);
-        index.prune(pages, &mut |run| self.base().free(run));
+        file.cut(pages, spaces);
         Ok(())
     }
+}
 
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Ends the pages `gone` of all folios in memory: a folio that cannot be split now gets zeroes
     /// there.
-    pub(crate) fn cut(
-        &self,
-        index: &Index<'_, A, H>,
-        gone: FilePages,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) {
+    pub(crate) fn cut(&self, gone: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) {
         let (mut left, mut tried) = (gone, gone.start);
-        while let Some((folio, at)) = index.next(left) {
+        while let Some((folio, at)) = self.index.next(left) {
             let window = FilePages::block(at.start, POPULATE_ORDER).intersect(gone);
             if window.covers(at) && at.start >= tried {
                 tried = window.end;
-                if self.drop_all(index, window, spaces) {
+                if self.drop_all(window, spaces) {
                     // Folios that are only partly gone are still there.
                     continue;
                 }
             }
-            if self.divide_cached(index, (folio, at), gone, spaces)
-                || self.zero_pages(index, (folio, at), gone)
-            {
+            if self.divide_cached(folio, at, gone, spaces) || self.zero_pages(folio, at, gone) {
                 left = FilePages::new(at.end, left.end);
             } else {
                 // Another CPU is about to move these pages to other folios.
                 spin_loop();
             }
         }
+        self.index.prune(gone, &mut |run| self.base().free(run));
     }
 
     /// Takes the folios that lie wholly in `pages` out of their file, if none of them has another
     /// reference; returns whether it did.
-    fn drop_all(
-        &self,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> bool {
-        let _reshaping = index.file.reshaping();
-        if self.seclude(index, pages, spaces).is_err() {
+    fn drop_all(&self, pages: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) -> bool {
+        let _reshaping = self.reshaping();
+        if self.seclude(pages, spaces).is_err() {
             return false;
         }
-        let folios = self.base().folios();
-        let mut left = pages;
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
+        for (folio, at) in folios_within(&self.index, pages) {
             // A folio that was inserted meanwhile is zeroed already.
-            if pages.covers(at) && folios.is_secluded(folio) {
-                self.drop_secluded(index, folio, at);
+            if self.base().folios().is_secluded(folio) {
+                self.drop_secluded(folio, at);
             }
         }
         true
     }
 
     /// Takes a secluded folio out of its file.
-    fn drop_secluded(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) {
-        let removed = index.remove(at.start, folio, None);
+    fn drop_secluded(&self, folio: Folio, at: FilePages) {
+        let removed = self.base().take_out(&self.index, at.start, folio, None);
         debug_assert!(removed, "a secluded folio stays in its index");
-        index.file.count_cached(-(at.count() as i64));
-        if let Some(run) = self.base().folios().put(folio) {
-            self.base().free(run);
-        }
+        self.base().put(folio);
     }
 
     /// Splits a folio of a file, and frees its pages that are `gone`; returns whether that was
     /// possible.
     fn divide_cached(
         &self,
-        index: &Index<'_, A, H>,
-        (folio, at): (Folio, FilePages),
+        folio: Folio,
+        at: FilePages,
         gone: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> bool {
-        let unit = index.file.smallest().pages();
+        let unit = self.smallest().pages();
         let gone = FilePages::new(
             gone.start.max(at.start).next_multiple_of(unit),
             gone.end.min(at.end) & !(unit - 1),
@@ -121,11 +104,11 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         if gone.is_empty() {
             return false;
         }
-        let reshaping = index.file.reshaping();
-        let is_ours = self.seclude(index, at, spaces).is_ok() && self.is_in(index, folio, at);
-        let freed = is_ours && self.part(index, (folio, at), gone);
+        let reshaping = self.reshaping();
+        let is_ours = self.seclude(at, spaces).is_ok() && self.is_in(folio, at);
+        let freed = is_ours && self.part(folio, at, gone);
         if !freed {
-            self.readmit(index, at);
+            self.readmit(at);
         }
         drop(reshaping);
         match (freed, gone == at) {
@@ -135,138 +118,75 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
         let kept = [FilePages::new(at.start, gone.start), FilePages::new(gone.end, at.end)];
         for pages in kept.into_iter().filter(|pages| !pages.is_empty()) {
-            self.show_again(index, pages, spaces);
+            self.show_again(pages, spaces);
         }
         freed
     }
 
     /// Whether a folio is secluded, and in its file.
-    fn is_in(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
+    fn is_in(&self, folio: Folio, at: FilePages) -> bool {
         let is_it = |entry| matches!(entry, Entry::Folio { folio: here, .. } if here == folio);
-        is_it(index.find(at.start).0) && self.base().folios().is_secluded(folio)
+        is_it(self.index.find(at.start).0) && self.base().folios().is_secluded(folio)
     }
 
     /// Splits a secluded folio, and frees its pages that are `gone`; fails without a frame for a
     /// node, or where the folio is larger than one.
-    fn part(
-        &self,
-        index: &Index<'_, A, H>,
-        (folio, at): (Folio, FilePages),
-        gone: FilePages,
-    ) -> bool {
+    fn part(&self, folio: Folio, at: FilePages, gone: FilePages) -> bool {
         let folios = self.base().folios();
         if gone == at {
-            self.drop_secluded(index, folio, at);
+            self.drop_secluded(folio, at);
             return true;
         }
-        if !self.lower(index, folio, at) {
+        // Its parts need a node of the lowest level.
+        let lower = self.base().with_spare(|spare| self.index.lower(at.start, folio, spare));
+        if lower != Ok(true) {
             return false;
         }
-        let pieces = || Pieces { all: at, gone, end: at.end };
-        let part = |piece: FilePages| Folio {
-            head: folio.head.add(piece.start - at.start),
-            order: Order::fitting(piece.count()).unwrap_or_default(),
-        };
-        let kept =
-            || pieces().filter(|(_, kept)| *kept).map(|(piece, _)| (piece.start, part(piece)));
         let known = folios.known(folio).0
             & (FolioFlags::UPTODATE | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
-        let Some(mut left) = folios.dissolve(folio) else { return false };
-        let (mut first, mut freed) = (None, None::<FrameRun>);
-        for (piece, stays) in pieces() {
-            let (rest, run) = left.split_at(piece.start - at.start);
-            left = rest;
-            match stays {
-                true if piece.start == at.start => first = Some((run, part(piece))),
-                true => {
-                    let owner = identity(index.id, piece.start);
-                    folios.adopt_cached(&run, part(piece).order, owner, known);
-                }
-                // The parts that are gone lie side by side.
-                false => {
-                    freed = match freed {
-                        Some(next) => run.join(next).ok(),
-                        None => Some(run),
-                    }
+        let Some(run) = folios.dissolve(folio) else { return false };
+        let (run, tail) = run.split_at(gone.end - at.start);
+        let (head, freed) = run.split_at(gone.start - at.start);
+        let page_of = |part: Folio| at.start + part.head.offset_from(folio.head);
+        let parts =
+            |span: FrameSpan| span.blocks(folio.order).map(|(head, order)| Folio { head, order });
+        let kept = [head.span(), tail.span()].into_iter().flat_map(parts);
+        let mut first = None;
+        for mut left in [head, tail] {
+            for part in parts(left.span()) {
+                let (run, rest) = left.split_at(part.order.pages());
+                left = rest;
+                if part.head == folio.head {
+                    first = Some((run, part));
+                } else {
+                    folios.adopt_cached(
+                        &run,
+                        part.order,
+                        identity(self.index.id, page_of(part)),
+                        known,
+                    );
                 }
             }
         }
-        let parted = index.part(at.start, folio, kept());
+        let parted = self.index.part(at.start, folio, kept.map(|part| (page_of(part), part)));
         debug_assert!(parted, "a secluded folio stays in its index");
         match first {
             Some((run, part)) => folios.readopt(run, part),
             None => folios.unadopt(folio),
         }
-        if let Some(run) = freed {
-            self.base().free(run);
-        }
-        index.file.count_cached(-(gone.count() as i64));
+        self.base().free(freed);
+        self.count_cached(-(gone.count() as i64));
         true
-    }
-
-    /// Moves the word of a folio to the level where its parts have room.
-    fn lower(&self, index: &Index<'_, A, H>, folio: Folio, at: FilePages) -> bool {
-        let mut spare = None;
-        let low = loop {
-            match index.lower(at.start, folio, &mut spare) {
-                Ok(low) => break low,
-                Err(_) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(_) => break false,
-                },
-            }
-        };
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
-        low
     }
 
     /// Zeroes the pages of a folio that are `gone`, unless another CPU is about to move them to
     /// other folios.
-    fn zero_pages(
-        &self,
-        index: &Index<'_, A, H>,
-        (folio, at): (Folio, FilePages),
-        gone: FilePages,
-    ) -> bool {
-        let folios = self.base().folios();
-        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
-            return false;
-        };
-        if cached.folio == folio && cached.known().contains(FolioFlags::UPTODATE) {
+    fn zero_pages(&self, folio: Folio, at: FilePages, gone: FilePages) -> bool {
+        let Some(cached) = self.cached(at.start, folio) else { return false };
+        if cached.known().contains(FolioFlags::UPTODATE) {
             let gone = gone.intersect(at);
-            let pages = gone.start - at.start..gone.end - at.start;
-            cached.zero(self.base().hw, pages);
+            cached.zero(self.base().hw, gone.start - at.start..gone.end - at.start);
         }
         true
-    }
-}
-
-/// The aligned blocks that make up a folio, as large as possible, from the last to the first; and
-/// whether each stays.
-struct Pieces {
-    all: FilePages,
-    gone: FilePages,
-    end: u64,
-}
-
-impl Iterator for Pieces {
-    type Item = (FilePages, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.end == self.all.start {
-            return None;
-        }
-        let fits = |order: Order| {
-            let block = FilePages::new(self.end.checked_sub(order.pages())?, self.end);
-            let aligned = block.start.is_multiple_of(order.pages()) && self.all.covers(block);
-            let (goes, stays) = (self.gone.covers(block), self.gone.intersect(block).is_empty());
-            (aligned && (goes || stays)).then_some((block, stays))
-        };
-        let most = Order::fitting(self.all.count())?.get();
-        let piece = (0..=most).rev().map(Order::new).find_map(fits)?;
-        self.end = piece.0.start;
-        Some(piece)
     }
 }

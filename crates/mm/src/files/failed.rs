@@ -1,13 +1,5 @@
-//! Memory that fails: one frame of a folio is lost, and the others are not (row D4).
-//!
-//! ```text
-//!   anonymous   | A+0 | A+1 | A+2 ✗ | A+3 |   ──►   | A+0 | A+1 | marker | A+3 |
-//!   of a file, and its store has it            ──►   out of the cache: read again
-//!   of a file, and no other copy exists        ──►   in the cache, and no access is allowed
-//! ```
-//!
-//! The frame never becomes free again: its folio keeps one reference for ever. So an anonymous
-//! folio is first split around the frame, if it has no other reference.
+//! Memory that fails in a file's folio: a folio that its store has as well leaves the cache;
+//! another stays there, and no access to it is allowed (row D4).
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
@@ -16,12 +8,10 @@ use quire_units::Pfn;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::cache::{Entry, FileId, FilePages, Store, file_of, page_of};
-use crate::folio::{Folio, FolioFlags};
-use crate::space::Space;
+use crate::cache::{Entry, FilePages, Store, file_of, page_of};
+use crate::folio::FolioFlags;
 use crate::spaces::Loss;
 use crate::sync::spin_loop;
-use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// Handles failed memory of a file; `None` if no file has the frame.
@@ -37,40 +27,30 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         }
         let (cached, owner) = folios.identified(folio)?;
         let (id, at) = (file_of(owner), FilePages::block(page_of(owner), folio.order));
-        let index = self.base().index(id).ok()?;
+        let file = self.opened(id).ok()?;
         let known = cached.known();
-        if self.base().is_swap(id) || !known.contains(FolioFlags::POISONED) && !cached.hold() {
+        let store = file.store();
+        let swapped = store == Some(Store::Swap);
+        if swapped || !known.contains(FolioFlags::POISONED) && !cached.hold() {
             return None;
         }
         cached.learn(known | FolioFlags::POISONED);
         drop(cached);
         let mut done = Ok(());
-        spaces.visit(&mut |space| done = done.and(self.unmap_failed(space, id, at, folio)));
-        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        // The programs' private copies stay.
+        spaces.visit(&mut |space| {
+            done = done.and(file.where_shown(space, at, |change, span| {
+                self.spaces().detach(space, span, change.gathered(), &|one| one == folio);
+                Ok(())
+            }));
+        });
+        let is_dirty = matches!(file.index.find(at.start).0, Entry::Folio { dirty: true, .. });
         // A write to the store that is under way may not arrive.
         let has_it = !is_dirty && !known.contains(FolioFlags::WRITING);
-        if !has_it || index.file.store() == Some(Store::Memory) {
+        if !has_it || store == Some(Store::Memory) {
             return Some(done.map(|()| Loss::Content));
         }
-        if index.remove(at.start, folio, None) {
-            self.forget_folio(&index, at.start, folio);
-        }
+        file.forget_folio(at.start, folio, None);
         Some(done.map(|()| Loss::Nothing))
-    }
-
-    /// Unmaps a file's folio from a space. The program's private copies stay.
-    fn unmap_failed(
-        &self,
-        space: &Space<A>,
-        id: FileId,
-        at: FilePages,
-        folio: Folio,
-    ) -> Result<(), Error> {
-        self.where_shown(space, id, at, |_, span| {
-            let mut gather = Gather::new();
-            self.spaces().detach(space, span, &mut gather, &|one| one == folio);
-            self.base().settle(space, &mut gather);
-            Ok(())
-        })
     }
 }

@@ -2,13 +2,13 @@
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order};
+use quire_units::{FrameSpan, Order, Pfn};
 
-use super::Files;
-use crate::base::Error;
+use super::{Files, OpenFile};
+use crate::base::{Error, descending};
 use crate::cache::{
-    Entry, FILE_PAGES_MAX, File, FileId, FilePages, Index, InsertLack, Note, Pattern, Read,
-    Readahead, Reads, Store, identity,
+    Entry, FILE_PAGES_MAX, File, FileId, FilePages, InsertLack, Note, Pattern, Read, Readahead,
+    Reads, Store, identity,
 };
 use crate::files::Kind;
 use crate::folio::{Folio, FolioFlags};
@@ -81,9 +81,9 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// # Errors
     /// [`Error::NoFile`].
     pub fn cached_from(&self, id: FileId, order: Order) -> Result<u64, Error> {
-        let index = self.base().index(id)?;
+        let file = self.opened(id)?;
         let (mut at, mut pages) = (0, 0);
-        while let Some((folio, found)) = index.next(FilePages::new(at, FILE_PAGES_MAX)) {
+        while let Some((folio, found)) = file.index.next(FilePages::new(at, FILE_PAGES_MAX)) {
             let large = folio.order >= order;
             pages += if large { found.count() } else { 0 };
             // A block that has a smaller folio has no folio of the order.
@@ -107,34 +107,32 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         reader: &mut Readahead,
         pattern: Pattern,
     ) -> Result<(Held, Option<Reads>), Error> {
-        let index = self.base().index(id)?;
-        if wanted.is_empty() || wanted.start >= index.file.pages() {
+        let file = self.opened(id)?;
+        if wanted.is_empty() || wanted.start >= file.pages() {
             return Err(Error::Invalid);
         }
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
+        let bounds = file.bounds();
         let most = wanted.start + POPULATE_ORDER.pages();
         let wanted = FilePages::new(wanted.start, wanted.end.min(most));
         loop {
-            match index.find(wanted.start) {
+            match file.index.find(wanted.start) {
                 (Entry::Folio { folio, .. }, pages) => {
-                    let Some((held, marked)) = self.hold(&index, folio, pages, wanted.start)?
-                    else {
-                        continue;
-                    };
+                    let held = file.hold(folio, pages, wanted.start)?;
+                    let Some((held, marked)) = held else { continue };
                     let ahead = marked.then(|| {
-                        let missing = self.missing_from(&index, pages.end, bounds.window);
+                        let missing = file.missing_from(pages.end, bounds.window);
                         reader.marked(pages, missing, &bounds, pattern)
                     });
                     reader.read(FilePages::new(wanted.start, wanted.start + held.frames.count));
                     let plan = |window| Reads::new(id, window, None);
                     return Ok((held, ahead.flatten().map(plan)));
                 }
-                _ if index.file.store() == Some(Store::Memory) => {
-                    self.bring(&index, wanted.start, 0, &mut || {})?;
+                _ if file.store() == Some(Store::Memory) => {
+                    file.bring(wanted.start, 0, &mut || {})?;
                 }
                 (entry, _) => {
-                    self.take_read_error(&index, entry, wanted.start)?;
-                    let before = self.before(&index, wanted.start, bounds.window);
+                    file.take_read_error(entry, wanted.start)?;
+                    let before = file.before(wanted.start, bounds.window);
                     let window = reader.miss(wanted, before, &bounds, pattern);
                     return Err(Error::Unread(Reads::new(id, window, Some(wanted.start))));
                 }
@@ -144,43 +142,7 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
 
     /// Releases pages that [`read`](Self::read) held.
     pub fn release(&self, held: Held) {
-        if let Some(run) = self.base().folios().put(held.folio) {
-            self.base().free(run);
-        }
-    }
-
-    /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
-    /// whether it had one.
-    fn hold(
-        &self,
-        index: &Index<'_, A, H>,
-        folio: Folio,
-        pages: FilePages,
-        at: u64,
-    ) -> Result<Option<(Held, bool)>, Error> {
-        let owner = identity(index.id, pages.start);
-        let Some(cached) = self.base().folios().cached(folio.head, owner) else {
-            return Ok(None);
-        };
-        let known = cached.known();
-        let frame = folio.head.add(at - pages.start);
-        if known.contains(FolioFlags::POISONED) {
-            return Err(Error::Poisoned(frame));
-        }
-        if !known.contains(FolioFlags::UPTODATE) {
-            return Err(Error::Busy(index.id));
-        }
-        if cached.folio != folio || !cached.hold() {
-            return Ok(None);
-        }
-        // A read counts as an access.
-        let read = known - (FolioFlags::READAHEAD | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
-        if read != known {
-            cached.learn(read);
-        }
-        let marked = known.contains(FolioFlags::READAHEAD);
-        let count = pages.end.min(index.file.pages()).saturating_sub(at).max(1);
-        Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
+        self.base().put(held.folio);
     }
 
     /// The next folio of `reads` to be read; `None` when all of it is in memory or being read.
@@ -189,14 +151,14 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// [`Error::NoMemory`] when there is none for the page that a caller waits for; readahead does
     /// without. [`Error::NoFile`].
     pub fn next_read(&self, reads: &mut Reads) -> Result<Option<Read>, Error> {
-        let index = self.base().index(reads.file)?;
-        while reads.at < reads.window.pages.end.min(index.file.pages()) {
-            let (entry, pages) = index.find(reads.at);
+        let file = self.opened(reads.file)?;
+        while reads.at < reads.window.pages.end.min(file.pages()) {
+            let (entry, pages) = file.index.find(reads.at);
             if let Entry::Folio { .. } = entry {
                 reads.at = pages.end;
                 continue;
             }
-            match self.begin_read(&index, reads, entry) {
+            match file.begin_read(reads, entry) {
                 Ok(Some(read)) => return Ok(Some(read)),
                 Ok(None) => {}
                 Err(error) => match reads.wanted.filter(|&wanted| wanted >= reads.at) {
@@ -210,16 +172,60 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
         Ok(None)
     }
 
+    /// Ends a read: the frames hold the file's contents, or `done` is an error.
+    pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
+        let Read { file: id, page, folio, wanted, .. } = read;
+        let folios = self.base().folios();
+        match (self.opened(id), done) {
+            (Ok(_), Ok(())) => {
+                if let Some(cached) = folios.cached(folio.head, identity(id, page)) {
+                    cached.learn(cached.known() | FolioFlags::UPTODATE);
+                }
+            }
+            (Ok(file), Err(ReadFailed)) => {
+                self.base().count(Event::FileReadsFailed, 1);
+                let single = folio.order <= file.smallest();
+                let note = if single && wanted { Note::Failed } else { Note::Small };
+                if file.forget_folio(page, folio, Some(note)) {
+                    self.base().unclaim_slots(id, FilePages::block(page, folio.order));
+                }
+            }
+            // Closed meanwhile.
+            (Err(_), _) => {}
+        }
+        self.base().put(folio);
+        self.base().read_ended(id, FilePages::block(page, folio.order));
+    }
+}
+
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
+    /// Takes a reference to a folio of a file, if it still is that, and clears its mark; returns
+    /// whether it had one.
+    fn hold(&self, folio: Folio, pages: FilePages, at: u64) -> Result<Option<(Held, bool)>, Error> {
+        let Some(cached) = self.cached(pages.start, folio) else {
+            return Ok(None);
+        };
+        let known = cached.known();
+        let frame = folio.head.add(at - pages.start);
+        usable(known, self.index.id, frame)?;
+        if !cached.hold() {
+            return Ok(None);
+        }
+        // A read counts as an access.
+        let read = known - (FolioFlags::READAHEAD | FolioFlags::IDLE_LOW | FolioFlags::IDLE_HIGH);
+        if read != known {
+            cached.learn(read);
+        }
+        let marked = known.contains(FolioFlags::READAHEAD);
+        let count = pages.end.min(self.pages()).saturating_sub(at).max(1);
+        Ok(Some((Held { folio, frames: FrameSpan::new(frame, count) }, marked)))
+    }
+
     /// Begins to read a folio at `reads.at`, where the index had `before`; `None` if there is a
     /// folio by now.
-    fn begin_read(
-        &self,
-        index: &Index<'_, A, H>,
-        reads: &mut Reads,
-        before: Entry,
-    ) -> Result<Option<Read>, Error> {
+    fn begin_read(&self, reads: &mut Reads, before: Entry) -> Result<Option<Read>, Error> {
         let (at, window) = (reads.at, reads.window);
-        let most = index.empty_order(at, window.preferred());
+        let most = self.index.empty_order(at, window.preferred());
         let is_small = matches!(before, Entry::Note { note: Note::Small, .. });
         let mut order = window.order_at(at, if is_small { Order::ZERO } else { most });
         let run = loop {
@@ -231,72 +237,44 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
             }
         };
         let block = FilePages::block(at, order);
-        if index.file.store() == Some(Store::Swap) && !self.claim(index, reads, block) {
+        if self.store() == Some(Store::Swap) && !self.claim(reads, block) {
             self.base().free(run);
             return Ok(None);
         }
         let is_in = |page: Option<u64>| page.is_some_and(|page| block.contains(page));
         let known = if is_in(window.mark) { FolioFlags::READAHEAD } else { FolioFlags::empty() };
-        let entered = self.enter(index, block.start, run, order, known);
+        let entered = self.enter(block.start, run, order, known);
         if !matches!(entered, Ok(Some(_))) {
-            self.base().unclaim_slots(index.id, block);
+            self.base().unclaim_slots(self.index.id, block);
         }
         let Some((folio, run)) = entered? else { return Ok(None) };
         reads.at = block.end;
         self.base().count(Event::FilePagesRead, order.pages());
         let wanted = is_in(reads.wanted);
-        self.came_back(index, before, order.pages(), wanted);
-        Ok(Some(Read { file: index.id, page: block.start, folio, run, wanted }))
+        self.came_back(before, order.pages(), wanted);
+        Ok(Some(Read { file: self.index.id, page: block.start, folio, run, wanted }))
     }
 
     /// Counts the cost of reading `pages` pages where the index had `before`.
-    fn came_back(&self, index: &Index<'_, A, H>, before: Entry, pages: u64, wanted: bool) {
+    fn came_back(&self, before: Entry, pages: u64, wanted: bool) {
         let frames = self.base().all_frames();
-        if index.file.store() == Some(Store::Swap) {
+        if self.store() == Some(Store::Swap) {
             if wanted {
-                self.balance.cost(Kind::Anon, pages, frames);
+                self.files.balance.cost(Kind::Anon, pages, frames);
                 self.base().count(Event::RefaultAnon, pages);
             }
         } else if let Entry::Note { note, .. } = before
-            && self.balance.is_recent(note, frames)
+            && self.files.balance.is_recent(note, frames)
         {
-            self.balance.cost(Kind::File, pages, frames);
+            self.files.balance.cost(Kind::File, pages, frames);
             self.base().count(Event::RefaultFile, pages);
         }
     }
 
-    /// Ends a read: the frames hold the file's contents, or `done` is an error.
-    pub fn read_done(&self, read: Read, done: Result<(), ReadFailed>) {
-        let Read { file, page, folio, wanted, .. } = read;
-        let folios = self.base().folios();
-        match (self.base().index(file), done) {
-            (Ok(_), Ok(())) => {
-                if let Some(cached) = folios.cached(folio.head, identity(file, page)) {
-                    cached.learn(cached.known() | FolioFlags::UPTODATE);
-                }
-            }
-            (Ok(index), Err(ReadFailed)) => {
-                self.base().count(Event::FileReadsFailed, 1);
-                let single = folio.order <= index.file.smallest();
-                let note = if single && wanted { Note::Failed } else { Note::Small };
-                if index.remove(page, folio, Some(note)) {
-                    self.forget_folio(&index, page, folio);
-                    self.base().unclaim_slots(index.id, FilePages::block(page, folio.order));
-                }
-            }
-            // Closed meanwhile.
-            (Err(_), _) => {}
-        }
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
-        self.base().read_ended(file, FilePages::block(page, folio.order));
-    }
-
     /// Claims the slots of a swap device for a read; if that fails, makes the read smaller, or
     /// skips them.
-    fn claim(&self, index: &Index<'_, A, H>, reads: &mut Reads, slots: FilePages) -> bool {
-        let claimed = self.base().claim_slots(index.id, slots);
+    fn claim(&self, reads: &mut Reads, slots: FilePages) -> bool {
+        let claimed = self.base().claim_slots(self.index.id, slots);
         if !claimed {
             reads.window.sizes = 1;
             reads.at += (slots.count() == 1) as u64;
@@ -308,51 +286,44 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// filler; `None`, and the run is free, when there is a folio already or the file ends before.
     pub(crate) fn enter(
         &self,
-        index: &Index<'_, A, H>,
         page: u64,
         run: FrameRun,
         order: Order,
         known: FolioFlags,
     ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = self.base().folios();
-        let folio = folios.adopt_cached(&run, order, identity(index.id, page), known);
-        let (mut spare, mut pruned) = (None, false);
-        let done = loop {
-            match index.insert(page, folio, &mut spare) {
-                Ok(()) => break Ok(true),
-                Err(InsertLack::Room) if order > A::block_order() && !pruned => {
-                    // A lower node may be empty by now.
-                    index.prune(FilePages::block(page, order), &mut |run| self.base().free(run));
-                    pruned = true;
+        let folio = folios.adopt_cached(&run, order, identity(self.index.id, page), known);
+        let mut pruned = order <= A::block_order();
+        let done = self.base().with_spare(|spare| {
+            loop {
+                match self.index.insert(page, folio, spare) {
+                    Err(InsertLack::Room) if !pruned => {
+                        // A lower node may be empty by now.
+                        let block = FilePages::block(page, order);
+                        self.index.prune(block, &mut |run| self.base().free(run));
+                        pruned = true;
+                    }
+                    Err(InsertLack::Room) => break Ok(false),
+                    inserted => break inserted.map(|()| true),
                 }
-                Err(InsertLack::Room) => break Ok(false),
-                Err(InsertLack::Node) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(error) => break Err(error),
-                },
             }
-        };
-        if let Some(run) = spare {
-            self.base().free(run);
-        }
+        });
         if done != Ok(true) {
             folios.unadopt(folio);
             self.base().free(run);
             return done.map(|_| None);
         }
-        index.file.count_cached(order.pages() as i64);
+        self.count_cached(order.pages() as i64);
         // Insert first, then read the file's length: a truncation writes the length first, and then
-        // searches the index.
+        // searches the self.index.
         fence(Ordering::SeqCst);
-        if page < index.file.pages() {
+        if page < self.pages() {
             return Ok(Some((folio, run)));
         }
-        self.drop_folio(index, page, folio);
+        self.drop_folio(page, folio);
         // The CPU that fills it holds a reference.
         let held = !known.contains(FolioFlags::UPTODATE);
-        if let Some(run) = held.then(|| folios.put(folio)).flatten() {
-            self.base().free(run);
-        }
+        self.base().free(held.then(|| folios.put(folio)).flatten());
         Ok(None)
     }
 
@@ -360,59 +331,36 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     /// memory.
     pub(crate) fn bring(
         &self,
-        index: &Index<'_, A, H>,
         page: u64,
         sizes: u32,
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        let smallest = index.file.smallest();
+        let smallest = self.smallest();
         let fits = |order: &Order| {
             let block = FilePages::block(page, *order);
-            block.end <= index.file.pages() && index.next(block).is_none()
+            block.end <= self.pages() && self.index.next(block).is_none()
         };
-        let allowed = (smallest.up().get()..=sizes.checked_ilog2().unwrap_or(0) as u8).rev();
-        let large = allowed.map(Order::new).filter(|order| sizes >> order.get() & 1 != 0);
-        for order in large.filter(fits) {
-            if let Ok(run) = self.base().frames(order, false) {
-                return self.bring_in(index, page, run, order, resched);
-            }
-        }
-        let run = self.base().frames(smallest, true)?;
-        self.bring_in(index, page, run, smallest, resched)
-    }
-
-    fn bring_in(
-        &self,
-        index: &Index<'_, A, H>,
-        page: u64,
-        run: FrameRun,
-        order: Order,
-        resched: &mut dyn FnMut(),
-    ) -> Result<(), Error> {
+        let large = descending(sizes, smallest.up()).filter(fits);
+        let (run, order) = self.base().first_free(large, smallest)?;
         let start = FilePages::block(page, order).start;
         self.base().clear(&run, page - start, resched);
-        self.enter(index, start, run, order, FolioFlags::UPTODATE).map(drop)
+        self.enter(start, run, order, FolioFlags::UPTODATE).map(drop)
     }
 
     /// Reports to the caller that wants `page`, once, that it could not be read.
-    pub(crate) fn take_read_error(
-        &self,
-        index: &Index<'_, A, H>,
-        entry: Entry,
-        page: u64,
-    ) -> Result<(), Error> {
+    pub(crate) fn take_read_error(&self, entry: Entry, page: u64) -> Result<(), Error> {
         if matches!(entry, Entry::Note { note: Note::Failed, .. }) {
-            index.note(page, index.file.smallest(), Note::Small);
-            return Err(Error::Failed(index.id, page));
+            self.index.note(page, self.smallest(), Note::Small);
+            return Err(Error::Failed(self.index.id, page));
         }
         Ok(())
     }
 
     /// The first page from `page` on, among `most` and the one after them, that is not in memory.
-    pub(crate) fn missing_from(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+    pub(crate) fn missing_from(&self, page: u64, most: u64) -> u64 {
         let mut at = page;
         while at - page <= most
-            && let (Entry::Folio { .. }, pages) = index.find(at)
+            && let (Entry::Folio { .. }, pages) = self.index.find(at)
         {
             at = pages.end;
         }
@@ -420,14 +368,25 @@ impl<'m, A: Arch, H: Hardware> Files<'m, A, H> {
     }
 
     /// How many pages right before `page` are in memory, up to `most`.
-    fn before(&self, index: &Index<'_, A, H>, page: u64, most: u64) -> u64 {
+    fn before(&self, page: u64, most: u64) -> u64 {
         let mut at = page;
         while at > 0
             && page - at < most
-            && let (Entry::Folio { .. }, pages) = index.find(at - 1)
+            && let (Entry::Folio { .. }, pages) = self.index.find(at - 1)
         {
             at = pages.start;
         }
         page - at
+    }
+}
+
+/// Whether a program may read memory that has `known`; `frame` is the wanted part of it.
+pub(crate) fn usable(known: FolioFlags, file: FileId, frame: Pfn) -> Result<(), Error> {
+    if known.contains(FolioFlags::POISONED) {
+        Err(Error::Poisoned(frame))
+    } else if known.contains(FolioFlags::UPTODATE) {
+        Ok(())
+    } else {
+        Err(Error::Busy(file))
     }
 }

@@ -13,11 +13,11 @@
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Vpn};
+use quire_units::{Order, PageSpan};
 
-use super::Files;
-use crate::base::AllSpaces;
-use crate::cache::{FilePages, Index, file_of, identity, page_of};
+use super::OpenFile;
+use crate::base::{AllSpaces, Change, Error, folios_within};
+use crate::cache::{FilePages, file_of, page_of};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{Area, AreaFlags, Space};
 use crate::table::Gather;
@@ -36,7 +36,7 @@ pub(crate) enum Bound {
     Tracked,
 }
 
-impl<A: Arch, H: Hardware> Files<'_, A, H> {
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Secludes the folios that a file has in `pages`, and that lie wholly in it. The caller is
     /// reshaping the file.
     ///
@@ -44,43 +44,36 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// The reason. The folios have their users again, as before, but are not mapped any more.
     pub(crate) fn seclude(
         &self,
-        index: &Index<'_, A, H>,
         pages: FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Bound> {
-        let done = self.hide_all(index, pages).and_then(|()| {
+        let done = self.hide_all(pages).and_then(|()| {
             let mut tracked = false;
-            spaces.visit(&mut |space| tracked |= self.is_tracked(space, index, pages));
+            spaces.visit(&mut |space| tracked |= self.is_tracked(space, pages));
             if tracked {
                 return Err(Bound::Tracked);
             }
-            spaces.visit(&mut |space| self.detach_secluded(space, index, pages));
-            self.are_ours(index, pages)
+            spaces.visit(&mut |space| self.detach_secluded(space, pages));
+            self.are_ours(pages)
         });
         if done.is_err() {
-            self.readmit(index, pages);
+            self.readmit(pages);
         }
         done
     }
 
     /// Shows the secluded folios of `pages` again.
-    pub(crate) fn readmit(&self, index: &Index<'_, A, H>, pages: FilePages) {
+    pub(crate) fn readmit(&self, pages: FilePages) {
         let folios = self.base().folios();
-        let done = each_folio(index, pages, |folio, _| {
-            if folios.is_secluded(folio) {
-                folios.readmit(folio);
-            }
-            Ok::<(), Bound>(())
-        });
-        debug_assert_eq!(done, Ok(()));
+        let secluded =
+            folios_within(&self.index, pages).filter(|(folio, _)| folios.is_secluded(*folio));
+        secluded.for_each(|(folio, _)| folios.readmit(folio));
     }
 
     /// Hides the folios of `pages` from lookups from now on.
-    fn hide_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
-        let folios = self.base().folios();
-        each_folio(index, pages, |folio, at| {
-            let cached = folios.cached(folio.head, identity(index.id, at.start));
-            let cached = cached.filter(|cached| cached.folio == folio).ok_or(Bound::Held)?;
+    fn hide_all(&self, pages: FilePages) -> Result<(), Bound> {
+        folios_within(&self.index, pages).try_for_each(|(folio, at)| {
+            let cached = self.cached(at.start, folio).ok_or(Bound::Held)?;
             let known = cached.known();
             if known.contains(FolioFlags::POISONED) {
                 return Err(Bound::Failed);
@@ -96,80 +89,84 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// Whether the folios of `pages` have no reference but the index's.
-    fn are_ours(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Bound> {
+    fn are_ours(&self, pages: FilePages) -> Result<(), Bound> {
         let folios = self.base().folios();
-        each_folio(index, pages, |folio, _| {
-            let ours = folios.is_secluded(folio) && folios.is_indexed_only(folio);
-            if ours { Ok(()) } else { Err(Bound::Held) }
-        })
+        let is_ours = |folio| folios.is_secluded(folio) && folios.is_indexed_only(folio);
+        match folios_within(&self.index, pages).all(|(folio, _)| is_ours(folio)) {
+            true => Ok(()),
+            false => Err(Bound::Held),
+        }
     }
 
     /// Whether an area of a space maps some of `pages` where writes to the file are tracked: only
     /// its leaves record them.
-    fn is_tracked(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) -> bool {
+    fn is_tracked(&self, space: &Space<A>, pages: FilePages) -> bool {
         let tells = AreaFlags::TRACKED | AreaFlags::SHARED;
-        self.showing(space, index, pages).any(|(area, _)| area.flags.contains(tells))
+        self.showing(space, pages).any(|(area, _)| area.flags.contains(tells))
     }
 
-    /// The areas of a space that map some of `pages`, and the place in each.
+    /// The areas of a space that map some of `pages` of a file, and the place in each.
     fn showing<'a>(
         &'a self,
         space: &'a Space<A>,
-        index: &Index<'_, A, H>,
         pages: FilePages,
-    ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
-        let (id, all) = (index.id, PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES)));
-        let areas = self.spaces().areas(space, all);
+    ) -> impl Iterator<Item = (Area, PageSpan)> + 'a {
+        let id = self.index.id;
+        let areas = self.spaces().areas(space, Space::<A>::all());
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
         shown.filter(|(_, span)| !span.is_empty())
     }
 
+    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
+    /// of the space: areas stay in place meanwhile, and faults there wait.
+    pub(crate) fn where_shown<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        pages: FilePages,
+        mut act: impl FnMut(&mut Change<'a, A, H>, PageSpan) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.showing(space, pages).next().is_none() {
+            return Ok(());
+        }
+        let mut change = self.base().change(space);
+        change.hold(Space::<A>::all());
+        self.showing(space, pages).try_for_each(|(_, span)| act(&mut change, span))
+    }
+
     /// Unmaps the secluded folios of `pages` from a space.
-    fn detach_secluded(&self, space: &Space<A>, index: &Index<'_, A, H>, pages: FilePages) {
+    fn detach_secluded(&self, space: &Space<A>, pages: FilePages) {
         let folios = self.base().folios();
         let such = |folio: Folio| {
             let (known, owner) = folios.known(folio);
             known.contains(FolioFlags::CACHED | FolioFlags::SECLUDED)
-                && file_of(owner) == index.id
+                && file_of(owner) == self.index.id
                 && pages.contains(page_of(owner))
         };
-        let tables = self.base().view(space).tables();
         let mut gather = Gather::new();
         let _taking = space.taking();
-        for (_, span) in self.showing(space, index, pages) {
-            let mut at = span.start;
-            while let Some(page) = tables.detach(PageSpan::new(at, span.end), &mut gather, &such) {
-                self.base().settle(space, &mut gather);
-                at = page;
-            }
+        for (_, span) in self.showing(space, pages) {
+            self.spaces().detach(space, span, &mut gather, &such);
         }
         self.base().settle(space, &mut gather);
     }
 
     /// Maps the pages that a file has in `pages` where areas map it and have a table for it
     /// already: by one entry for a block, where the area covers all of it and the block is empty.
-    pub(crate) fn show_again(
-        &self,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) {
+    pub(crate) fn show_again(&self, pages: FilePages, spaces: &(impl AllSpaces<A> + ?Sized)) {
         spaces.visit(&mut |space| {
             let tables = self.base().view(space).tables();
-            for (_, span) in self.showing(space, index, pages) {
+            for (_, span) in self.showing(space, pages) {
                 if tables.walk(span.start, Level::LAST).level != Level::LAST {
                     continue;
                 }
                 let hole = whole_blocks(span, A::block_order());
                 if !hole.is_empty() {
-                    self.base().change(space, |section| {
-                        section.hold(hole);
-                        tables.prune(hole, hole, section.gathered());
-                        self.base().settle(space, section.gathered());
-                    });
+                    let mut change = self.base().change(space);
+                    change.hold(hole);
+                    tables.prune(hole, hole, change.gathered());
                 }
                 // Pages that are not mapped now are mapped at their next access.
-                self.map_cached(space, span);
+                self.files.map_cached(space, span);
             }
         });
     }
@@ -179,20 +176,4 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
 fn whole_blocks(span: PageSpan, order: Order) -> PageSpan {
     let start = span.start.align_up(order.pages()).unwrap_or(span.end).min(span.end);
     PageSpan::new(start, span.end.align_down(order.pages()).max(start))
-}
-
-/// Calls `act` with the folios that lie wholly in `pages`, up to the first that is refused.
-pub(crate) fn each_folio<A: Arch, H: Hardware, E>(
-    index: &Index<'_, A, H>,
-    pages: FilePages,
-    mut act: impl FnMut(Folio, FilePages) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut left = pages;
-    while let Some((folio, at)) = index.next(left) {
-        left = FilePages::new(at.end, left.end);
-        if pages.covers(at) {
-            act(folio, at)?;
-        }
-    }
-    Ok(())
 }

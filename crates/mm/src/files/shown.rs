@@ -4,18 +4,18 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Access, Order, PageSpan, Prot};
 
-use super::Files;
+use super::read::usable;
+use super::{Files, OpenFile};
 use crate::base::Error;
 use crate::cache::{
     Entry, FilePages, Index, Mapped, Pattern, Preference, Readahead, Reads, Shown, Store,
-    grant_write, identity, leaf_order, map_around,
+    grant_write, leaf_order, map_around,
 };
 use crate::fault::FilePage;
 use crate::fault::plan::Reach;
-use crate::folio::FolioFlags;
 use crate::limits::POPULATE_ORDER;
 use crate::space::{Advice, Area, AreaFlags, Space, View};
-use crate::spaces::{Lack, Resolved};
+use crate::spaces::{Fault, Lack, Resolved, Served};
 use crate::stats::Event;
 use crate::sync::Ordering;
 
@@ -26,68 +26,70 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         &self,
         view: &View<'_, A, H>,
         fault: &FilePage,
-        access: Access,
-        reach: Reach,
-        resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
-        let index = self.base().index(fault.file).map_err(|_| Error::Missing(fault.page))?;
-        if fault.at >= index.file.pages() {
+        how: &mut Fault<'_>,
+    ) -> Served {
+        let file = self.opened(fault.file).map_err(|_| Error::Missing(fault.page))?;
+        if fault.at >= file.pages() {
             return Err(Error::Missing(fault.page));
         }
         if fault.is_there {
-            return Ok(self.let_write(view, &index, fault));
+            return Ok(file.let_write(view, fault));
         }
-        let Some(leaf) = leaf_order(&index, fault) else {
-            return self.lacking(view, &index, fault, resched).map(|()| None);
+        let Some(leaf) = leaf_order(&file.index, fault) else {
+            return file.lacking(view, fault, how.resched).map(|()| None);
         };
         self.spaces().deepen_to(view, fault.page, leaf, Some(fault.seq))?;
-        let around = self.around(view.space, &index, fault, reach);
-        let Some(shown) = map_around(view, &index, fault, leaf, around) else {
+        let around = file.around(view.space, fault, how.reach);
+        let Some(shown) = map_around(view, &file.index, fault, leaf, around) else {
             self.spaces().wait(view, fault.page);
             return Ok(None);
         };
         self.base().groups.draw(view.space, shown.pages.count());
         self.base().count(Event::EntriesMade, shown.entries);
         if !shown.hit {
-            self.lacking(view, &index, fault, resched)?;
+            file.lacking(view, fault, how.resched)?;
             return Ok(None);
         }
-        let ahead = self.mapped(&index, fault, &shown);
+        let ahead = file.mapped(fault, &shown);
         // A write must still copy the page, or mark its folio dirty: the next try decides that.
-        let more = access == Access::Write && !is_free(&index, fault);
+        let more = how.access == Access::Write && !is_free(&file.index, fault);
         Ok((!more).then_some(Resolved::Paged { pages: shown.pages, ahead }))
     }
 
     /// Maps the pages of files in `span` of a space that are in memory and free to map now: an
     /// access maps the rest.
     pub(crate) fn map_cached(&self, space: &Space<A>, span: PageSpan) {
-        let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| match lack {
-            Lack::File(page) => {
-                self.show(view, &page, Access::Read, Reach::Upto(span.end), resched)
+        let nothing = &mut || {};
+        let _ = self.spaces().populate(space, span, Access::Read, nothing, |view, lack, fault| {
+            match lack {
+                Lack::File(page) => self.show(view, &page, fault),
+                Lack::Swap(_) => Err(Error::Invalid),
             }
-            Lack::Swap(_) => Err(Error::Invalid),
-        };
-        let _ = self.spaces().populate(space, span, Access::Read, &mut serve, &mut || {});
+        });
     }
 
+    /// The preferred sizes of faults in an area: its own preference, or the policy's.
+    pub(crate) fn preference_in(&self, area: &Area) -> Preference {
+        let preference = self.base().file_policy.preference();
+        match area.flags.read_order() {
+            Some(order) => Preference { exec: 1 << order.get(), ..preference },
+            None => preference,
+        }
+    }
+}
+
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// The pages that are mapped besides the one that faulted: no others, where the space's group
     /// has no room for all of them.
-    fn around(
-        &self,
-        space: &Space<A>,
-        index: &Index<'_, A, H>,
-        fault: &FilePage,
-        reach: Reach,
-    ) -> PageSpan {
+    fn around(&self, space: &Space<A>, fault: &FilePage, reach: Reach) -> PageSpan {
         let around = match reach {
             Reach::Folio => {
                 let block = PageSpan::block(fault.page, self.base().file_policy.around());
-                let (shown, preference) = self.shown_at(index, fault);
-                if shown.exec && preference.exec != 0 {
+                let shown = self.shown_at(fault);
+                if shown.exec && shown.preference.exec != 0 {
                     // For code, the pages that one fault's read covers.
-                    let bounds =
-                        self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-                    let read = shown.code_around(fault.at, &bounds, &preference);
+                    let bounds = self.bounds();
+                    let read = shown.code_around(fault.at, &bounds);
                     let page = |at: u64| fault.page_of(at, fault.area.span);
                     PageSpan::new(block.start.min(page(read.start)), block.end.max(page(read.end)))
                 } else {
@@ -106,108 +108,78 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     }
 
     /// A write to a shared page of a file: marks the folio dirty, then grants the write.
-    fn let_write(
-        &self,
-        view: &View<'_, A, H>,
-        index: &Index<'_, A, H>,
-        fault: &FilePage,
-    ) -> Option<Resolved> {
-        match grant_write(view, index, fault) {
-            Some(_) => {
-                self.spaces().forget(view, fault.page);
-                Some(Resolved::Noted)
-            }
-            None => {
-                self.spaces().wait(view, fault.page);
-                None
-            }
-        }
+    fn let_write(&self, view: &View<'_, A, H>, fault: &FilePage) -> Option<Resolved> {
+        let granted = grant_write(view, &self.index, fault).is_some();
+        self.spaces().noted(view, fault.page, granted)
     }
 
     /// The page is not in memory, or not ready: brings it, or returns what is lacking.
     fn lacking(
         &self,
         view: &View<'_, A, H>,
-        index: &Index<'_, A, H>,
         fault: &FilePage,
         resched: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        let (entry, pages) = index.find(fault.at);
+        let (entry, pages) = self.index.find(fault.at);
         if let Entry::Folio { folio, .. } = entry {
-            let owner = identity(index.id, pages.start);
-            let folios = self.base().folios();
-            let known = folios.cached(folio.head, owner).map(|cached| cached.known());
-            return match known {
-                Some(known) if known.contains(FolioFlags::POISONED) => {
-                    Err(Error::Poisoned(folio.head.add(fault.at - pages.start)))
-                }
-                Some(known) if !known.contains(FolioFlags::UPTODATE) => Err(Error::Busy(index.id)),
-                // It was read, dropped, or mapped by another CPU meanwhile.
-                _ => Ok(()),
-            };
+            let frame = folio.head.add(fault.at - pages.start);
+            // Otherwise it was read, dropped, or mapped by another CPU meanwhile.
+            let cached = self.cached(pages.start, folio);
+            return cached.map_or(Ok(()), |cached| usable(cached.known(), self.index.id, frame));
         }
-        if index.file.store() == Some(Store::Memory) {
+        if self.store() == Some(Store::Memory) {
             let advice = Advice::of(fault.area.flags);
             let sizes = self.base().policy.candidates(advice, view.space.opt_out());
-            return self.bring(index, fault.at, sizes, resched);
+            return self.bring(fault.at, sizes, resched);
         }
-        self.take_read_error(index, entry, fault.at)?;
-        Err(Error::Unread(self.plan_reads(index, fault)))
+        self.take_read_error(entry, fault.at)?;
+        Err(Error::Unread(self.plan_reads(fault)))
     }
 
     /// The plan of reads for a fault.
-    fn plan_reads(&self, index: &Index<'_, A, H>, fault: &FilePage) -> Reads {
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-        let (shown, preference) = self.shown_at(index, fault);
+    fn plan_reads(&self, fault: &FilePage) -> Reads {
+        let bounds = self.bounds();
+        let shown = self.shown_at(fault);
         let window =
-            change_reader(index, |reader| reader.fault(fault.at, &shown, &bounds, &preference));
-        Reads::new(index.id, window, Some(fault.at))
+            change_reader(&self.index, |reader| reader.fault(fault.at, &shown, &bounds));
+        Reads::new(self.index.id, window, Some(fault.at))
     }
 
-    /// The preferred sizes of faults in an area: its own preference, or the policy's.
-    pub(crate) fn preference_in(&self, area: &Area) -> Preference {
-        let preference = self.base().file_policy.preference();
-        match area.flags.read_order() {
-            Some(order) => Preference { exec: 1 << order.get(), ..preference },
-            None => preference,
-        }
-    }
-
-    /// The area of a fault in pages of its file, and the preferred sizes of faults there.
-    fn shown_at(&self, index: &Index<'_, A, H>, fault: &FilePage) -> (Mapped, Preference) {
+    /// The area of a fault in pages of its file.
+    fn shown_at(&self, fault: &FilePage) -> Mapped {
         let flags = fault.area.flags;
         let own = flags.read_order().is_some();
         let code = own || fault.area.prot.contains(Prot::EXEC);
-        let mut preference = self.preference_in(&fault.area);
-        let beside = !code && preference.exec != 0 && index.file.holds_code();
+        let mut preference = self.files.preference_in(&fault.area);
+        let beside = !code && preference.exec != 0 && self.holds_code();
         if beside {
             // Programs use less of their constants and data than of their code.
             preference.exec = 1 << preference.exec.trailing_zeros();
         }
         let start = fault.file_page(fault.area.span.start);
-        let mapped = Mapped {
+        Mapped {
             pages: FilePages::new(start, start + fault.area.span.count()),
             exec: code || beside,
             huge: flags.contains(AreaFlags::HUGE) && !own,
             pattern: pattern(flags),
-        };
-        (mapped, preference)
+            preference,
+        }
     }
 
     /// Records that pages were found in memory; returns the pages worth reading next.
-    fn mapped(&self, index: &Index<'_, A, H>, fault: &FilePage, shown: &Shown) -> Option<Reads> {
-        let (area, _) = self.shown_at(index, fault);
+    fn mapped(&self, fault: &FilePage, shown: &Shown) -> Option<Reads> {
+        let area = self.shown_at(fault);
         let Some(folio) = shown.marked else {
-            change_reader(index, |reader| reader.hit(shown.count, &area));
+            change_reader(&self.index, |reader| reader.hit(shown.count, &area));
             return None;
         };
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-        let missing = self.missing_from(index, folio.end, bounds.window);
-        let window = change_reader(index, |reader| {
+        let bounds = self.bounds();
+        let missing = self.missing_from(folio.end, bounds.window);
+        let window = change_reader(&self.index, |reader| {
             reader.hit(shown.count, &area);
             reader.marked(folio, missing, &bounds, area.pattern)
         });
-        window.map(|window| Reads::new(index.id, window, None))
+        window.map(|window| Reads::new(self.index.id, window, None))
     }
 }
 

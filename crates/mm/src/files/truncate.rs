@@ -2,13 +2,12 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::PageSpan;
 
-use super::Files;
-use crate::base::{AllSpaces, Error};
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
+use super::{Files, OpenFile};
+use crate::base::{AllSpaces, Error, folios_within};
+use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Note, Store};
 use crate::folio::Folio;
-use crate::space::{Area, Section, Space};
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::table::Taking;
 
@@ -29,22 +28,26 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         pages: u64,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<(), Error> {
-        let index = self.base().index(id)?;
+        let file = self.opened(id)?;
         if pages > FILE_PAGES_MAX {
             return Err(Error::Invalid);
         }
-        let grows = pages >= index.file.pages();
-        index.file.set_pages(pages);
+        let grows = pages >= file.pages();
+        file.set_pages(pages);
         if grows {
             return Ok(());
         }
         fence(Ordering::SeqCst);
         let beyond = FilePages::new(pages, FILE_PAGES_MAX);
-        self.drop_pages(&index, beyond);
+        file.drop_pages(beyond);
         let mut done = Ok(());
-        spaces.visit(&mut |space| done = done.and(self.hide(space, id, beyond)));
-        self.cut(&index, beyond, spaces);
-        index.prune(beyond, &mut |run| self.base().free(run));
+        spaces.visit(&mut |space| {
+            done = done.and(file.where_shown(space, beyond, |change, span| {
+                // Guards stay until their area goes.
+                change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
+            }));
+        });
+        file.cut(beyond, spaces);
         done
     }
 
@@ -53,13 +56,13 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// # Errors
     /// [`Error::NoFile`].
     pub fn close(&self, id: FileId) -> Result<(), Error> {
-        let index = self.base().index(id)?;
-        index.file.set_pages(0);
+        let file = self.opened(id)?;
+        file.set_pages(0);
         fence(Ordering::SeqCst);
         let all = FilePages::new(0, FILE_PAGES_MAX);
-        self.drop_pages(&index, all);
-        index.prune(all, &mut |run| self.base().free(run));
-        index.file.close();
+        file.drop_pages(all);
+        file.index.prune(all, &mut |run| self.base().free(run));
+        file.close();
         self.free_file.fetch_min(id.0, Ordering::Relaxed);
         Ok(())
     }
@@ -70,107 +73,47 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// # Errors
     /// [`Error::NoFile`].
     pub fn drop_clean(&self, id: FileId, pages: FilePages) -> Result<u64, Error> {
-        let index = self.base().index(id)?;
-        let mut left = pages;
-        let mut dropped = 0;
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
-            if pages.covers(at) && self.drop_idle(&index, folio, at, None) {
-                dropped += at.count();
-            }
-        }
-        index.prune_such(pages, &|_| false, &mut |run| self.base().free(run));
+        let file = self.opened(id)?;
+        let dropped = folios_within(&file.index, pages)
+            .filter(|(folio, at)| file.drop_idle(*folio, *at, None))
+            .map(|(_, at)| at.count())
+            .sum();
+        file.index.prune_such(pages, &|_| false, &mut |run| self.base().free(run));
         Ok(dropped)
     }
+}
 
+impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     /// Takes a folio out of its file if it is clean and has no other reference, and leaves `note`
     /// there, except on a swap device.
-    pub(crate) fn drop_idle(
-        &self,
-        index: &Index<'_, A, H>,
-        folio: Folio,
-        at: FilePages,
-        note: Option<Note>,
-    ) -> bool {
-        if let Some(dropped) = self.base().drop_idle_swapped(index.id, folio, at) {
+    pub(crate) fn drop_idle(&self, folio: Folio, at: FilePages, note: Option<Note>) -> bool {
+        if let Some(dropped) = self.base().drop_idle_swapped(self.index.id, folio, at) {
             return dropped;
         }
-        let folios = self.base().folios();
-        let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) else {
-            return false;
-        };
-        let is_idle = cached.is_idle() && cached.folio == folio;
-        let is_dirty = matches!(index.find(at.start).0, Entry::Folio { dirty: true, .. });
-        if !is_idle || is_dirty || index.file.store() == Some(Store::Memory) {
+        let Some(cached) = self.cached(at.start, folio) else { return false };
+        let is_dirty = matches!(self.index.find(at.start).0, Entry::Folio { dirty: true, .. });
+        if !cached.is_idle() || is_dirty || self.store() == Some(Store::Memory) {
             return false;
         }
         // The check and the end of its identity are under one lock: no CPU can map and write it in
         // between. A CPU that still finds it in the index waits until it is out.
         cached.disclaim();
-        let removed = index.remove(at.start, folio, note);
-        if removed {
-            index.file.count_cached(-(at.count() as i64));
-        }
+        let removed = self.base().take_out(&self.index, at.start, folio, note);
         // A truncation meanwhile found no identity, and left the index's reference to this CPU.
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
+        self.base().put(folio);
         removed
     }
 
     /// Takes the folios that lie wholly in `pages` out of their file.
-    fn drop_pages(&self, index: &Index<'_, A, H>, pages: FilePages) {
+    fn drop_pages(&self, pages: FilePages) {
         let mut left = pages;
-        while let Some((folio, at)) = index.next(left) {
+        while let Some((folio, at)) = self.index.next(left) {
             left = FilePages::new(at.end, left.end);
-            if pages.covers(at) && !self.drop_folio(index, at.start, folio) {
+            if pages.covers(at) && !self.drop_folio(at.start, folio) {
                 // Another CPU is about to take it out, or has inserted another folio.
                 left = FilePages::new(at.start, left.end);
                 spin_loop();
             }
         }
-    }
-
-    /// Unmaps the pages `beyond` of a file from a space.
-    pub(crate) fn hide(
-        &self,
-        space: &Space<A>,
-        id: FileId,
-        beyond: FilePages,
-    ) -> Result<(), Error> {
-        self.where_shown(space, id, beyond, |section, span| {
-            let none = PageSpan::new(span.start, span.start);
-            // Guards stay until their area goes.
-            self.spaces().take_some(space, section, span, Taking::Content, &|| none)
-        })
-    }
-
-    /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
-    /// of the space: areas stay in place meanwhile, and faults there wait.
-    pub(crate) fn where_shown<'a>(
-        &'a self,
-        space: &'a Space<A>,
-        id: FileId,
-        pages: FilePages,
-        mut act: impl FnMut(&mut Section<'a, A, H>, PageSpan) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let shown = |area: Area| area.showing(id, pages.start, pages.end);
-        let areas = || self.base().view(space).areas();
-        if areas().overlapping(all).all(|area| shown(area).is_empty()) {
-            return Ok(());
-        }
-        self.base().change(space, |section| {
-            section.hold(all);
-            let mut at = all;
-            while let Some(area) = areas().overlapping(at).next() {
-                at = PageSpan::new(area.span.end, all.end);
-                let span = shown(area);
-                if !span.is_empty() {
-                    act(section, span)?;
-                }
-            }
-            Ok(())
-        })
     }
 }

@@ -18,9 +18,8 @@ use quire_units::FrameSpan;
 use super::Files;
 use crate::base::AllSpaces;
 use crate::base::Error;
-use crate::cache::{FileId, FilePages, Store, identity};
+use crate::cache::{FileId, FilePages, Store};
 use crate::folio::{Folio, FolioFlags};
-use crate::space::Section;
 use crate::stats::Event;
 use crate::sync::spin_loop;
 
@@ -62,14 +61,18 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// [`Error::NoFile`]; [`Error::Invalid`] when the page is not in memory any more, or the file
     /// cannot be written.
     pub fn mark_dirty(&self, id: FileId, at: u64) -> Result<(), Error> {
-        let index = self.base().index(id)?;
-        if index.file.store() == Some(Store::Memory) {
+        let file = self.opened(id)?;
+        if file.store() == Some(Store::Memory) {
             return Ok(());
         }
-        let found = index.next(FilePages::new(at, at + 1));
+        let found = file.index.next(FilePages::new(at, at + 1));
         let (folio, pages) = found.ok_or(Error::Invalid)?;
-        let may = index.file.store() == Some(Store::ReadWrite);
-        if may && index.set_dirty(pages.start, folio, true) { Ok(()) } else { Err(Error::Invalid) }
+        let may = file.store() == Some(Store::ReadWrite);
+        if may && file.index.set_dirty(pages.start, folio, true) {
+            Ok(())
+        } else {
+            Err(Error::Invalid)
+        }
     }
 
     /// The next dirty folio of `pages`, which shrinks; the folio is marked clean, for the embedder
@@ -84,10 +87,9 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         pages: &mut FilePages,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<Option<Write>, Error> {
-        let index = self.base().index(id)?;
-        while let Some((folio, at)) = index.next_dirty(*pages) {
-            let cached = self.base().folios().cached(folio.head, identity(id, at.start));
-            let Some(cached) = cached.filter(|cached| cached.folio == folio) else {
+        let file = self.opened(id)?;
+        while let Some((folio, at)) = file.index.next_dirty(*pages) {
+            let Some(cached) = file.cached(at.start, folio) else {
                 // Another CPU has ended its identity, and is about to take it out of the index.
                 spin_loop();
                 continue;
@@ -97,29 +99,25 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
                 *pages = FilePages::new(at.end, pages.end);
                 continue;
             }
-            if cached.known().contains(FolioFlags::WRITING) {
-                return Err(Error::Busy(id));
-            }
-            if !cached.hold() {
+            if cached.known().contains(FolioFlags::WRITING) || !cached.hold() {
                 return Err(Error::Busy(id));
             }
             cached.learn(cached.known() | FolioFlags::WRITING);
             drop(cached);
             *pages = FilePages::new(at.end, pages.end);
             let write = Write { file: id, pages: at, folio };
-            if !index.set_dirty(at.start, folio, false) {
+            if !file.index.set_dirty(at.start, folio, false) {
                 self.end_write(&write);
                 continue;
             }
-            spaces.visit(&mut |space| {
-                let withhold = |section: &mut Section<'_, A, H>, span| {
-                    section.withhold(span, folio.span());
-                    Ok(())
-                };
-                if index.file.store() != Some(Store::Swap) {
-                    let _ = self.where_shown(space, id, at, withhold);
-                }
-            });
+            if file.store() != Some(Store::Swap) {
+                spaces.visit(&mut |space| {
+                    let _ = file.where_shown(space, at, |change, span| {
+                        change.withhold(span, folio.span());
+                        Ok(())
+                    });
+                });
+            }
             self.base().count(Event::FilePagesWritten, at.count());
             return Ok(Some(write));
         }
@@ -131,21 +129,17 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
         // A planted mistake that the simulator must find: a refused write is forgotten.
         #[cfg(all(feature = "inject", quire_canary))]
         let done = done.or(Ok::<_, WriteFailed>(()));
-        if let (Err(WriteFailed), Ok(index)) = (done, self.base().index(write.file)) {
-            index.set_dirty(write.pages.start, write.folio, true);
+        if let (Err(WriteFailed), Ok(file)) = (done, self.opened(write.file)) {
+            file.index.set_dirty(write.pages.start, write.folio, true);
         }
         self.end_write(&write);
     }
 
     fn end_write(&self, write: &Write) {
-        let folios = self.base().folios();
-        let owner = identity(write.file, write.pages.start);
-        if let Some(cached) = folios.cached(write.folio.head, owner) {
+        if let Some(cached) = self.base().cached(write.file, write.pages.start, write.folio) {
             cached.learn(cached.known() - FolioFlags::WRITING);
         }
-        if let Some(run) = folios.put(write.folio) {
-            self.base().free(run);
-        }
+        self.base().put(write.folio);
         self.base().drop_idle_swapped(write.file, write.folio, write.pages);
     }
 }

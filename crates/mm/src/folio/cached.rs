@@ -1,11 +1,10 @@
 //! Folios that hold pages of files.
 //!
 //! A caller that looks for a page of a file finds such a folio without a hold on it. So the folio
-//! has an *identity* (`owner`: which file's, from which page), and while it has one, a caller that
-//! looks for it locks its slot, reads the identity, and takes a hold before it unlocks the slot.
-//! The caller that gives an identity holds a reference; the folio loses the identity under that
-//! lock, before the reference is given back. Because a folio with an identity is never held by a
-//! mapping alone, no table counts it with plain stores.
+//! has an *identity* (`owner`: which file's, from which page): the caller locks its slot, reads the
+//! identity, and takes a hold before it unlocks the slot. The index has a reference, and the folio
+//! loses its identity under that lock before. So it is never held by a mapping alone, and no table
+//! counts it with plain stores.
 
 use core::ops::Range;
 
@@ -58,6 +57,10 @@ const INDEX: u64 = 1;
 const CARRIER: u64 = 1;
 
 impl FolioFlags {
+    fn of(state: State) -> Self {
+        Self::from_bits_truncate(state.flags())
+    }
+
     const fn idle(self) -> u32 {
         self.bits() >> IDLE_AT & IDLE_MOST
     }
@@ -79,10 +82,9 @@ pub(crate) struct Cached<'m> {
 
 impl<'m> Folios<'m> {
     /// Makes `run` one folio of `order` that is to be the pages of `owner`: one reference for the
-    /// index it is about to enter, and one for its filler, if it is not filled yet.
-    ///
-    /// The run stays in the caller's hand: for its filler, to write it until `read_done`, or to be
-    /// freed if [no index takes the folio](Self::unadopt). Otherwise the caller drops it.
+    /// index it is about to enter, and one for its filler, if it is not filled yet. The run stays
+    /// in the caller's hand, to be written until `read_done`, or freed if [no index takes the
+    /// folio](Self::unadopt). Otherwise the caller drops it.
     pub(crate) fn adopt_cached(
         &self,
         run: &FrameRun,
@@ -106,17 +108,28 @@ impl<'m> Folios<'m> {
     /// file, which holds a reference from now on. `false` when it has an identity already. The
     /// caller holds a reference, too.
     pub(crate) fn identify(&self, folio: Folio, owner: u64) -> bool {
+        self.revise(folio, |known| {
+            if !known.intersects(FolioFlags::CACHED | FolioFlags::POISONED) {
+                let slot = self.meta.at(folio.head);
+                slot.counts.fetch_add(INDEX, Ordering::Relaxed);
+                slot.owner.store(owner, Ordering::Relaxed);
+                *known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
+            }
+        })
+    }
+
+    /// Lets `change` alter the facts recorded about `folio`, with its slot locked. Returns whether
+    /// it did.
+    fn revise(&self, folio: Folio, change: impl FnOnce(&mut FolioFlags)) -> bool {
         let Some(_lock) = self.meta.lock(folio.head) else { return false };
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        if known.intersects(FolioFlags::CACHED | FolioFlags::POISONED) {
-            return false;
+        let before = FolioFlags::of(slot.state());
+        let mut known = before;
+        change(&mut known);
+        if known != before {
+            slot.set_state(slot.state().with_flags(known.bits()));
         }
-        slot.counts.fetch_add(INDEX, Ordering::Relaxed);
-        slot.owner.store(owner, Ordering::Relaxed);
-        let known = FolioFlags::CACHED | FolioFlags::UPTODATE | FolioFlags::LEAVING;
-        slot.set_state(slot.state().with_flags(known.bits()));
-        true
+        known != before
     }
 
     /// The folio at `head`, locked, and its owner, if it has an identity.
@@ -140,44 +153,36 @@ impl<'m> Folios<'m> {
     /// Records whether the content of `folio`, an anonymous one, may be dropped as long as no CPU
     /// writes it. The caller has the lock of a table that maps it, or a reference.
     pub(crate) fn set_lazy(&self, folio: Folio, lazy: bool) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        let mut known = FolioFlags::from_bits_truncate(slot.state().flags());
-        if slot.state().kind() == Kind::Folio && !known.contains(FolioFlags::CACHED) {
-            known.set(FolioFlags::LAZY, lazy);
-            slot.set_state(slot.state().with_flags(known.bits()));
-        }
+        self.revise(folio, |known| {
+            let is_folio = self.meta.at(folio.head).state().kind() == Kind::Folio;
+            if is_folio && !known.contains(FolioFlags::CACHED) {
+                known.set(FolioFlags::LAZY, lazy);
+            }
+        });
     }
 
     /// Records that memory of `folio`, an anonymous one, has failed. The caller holds a reference.
     pub(crate) fn poison(&self, folio: Folio) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags()) | FolioFlags::POISONED;
-        slot.set_state(slot.state().with_flags(known.bits()));
+        self.revise(folio, |known| known.insert(FolioFlags::POISONED));
     }
 
     /// Records that memory of `folio`, which no file has, did not fail. Returns whether a failure
     /// was recorded.
     pub(crate) fn mend(&self, folio: Folio) -> bool {
-        let Some(_lock) = self.meta.lock(folio.head) else { return false };
-        let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        let failed = known & (FolioFlags::POISONED | FolioFlags::CACHED) == FolioFlags::POISONED;
-        if failed {
-            slot.set_state(slot.state().with_flags((known - FolioFlags::POISONED).bits()));
-        }
-        failed
+        self.revise(folio, |known| {
+            if !known.contains(FolioFlags::CACHED) {
+                known.remove(FolioFlags::POISONED);
+            }
+        })
     }
 
     /// Records a round of aging in which `folio` was touched, or not. The caller has the lock of a
     /// table that maps it; without the lock, the frames could hold another object by now.
     pub(crate) fn grow_old(&self, folio: Folio, touched: bool) {
-        let Some(_lock) = self.meta.lock(folio.head) else { return };
-        let slot = self.meta.at(folio.head);
-        debug_assert_eq!(slot.state().kind(), Kind::Folio);
-        let known = self.known(folio).0.aged(touched);
-        slot.set_state(slot.state().with_flags(known.bits()));
+        self.revise(folio, |known| {
+            debug_assert_eq!(self.meta.at(folio.head).state().kind(), Kind::Folio);
+            *known = known.aged(touched);
+        });
     }
 
     /// Takes back what [`adopt_cached`](Self::adopt_cached) made, and no index has taken: its run
@@ -189,7 +194,7 @@ impl<'m> Folios<'m> {
             slot.set_state(State::new(Kind::Folio, folio.order.get()));
         }
         slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::None, 0));
+        slot.set_state(State::NONE);
     }
 
     /// The folio at `head`, locked, if it holds the pages of `owner` and is not secluded.
@@ -198,7 +203,7 @@ impl<'m> Folios<'m> {
         let lock = self.meta.lock(head)?;
         let slot = self.meta.at(head);
         let state = slot.state();
-        let known = FolioFlags::from_bits_truncate(state.flags());
+        let known = FolioFlags::of(state);
         let is_it = state.kind() == Kind::Folio
             && known.contains(FolioFlags::CACHED)
             && !known.contains(FolioFlags::SECLUDED)
@@ -211,7 +216,7 @@ impl<'m> Folios<'m> {
     pub(crate) fn readmit(&self, folio: Folio) {
         let Some(_lock) = self.meta.lock(folio.head) else { return };
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags()) - FolioFlags::SECLUDED;
+        let known = FolioFlags::of(slot.state()) - FolioFlags::SECLUDED;
         slot.set_state(State::new(Kind::Folio, folio.order.get()).with_flags(known.bits()));
     }
 
@@ -248,8 +253,7 @@ impl<'m> Folios<'m> {
     /// keeps others out.
     pub fn known(&self, folio: Folio) -> (FolioFlags, u64) {
         let slot = self.meta.at(folio.head);
-        let known = FolioFlags::from_bits_truncate(slot.state().flags());
-        (known, slot.owner.load(Ordering::Relaxed))
+        (FolioFlags::of(slot.state()), slot.owner.load(Ordering::Relaxed))
     }
 }
 
@@ -294,9 +298,8 @@ impl Cached<'_> {
         self.folios.is_indexed_only(self.folio)
     }
 
-    /// Takes its identity away while it is still in its index: a caller that finds it there from
-    /// now on waits until this caller has taken it out and [given back](Folios::put) the index's
-    /// reference.
+    /// Takes its identity away while it is still in its index: a caller that finds it there waits
+    /// until this caller has taken it out and [given back](Folios::put) the index's reference.
     pub(crate) fn disclaim(self) {
         self.learn(self.known() & FolioFlags::POISONED);
     }
@@ -305,9 +308,8 @@ impl Cached<'_> {
     /// already. Returns the frames, if there is no other hold on it.
     #[must_use = "the last hold returns the frames"]
     pub(crate) fn forget(self) -> Option<FrameRun> {
-        self.learn(self.known() & FolioFlags::POISONED);
         let (folios, folio) = (self.folios, self.folio);
-        drop(self.lock);
+        self.disclaim();
         folios.put(folio)
     }
 }

@@ -11,9 +11,8 @@
 //! ```
 //!
 //! An extent is handed to the hardware whole, since some CPUs skip reading the old lines only when
-//! one instruction covers more than the last-level cache. Where the kernel cannot be preempted, an
-//! extent is cut into units with a point between them at which another task may run; the units
-//! follow from a latency budget and may be large (32 MiB by default).
+//! one instruction covers more than the last-level cache. Where the kernel cannot be preempted, it
+//! is cut into units, which follow from a latency budget and may be large (32 MiB by default).
 
 use core::ops::Range;
 

@@ -2,6 +2,8 @@
 //! folios are [cleared](super::clear), with the wanted page last, and with a result for memory that
 //! fails.
 
+use core::ops::Range;
+
 use quire_hw::{FrameRun, Hardware, Poisoned};
 use quire_units::FrameSpan;
 
@@ -19,23 +21,15 @@ pub fn copy<H: Hardware>(
     from: FrameSpan,
     wanted: u64,
     pace: Pace,
-    mut resched: impl FnMut(),
+    resched: impl FnMut(),
 ) -> Result<(), Poisoned> {
     debug_assert_eq!(to.count(), from.count);
     if from.count == 1 {
         return hw.copy(to, 0, from);
     }
-    let mut first = true;
-    for extent in extents(from.count, wanted) {
-        for unit in units(extent, pace.unit_pages) {
-            if !core::mem::take(&mut first) {
-                resched();
-            }
-            let count = unit.end - unit.start;
-            hw.copy(to, unit.start, FrameSpan::new(from.start.add(unit.start), count))?;
-        }
-    }
-    Ok(())
+    let pieces = extents(from.count, wanted).into_iter();
+    let pieces = pieces.map(|at| (at.start, part_of(from, at)));
+    copy_pieces(hw, to, pieces, pace, resched)
 }
 
 /// Copies pieces over the frames of `to`, each to its own offset, in units as [`copy`] does.
@@ -49,14 +43,19 @@ pub(crate) fn copy_pieces<H: Hardware>(
     pace: Pace,
     mut resched: impl FnMut(),
 ) -> Result<(), Poisoned> {
+    let mut first = true;
     for (at, from) in pieces {
         for unit in units(0..from.count, pace.unit_pages) {
-            if at + unit.start > 0 {
+            if !core::mem::take(&mut first) {
                 resched();
             }
-            let part = FrameSpan::new(from.start.add(unit.start), unit.end - unit.start);
-            hw.copy(to, at + unit.start, part)?;
+            hw.copy(to, at + unit.start, part_of(from, unit))?;
         }
     }
     Ok(())
+}
+
+/// The frames `at`, counted from the first of `frames`.
+fn part_of(frames: FrameSpan, at: Range<u64>) -> FrameSpan {
+    FrameSpan::new(frames.start.add(at.start), at.end - at.start)
 }

@@ -5,7 +5,7 @@ use quire_units::{CPUS_MAX, FrameSpan, Order, Pfn};
 
 use super::Home;
 use crate::limits::ORDER_MAX;
-use crate::phys::{Kind, LastHold, Meta, Slot, State};
+use crate::phys::{Kind, Meta, Ownerless, Slot, State};
 use crate::sync::Ordering;
 
 /// The name of a folio: its first frame and its order. A name gives no right to the frames.
@@ -92,21 +92,17 @@ impl<'m> Folios<'m> {
         debug_assert!(
             span.start.is_aligned(each.pages()) && span.count.is_multiple_of(each.pages())
         );
-        let counts = each.pages() << MAPPED_AT;
-        let state = State::new(Kind::Folio, each.get());
         let mut head = span.start;
         while head < span.end() {
-            let slot = self.meta.at(head);
             let page = home.page.add(head.offset_from(span.start));
-            self.set_home(Folio { head, order: each }, Home { page, ..home });
-            slot.counts.store(counts, Ordering::Relaxed);
-            slot.set_state(state);
+            self.part(Folio { head, order: each }, each.pages() as u32, Home { page, ..home });
             head = head.add(each.pages());
         }
     }
 
     /// Makes `folio`, a part of a larger folio that has no hold but mappings, a folio of its own,
     /// of which `mapped` pages are mapped. The caller holds the lock of the one table that maps it.
+    #[inline]
     pub(crate) fn part(&self, folio: Folio, mapped: u32, home: Home) {
         let slot = self.meta.at(folio.head);
         self.set_home(folio, home);
@@ -115,7 +111,7 @@ impl<'m> Folios<'m> {
     }
 
     /// Ends `folio`, a part of a larger one that is only mapped, of which no page is.
-    pub(crate) fn abandon(&self, folio: Folio) -> LastHold {
+    pub(crate) fn abandon(&self, folio: Folio) -> Ownerless {
         self.meta.end_part(folio.span())
     }
 
@@ -138,30 +134,50 @@ impl<'m> Folios<'m> {
     }
 
     /// Calls `act` with the folios that hold `frames`, one after the other, each with its part of
-    /// them. Ends at a frame that belongs to no folio, or at the first folio for which `act`
-    /// returns `false`. Returns how many frames were done. The caller must keep the folios alive,
-    /// as for [`of`](Self::of).
+    /// them. Ends at a frame that belongs to no folio, or where `act` returns `false`. Returns how
+    /// many frames were done. The caller must keep the folios alive, as for [`of`](Self::of).
     #[inline(always)]
-    pub(crate) fn each(
+    pub(crate) fn each(&self, frames: FrameSpan, act: impl FnMut(Folio, FrameSpan) -> bool) -> u64 {
+        self.each_beside(frames, |_, _| 0, act)
+    }
+
+    /// The same, but where `at_once` returns how many frames, from the given folio on, are done
+    /// already, they are passed.
+    #[inline(always)]
+    fn each_beside(
         &self,
         frames: FrameSpan,
+        mut at_once: impl FnMut(Folio, FrameSpan) -> u64,
         mut act: impl FnMut(Folio, FrameSpan) -> bool,
     ) -> u64 {
         let mut left = frames;
-        while let Some(folio) = self.of(left.start).filter(|_| left.count > 0) {
-            let alike = self.alike(folio, most_in(folio, left), |_| true);
-            if !each_alike(folio, alike, &mut left, &mut act) {
-                break;
+        'all: while left.count > 0
+            && let Some(first) = self.of(left.start)
+        {
+            let done = at_once(first, left);
+            if done > 0 {
+                left = FrameSpan::new(left.start.add(done), left.count - done);
+                continue;
+            }
+            let pages = left.end().offset_from(first.head) + first.order.pages() - 1;
+            let most = (pages >> first.order.get()).min(AHEAD);
+            let mut head = first.head;
+            for _ in 0..self.alike(first, most, |_| true) {
+                let folio = Folio { head, ..first };
+                let piece = folio.part_of(left);
+                if !act(folio, piece) {
+                    break 'all;
+                }
+                left = FrameSpan::new(piece.end(), left.count - piece.count);
+                head = left.start;
             }
         }
         frames.count - left.count
     }
 
     /// How many folios of the size of `folio`, itself included, lie side by side and all satisfy
-    /// `such`; at most `most`.
-    ///
-    /// Mostly folios of one size lie side by side. A loop that does nothing else counts them: their
-    /// slots come from memory, and the CPU waits for many of them at once.
+    /// `such`; at most `most`. A loop that does nothing else counts them: their slots come from
+    /// memory, and the CPU waits for many of them at once.
     #[inline(always)]
     fn alike(&self, folio: Folio, most: u64, such: impl Fn(&Slot) -> bool) -> usize {
         let state = State::new(Kind::Folio, folio.order.get());
@@ -181,30 +197,20 @@ impl<'m> Folios<'m> {
     /// be shared. Returns how many frames were shared, and the order of the largest folio.
     #[inline]
     pub(crate) fn share_all(&self, frames: FrameSpan, exclusive: bool) -> (u64, Order) {
-        let (mut left, mut largest) = (frames, Order::ZERO);
-        while left.count > 0
-            && let Some(folio) = self.of(left.start)
-        {
+        let mut largest = Order::ZERO;
+        let soles = |folio: Folio, left| {
             largest = largest.max(folio.order);
-            let sole = self.share_soles(folio, left);
-            if sole > 0 {
-                left = FrameSpan::new(left.start.add(sole), left.count - sole);
-                continue;
-            }
-            let alike = self.alike(folio, most_in(folio, left), |_| true);
-            let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
-            if !each_alike(folio, alike, &mut left, share) {
-                break;
-            }
-        }
-        (frames.count - left.count, largest)
+            self.share_soles(folio, left)
+        };
+        let share = |folio, piece: FrameSpan| self.share(folio, piece.count as u32, exclusive);
+        let shared = self.each_beside(frames, soles, share);
+        (shared, largest)
     }
 
     /// Does [`share`](Self::share) for `folio` and the folios of its size behind it that lie whole
     /// in `frames` and have no hold but the mapping there. Returns how many frames were shared.
-    ///
     /// Such a folio cannot gain a hold meanwhile, because that takes a hold or the lock that the
-    /// caller has: so the caller may write its count without an atomic addition.
+    /// caller has: its count needs no atomic addition.
     #[inline(always)]
     fn share_soles(&self, folio: Folio, frames: FrameSpan) -> u64 {
         if folio.head != frames.start {
@@ -277,8 +283,8 @@ impl<'m> Folios<'m> {
     }
 
     /// Takes a reference that a caller outside the library keeps as long as it likes; `false` when
-    /// more than half of the count is in use, which leaves room for short references. The caller
-    /// holds the lock of a table that maps a page of it.
+    /// half of the count is in use: the rest is for short ones. The caller holds the lock of a
+    /// table that maps it.
     pub(crate) fn hold(&self, folio: Folio) -> bool {
         self.add_if(folio, 1, |now| now.refs < u16::MAX / 2)
     }
@@ -308,11 +314,11 @@ impl<'m> Folios<'m> {
     /// the last hold on the folio.
     #[must_use = "the last mapping returns the frames"]
     pub(crate) fn unmap(&self, folio: Folio, pages: u32) -> Option<FrameRun> {
-        self.unmap_flushed(folio, pages).map(|gone| self.meta.mint(gone))
+        self.drop_counts(folio, u64::from(pages) * ONE_MAPPED)
     }
 
     /// The same for frames that go into custody, though their flush is over.
-    pub(crate) fn unmap_flushed(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+    pub(crate) fn unmap_flushed(&self, folio: Folio, pages: u32) -> Option<Ownerless> {
         self.meta.drop_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
@@ -320,12 +326,12 @@ impl<'m> Folios<'m> {
     /// the folio: then nothing else can free it, and the caller has its frames in custody until
     /// the flush is over. Otherwise nothing changes.
     #[inline]
-    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> Option<LastHold> {
+    pub(crate) fn retire(&self, folio: Folio, pages: u32) -> Option<Ownerless> {
         self.meta.drop_only_holds(folio.head, u64::from(pages) * ONE_MAPPED)
     }
 
-    /// Records where `folio` is mapped: a number for its space, and the page at which its first
-    /// page is. This is a hint for a caller that looks for its mappings; the tables decide.
+    /// Records where `folio` is mapped. This is a hint for a caller that looks for its mappings;
+    /// the tables decide.
     #[inline]
     pub(crate) fn set_home(&self, folio: Folio, home: Home) {
         let links = &self.meta.at(folio.head).links;
@@ -345,33 +351,4 @@ impl<'m> Folios<'m> {
     fn drop_counts(&self, folio: Folio, less: u64) -> Option<FrameRun> {
         self.meta.drop_holds(folio.head, less).map(|gone| self.meta.mint(gone))
     }
-}
-
-/// How many folios of the size of `folio` may lie in `frames` from it on, up to [`AHEAD`].
-#[inline]
-fn most_in(folio: Folio, frames: FrameSpan) -> u64 {
-    let pages = frames.end().offset_from(folio.head) + folio.order.pages() - 1;
-    (pages >> folio.order.get()).min(AHEAD)
-}
-
-/// Calls `act` with `count` folios of the size of `folio`, from it on, each with its part of
-/// `left`. Each part that is done leaves `left` from below. Returns whether all were done.
-#[inline(always)]
-fn each_alike(
-    folio: Folio,
-    count: usize,
-    left: &mut FrameSpan,
-    mut act: impl FnMut(Folio, FrameSpan) -> bool,
-) -> bool {
-    let mut head = folio.head;
-    (0..count).all(|_| {
-        let folio = Folio { head, order: folio.order };
-        let piece = folio.part_of(*left);
-        let done = act(folio, piece);
-        if done {
-            *left = FrameSpan::new(piece.end(), left.count - piece.count);
-            head = left.start;
-        }
-        done
-    })
 }

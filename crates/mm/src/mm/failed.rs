@@ -48,9 +48,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     pub fn memory_mended(&self, frame: Pfn) -> bool {
         let folios = self.base().folios();
         let mended = folios.of(frame).filter(|folio| folios.mend(*folio));
-        if let Some(run) = mended.and_then(|folio| folios.put(folio)) {
-            self.base().free(run);
-        }
+        self.base().free(mended.and_then(|folio| folios.put(folio)));
         mended.is_some()
     }
 }

@@ -8,7 +8,7 @@ use super::Mm;
 use crate::base::Error;
 use crate::fault::plan::Reach;
 use crate::space::{AreaFlags, Request, Space, View};
-use crate::spaces::{Lack, Populated, Resolved};
+use crate::spaces::{Fault, Lack, Populated, Resolved, Served};
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Mm<'_, A, H> {
@@ -38,11 +38,9 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         access: Access,
         resched: &mut dyn FnMut(),
     ) -> Result<Resolved, Error> {
-        let reach = Reach::Folio;
-        let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| {
-            self.serve(view, lack, access, reach, resched)
-        };
-        let resolved = self.spaces().resolve(space, page, access, reach, &mut serve, resched);
+        let mut fault = Fault { access, reach: Reach::Folio, resched };
+        let resolved = self
+            .resolve(space, page, &mut fault, |view, lack, fault| self.serve(view, lack, fault));
         self.base().count(if resolved.is_ok() { Event::Fault } else { Event::Refused }, 1);
         resolved
     }
@@ -86,31 +84,22 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         access: Access,
         resched: &mut dyn FnMut(),
     ) -> Result<Populated, Error> {
-        let reach = Reach::Upto(span.end);
-        let mut serve = |view: &View<'_, A, H>, lack, resched: &mut dyn FnMut()| {
-            self.serve(view, lack, access, reach, resched)
-        };
-        self.spaces().populate(space, span, access, &mut serve, resched)
+        self.spaces().populate(space, span, access, resched, |view, lack, fault| {
+            self.serve(view, lack, fault)
+        })
     }
 
     /// Brings what a fault lacks, from the service that has it.
-    fn serve(
-        &self,
-        view: &View<'_, A, H>,
-        lack: Lack,
-        access: Access,
-        reach: Reach,
-        resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    fn serve(&self, view: &View<'_, A, H>, lack: Lack, fault: &mut Fault<'_>) -> Served {
         match lack {
             #[cfg(feature = "files")]
-            Lack::File(page) => self.files().show(view, &page, access, reach, resched),
+            Lack::File(page) => self.files().show(view, &page, fault),
             #[cfg(not(feature = "files"))]
             Lack::File(page) => Err(Error::Missing(page.page)),
             #[cfg(not(feature = "swap"))]
             Lack::Swap(marked) => Err(Error::Marked(marked.page, marked.payload)),
             #[cfg(feature = "swap")]
-            Lack::Swap(marked) => self.paging().swap_in(view, &marked, access),
+            Lack::Swap(marked) => self.paging().swap_in(view, &marked, fault.access),
         }
     }
 
@@ -135,7 +124,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// As for [`protect`](Self::protect); and [`Error::NoMemory`] when some pages could not be
     /// mapped; the others are resident then, and all of the span is locked.
     pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.spaces().lock_as(space, span, AreaFlags::LOCKED)?;
+        self.spaces().lock(space, span)?;
         self.populate(space, span).map(|_| ())
     }
 }

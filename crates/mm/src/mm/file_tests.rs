@@ -54,7 +54,7 @@ fn b1_what_is_put_into_a_file_behind_its_new_end_is_taken_out_again() {
             // Another CPU has truncated the file since this one read its length.
             index.file.set_pages(10);
             let run = mm.base().frames(Order::ZERO, true).expect("memory");
-            assert!(matches!(mm.files().enter(&index, 12, run, Order::ZERO, known), Ok(None)));
+            assert!(matches!(mm.files().with(&index).enter(12, run, Order::ZERO, known), Ok(None)));
             assert_eq!(index.next(FilePages::new(0, FILE_PAGES_MAX)), None);
         }
         index.prune(FilePages::new(0, FILE_PAGES_MAX), &mut |run| mm.base().free(run));
@@ -139,7 +139,7 @@ fn b1_a_hole_gives_its_pages_back_also_those_of_a_folio_across_its_edge() {
         for (page, order) in [(0, Order::new(2)), (4, Order::ZERO), (8, Order::new(2))] {
             let run = mm.base().frames(order, true).expect("memory");
             assert!(matches!(
-                mm.files().enter(&index, page, run, order, FolioFlags::UPTODATE),
+                mm.files().with(&index).enter(page, run, order, FolioFlags::UPTODATE),
                 Ok(Some(_))
             ));
         }

@@ -1,6 +1,7 @@
 //! The memory manager and its spaces.
 
 use core::marker::PhantomData;
+use core::ops::Deref;
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -140,7 +141,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.top.base()
     }
 
-    /// Operations on address spaces beside this type's own methods.
+    /// Operations on address spaces. They are also methods of this value.
     #[inline(always)]
     pub fn spaces(&self) -> &Spaces<'m, A, H> {
         self.top.spaces()
@@ -205,5 +206,14 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// All counters, summed over the CPUs.
     pub fn totals(&self) -> Totals {
         Totals::of(self.base().counters)
+    }
+}
+
+impl<'m, A: Arch, H: Hardware> Deref for Mm<'m, A, H> {
+    type Target = Spaces<'m, A, H>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        self.spaces()
     }
 }

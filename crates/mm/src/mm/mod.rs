@@ -6,7 +6,6 @@
 //!
 //! **Never** decides anything else. **Next room**: `check`.
 
-mod areas;
 mod failed;
 mod faults;
 mod frames;

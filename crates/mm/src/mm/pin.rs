@@ -92,16 +92,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         let view = self.base().view(space);
         for _ in 0..FAULT_TRIES {
             match self.try_pin(&view, page, access, hold) {
-                Some(Ok(pinned)) => return Ok(pinned),
-                Some(Err(Shared)) => {
+                Ok(pinned) => return Ok(pinned),
+                Err(Lack::Folio) => return Err(Error::Invalid),
+                Err(Lack::Own) => {
                     let unshare = Unshare::of(&view, page).ok_or(Error::NoArea(page))?;
                     if !unshare.prot().allows(access) {
                         return Err(Error::Denied(page, access, unshare.prot()));
                     }
                     self.spaces().unshare(&view, &unshare, &mut || {})?;
                 }
-                None if self.is_foreign(&view, page) => return Err(Error::Invalid),
-                None => {
+                Err(Lack::Fault) => {
                     self.fault(space, page, access)?;
                 }
             }
@@ -116,20 +116,23 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         page: Vpn,
         access: Access,
         hold: Hold,
-    ) -> Option<Result<Pinned, Shared>> {
+    ) -> Result<Pinned, Lack> {
         let locked = view.tables().lock_lowest(page, Level::LAST);
         let index = locked.index(page);
         let What::Leaf { frame, attrs, .. } = locked.run(index, index + 1).what else {
-            return None;
+            return Err(Lack::Fault);
         };
         if hold != Hold::Look && attrs.contains(Attrs::COW) {
-            return Some(Err(Shared));
+            return Err(Lack::Own);
         }
         let folios = view.folios();
         let frame = frame.add(page.offset_from(locked.page(index)));
         // A pin for writing bypasses the tables, so the leaf must be dirty before.
         let may = access != Access::Write || attrs.contains(Attrs::DIRTY);
-        let folio = folios.of(frame).filter(|_| may && attrs.prot().allows(access))?;
+        let folio = folios.of(frame).ok_or(Lack::Folio)?;
+        if !may || !attrs.prot().allows(access) {
+            return Err(Lack::Fault);
+        }
         let held = match hold {
             Hold::Own | Hold::Change => folios.pin(folio),
             Hold::Look => folios.hold(folio),
@@ -137,17 +140,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         if held && hold == Hold::Change {
             locked.note_written(index);
         }
-        held.then_some(Ok(Pinned { frame, folio, hold }))
-    }
-
-    /// Whether the leaf at `page` maps a frame that belongs to no folio.
-    fn is_foreign(&self, view: &View<'_, A, H>, page: Vpn) -> bool {
-        let locked = view.tables().lock_lowest(page, Level::LAST);
-        let index = locked.index(page);
-        match locked.run(index, index + 1).what {
-            What::Leaf { frame, .. } => view.folios().of(frame).is_none(),
-            _ => false,
-        }
+        held.then_some(Pinned { frame, folio, hold }).ok_or(Lack::Fault)
     }
 
     /// Releases a pinned page.
@@ -157,11 +150,16 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
             Hold::Own | Hold::Change => folios.unpin(pinned.folio),
             Hold::Look => folios.put(pinned.folio),
         };
-        if let Some(run) = last {
-            self.base().free(run);
-        }
+        self.base().free(last);
     }
 }
 
-/// The page is not exclusive.
-struct Shared;
+/// The reason why a page cannot be pinned now.
+enum Lack {
+    /// No leaf grants the access, or the folio has no room for one more pin.
+    Fault,
+    /// It is not exclusive.
+    Own,
+    /// Its frame belongs to no folio.
+    Folio,
+}

@@ -30,7 +30,7 @@ use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
 use crate::folio::{Folio, FolioFlags, Home};
 use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
 use crate::space::{AreaFlags, Ever, Seq, Space};
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::swap::SwapEntry;
 use crate::sync::spin_loop;
 use crate::table::{Discard, Divided, Division, Eviction, Gather};
@@ -487,7 +487,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
 
     fn fallback_out(&self, order: Order) {
         if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.swpout_fallback(order.index());
+            own.add_folios(FolioEvent::SwpoutFallback, order, 1);
         }
     }
 
@@ -567,7 +567,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
             done.folios += 1;
             done.pages += folio.order.pages();
             if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-                own.swpout(folio.order.index());
+                own.add_folios(FolioEvent::Swpout, folio.order, 1);
             }
         } else if !leaving.again {
             done.stay += 1;

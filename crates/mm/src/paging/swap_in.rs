@@ -13,9 +13,9 @@ use crate::folio::{Folio, FolioFlags};
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
 use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
-use crate::stats::Event;
+use crate::stats::{Event, FolioEvent};
 use crate::swap::SwapEntry;
-use crate::table::{Gather, Locked, Marks, What, unwritten};
+use crate::table::{Locked, Marks, What, unwritten};
 
 /// A folio of a device, and the place of the faulting page in it.
 struct Found {
@@ -58,7 +58,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
                 Ok(None)
             }
             Admitted::Split => {
-                self.spaces().split_leaf(view.space, marked.page, &mut Gather::new())?;
+                self.spaces().split_leaf(view.space, marked.page, A::block_order())?;
                 Ok(None)
             }
             Admitted::Pages(pages, entries) => {
@@ -87,7 +87,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         self.base().count(Event::EntriesMade, done.1);
         self.base().count(Event::PagesSwappedIn, done.0.count());
         if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.swpin(found.folio.order.index());
+            own.add_folios(FolioEvent::Swpin, found.folio.order, 1);
         }
     }
 
@@ -154,7 +154,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         if let Entry::Folio { .. } = found {
             return Ok(None);
         }
-        self.files().take_read_error(&device.index, found, entry.slot)?;
+        self.files().with(&device.index).take_read_error(found, entry.slot)?;
         let order = self.order_in(view, device, marked, entry);
         let sizes =
             self.base().policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());

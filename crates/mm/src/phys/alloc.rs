@@ -1,5 +1,6 @@
 //! The façade: it takes frames and gives them back.
 
+use arrayvec::ArrayVec;
 use quire_hw::FrameRun;
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
@@ -7,7 +8,7 @@ use super::Plan;
 use super::cpu_cache::{CpuCache, Entry, Shelf, Stack, batch, limit};
 #[cfg(any(test, feature = "inject"))]
 use super::fail::FailPlan;
-use super::meta::{Meta, OutOfList, Slot, State};
+use super::meta::{Meta, Ownerless, Slot, State};
 use super::setup::{NotRam, Occupied, SetupError, Zones, validate};
 use super::zone::{Block, Lists, Zone};
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
@@ -18,9 +19,9 @@ use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
 /// number costs time, not correctness; for a number without a cache the zones serve the call.
 pub struct Phys<'m> {
     meta: Meta<'m>,
-    caches: &'m [CpuCache],
+    pub(super) caches: &'m [CpuCache],
     plan: Plan,
-    zones: [Zone; ZONES_MAX],
+    pub(super) zones: ArrayVec<Zone, ZONES_MAX>,
 }
 
 impl<'m> Phys<'m> {
@@ -40,15 +41,10 @@ impl<'m> Phys<'m> {
     ) -> Result<Self, SetupError> {
         validate(FrameSpan::new(first, slots.len() as u64), zones)?;
         // Records of an earlier allocator would be taken for free blocks.
-        slots.iter().for_each(|slot| slot.set_state(State::new(super::Kind::None, 0)));
-        caches.iter_mut().for_each(|cache| *cache = CpuCache::new());
-        let zone = |at| zones.get(at).copied().unwrap_or(FrameSpan::new(first, 0));
-        Ok(Self {
-            meta: Meta::new(first, slots),
-            caches,
-            plan: Plan::new(),
-            zones: core::array::from_fn(|at| Zone::new(zone(at))),
-        })
+        slots.iter().for_each(|slot| slot.set_state(State::NONE));
+        caches.iter_mut().for_each(|cache| *cache = CpuCache::default());
+        let zones = zones.iter().map(|&span| Zone::new(span)).collect();
+        Ok(Self { meta: Meta::new(first, slots), caches, plan: Plan::new(), zones })
     }
 
     /// The slots of all frames.
@@ -69,7 +65,7 @@ impl<'m> Phys<'m> {
                 None => return Err(NotRam { frame: at, run }),
             }
         }
-        self.give(core::iter::once((run.span(), run.is_zeroed())));
+        self.give([(run.span(), run.is_zeroed())]);
         Ok(())
     }
 
@@ -78,23 +74,17 @@ impl<'m> Phys<'m> {
     /// order exceeds [`ORDER_MAX`].
     #[inline]
     pub fn alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        match self.alloc_cached(cpu, order) {
-            Some(run) => Some(run),
-            None => self.alloc_slow(cpu, order, Zones::ALL, true),
-        }
+        self.alloc_cached(cpu, order).or_else(|| self.alloc_slow(cpu, order, Zones::ALL, true))
     }
 
     /// As [`alloc`](Self::alloc), but leaves the caches of other CPUs alone: for a caller that
     /// prefers a smaller block to emptying them.
     #[inline]
     pub fn try_alloc(&self, cpu: CpuId, order: Order) -> Option<FrameRun> {
-        match self.alloc_cached(cpu, order) {
-            Some(run) => Some(run),
-            None => self.alloc_slow(cpu, order, Zones::ALL, false),
-        }
+        self.alloc_cached(cpu, order).or_else(|| self.alloc_slow(cpu, order, Zones::ALL, false))
     }
 
-    /// As [`alloc`](Self::alloc), from one of `zones`, later ones first.
+    /// See [`Frames::alloc_in`](super::Frames::alloc_in).
     pub fn alloc_in(&self, cpu: CpuId, order: Order, zones: Zones) -> Option<FrameRun> {
         if zones == Zones::ALL {
             self.alloc(cpu, order)
@@ -103,29 +93,23 @@ impl<'m> Phys<'m> {
         }
     }
 
-    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as one place
-    /// has: for populating a range. The caller cuts the run with [`split_at`](FrameRun::split_at),
-    /// and calls again for the missing blocks. `None` when [`alloc`](Self::alloc) would give none,
-    /// or for `most` = 0.
+    /// See [`Frames::alloc_run`](super::Frames::alloc_run).
     pub fn alloc_run(&self, cpu: CpuId, order: Order, most: u64) -> Option<FrameRun> {
         if order > ORDER_MAX || most == 0 || self.plan.strikes() {
             return None;
         }
         let frames = most.min(ORDER_MAX.pages() >> order.get()) << order.get();
-        let zones = self.zones.iter().rev();
-        let found = zones
-            .filter(|zone| zone.span.count > 0)
-            .find_map(|zone| zone.lists.lock().take_long(&self.meta, order, frames));
-        match found {
-            Some((span, zeroed)) => Some(self.meta.mint(OutOfList { span, zeroed })),
+        let mut zones = self.zones.iter().rev();
+        match zones.find_map(|zone| zone.lists.lock().take_long(&self.meta, order, frames)) {
+            Some((span, zeroed)) => Some(self.meta.mint(Ownerless { span, zeroed })),
             None => self.take(cpu, order, Zones::ALL, true),
         }
     }
 
-    /// Takes exactly the frames of `span`, from free blocks of any orders.
+    /// See [`Frames::take_exact`](super::Frames::take_exact).
     ///
     /// # Errors
-    /// [`Occupied`] when one of them is taken, or belongs to no zone. Nothing is taken then.
+    /// [`Occupied`].
     pub fn take_exact(&self, span: FrameSpan) -> Result<FrameRun, Occupied> {
         let known = self.meta.span();
         if span.start.checked_add(span.count).is_none() || !known.covers(span) {
@@ -141,10 +125,8 @@ impl<'m> Phys<'m> {
         })
     }
 
-    /// Gives frames back: all frames that were taken, or any part of them, or several neighbours
-    /// joined.
-    ///
-    /// Frames that are in no zone of this allocator are lost.
+    /// Gives frames back: all that were taken, any part of them, or several neighbours joined.
+    /// Frames that are in no zone are lost.
     #[inline]
     pub fn free(&self, cpu: CpuId, run: FrameRun) {
         let span = run.span();
@@ -158,36 +140,30 @@ impl<'m> Phys<'m> {
         self.free_slow(cpu, span, run.is_zeroed());
     }
 
-    /// Gives all blocks in the caches of all CPUs back to the zones, where they merge.
+    /// See [`Frames::drain`](super::Frames::drain).
     pub fn drain(&self) {
         for (order, shelf) in self.caches.iter().flat_map(CpuCache::shelves) {
             self.drain_stack(&mut shelf.0.lock(), order, usize::MAX);
         }
     }
 
-    /// How many frames are free, those in caches included. Each lock is taken in turn, so the sum
-    /// is exact only while no other CPU allocates.
+    /// See [`Frames::free_frames`](super::Frames::free_frames).
     pub fn free_frames(&self) -> u64 {
-        self.free_by_order().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
+        frames(&self.free_by_order())
     }
 
     /// Whether at least `least` frames are free. Reads the caches, one for each CPU, only when the
     /// zones alone have fewer.
     pub fn has_free(&self, least: u64) -> bool {
         let mut sum = 0;
-        for zone in &self.zones {
-            let lists = zone.lists.lock();
-            let sizes = lists.blocks().iter().enumerate();
-            sum += sizes.map(|(order, blocks)| blocks << order).sum::<u64>();
-            if sum >= least {
-                return true;
-            }
-        }
-        self.free_frames() >= least
+        let reaches = |zone: &Zone| {
+            sum += frames(zone.lists.lock().blocks());
+            sum >= least
+        };
+        self.zones.iter().any(reaches) || self.free_frames() >= least
     }
 
-    /// How many blocks of each order are free, those in caches included; see
-    /// [`free_frames`](Self::free_frames).
+    /// See [`Frames::free_by_order`](super::Frames::free_by_order).
     pub fn free_by_order(&self) -> [u64; ORDERS] {
         let mut sum = [0; ORDERS];
         for zone in &self.zones {
@@ -198,14 +174,6 @@ impl<'m> Phys<'m> {
             sum[order.index()] += shelf.0.lock().entries().len() as u64;
         }
         sum
-    }
-
-    pub(super) fn caches(&self) -> &'m [CpuCache] {
-        self.caches
-    }
-
-    pub(super) fn zones(&self) -> &[Zone; ZONES_MAX] {
-        &self.zones
     }
 
     #[inline]
@@ -227,7 +195,7 @@ impl<'m> Phys<'m> {
     #[inline]
     fn mint(&self, entry: Entry, order: Order) -> FrameRun {
         let span = FrameSpan::new(self.meta.frame(entry.index()), order.pages());
-        self.meta.mint(OutOfList { span, zeroed: entry.is_zeroed() })
+        self.meta.mint(Ownerless { span, zeroed: entry.is_zeroed() })
     }
 
     /// How a shelf names `span`. `None` when the span lies outside the metadata, or in two zones:
@@ -248,19 +216,19 @@ impl<'m> Phys<'m> {
         self.take(cpu, order, zones, drain)
     }
 
-    /// Takes a block without asking the plan. With `drain`, the blocks in other CPUs' caches are
-    /// used, too.
+    /// Takes a block without asking the plan; with `drain`, also out of other CPUs' caches.
     fn take(&self, cpu: CpuId, order: Order, zones: Zones, drain: bool) -> Option<FrameRun> {
         let once = || match self.shelf(cpu, order).filter(|_| zones == Zones::ALL) {
             Some(shelf) => self.take_filling(shelf, order),
             None => self.take_block(order, zones),
         };
-        let found = once();
-        if found.is_some() || !drain {
-            return found;
+        match once() {
+            None if drain => {
+                self.drain();
+                once()
+            }
+            found => found,
         }
-        self.drain();
-        once()
     }
 
     /// Takes a block from `shelf`. An empty shelf is filled first: with one large block, or with
@@ -270,7 +238,7 @@ impl<'m> Phys<'m> {
         if let Some(entry) = stack.pop() {
             return Some(self.mint(entry, order));
         }
-        self.zones.iter().rev().filter(|zone| zone.span.count > 0).find_map(|zone| {
+        self.zones.iter().rev().find_map(|zone| {
             self.fill(&mut stack, &mut zone.lists.lock(), order);
             stack.pop().map(|entry| self.mint(entry, order))
         })
@@ -280,36 +248,29 @@ impl<'m> Phys<'m> {
     /// block. Blocks of smaller orders go first, so that large blocks stay whole.
     fn fill(&self, stack: &mut Stack, lists: &mut Lists, order: Order) {
         let most = Order::new(order.get() + batch(order));
+        let mut stock = |block: Block| {
+            let first = Entry::new(self.meta.index(block.at), block.zeroed);
+            stack.stock(first, order, 1 << (block.order.get() - order.get()));
+        };
         let mut room = most.pages();
         while let Some(fits) = Order::fitting(room)
             && let Some(block) = lists.take_largest(&self.meta, order, fits)
         {
-            self.stock(stack, block, order);
+            stock(block);
             room -= block.order.pages();
         }
-        if room == most.pages()
-            && let Some(block) = lists.take(&self.meta, most)
-        {
-            self.stock(stack, block, order);
+        if room == most.pages() {
+            lists.take(&self.meta, most).map(stock);
         }
-    }
-
-    /// Cuts `block` into blocks of `order` for `stack`, which has room for them.
-    fn stock(&self, stack: &mut Stack, block: Block, order: Order) {
-        let first = Entry::new(self.meta.index(block.at), block.zeroed);
-        let fits = stack.stock(first, order, (block.order.pages() >> order.get()) as usize);
-        debug_assert!(fits, "a batch is half a shelf");
     }
 
     /// Takes a block from the zones themselves.
     pub(super) fn take_block(&self, order: Order, zones: Zones) -> Option<FrameRun> {
-        let wanted = self.zones.iter().enumerate().rev();
-        wanted.filter(|(at, zone)| zones.contains(*at) && zone.span.count > 0).find_map(
-            |(_, zone)| {
-                let block = zone.lists.lock().take(&self.meta, order)?;
-                Some(self.meta.mint(OutOfList { span: block.span(), zeroed: block.zeroed }))
-            },
-        )
+        let mut wanted = self.zones.iter().enumerate().rev().filter(|(at, _)| zones.contains(*at));
+        wanted.find_map(|(_, zone)| {
+            let block = zone.lists.lock().take(&self.meta, order)?;
+            Some(self.meta.mint(Ownerless { span: block.span(), zeroed: block.zeroed }))
+        })
     }
 
     /// Takes `span` from its zones, one after the other. When one of them fails, gives back the
@@ -328,25 +289,25 @@ impl<'m> Phys<'m> {
                 Ok((end, zero)) => (at, zeroed) = (end, zeroed & zero),
                 Err(frame) => {
                     let taken = FrameSpan::new(span.start, at.offset_from(span.start));
-                    self.give(core::iter::once((taken, zeroed)));
+                    self.give([(taken, zeroed)]);
                     return Err(Occupied { frame });
                 }
             }
         }
-        Ok(self.meta.mint(OutOfList { span, zeroed }))
+        Ok(self.meta.mint(Ownerless { span, zeroed }))
     }
 
     #[cold]
     #[inline(never)]
     fn free_slow(&self, cpu: CpuId, span: FrameSpan, zeroed: bool) {
         if span.count > CACHED_ORDER_MAX.pages() {
-            return self.give(core::iter::once((span, zeroed)));
+            return self.give([(span, zeroed)]);
         }
         for (at, order) in span.blocks(CACHED_ORDER_MAX) {
             let block = FrameSpan::new(at, order.pages());
             match (self.shelf(cpu, order), self.entry(block, zeroed)) {
                 (Some(shelf), Some(entry)) => self.shelve(shelf, order, entry),
-                _ => self.give(core::iter::once((block, zeroed))),
+                _ => self.give([(block, zeroed)]),
             }
         }
     }
@@ -363,18 +324,20 @@ impl<'m> Phys<'m> {
     }
 
     fn drain_stack(&self, stack: &mut Stack, order: Order, count: usize) {
-        stack.drain(self.meta, order, count, |runs| self.give(runs));
+        let count = count.min(stack.entries().len());
+        self.give(stack.oldest(&self.meta, order, count));
+        stack.forget(count);
     }
 
     /// Gives `run` to its zone, past the caches.
     #[cfg(any(test, feature = "inject"))]
     pub(super) fn give_back(&self, run: FrameRun) {
-        self.give(core::iter::once((run.span(), run.is_zeroed())));
+        self.give([(run.span(), run.is_zeroed())]);
     }
 
     /// Gives runs to their zones, each zone locked at most once.
-    fn give(&self, runs: impl Iterator<Item = (FrameSpan, bool)> + Clone) {
-        for zone in self.zones.iter().filter(|zone| zone.span.count > 0) {
+    fn give(&self, runs: impl IntoIterator<Item = (FrameSpan, bool)> + Clone) {
+        for zone in &self.zones {
             let mut held = None;
             for (span, zeroed) in runs.clone() {
                 for (at, order) in zone.part(span).blocks(ORDER_MAX) {
@@ -384,6 +347,11 @@ impl<'m> Phys<'m> {
             }
         }
     }
+}
+
+/// How many frames are in `blocks`, which are counted by order.
+pub(super) fn frames(blocks: &[u64]) -> u64 {
+    blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
 }
 
 /// The order of `span`, if it is one naturally aligned block of a cached order.
@@ -396,8 +364,7 @@ fn single(span: FrameSpan) -> Option<Order> {
 
 #[cfg(any(test, feature = "inject"))]
 impl Phys<'_> {
-    /// Makes allocations fail although there is memory. Each call of a method that takes frames
-    /// counts as one allocation.
+    /// Makes allocations fail. Each call of a method that takes frames counts as one.
     pub fn set_fail_plan(&self, plan: FailPlan) {
         self.plan.set(plan);
     }

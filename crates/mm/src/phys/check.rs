@@ -6,8 +6,9 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::alloc::Phys;
 use super::buddy::{free_block, free_buddy};
-use super::meta::{Kind, Meta, State};
-use super::zone::{Block, END, Lists, Zone, next, prev};
+use super::list::{END, next, prev};
+use super::meta::{Kind, Meta, Slot, State};
+use super::zone::{Block, Lists, Zone};
 use crate::limits::{ORDER_MAX, ORDERS};
 use crate::sync::Ordering;
 
@@ -120,14 +121,13 @@ impl fmt::Display for Violation {
 impl core::error::Error for Violation {}
 
 impl Phys<'_> {
-    /// Verifies lists, bitmaps, records and caches, and reads every frame's slot. No other CPU may
-    /// use the allocator meanwhile, or the walker may see a frame that is on its way.
+    /// See [`Frames::check`](super::Frames::check).
     ///
     /// # Errors
     /// The first [`Violation`].
     pub fn check(&self) -> Result<Totals, Violation> {
         let mut totals = Totals::default();
-        for (number, zone) in self.zones().iter().enumerate() {
+        for (number, zone) in self.zones.iter().enumerate() {
             totals.free += check_zone(&self.meta(), number, zone)?;
             totals.taken += zone.span.count;
         }
@@ -143,7 +143,7 @@ fn check_zone(meta: &Meta<'_>, number: usize, zone: &Zone) -> Result<u64, Violat
     let mut free = 0;
     for (at, (&counted, recorded)) in lists.blocks().iter().zip(recorded).enumerate() {
         let order = Order::new(at as u8);
-        if (lists.head(order) != END) != (lists.filled() >> at & 1 != 0) {
+        if lists.first(order).is_some() != (lists.filled() >> at & 1 != 0) {
             return Err(Violation::Bitmap { zone: number, order });
         }
         let listed = check_list(meta, zone.span, &lists, order, counted)?;
@@ -166,7 +166,7 @@ fn check_list(
 ) -> Result<u64, Violation> {
     let mut found = 0;
     let mut before = END;
-    let mut at = lists.head(order);
+    let mut at = lists.first(order).unwrap_or(END);
     while at != END && found <= counted {
         let (frame, slot) = (meta.frame(at), meta.by_index(at));
         match Block::recorded(frame, slot.state()) {
@@ -183,11 +183,9 @@ fn check_list(
 }
 
 fn check_place(zone: FrameSpan, block: Block) -> Result<(), Violation> {
-    let sized = block.order <= ORDER_MAX && block.at.is_aligned(block.order.pages());
-    if sized && zone.covers(block.span()) {
-        return Ok(());
-    }
-    Err(Violation::Misplaced { frame: block.at, order: block.order })
+    let Block { at: frame, order, .. } = block;
+    let fits = order <= ORDER_MAX && frame.is_aligned(order.pages()) && zone.covers(block.span());
+    if fits { Ok(()) } else { Err(Violation::Misplaced { frame, order }) }
 }
 
 /// Goes through the slots of a zone and counts the blocks recorded as free, by order.
@@ -202,11 +200,9 @@ fn check_records(meta: &Meta<'_>, zone: FrameSpan) -> Result<[u64; ORDERS], Viol
         check_place(zone, block)?;
         found[block.order.index()] += 1;
         for frame in (1..block.order.pages()).map(|page| at.add(page)) {
-            match meta.slot(frame).map(|slot| slot.state()) {
-                Some(state) if state.kind() != Kind::None => {
-                    return Err(Violation::Inside { block: at, frame, state });
-                }
-                _ => {}
+            let state = meta.slot(frame).map_or(State::NONE, Slot::state);
+            if state.kind() != Kind::None {
+                return Err(Violation::Inside { block: at, frame, state });
             }
         }
         if block.order < ORDER_MAX && free_buddy(meta, zone, block).is_some() {
@@ -245,7 +241,7 @@ pub(crate) fn each_cached(
     phys: &Phys<'_>,
     mut look: impl FnMut(CpuId, Pfn) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
-    for (number, cache) in phys.caches().iter().enumerate() {
+    for (number, cache) in phys.caches.iter().enumerate() {
         for (order, shelf) in cache.shelves() {
             for entry in shelf.0.lock().entries() {
                 let first = phys.meta().frame(entry.index());

@@ -1,9 +1,8 @@
 //! The blocks that one CPU freed last, kept for it unmerged.
 //!
 //! Each cached order has a *shelf*: a stack of frame indices under a small lock, which only its own
-//! CPU takes, except for a drain. The block freed last is taken first, because it is most likely
-//! still in the near caches. A block on a shelf is recorded as [`Kind::None`](super::Kind::None):
-//! the zone sees it as taken.
+//! CPU takes, except for a drain. The block freed last is taken first: most likely it is still in
+//! the near caches. The zone sees a block on a shelf as taken.
 //!
 //! ```text
 //!            oldest ────────────────────────────► newest
@@ -11,24 +10,22 @@
 //!           '------ drained as runs ----'     '- taken next
 //! ```
 //!
-//! An empty shelf is filled with one block of [`batch`] times its order, cut into consecutive
-//! entries. A full shelf gives its older half back, sorted, so that neighbours become runs, and the
-//! zone merges one run instead of many blocks.
+//! An empty shelf is filled with one large block, cut into consecutive entries. A full shelf gives
+//! its older half back, sorted, so that the zone merges runs instead of single blocks.
 
+use arrayvec::ArrayVec;
 use quire_units::{FrameSpan, Order};
 
 use super::meta::Meta;
 use crate::limits::CACHED_ORDER_MAX;
 use crate::sync::Lock;
 
-/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: the
-/// time of a pair, when thousands are taken at once, hardly depends on it (21 ns with 32, 20 ns
-/// with 128 or 512); but below 128 the zone is visited even where a hundred are in use. Above 128,
-/// a drain only takes longer under the lock, and more frames lie unused.
+/// How many blocks the shelf of order 0 holds. Measured with `benches/peers` from 32 to 512: it
+/// hardly changes the time of a pair (21 ns with 32, 20 ns with 128 or 512). Below 128 the zone is
+/// visited even where a hundred are in use; above, drains take longer and more frames lie unused.
 pub(super) const CAPACITY: usize = 128;
 
-/// How many shelves a CPU has: orders 0 up to and including [`CACHED_ORDER_MAX`].
-pub(super) const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
+const SHELVES: usize = CACHED_ORDER_MAX.index() + 1;
 
 /// How many blocks the shelf of `order` holds: as many frames as the shelf of order 0, but at least
 /// 16 blocks.
@@ -37,8 +34,7 @@ pub(super) const fn limit(order: usize) -> usize {
     if CAPACITY >> order > 16 { CAPACITY >> order } else { 16 }
 }
 
-/// By how many orders the block that fills a shelf exceeds the shelf's own order: it fills half the
-/// shelf.
+/// By how many orders the block that fills half a shelf exceeds the shelf's own order.
 pub(super) const fn batch(order: Order) -> u8 {
     (limit(order.index()) / 2).ilog2() as u8
 }
@@ -52,7 +48,7 @@ pub(super) const FRAMES_MAX: u64 = ZEROED as u64 - 1;
 const _: () = assert!(limit(SHELVES - 1) <= CAPACITY && limit(SHELVES - 1) / 2 >= 2);
 
 /// The index of a block's first frame, and whether the block is known to be zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry(u32);
 
 impl Entry {
@@ -73,103 +69,64 @@ impl Entry {
     }
 }
 
-/// Blocks of one order.
-pub(super) struct Stack {
-    count: usize,
-    entries: [Entry; CAPACITY],
-}
+/// Blocks of one order, oldest first.
+#[derive(Default)]
+pub(super) struct Stack(ArrayVec<Entry, CAPACITY>);
 
 impl Stack {
-    const fn new() -> Self {
-        Self { count: 0, entries: [Entry(0); CAPACITY] }
-    }
-
     /// Takes the newest block.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let last = self.count.checked_sub(1)?;
-        let entry = *self.entries.get(last)?;
-        self.count = last;
-        Some(entry)
+        self.0.pop()
     }
 
     /// Adds a block; `false` when the stack has `limit` blocks already.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, limit: usize) -> bool {
-        if self.count >= limit {
-            return false;
-        }
-        let Some(place) = self.entries.get_mut(self.count) else { return false };
-        *place = entry;
-        self.count += 1;
-        true
+        self.0.len() < limit && self.0.try_push(entry).is_ok()
     }
 
-    /// Adds `blocks` consecutive blocks of `order`, so that the first of them is taken first.
-    /// Returns `false`, and adds none, when there is no room for all of them.
-    pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: usize) -> bool {
-        let places = self.entries.get_mut(self.count..self.count + blocks);
-        let Some(places) = places else { return false };
-        let step = 1 << order.get();
-        let mut next = first.0;
-        for place in places.iter_mut().rev() {
-            *place = Entry(next);
-            next += step;
-        }
-        self.count += blocks;
-        true
+    /// Adds `blocks` consecutive blocks of `order`, for which there must be room, so that the first
+    /// of them is taken first.
+    pub(super) fn stock(&mut self, first: Entry, order: Order, blocks: u32) {
+        self.0.extend((0..blocks).rev().map(|block| Entry(first.0 + (block << order.get()))));
     }
 
     /// The blocks, oldest first.
     pub(super) fn entries(&self) -> &[Entry] {
-        &self.entries[..self.count]
+        &self.0
     }
 
-    /// Hands the oldest `count` blocks to `give`, as ascending runs, and removes them.
-    pub(super) fn drain<'m>(
-        &mut self,
-        meta: Meta<'m>,
+    /// The oldest `count` blocks, as ascending runs that are all known to be zero or all not.
+    pub(super) fn oldest<'a>(
+        &'a mut self,
+        meta: &'a Meta<'_>,
         order: Order,
         count: usize,
-        give: impl FnOnce(Runs<'_, 'm>),
-    ) {
-        let count = count.min(self.count);
-        self.entries[..count].sort_unstable();
-        give(Runs { meta, order, entries: &self.entries[..count] });
-        self.entries.copy_within(count..self.count, 0);
-        self.count -= count;
+    ) -> impl Iterator<Item = (FrameSpan, bool)> + Clone {
+        let oldest = &mut self.0[..count];
+        oldest.sort_unstable();
+        let follows = move |a: &Entry, b: &Entry| a.0 + (1 << order.get()) == b.0;
+        oldest.chunk_by(follows).map(move |run| {
+            let frames = (run.len() as u64) << order.get();
+            (FrameSpan::new(meta.frame(run[0].index()), frames), run[0].is_zeroed())
+        })
     }
-}
 
-/// Sorted entries, as the longest runs of consecutive frames that are all known to be zero or all
-/// not.
-#[derive(Clone)]
-pub(super) struct Runs<'a, 'm> {
-    meta: Meta<'m>,
-    order: Order,
-    entries: &'a [Entry],
-}
-
-impl Iterator for Runs<'_, '_> {
-    type Item = (FrameSpan, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let first = *self.entries.first()?;
-        let step = 1 << self.order.get();
-        let joined = self.entries.windows(2).take_while(|two| two[0].0 + step == two[1].0).count();
-        self.entries = &self.entries[joined + 1..];
-        let frames = (joined as u64 + 1) << self.order.get();
-        Some((FrameSpan::new(self.meta.frame(first.index()), frames), first.is_zeroed()))
+    /// Removes the oldest `count` blocks.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.0.drain(..count);
     }
 }
 
 /// One order's blocks under their lock, on cache lines of their own.
 #[repr(align(64))]
+#[derive(Default)]
 pub(super) struct Shelf(pub(super) Lock<Stack>);
 
-/// The blocks that one CPU has in its cache. The embedder provides one cache for each CPU; the
-/// allocator empties them into the zones when the zones are out of memory.
+/// The blocks that one CPU has in its cache. The embedder lends one cache for each CPU.
 #[repr(align(128))]
+#[derive(Default)]
 pub struct CpuCache {
     shelves: [Shelf; SHELVES],
 }
@@ -178,13 +135,7 @@ impl CpuCache {
     /// An empty cache.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { shelves: [const { Shelf(Lock::new(Stack::new())) }; SHELVES] }
-    }
-
-    /// An empty cache.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { shelves: core::array::from_fn(|_| Shelf(Lock::new(Stack::new()))) }
+        Self { shelves: [const { Shelf(Lock::new(Stack(ArrayVec::new_const()))) }; SHELVES] }
     }
 
     /// The shelf of `order`; `None` for an order that is not cached.
@@ -196,11 +147,5 @@ impl CpuCache {
     /// All shelves, with their orders.
     pub(super) fn shelves(&self) -> impl Iterator<Item = (Order, &Shelf)> {
         self.shelves.iter().enumerate().map(|(order, shelf)| (Order::new(order as u8), shelf))
-    }
-}
-
-impl Default for CpuCache {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The allocations that fail although there is memory. Allocations are counted from 1, beginning
-/// when the plan is made.
+/// The allocations that fail although there is memory, counted from 1 when the plan is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailPlan {
     /// None.
@@ -14,8 +13,7 @@ pub enum FailPlan {
     From(u64),
 }
 
-/// Bit 63 distinguishes `From` from `Nth`. The bits below it are the number of allocations up to
-/// the one that fails, and 0 for `Never`.
+/// The number of allocations up to the one that fails, 0 for `Never`; bit 63 means `From`.
 pub(super) struct Plan(AtomicU64);
 
 const FROM: u64 = 1 << 63;

@@ -3,10 +3,10 @@
 
 use quire_units::{FrameSpan, Order};
 
-use super::alloc::Phys;
-use super::meta::OutOfList;
+use super::alloc::{Phys, frames};
+use super::list::{END, List, next};
+use super::meta::Ownerless;
 use super::setup::Zones;
-use super::zone::{END, next, set_next};
 use crate::limits::ORDER_MAX;
 
 /// How many large blocks stay. All other memory stays free, too, except for one frame in each
@@ -31,13 +31,11 @@ pub enum Fragment {
     },
 }
 
-/// Holds the frames that keep memory in pieces. [`release`](Self::release), or dropping the value,
-/// gives them back, and all blocks merge again.
+/// The frames that keep memory in pieces. When it is dropped, they come back, and all blocks merge.
 #[must_use = "memory is whole again once this is dropped"]
 pub struct Fragmented<'a, 'm> {
     phys: &'a Phys<'m>,
-    /// The held frames, chained through their slots.
-    held: u32,
+    held: List,
     seed: u64,
 }
 
@@ -45,7 +43,7 @@ pub struct Fragmented<'a, 'm> {
 /// way. Allocations by other CPUs meanwhile succeed, and make the result inexact.
 pub fn fragment<'a, 'm>(phys: &'a Phys<'m>, target: Fragment, seed: u64) -> Fragmented<'a, 'm> {
     phys.drain();
-    let mut pieces = Fragmented { phys, held: END, seed };
+    let mut pieces = Fragmented { phys, held: List::EMPTY, seed };
     match target {
         Fragment::FreeAtOrder { order, blocks } => {
             if order < ORDER_MAX {
@@ -63,9 +61,7 @@ pub fn fragment<'a, 'm>(phys: &'a Phys<'m>, target: Fragment, seed: u64) -> Frag
 
 /// How many blocks of `order` can be taken one after the other.
 fn available(phys: &Phys<'_>, order: Order) -> u64 {
-    let blocks = phys.free_by_order();
-    let from = order.index().min(blocks.len());
-    blocks[from..].iter().enumerate().map(|(above, blocks)| blocks << above).sum()
+    phys.free_by_order().get(order.index()..).map_or(0, frames)
 }
 
 impl Fragmented<'_, '_> {
@@ -74,13 +70,8 @@ impl Fragmented<'_, '_> {
 
     /// How many frames are held.
     pub fn held(&self) -> u64 {
-        let mut frames = 0;
-        let mut at = self.held;
-        while at != END {
-            frames += 1;
-            at = next(self.phys.meta().by_index(at));
-        }
-        frames
+        let behind = |&at: &u32| Some(next(self.phys.meta().by_index(at))).filter(|&at| at != END);
+        core::iter::successors(self.held.first(), behind).count() as u64
     }
 
     /// Takes blocks of `order` and gives all but one frame of each back, until `keep` blocks are
@@ -90,9 +81,8 @@ impl Fragmented<'_, '_> {
             let Some(block) = self.phys.take_block(order, Zones::ALL) else { return };
             let (before, rest) = block.split_at(self.random() & (order.pages() - 1));
             let (frame, after) = rest.split_at(1);
-            let index = self.phys.meta().index(frame.start());
-            set_next(self.phys.meta().by_index(index), self.held);
-            self.held = index;
+            let meta = self.phys.meta();
+            self.held.push(&meta, meta.index(frame.start()));
             self.phys.give_back(before);
             self.phys.give_back(after);
         }
@@ -110,10 +100,10 @@ impl Fragmented<'_, '_> {
 impl Drop for Fragmented<'_, '_> {
     fn drop(&mut self) {
         let meta = self.phys.meta();
-        while self.held != END {
-            let span = FrameSpan::new(meta.frame(self.held), 1);
-            self.held = next(meta.by_index(self.held));
-            self.phys.give_back(meta.mint(OutOfList { span, zeroed: false }));
+        while let Some(index) = self.held.first() {
+            self.held.remove(&meta, index);
+            let span = FrameSpan::new(meta.frame(index), 1);
+            self.phys.give_back(meta.mint(Ownerless { span, zeroed: false }));
         }
     }
 }

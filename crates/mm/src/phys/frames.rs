@@ -8,8 +8,7 @@ use super::check::{Totals, Violation};
 use super::setup::{Occupied, Zones};
 use crate::limits::ORDERS;
 
-/// The frames of a system ([`Mm::phys`](crate::Mm::phys)): an embedder takes frames for its
-/// own use and asks how many are free.
+/// The frames of a system ([`Mm::phys`](crate::Mm::phys)), for an embedder's own use.
 ///
 /// The library has no record of a run that was taken until it [comes back](Self::free), whole or in
 /// parts. Its content is arbitrary unless [`is_zeroed`](FrameRun::is_zeroed) is true.
@@ -43,8 +42,9 @@ impl<'a, H: Hardware> Frames<'a, H> {
         self.phys.alloc_in(self.hw.cpu(), order, zones)
     }
 
-    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as there
-    /// are in one place. `None` when [`alloc`](Self::alloc) would give none, or for `most` = 0.
+    /// Takes up to `most` blocks of `order` that lie side by side, as one run, as many as one place
+    /// has. The caller cuts the run with [`split_at`](FrameRun::split_at), and calls again for the
+    /// missing blocks. `None` when [`alloc`](Self::alloc) would give none, or for `most` = 0.
     pub fn alloc_run(&self, order: Order, most: u64) -> Option<FrameRun> {
         self.phys.alloc_run(self.hw.cpu(), order, most)
     }

@@ -17,7 +17,7 @@ const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
 #[allow(unsafe_code)]
 fn leaked(frames: u64) -> &'static Phys<'static> {
     let slots: Vec<Slot> = (0..frames).map(|_| Slot::default()).collect();
-    let caches = Box::leak(Box::new([CpuCache::new(), CpuCache::new()]));
+    let caches = Box::leak(Box::new([CpuCache::default(), CpuCache::default()]));
     let all = FrameSpan::new(Pfn::new(0), frames);
     let phys = Phys::new(all.start, slots.leak(), caches, &[all]).expect("the setup is sound");
     // SAFETY: 1. minted once for each allocator. 2. no frame's memory is touched, and there is

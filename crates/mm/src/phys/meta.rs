@@ -15,13 +15,11 @@
 //! other    None              -                  -        -        -
 //! ```
 //!
-//! * `state` is valid for the *first* frame of a block only; the slots of the frames behind it are
-//!   `None`. So a lookup finds the head of any block that holds a frame by probing the frame's
-//!   aligned ancestors, with at most [`ORDERS`] loads and mostly one; and one write to one slot
-//!   takes or frees a block of any order.
-//! * `lock` belongs to the frame in every state, and the word has no other use. A walker may
-//!   therefore follow a stale entry to a frame, lock it, read which block it is, and unlock it
-//!   again: *lock first, then read*.
+//! * `state` is valid for the *first* frame of a block only; the slots behind it are `None`. So one
+//!   write takes or frees a block of any order, and a lookup finds the head of the block that holds
+//!   a frame among the frame's aligned ancestors, with at most [`ORDERS`] loads and mostly one.
+//! * `lock` belongs to the frame in every state. So a walker may follow a stale entry to a frame,
+//!   lock it, read which block it is, and unlock it again: *lock first, then read*.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -37,8 +35,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// No first frame that is recorded: inside a block, in a CPU's cache, or held by the embedder
-    /// as a [`FrameRun`].
+    /// No recorded first frame: inside a block, in a CPU's cache, or in a [`FrameRun`].
     None = 0,
     /// The first frame of a free block, in its zone's list.
     Free = 1,
@@ -69,6 +66,9 @@ impl Kind {
 pub struct State(u32);
 
 impl State {
+    /// No record.
+    pub(crate) const NONE: State = State::new(Kind::None, 0);
+
     /// A block of `kind`, with its order (or a table's level).
     #[inline]
     pub(crate) const fn new(kind: Kind, order: u8) -> Self {
@@ -111,16 +111,14 @@ impl State {
 
 /// The metadata of one frame; see the drawing above.
 #[repr(C, align(32))]
+#[derive(Default)]
 pub struct Slot {
     state: AtomicU32,
     lock: AtomicU32,
     /// Folio: references, pins, and in the high half mapped pages. Table: present entries, and in
     /// the high half contiguous blocks.
     pub(crate) counts: AtomicU64,
-    /// Free and folio: neighbours in a list. Table: `links[0]` is the root's frame index.
     pub(crate) links: [AtomicU32; 2],
-    /// Folio and index node: the file it belongs to, and its first page in the file. Table: the
-    /// first page that it translates.
     pub(crate) owner: AtomicU64,
 }
 
@@ -154,22 +152,10 @@ impl Slot {
 
     /// The frames of the folio at `head`, this slot's frame, which has no hold any more.
     #[inline]
-    fn folio(&self, head: Pfn) -> LastHold {
+    fn folio(&self, head: Pfn) -> Ownerless {
         let state = self.state();
         debug_assert_eq!(state.kind(), Kind::Folio);
-        LastHold { span: FrameSpan::new(head, 1 << state.order()) }
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Slot {
-            state: AtomicU32::new(0),
-            lock: AtomicU32::new(0),
-            counts: AtomicU64::new(0),
-            links: [AtomicU32::new(0), AtomicU32::new(0)],
-            owner: AtomicU64::new(0),
-        }
+        Ownerless { span: FrameSpan::new(head, 1 << state.order()), zeroed: false }
     }
 }
 
@@ -230,7 +216,7 @@ impl<'m> Meta<'m> {
             at = aligned;
             let state = self.slot(at)?.state();
             if state.kind() != Kind::None {
-                let covers = at.add(1 << state.order()).get() > frame.get();
+                let covers = at.add(1 << state.order()) > frame;
                 let sized = matches!(state.kind(), Kind::Free | Kind::Folio);
                 return (at == frame || sized && covers).then_some((at, state));
             }
@@ -240,20 +226,18 @@ impl<'m> Meta<'m> {
 
     /// The right to frames without an owner.
     #[inline]
-    pub(crate) fn mint(&self, frames: impl Into<Ownerless>) -> FrameRun {
-        let Ownerless { span, zeroed } = frames.into();
+    pub(crate) fn mint(&self, Ownerless { span, zeroed }: Ownerless) -> FrameRun {
         debug_assert!(self.span().covers(span));
         // SAFETY: 1. an `Ownerless` is made where frames have just lost their last owner, once,
         // and is consumed here; see docs/safety/frames.md. 2. `Meta` spans RAM that the embedder
-        // handed over. 3. `zeroed` is set only from runs that carried it, and for tables without
-        // an entry.
+        // handed over. 3. only runs that carried `zeroed`, and tables without an entry, set it.
         unsafe { FrameRun::mint(span, zeroed) }
     }
 
     /// Takes `holds`, in the unit of `counts`, from the folio at `head`. A witness, if no hold is
     /// left: the folio is none any more.
     #[inline]
-    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn drop_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let slot = self.at(head);
         let before = slot.counts.fetch_sub(holds, Ordering::Release);
         debug_assert!(before >= holds);
@@ -262,21 +246,21 @@ impl<'m> Meta<'m> {
         }
         crate::sync::fence(Ordering::Acquire);
         let gone = slot.folio(head);
-        slot.set_state(State::new(Kind::None, 0));
+        slot.set_state(State::NONE);
         Some(gone)
     }
 
-    /// The same if these are the only holds on the folio; otherwise nothing changes.
+    /// The same if these are the only holds; otherwise nothing changes.
     #[inline]
-    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn drop_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let gone = self.take_only_holds(head, holds)?;
-        self.at(head).set_state(State::new(Kind::None, 0));
+        self.at(head).set_state(State::NONE);
         Some(gone)
     }
 
-    /// The same, and the slot says that it is a folio until the caller writes it.
+    /// The same, but the slot says that it is a folio until the caller writes it.
     #[inline]
-    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<LastHold> {
+    pub(crate) fn take_only_holds(&self, head: Pfn, holds: u64) -> Option<Ownerless> {
         let slot = self.at(head);
         // To look costs less than an exchange that fails.
         if slot.counts.load(Ordering::Relaxed) != holds {
@@ -286,13 +270,13 @@ impl<'m> Meta<'m> {
         Some(slot.folio(head))
     }
 
-    /// Ends a part of a folio of which no page is mapped, and which nothing else can find: the
-    /// caller divides the folio, and has the lock of the one table that maps it.
-    pub(crate) fn end_part(&self, part: FrameSpan) -> LastHold {
+    /// Ends a part of a folio of which no page is mapped: the caller divides the folio, and has the
+    /// lock of the one table that maps it.
+    pub(crate) fn end_part(&self, part: FrameSpan) -> Ownerless {
         let slot = self.at(part.start);
         slot.counts.store(0, Ordering::Relaxed);
-        slot.set_state(State::new(Kind::None, 0));
-        LastHold { span: part }
+        slot.set_state(State::NONE);
+        Ownerless { span: part, zeroed: false }
     }
 
     /// The slot of a frame that is known to be on record.
@@ -301,9 +285,8 @@ impl<'m> Meta<'m> {
         &self.slots[frame.offset_from(self.first) as usize]
     }
 
-    /// Records the one frame of `run`, whose words are all zero, as the library's own: a table or
-    /// an index node of `level`, or a node. The caller writes the other fields (`owner`,
-    /// `links[0]`) before.
+    /// Records the one frame of `run`, whose words are all zero, as the library's own. The caller
+    /// writes the other fields (`owner`, `links[0]`) before.
     #[inline]
     pub(crate) fn adopt(&self, run: FrameRun, kind: Kind, level: u8) -> Pfn {
         debug_assert!(run.count() == 1 && kind.has_words());
@@ -313,11 +296,11 @@ impl<'m> Meta<'m> {
         run.start()
     }
 
-    /// The inverse of [`adopt`](Self::adopt): the frame, which its owner has unlinked, is no node
-    /// any more. Only CPUs that read may still be led to it.
+    /// The inverse of [`adopt`](Self::adopt), for a frame that its owner has unlinked. Only CPUs
+    /// that read may still be led to it.
     #[inline]
     pub(crate) fn disown(&self, node: WordsLock<'_>) -> FrameRun {
-        node.slot().set_state(State::new(Kind::None, 0));
+        node.slot().set_state(State::NONE);
         self.mint(Ownerless { span: FrameSpan::new(node.frame(), 1), zeroed: false })
     }
 
@@ -327,10 +310,10 @@ impl<'m> Meta<'m> {
         self.mint(Ownerless { span, zeroed })
     }
 
-    /// The slot number `index`.
+    /// The slot number `index`, which came from [`index`](Self::index).
     ///
     /// # Panics
-    /// When there is none; indices come from [`index`](Self::index) and from links made of them.
+    /// When there is none.
     #[inline]
     pub(crate) fn by_index(&self, index: u32) -> &'m Slot {
         &self.slots[index as usize]
@@ -353,48 +336,12 @@ impl<'m> Meta<'m> {
     }
 }
 
-/// Proof that frames have just lost their last owner: what [`Meta::mint`] demands. There are three
-/// kinds: [`OutOfList`], [`LastHold`], and a stray whose flush is over
-/// ([`Strays::free`](super::Strays::free)). No code outside of `phys` can make one up.
+/// Proof that frames have just lost their last owner: [`Meta::mint`] demands it. No code outside of
+/// `phys` can make one up.
 #[must_use = "dropping it leaks the frames"]
 pub(crate) struct Ownerless {
     pub(super) span: FrameSpan,
     pub(super) zeroed: bool,
-}
-
-/// Frames that were just taken out of a zone's list or off a CPU's shelf, under its lock.
-#[must_use = "dropping it leaks the frames"]
-pub(super) struct OutOfList {
-    pub(super) span: FrameSpan,
-    pub(super) zeroed: bool,
-}
-
-/// Frames of a folio whose last hold is gone.
-#[must_use = "dropping it leaks the frames"]
-pub(crate) struct LastHold {
-    span: FrameSpan,
-}
-
-impl LastHold {
-    /// The frames.
-    #[inline]
-    pub(crate) fn span(&self) -> FrameSpan {
-        self.span
-    }
-}
-
-impl From<OutOfList> for Ownerless {
-    #[inline]
-    fn from(OutOfList { span, zeroed }: OutOfList) -> Self {
-        Self { span, zeroed }
-    }
-}
-
-impl From<LastHold> for Ownerless {
-    #[inline]
-    fn from(LastHold { span }: LastHold) -> Self {
-        Self { span, zeroed: false }
-    }
 }
 
 /// A locked frame. Its kind does not change while the guard lives.
@@ -411,8 +358,7 @@ impl<'m> FrameLock<'m> {
         self.table.frame()
     }
 
-    /// Lends the right to write the frames of the folio that begins here, for as long as it is
-    /// locked.
+    /// Lends the right to write the frames of the folio that begins here, while it is locked.
     pub(crate) fn lend(&self) -> Lent<'_> {
         let state = self.slot.state();
         debug_assert_eq!(state.kind(), Kind::Folio);
@@ -428,8 +374,8 @@ impl<'m> FrameLock<'m> {
         self.slot.state().kind().has_words().then_some(&self.table)
     }
 
-    /// The lock of a frame that is the library's own, and stays so while the lock is held. `None`,
-    /// and the frame is unlocked again, for any other frame.
+    /// The lock of a frame that is the library's own, and stays so while the lock is held; any
+    /// other frame is unlocked again.
     #[inline]
     pub(crate) fn words(self) -> Option<WordsLock<'m>> {
         self.table().is_some().then_some(WordsLock(self))

@@ -3,7 +3,7 @@
 //! This room owns all free RAM, and the metadata slot of every frame. `Phys` hands frames out as
 //! [`FrameRun`](quire_hw::FrameRun)s, which are the right to them, and takes back any part of them,
 //! in any order. It never knows why a frame was taken, never waits, never reclaims: an allocation
-//! that finds no block returns `None`. The next room, `folio`, makes objects out of runs.
+//! that finds no block returns `None`. Next room: `radix`.
 //!
 //! ```text
 //!   alloc(cpu, order)                                   free(cpu, run)
@@ -20,6 +20,7 @@
 //! | file | what |
 //! |---|---|
 //! | `meta` | the slot of each frame; the only place that mints capabilities |
+//! | `list` | lists of frames, threaded through their slots |
 //! | `zone` | a span of frames with its lock and its lists of free blocks |
 //! | `buddy` | split, merge, and cut exact ranges out of the lists |
 //! | `cpu_cache` | blocks that one CPU keeps at hand |
@@ -41,6 +42,7 @@ pub(crate) mod fail;
 #[cfg(any(test, feature = "inject"))]
 pub(crate) mod fragment;
 mod frames;
+mod list;
 pub(crate) mod meta;
 #[cfg(not(any(test, feature = "inject")))]
 mod never;
@@ -60,7 +62,8 @@ pub use cpu_cache::CpuCache;
 #[cfg(any(test, feature = "inject"))]
 use fail::Plan;
 pub use frames::Frames;
-pub(crate) use meta::{FrameLock, LastHold, Meta, WordsLock};
+pub(crate) use list::List;
+pub(crate) use meta::{FrameLock, Meta, Ownerless, WordsLock};
 pub use meta::{Kind, Slot, State};
 #[cfg(not(any(test, feature = "inject")))]
 use never::Plan;

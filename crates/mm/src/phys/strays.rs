@@ -7,14 +7,12 @@
 use quire_hw::{Flush, FrameRun, Hardware};
 use quire_units::FrameSpan;
 
-use super::meta::{Kind, LastHold, Meta, Ownerless, State, WordsLock};
+use super::list::END;
+use super::meta::{Kind, Meta, Ownerless, State, WordsLock};
 use crate::sync::Ordering;
 
 /// Flag of a run: all its words are zero.
 const ZEROED: u32 = 1;
-
-/// The end of the chain.
-const NONE: u32 = u32::MAX;
 
 /// Proof that what had to be flushed has been.
 #[derive(Debug)]
@@ -43,48 +41,42 @@ impl Strays {
     /// None.
     #[inline]
     pub(crate) const fn new() -> Self {
-        Self { first: NONE, last: NONE }
+        Self { first: END, last: END }
     }
 
     /// Whether there are none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == NONE
-    }
-
-    /// Takes the frames of a folio.
-    #[inline]
-    pub(crate) fn take(&mut self, meta: Meta<'_>, gone: LastHold) {
-        self.chain(meta, gone.span(), false);
+        self.first == END
     }
 
     /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
     /// be cleared for its next use.
     pub(crate) fn take_table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
-        self.chain(meta, FrameSpan::new(table.frame(), 1), zeroed);
+        self.take(meta, Ownerless { span: FrameSpan::new(table.frame(), 1), zeroed });
     }
 
-    /// Chains `span`, as part of the last run where it follows that and is alike zeroed.
-    fn chain(&mut self, meta: Meta<'_>, span: FrameSpan, zeroed: bool) {
+    /// Takes frames: as part of the last run where they follow that and are alike zeroed.
+    pub(crate) fn take(&mut self, meta: Meta<'_>, Ownerless { span, zeroed }: Ownerless) {
         let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
-        if self.last != NONE {
-            let last = meta.at(meta.frame(self.last));
+        if self.last != END {
+            let last = meta.by_index(self.last);
             let count = last.counts.load(Ordering::Relaxed);
             if meta.frame(self.last).add(count) == span.start && last.state() == state {
                 last.counts.store(count + span.count, Ordering::Relaxed);
-                meta.at(span.start).set_state(State::new(Kind::None, 0));
+                meta.at(span.start).set_state(State::NONE);
                 return;
             }
         }
         let slot = meta.at(span.start);
         slot.counts.store(span.count, Ordering::Relaxed);
-        slot.links[0].store(NONE, Ordering::Relaxed);
+        slot.links[0].store(END, Ordering::Relaxed);
         slot.set_state(state);
         let index = meta.index(span.start);
-        if self.last == NONE {
+        if self.last == END {
             self.first = index;
         } else {
-            meta.at(meta.frame(self.last)).links[0].store(index, Ordering::Relaxed);
+            meta.by_index(self.last).links[0].store(index, Ordering::Relaxed);
         }
         self.last = index;
     }
@@ -94,13 +86,13 @@ impl Strays {
     pub(crate) fn free(&mut self, meta: Meta<'_>, _: &Flushed, mut free: impl FnMut(FrameRun)) {
         let mut next = self.first;
         *self = Self::new();
-        while next != NONE {
+        while next != END {
             let start = meta.frame(next);
             let slot = meta.at(start);
             let span = FrameSpan::new(start, slot.counts.load(Ordering::Relaxed));
             next = slot.links[0].load(Ordering::Relaxed);
             let zeroed = slot.state().flags() & ZEROED != 0;
-            slot.set_state(State::new(Kind::None, 0));
+            slot.set_state(State::NONE);
             free(meta.mint(Ownerless { span, zeroed }));
         }
     }

@@ -8,7 +8,7 @@ use quire_units::{CpuId, FrameSpan, Order, Pfn};
 use super::check::{Totals, Violation};
 use super::fail::FailPlan;
 use super::fragment::{Fragment, fragment};
-use super::zone::END;
+use super::list::END;
 use super::*;
 use crate::limits::{CACHED_ORDER_MAX, ORDER_MAX, ORDERS, ZONES_MAX};
 use crate::sync::Ordering;
@@ -444,7 +444,7 @@ fn e1_the_walker_sees_a_false_record() {
 #[test]
 fn e1_the_walker_sees_buddies_that_did_not_merge() {
     on_frames(64, |phys| {
-        let zone = &phys.zones()[0];
+        let zone = &phys.zones[0];
         let mut lists = zone.lists.lock();
         let whole = lists.pop(&phys.meta(), order(6)).expect("all is free");
         for at in [0, 32] {

@@ -1,28 +1,14 @@
 //! A zone: a span of frames with a lock of its own and one list of free blocks for each order.
 //!
-//! The lists are threaded through the slots of the blocks' first frames, so that they need no
-//! memory beside the metadata, and a block in the middle leaves its list without a search:
-//!
-//! ```text
-//!  heads[3] ──► slot 0x40 ◄──► slot 0x08 ◄──► slot 0x90 ──► END
-//!  filled   0b…0_0000_1000      bit 3: the list of order 3 is not empty
-//! ```
-//!
-//! A block's state becomes `Free`, and stops being `Free`, only under the lock of its zone. So a
-//! CPU that holds the lock and reads `Free` in a slot knows that the block is in a list of this
-//! zone. Every other kind may change meanwhile; the zone does not use it.
+//! A block's state becomes `Free`, and stops being `Free`, only under the lock of its zone: a CPU
+//! that holds the lock and reads `Free` knows that the block is in a list of this zone.
 
 use quire_units::{FrameSpan, Order, Pfn};
 
-use super::meta::{Kind, Meta, Slot, State};
+use super::list::List;
+use super::meta::{Kind, Meta, State};
 use crate::limits::ORDERS;
-use crate::sync::{Lock, Ordering};
-
-/// Ends a list; no frame has this index.
-pub(super) const END: u32 = u32::MAX;
-
-const PREV: usize = 0;
-const NEXT: usize = 1;
+use crate::sync::Lock;
 
 /// Flag of a free block: every byte of it is zero.
 const ZEROED: u32 = 1;
@@ -63,7 +49,7 @@ pub(super) struct Zone {
 
 impl Zone {
     pub(super) fn new(span: FrameSpan) -> Self {
-        Self { span, lists: Lock::new(Lists::default()) }
+        Self { span, lists: Lock::new(Lists::EMPTY) }
     }
 
     /// The frames of `span` that belong to this zone; an empty span when there are none.
@@ -77,19 +63,16 @@ impl Zone {
 
 /// The free blocks of a zone.
 pub(super) struct Lists {
-    heads: [u32; ORDERS],
+    /// Of each order.
+    lists: [List; ORDERS],
     /// Bit `k` is set while the list of order `k` has a block.
     filled: u32,
     blocks: [u64; ORDERS],
 }
 
-impl Default for Lists {
-    fn default() -> Self {
-        Self { heads: [END; ORDERS], filled: 0, blocks: [0; ORDERS] }
-    }
-}
-
 impl Lists {
+    const EMPTY: Lists = Lists { lists: [List::EMPTY; ORDERS], filled: 0, blocks: [0; ORDERS] };
+
     /// How many blocks of each order are free.
     pub(super) fn blocks(&self) -> &[u64; ORDERS] {
         &self.blocks
@@ -100,9 +83,9 @@ impl Lists {
         self.filled
     }
 
-    /// The index of the first block of `order`, or [`END`].
-    pub(super) fn head(&self, order: Order) -> u32 {
-        self.heads[order.index()]
+    /// The index of the first block of `order`.
+    pub(super) fn first(&self, order: Order) -> Option<u32> {
+        self.lists[order.index()].first()
     }
 
     /// The smallest order, `least` or larger, that has a block.
@@ -127,15 +110,8 @@ impl Lists {
         debug_assert!(slot.state().kind() == Kind::None, "{block:?} is {:?}", slot.state());
         debug_assert!(block.at.is_aligned(block.order.pages()));
         let order = block.order.index();
-        let next = self.heads[order];
-        link(slot, PREV, END);
-        link(slot, NEXT, next);
-        if next == END {
-            self.filled |= 1 << order;
-        } else {
-            link(meta.by_index(next), PREV, index);
-        }
-        self.heads[order] = index;
+        self.lists[order].push(meta, index);
+        self.filled |= 1 << order;
         self.blocks[order] += 1;
         slot.set_state(block.state());
     }
@@ -144,59 +120,22 @@ impl Lists {
     #[inline]
     pub(super) fn remove(&mut self, meta: &Meta<'_>, block: Block) {
         let order = block.order.index();
-        let slot = meta.at(block.at);
+        let index = meta.index(block.at);
+        let slot = meta.by_index(index);
         debug_assert!(Block::recorded(block.at, slot.state()) == Some(block));
-        let (prev, next) = (linked(slot, PREV), next(slot));
-        if next != END {
-            link(meta.by_index(next), PREV, prev);
-        }
-        if prev != END {
-            link(meta.by_index(prev), NEXT, next);
-        } else {
-            self.heads[order] = next;
-            self.filled &= !(((next == END) as u32) << order);
+        if self.lists[order].remove(meta, index) {
+            self.filled &= !(1 << order);
         }
         self.blocks[order] -= 1;
-        slot.set_state(State::new(Kind::None, 0));
+        slot.set_state(State::NONE);
     }
 
     /// Takes the first block of `order`.
     #[inline]
     pub(super) fn pop(&mut self, meta: &Meta<'_>, order: Order) -> Option<Block> {
-        let index = self.heads[order.index()];
-        if index == END {
-            return None;
-        }
+        let index = self.first(order)?;
         let block = Block::recorded(meta.frame(index), meta.by_index(index).state())?;
         self.remove(meta, block);
         Some(block)
     }
-}
-
-/// The lock of the zone orders these accesses; they are atomic because slots are shared.
-#[inline]
-fn link(slot: &Slot, side: usize, index: u32) {
-    slot.links[side].store(index, Ordering::Relaxed);
-}
-
-#[inline]
-fn linked(slot: &Slot, side: usize) -> u32 {
-    slot.links[side].load(Ordering::Relaxed)
-}
-
-/// The index of the block behind this one in its list, or [`END`].
-#[inline]
-pub(super) fn next(slot: &Slot) -> u32 {
-    linked(slot, NEXT)
-}
-
-/// The index of the block before this one in its list, or [`END`].
-pub(super) fn prev(slot: &Slot) -> u32 {
-    linked(slot, PREV)
-}
-
-/// Names `index` as the block behind this one: for chains of frames that are not free.
-#[cfg(any(test, feature = "inject"))]
-pub(super) fn set_next(slot: &Slot, index: u32) {
-    link(slot, NEXT, index);
 }

@@ -18,10 +18,10 @@ use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
-use crate::base::{Errno, Error};
+use crate::base::{Change, Errno, Error};
 use crate::space::{Advice, Area, OptOut, Section, Space, View};
 use crate::stats::Event;
-use crate::table::{Gather, Sight, Survey};
+use crate::table::{Gather, Sight, Survey, Taking};
 
 /// The result of [`Reclaim::collapse`], in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -123,11 +123,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let first = span.start.get().next_multiple_of(order.pages());
         let mut block = PageSpan::block(Vpn::new(first), order);
         while block.end <= span.end {
-            let one = self.base().change(space, |section| {
-                section.hold(block);
-                self.collapse_block(space, section, block, (order, true))
-            });
-            done.add(one?);
+            let mut change = self.base().change(space);
+            change.hold(block);
+            done.add(self.collapse_block(space, &mut change, block, (order, true))?);
             block = PageSpan::new(block.end, block.end.add(order.pages()));
         }
         Ok(done)
@@ -137,7 +135,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     pub(crate) fn collapse_block(
         &self,
         space: &Space<A>,
-        section: &mut Section<'_, A, H>,
+        section: &mut Change<'_, A, H>,
         block: PageSpan,
         (order, hard): (Order, bool),
     ) -> Result<Result<Block, Hindrance>, Error> {
@@ -173,7 +171,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         // The table of a whole block goes as well; the table of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
         let hole = PageSpan::new(block.start, hole);
-        let taken = self.spaces().take(space, section, block, &|| hole);
+        let taken = section.take(block, Taking::All, &|| hole);
         if let Err(error) = taken {
             debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
             self.base().free(run);

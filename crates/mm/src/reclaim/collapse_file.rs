@@ -15,10 +15,9 @@ use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use super::collapse::{Block, Collapsed, Hindrance};
-use crate::base::AllSpaces;
-use crate::base::Error;
+use crate::base::{AllSpaces, Error, folios_within};
 use crate::cache::{Entry, FileId, FilePages, Index, Reads, Store, Window, identity};
-use crate::files::{Bound, each_folio};
+use crate::files::Bound;
 use crate::folio::FolioFlags;
 use crate::space::{Advice, Area, Backing, OptOut, Space};
 use crate::stats::Event;
@@ -141,7 +140,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 return Ok(Err(why));
             }
         }
-        self.files().show_again(index, target.pages, spaces);
+        self.files().with(index).show_again(target.pages, spaces);
         // Where the program has not accessed the block yet, it had no table.
         self.files().map_cached(space, target.span);
         let own = self.has_copies(space, index, target);
@@ -157,7 +156,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         while at < pages.end {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {
-                self.files().take_read_error(index, entry, at)?;
+                self.files().with(index).take_read_error(entry, at)?;
                 let bounds =
                     self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
                 let window = Window::exactly(pages, &bounds);
@@ -188,14 +187,14 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             self.base().free(run);
             return Ok(Err(Hindrance::Empty));
         }
-        if let Err(bound) = self.files().seclude(index, target.pages, spaces) {
+        if let Err(bound) = self.files().with(index).seclude(target.pages, spaces) {
             self.base().free(run);
             return Ok(Err(bound.into()));
         }
         let run = match self.copy_folios(index, target.pages, run) {
             Ok(run) => run,
             Err((run, why)) => {
-                self.files().readmit(index, target.pages);
+                self.files().with(index).readmit(target.pages);
                 self.base().free(run);
                 return why;
             }
@@ -222,7 +221,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 }
             });
         if !joined {
-            self.files().readmit(index, target.pages);
+            self.files().with(index).readmit(target.pages);
             folios.unadopt(folio);
             self.base().free(run.dirtied());
             return Err(Hindrance::Held);
@@ -255,7 +254,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
             Ok(())
         };
-        let copied = each_folio(index, pages, |folio, at| {
+        let copied = folios_within(index, pages).try_for_each(|(folio, at)| {
             zero(upto, at.start)?;
             upto = at.end;
             let copied = self.base().hw.copy(&run, at.start - pages.start, folio.span());

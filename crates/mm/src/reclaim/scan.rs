@@ -207,10 +207,10 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             }
         }
         debug_assert!(area.span.covers(block), "sizes are tried within the area");
-        let done = self.base().change(space, |section| {
-            section.hold(block);
-            self.collapse_block(space, section, block, (order, limits.hard))
-        })?;
+        let mut change = self.base().change(space);
+        change.hold(block);
+        let done = self.collapse_block(space, &mut change, block, (order, limits.hard))?;
+        drop(change);
         if matches!(done, Ok(Block::Made)) {
             scan.done.made += 1;
             scan.done.collapsed += order.pages();

@@ -197,7 +197,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             left = FilePages::new(at.end, left.end);
             let note = Some(self.files().balance.note());
             if self.is_old(index, window, folio, idle)
-                && self.files().drop_idle(index, folio, at, note)
+                && self.files().with(index).drop_idle(folio, at, note)
             {
                 self.files().balance.left(at.count());
                 dropped += at.count();

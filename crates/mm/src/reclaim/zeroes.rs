@@ -92,12 +92,11 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Cleans the leaves of folios that hold zeroes, and flushes.
     fn clean_zeroes(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            let forgets = |folio, piece, attrs| self.is_own_zero(folio, piece, attrs);
-            section.forget(span, Attrs::DIRTY, forgets, |marks| marks);
-            Ok(())
-        })
+        let mut change = self.base().change(space);
+        change.prepare(span, 0)?;
+        let forgets = |folio, piece, attrs| self.is_own_zero(folio, piece, attrs);
+        change.forget(span, Attrs::DIRTY, forgets, |marks| marks);
+        Ok(())
     }
 
     /// Frees the clean folios in `span` that hold zeroes; returns how many pages.

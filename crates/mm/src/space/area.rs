@@ -17,6 +17,8 @@
 use bitflags::bitflags;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
+use crate::table::Inherit;
+
 bitflags! {
     /// The kind of an area and the advice for it, besides its rights.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -151,13 +153,13 @@ impl Area {
     /// Whether a tree can hold it: it has a page, and its file has a page for each of them.
     #[inline]
     pub const fn is_well_formed(&self) -> bool {
-        let fits = match self.backing {
+        if self.span.is_empty() {
+            return false;
+        }
+        match self.backing {
             Backing::Anon => true,
-            Backing::File { page, .. } => {
-                !self.span.is_empty() && page.checked_add(self.span.count()).is_some()
-            }
-        };
-        !self.span.is_empty() && fits
+            Backing::File { page, .. } => page.checked_add(self.span.count()).is_some(),
+        }
     }
 
     /// The area as four words, without loss if it is well formed and its flags are known.
@@ -186,9 +188,6 @@ impl Area {
         } else {
             return None;
         };
-        if start >= end || terms & !KNOWN != 0 {
-            return None;
-        }
         let area = Area {
             span: PageSpan { start: Vpn::new(start), end: Vpn::new(end) },
             prot: Prot::from_bits_truncate(terms as u8),
@@ -196,7 +195,7 @@ impl Area {
             flags: AreaFlags::from_bits_truncate((terms >> FLAGS_AT) as u32),
             backing,
         };
-        if area.is_well_formed() { Some(area) } else { None }
+        if terms & !KNOWN == 0 && area.is_well_formed() { Some(area) } else { None }
     }
 
     /// Whether `self` and `next` are one area cut in two: `next` begins where `self` ends, all
@@ -236,6 +235,24 @@ impl Area {
     pub fn keeps_content(&self) -> bool {
         let is_lost = self.is_private_anon() && !self.prot.contains(Prot::WRITE);
         self.flags.contains(AreaFlags::SEALED) && is_lost
+    }
+
+    /// The area of a child; `None` with `DONTFORK`. As on Linux, a child does not inherit locks.
+    pub fn inherited(&self) -> Option<Area> {
+        let flags = self.flags - AreaFlags::LOCKED - AreaFlags::LOCK_ON_FAULT;
+        let inherits = !self.flags.contains(AreaFlags::DONTFORK);
+        inherits.then_some(Area { flags, ..*self })
+    }
+
+    /// How a child with the area inherits its pages; `None` where it gets none of them.
+    pub fn inherits_pages(&self) -> Option<Inherit> {
+        if self.flags.contains(AreaFlags::WIPEONFORK) {
+            None
+        } else if self.flags.contains(AreaFlags::SHARED) {
+            Some(Inherit::Shared)
+        } else {
+            Some(Inherit::Private)
+        }
     }
 
     /// The part of the area within `span`; its span is empty if there is none.

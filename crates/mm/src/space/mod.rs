@@ -24,8 +24,6 @@
 
 mod advice;
 mod area;
-mod fork;
-mod group;
 mod place;
 mod section;
 pub(crate) mod tree;
@@ -36,10 +34,8 @@ mod tree_tests;
 
 pub use advice::{Advice, OptOut};
 pub use area::{Area, AreaFlags, Backing, FileId};
-pub(crate) use fork::ForkNeed;
-pub use group::GroupId;
 pub use place::{At, MapError, Request};
 pub(crate) use section::{Need, Section};
 pub(crate) use tree::Seq;
-pub use view::Space;
 pub(crate) use view::{Ever, View};
+pub use view::{GroupId, Space};

@@ -6,7 +6,6 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Prot, Vpn};
 
-use super::tree::Placement;
 use super::{Area, AreaFlags, Backing, Space, View};
 
 /// A program's request for an area.
@@ -132,7 +131,7 @@ impl<A: Arch, H: Hardware> View<'_, A, H> {
                 Backing::Anon => 0,
             };
             let room = pages.checked_add(skew)?;
-            let gap = self.areas().find_gap(room, align, window, Placement::TopDown).0?;
+            let gap = self.areas().find_gap(room, align, window).0?;
             Some(PageSpan::new(gap.start.add(skew), gap.end))
         };
         find(align).or_else(|| find(Order::ZERO)).ok_or(MapError::NoRoom(pages))

@@ -7,17 +7,17 @@
 //!            └─ faults wait from here to the end of the areas' change
 //! ```
 //!
-//! A step *returns* what it lacks; the engine brings it and repeats the step. A program sees no
-//! effect of a section that is dropped before the areas change.
+//! A step *returns* its [`Need`]; the caller [`bring`](Section::bring)s it and repeats the step. A
+//! program sees no effect of a section that is dropped before the areas change.
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, PageSpan, Vpn};
+use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::tree::TreeWriter;
 use super::{Area, View};
 use crate::folio::Folio;
-use crate::table::{Gather, Marks, Taking};
+use crate::table::{ForkLack, Gather, Heritage, Inherit, Marks, Taking};
 
 /// A step lacks this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +32,11 @@ pub enum Need {
 
 /// The right to change a space's areas, with the frames and leaves that the change holds.
 pub struct Section<'a, A, H: Hardware> {
-    pub(super) view: View<'a, A, H>,
+    view: View<'a, A, H>,
     writer: TreeWriter<'a, H>,
-    pub(super) table: Option<FrameRun>,
-    pub(super) gather: Gather,
-    pub(super) entries: u64,
+    table: Option<FrameRun>,
+    gather: Gather,
+    entries: u64,
     splits: u64,
     /// No page is mapped here, and no table is empty here. A table said so, locked while faults
     /// waited; later faults find the areas changed.
@@ -62,15 +62,15 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         self.entries
     }
 
+    /// Whether the tree has frames for `insertions` more areas.
+    pub fn stocked(&self, insertions: usize) -> Result<(), Need> {
+        if self.writer.lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
+    }
+
     /// Prepares a change of `span` that inserts at most `insertions` areas: from now on it cannot
     /// fail, and faults wait.
-    ///
-    /// # Errors
-    /// [`Need::Node`] or [`Need::Table`]: bring one and repeat.
     pub fn prepare(&mut self, span: PageSpan, insertions: usize) -> Result<(), Need> {
-        if self.writer.lacks(insertions) > 0 {
-            return Err(Need::Node);
-        }
+        self.stocked(insertions)?;
         self.writer.hold(span);
         // Beyond the span faults continue.
         self.vacant = self.isolate(span)?.intersect(span);
@@ -78,18 +78,13 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Prepares both places for moving the pages of `from` to `to`, which may be mapped.
-    ///
-    /// # Errors
-    /// As for [`prepare`](Self::prepare).
     pub fn prepare_move(
         &mut self,
         from: PageSpan,
         to: PageSpan,
         insertions: usize,
     ) -> Result<(), Need> {
-        if self.writer.lacks(insertions) > 0 {
-            return Err(Need::Node);
-        }
+        self.stocked(insertions)?;
         self.writer.hold(PageSpan::new(from.start.min(to.start), from.end.max(to.end)));
         self.isolate(from)?;
         self.vacant = self.isolate(to)?.intersect(to);
@@ -98,9 +93,6 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
 
     /// Splits every leaf that reaches across an end of `span`. Returns pages, of the span and
     /// beyond, that one absent entry covers.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     fn isolate(&mut self, span: PageSpan) -> Result<PageSpan, Need> {
         let tables = self.view.tables();
         let mut vacant = PageSpan::new(span.start, span.start);
@@ -109,27 +101,19 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
             if !vacant.is_empty() && page <= vacant.end {
                 continue;
             }
-            match tables.isolate(page, &mut self.table, &mut self.gather) {
-                Ok((splits, around)) => {
-                    self.splits += splits;
-                    vacant = around;
-                }
-                Err(_) => return Err(Need::Table),
-            }
+            let isolated = tables.isolate(page, &mut self.table, &mut self.gather);
+            let (splits, around) = isolated.map_err(|_| Need::Table)?;
+            self.splits += splits;
+            vacant = around;
         }
         Ok(vacant)
     }
 
     /// Prepares the tables for a move of the leaves of `from` to `to`; faults wait from now on.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     pub fn prepare_tables(&mut self, from: PageSpan, to: Vpn) -> Result<(), Need> {
         let tables = self.view.tables();
-        match tables.prepare_move(from, to, &mut self.table, &mut self.gather) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Need::Table),
-        }
+        let prepared = tables.prepare_move(from, to, &mut self.table, &mut self.gather);
+        prepared.map_err(|_| Need::Table)
     }
 
     /// Moves the leaves of `from` to `to`, whose tables are prepared.
@@ -143,11 +127,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     pub fn bring(&mut self, need: Need, run: FrameRun) -> Result<(), FrameRun> {
         match need {
             Need::Node => self.writer.stock(run),
-            Need::Table if self.table.is_none() => {
-                self.table = Some(run);
-                Ok(())
-            }
-            _ => Err(run),
+            Need::Table => self.table.replace(run).map_or(Ok(()), Err),
+            Need::Settle => Err(run),
         }
     }
 
@@ -163,19 +144,14 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Makes the tables for guards in `span`, which is prepared.
-    ///
-    /// # Errors
-    /// [`Need::Table`]: bring one and repeat.
     pub fn ready_to_guard(&mut self, span: PageSpan) -> Result<(), Need> {
-        let tables = self.view.tables();
-        tables.ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
+        self.view.tables().ready_to_mark(span, &mut self.table).map_err(|_| Need::Table)
     }
 
     /// Puts guards into `span`, which is empty and has the tables for them.
     pub fn guard(&mut self, span: PageSpan) {
-        let tables = self.view.tables();
         let (mut left, mut marks) = (span, Marks::guards(span.start));
-        let done = tables.mark(&mut left, &mut marks, &mut None);
+        let done = self.view.tables().mark(&mut left, &mut marks, &mut None);
         debug_assert!(done.is_ok(), "its tables are there, and nothing else is");
     }
 
@@ -185,11 +161,8 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
     }
 
     /// Takes the pages of `span` that `what` selects out of the tables, and empty tables that lie
-    /// within `hole` with them; `hole` is called only if there is an empty table.
-    ///
-    /// # Errors
-    /// [`Need::Settle`]: flush and free the gather, and repeat with the rest, which `span` is by
-    /// then. [`Need::Table`] only where the span was not prepared.
+    /// within `hole` with them; `hole` is called only if there is an empty table. `span` becomes
+    /// the rest. [`Need::Table`] only where it was not prepared.
     pub fn take(
         &mut self,
         span: &mut PageSpan,
@@ -205,12 +178,14 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         if took.emptied {
             tables.prune(PageSpan::new(span.start, took.upto), hole(), &mut self.gather);
         }
-        *span = PageSpan::new(took.upto, span.end);
-        match (span.is_empty(), took.straddles) {
-            (true, _) => Ok(()),
-            (false, true) => self.isolate(*span).and(Err(Need::Settle)),
-            (false, false) => Err(Need::Settle),
+        span.start = took.upto;
+        if span.is_empty() {
+            return Ok(());
         }
+        if took.straddles {
+            self.isolate(*span)?;
+        }
+        Err(Need::Settle)
     }
 
     /// Gives the leaves of each area in `span` its area's rights.
@@ -227,13 +202,35 @@ impl<'a, A: Arch, H: Hardware> Section<'a, A, H> {
         forgets: impl FnMut(Folio, FrameSpan, Attrs) -> bool,
         remark: impl Fn(Marks) -> Marks,
     ) {
-        let tables = self.view.tables();
-        self.entries += tables.forget(span, noted, &mut self.gather, forgets, remark);
+        self.entries += self.view.tables().forget(span, noted, &mut self.gather, forgets, remark);
     }
 
     /// Write-protects the leaves of `span` that map one of `frames`: the next write faults.
     pub fn withhold(&mut self, span: PageSpan, frames: FrameSpan) {
         self.entries += self.view.tables().withhold(span, frames, &mut self.gather);
+    }
+
+    /// Maps the pages of `span` in `child`, too, which has the areas already and runs on no CPU.
+    /// `span` shrinks from below by the part that is done. Faults wait until the change ends: the
+    /// child must not see later writes of the parent. `lend_marks` gets each run of markers and
+    /// returns the markers that both have.
+    ///
+    /// Returns the copy that the child needs where the parent's pages are pinned: for these pages,
+    /// of the frames from this one on, with these attributes. Make it and continue behind them.
+    pub fn fork(
+        &mut self,
+        child: &View<'_, A, H>,
+        span: &mut PageSpan,
+        how: Inherit,
+        lend_marks: &dyn Fn(Marks, u64) -> Marks,
+    ) -> Result<Option<(PageSpan, Pfn, Attrs)>, Need> {
+        let (spare, gather, done) = (&mut self.table, &mut self.gather, &mut self.entries);
+        let mut with = Heritage { how, spare, gather, done, lend_marks };
+        match self.view.tables().fork(&child.tables(), span, &mut with) {
+            Ok(()) => Ok(None),
+            Err(ForkLack::Copy(pages, frame, attrs)) => Ok(Some((pages, frame, attrs))),
+            Err(ForkLack::Table) => Err(Need::Table),
+        }
     }
 
     /// Makes the leaves of `span` COW, but for pinned pages.

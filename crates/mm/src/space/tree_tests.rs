@@ -62,8 +62,7 @@ impl Hardware for Words {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }
@@ -120,7 +119,7 @@ fn rich_writer<'a, const CAP: usize>(
 
 #[cfg(not(loom))]
 mod plain {
-    use super::super::tree::{EditError, Placement, TreeViolation};
+    use super::super::tree::{EditError, Miscount, TreeViolation};
     use super::*;
     use crate::phys::Kind;
     use proptest::prelude::*;
@@ -202,10 +201,8 @@ mod plain {
                 reader.lookup(page);
                 reader.next_at_or_after(page);
                 let (within, order) = (span(page.get() >> 1, page.get()), Order::new(3));
-                for placement in [Placement::TopDown, Placement::BottomUp] {
-                    reader.find_gap(1 + (page.get() & 7), order, within, placement);
-                    reader.find_gap(page.get(), Order::new(63), span(0, !0), placement);
-                }
+                reader.find_gap(1 + (page.get() & 7), order, within);
+                reader.find_gap(page.get(), Order::new(63), span(0, !0));
                 reader.overlapping(within).take(100).count();
             }
         }
@@ -230,18 +227,17 @@ mod plain {
             );
         }
         let all = span(0, count * 4);
-        let find = |pages, placement| reader.find_gap(pages, Order::ZERO, all, placement).0;
-        assert_eq!(find(2, Placement::BottomUp), Some(span(3, 5)));
+        let find = |pages| reader.find_gap(pages, Order::ZERO, all).0;
         let last = count * 4 - 4;
-        assert_eq!(find(2, Placement::TopDown), Some(span(last - 1, last + 1)));
-        assert_eq!(find(3, Placement::TopDown), None);
+        assert_eq!(find(2), Some(span(last - 1, last + 1)));
+        assert_eq!(find(3), None);
         for at in (0..count).map(&step).filter(|at| at % 16 != 0) {
-            writer.cut(span(at * 4, at * 4 + 4), |_| ()).expect("stocked");
+            writer.cut(span(at * 4, at * 4 + 4)).expect("stocked");
             if at % 7 == 0 {
                 writer.check().expect("sound");
             }
         }
-        writer.cut(span(0, u64::MAX), |_| ()).expect("stocked");
+        writer.cut(span(0, u64::MAX)).expect("stocked");
         assert_eq!(writer.check().map(|stats| stats.nodes), Ok(0));
         assert_eq!(writer.spares(), 4096);
         stats.depth
@@ -275,7 +271,7 @@ mod plain {
                 }
                 // `set` asks for itself; here the chain was asked for as one.
                 let area = area(at * 97 % 600 * 2, at * 97 % 600 * 2 + 1, 0);
-                writer.change(|| writer.add(super::super::tree::entry_of(area)));
+                writer.change(|| writer.add(area));
             }
             assert_eq!(writer.check().map(|stats| stats.areas), Ok(600));
         }
@@ -296,14 +292,14 @@ mod plain {
         assert!(writer.stock(one).is_ok());
         writer.set(area(0, 9, 0)).expect("stocked");
         let seq = writer.reader().lookup(Vpn::new(0)).1;
-        assert_eq!(writer.cut(span(3, 4), |_| panic!("taken")), Err(EditError::Lacks(2)));
-        assert_eq!(writer.replace(area(3, 4, 1), |_| panic!("taken")), Err(EditError::Lacks(5)));
+        assert_eq!(writer.cut(span(3, 4)), Err(EditError::Lacks(2)));
+        assert_eq!(writer.replace(area(3, 4, 1)), Err(EditError::Lacks(5)));
         assert_eq!(writer.update(span(3, 4), |_| panic!("asked")), Err(EditError::Lacks(5)));
         assert_eq!(writer.set(area(8, 10, 1)), Err(EditError::Occupied(area(0, 9, 0))));
         assert_eq!(writer.set(area(9, 9, 1)), Err(EditError::Malformed(area(9, 9, 1))));
         assert!(tree.is_current(seq, all()));
         assert!(writer.stock(rest).is_ok());
-        writer.cut(span(3, 4), |_| ()).expect("stocked");
+        writer.cut(span(3, 4)).expect("stocked");
         assert!(!tree.is_current(seq, all()));
     }
 
@@ -362,9 +358,9 @@ mod plain {
                 match writer.check() {
                     Ok(_) => seen[0] += 1,
                     Err(TreeViolation::NotANode(_)) => seen[1] += 1,
-                    Err(TreeViolation::Fill { .. }) => seen[2] += 1,
-                    Err(TreeViolation::NotAnArea { .. }) => seen[3] += 1,
-                    Err(TreeViolation::Order { .. }) => seen[4] += 1,
+                    Err(TreeViolation::Fill(..)) => seen[2] += 1,
+                    Err(TreeViolation::NotAnArea(..)) => seen[3] += 1,
+                    Err(TreeViolation::Order(..)) => seen[4] += 1,
                     Err(TreeViolation::Summary { .. }) => seen[5] += 1,
                     Err(other) => panic!("{other}"),
                 }
@@ -374,13 +370,14 @@ mod plain {
         assert!(seen[1..].iter().all(|count| *count > 0), "{seen:?}");
         writer.check().expect("sound again");
         writer.counted(1);
-        assert!(matches!(writer.check(), Err(TreeViolation::Count { counted: 21, found: 20 })));
+        let count = TreeViolation::Count(Miscount { counted: 21, found: 20 });
+        assert_eq!(writer.check(), Err(count));
         writer.counted(-1);
         let spare = writer.take().expect("some are left");
         ram.meta().slot(spare).expect("on record").links[0].store(0, Ordering::Relaxed);
         writer.give(spare);
         ram.meta().slot(spare).expect("on record").links[0].store(0, Ordering::Relaxed);
-        assert!(matches!(writer.check(), Err(TreeViolation::Spares { found: 1, .. })));
+        assert!(matches!(writer.check(), Err(TreeViolation::Spares(Miscount { found: 1, .. }))));
     }
 
     #[test]
@@ -389,7 +386,7 @@ mod plain {
         let tree = AreaTree::<4>::new();
         let writer = rich_writer(&tree, &ram);
         for (start, end) in [(0, 2), (2, 4)] {
-            writer.change(|| writer.add(super::super::tree::entry_of(area(start, end, 0))));
+            writer.change(|| writer.add(area(start, end, 0)));
         }
         assert!(writer.check().is_ok());
         assert_eq!(writer.check_merged(), Err(TreeViolation::Unmerged(area(2, 4, 0))));
@@ -446,10 +443,10 @@ mod plain {
     fn turn(writer: &TreeWriter<'_, Words, 4>, state: u32, seed: u64) {
         let step = 3 + seed % 20;
         writer.change(|| {
-            writer.cut_all(span(0, 400), |_| ());
+            writer.cut_all(span(0, 400));
             for start in (0..400).step_by(step as usize) {
                 let area = area(start, (start + step - 1).min(400), state);
-                writer.add(super::super::tree::entry_of(area));
+                writer.add(area);
             }
         });
     }
@@ -477,12 +474,8 @@ mod plain {
             let whole = first.span.start.get() % (first.span.count() + 1) == 0;
             assert!(whole || first.span.end.get() == 400, "{first:?} is torn");
             let (next, later) = reader.next_at_or_after(first.span.end);
-            let (gap, last) = reader.find_gap(
-                1,
-                Order::ZERO,
-                span(first.span.start.get(), 400),
-                Placement::BottomUp,
-            );
+            let behind = span(first.span.start.get(), (first.span.end.get() + 1).min(400));
+            let (gap, last) = reader.find_gap(1, Order::ZERO, behind);
             if seq == later && later == last && tree.is_current(seq, all()) {
                 checked += 1;
                 if let Some(next) = next {
@@ -518,8 +511,8 @@ mod raced {
                 loom::thread::spawn(move || read(&shared.0, &shared.1))
             };
             writer.change(|| {
-                writer.cut_all(span(0, 10), |_| ());
-                writer.add(super::super::tree::entry_of(area(8, 11, 2)));
+                writer.cut_all(span(0, 10));
+                writer.add(area(8, 11, 2));
             });
             assert_eq!(writer.spares(), 3);
             while let Some(run) = writer.unstock() {

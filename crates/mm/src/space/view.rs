@@ -1,13 +1,14 @@
 //! An address space, and the view through which the library works on it.
 
 use core::marker::PhantomData;
+use core::num::NonZeroU32;
 
 use quire_arch::{Arch, Attrs, Level};
 use quire_hw::Hardware;
 use quire_units::{Access, Asid, CpuId, CpuSet, PageSpan, Pfn, Vpn};
 
+use super::OptOut;
 use super::tree::{AreaTree, TreeReader};
-use super::{GroupId, OptOut};
 use crate::folio::Folios;
 use crate::limits::STACK_BYTES;
 use crate::phys::Meta;
@@ -18,7 +19,7 @@ use crate::table::{Tables, Target, What};
 /// An address space: its areas, the root of its page tables, and the CPUs that run in it.
 ///
 /// The embedder owns the value and gives it back to
-/// [`Mm::destroy`](crate::Mm::destroy); dropping it instead leaks its memory.
+/// [`Mm::destroy`](crate::Spaces::destroy); dropping it instead leaks its memory.
 #[must_use = "a space that is dropped leaks its memory; destroy it"]
 pub struct Space<A> {
     pub(crate) areas: AreaTree,
@@ -36,6 +37,27 @@ pub struct Space<A> {
     unflushed: AtomicU32,
     pub(crate) counters: SpaceCounters,
     arch: PhantomData<A>,
+}
+
+/// The number of a group of spaces; see [`Mm::new_group`](crate::Groups::create).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(NonZeroU32);
+
+impl GroupId {
+    /// The group with this number; `None` for 0.
+    #[inline]
+    pub const fn new(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
 }
 
 /// A rare event. A search for its effects skips spaces where it never happened.
@@ -187,6 +209,11 @@ impl<A: Arch> Space<A> {
     #[inline]
     pub(crate) fn target(&self) -> Target<'_> {
         Target { asid: self.asid, root: self.root, cpus: &self.cpus }
+    }
+
+    /// All pages that programs may map.
+    pub(crate) fn all() -> PageSpan {
+        PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES))
     }
 
     /// Whether a program may map `span` at all.

@@ -7,23 +7,15 @@ use quire_units::{Order, PageSpan, Prot, Vpn};
 use super::Spaces;
 use crate::base::Error;
 use crate::limits::STACK_GUARD_PAGES;
-use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Need, Request, Section, Space};
+use crate::space::{Advice, Area, AreaFlags, At, Backing, Ever, Request, Space};
 use crate::stats::Event;
 use crate::table::Taking;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps an area and returns its pages. None is resident yet.
     pub(crate) fn map(&self, space: &Space<A>, request: &Request) -> Result<PageSpan, Error> {
-        self.base().change(space, |section| self.map_in(space, section, request))
-    }
-
-    fn map_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        request: &Request,
-    ) -> Result<PageSpan, Error> {
-        let span = self.base().view(space).place(request, self.align(space, request))?;
+        let mut change = self.base.change(space);
+        let span = self.base.view(space).place(request, self.align(space, request))?;
         let area = Area {
             span,
             prot: request.prot,
@@ -36,41 +28,47 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if area.flags.contains(AreaFlags::DROPPABLE) {
             space.note(Ever::Droppable);
         }
-        let replaces = matches!(request.at, At::Fixed(_));
-        if !replaces {
-            self.base().complete(space, section, |section| section.stocked(1))?;
-            section.writer().set(area).map_err(|_| Error::Invalid)?;
-            return Ok(span);
+        if matches!(request.at, At::Fixed(_)) {
+            self.unsealed(space, span)?;
+            change.prepare(span, 2)?;
+            change.writer().replace(area).map_err(|_| Error::Invalid)?;
+            // Faults wait until the replaced memory is flushed; see `Section::hold`.
+            change.take(span, Taking::All, &|| span)?;
+        } else {
+            change.stock()?;
+            change.writer().set(area).map_err(|_| Error::Invalid)?;
         }
-        self.unsealed(space, span)?;
-        self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        section.writer().replace(area, |_| {}).map_err(|_| Error::Invalid)?;
-        // Faults wait until the replaced memory is flushed; see `Section::hold`.
-        self.take(space, section, span, &|| span)?;
         Ok(span)
     }
 
-    /// See `Mm::unmap`.
-    pub(crate) fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.unsealed(space, span)?;
-            self.base().complete(space, section, |section| section.prepare(span, 1))?;
-            section.writer().cut(span, |_| {}).map_err(|_| Error::Invalid)?;
-            section.open();
-            self.take(space, section, span, &|| self.hole(space, span))
-        })
+    /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in
+    /// it are no error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
+    /// is no frame for that. Nothing has changed then.
+    pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        self.unsealed(space, span)?;
+        change.prepare(span, 1)?;
+        change.writer().cut(span).map_err(|_| Error::Invalid)?;
+        change.open();
+        change.take(span, Taking::All, &|| self.hole(space, span))
     }
 
-    /// See `Mm::protect`.
-    pub(crate) fn protect(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        prot: Prot,
-    ) -> Result<(), Error> {
+    /// Refuses pages that programs may not map.
+    pub(crate) fn mappable(span: PageSpan) -> Result<(), Error> {
+        if Space::<A>::may_map(span) { Ok(()) } else { Err(Error::Invalid) }
+    }
+
+    /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoArea`] with the first page that no area holds;
+    /// [`Error::Forbidden`]; [`Error::NoMemory`] as for [`unmap`](Self::unmap). Nothing has changed
+    /// then.
+    pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
         self.alter(space, span, |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
@@ -91,19 +89,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn note_code(&self, area: &Area) {
         if area.prot.contains(Prot::EXEC)
             && let Backing::File { id, .. } = area.backing
-            && let Some(file) = self.base().file(id)
+            && let Some(file) = self.base.file(id)
         {
             file.note_code();
         }
     }
 
-    /// See `Mm::advise`.
-    pub(crate) fn advise(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        advice: Advice,
-    ) -> Result<(), Error> {
+    /// Advises the areas of `span` about large folios. All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn advise(&self, space: &Space<A>, span: PageSpan, advice: Advice) -> Result<(), Error> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
@@ -113,7 +109,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// and children inherit it. All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for an order of 0 or above [`Arch::block_order`], and where an area shows no file.
     pub fn set_read_order(
         &self,
@@ -135,7 +131,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// opposites). All of the span must be mapped.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`]. [`Error::Invalid`] also
     /// for flags beyond [`AreaFlags::ADVICE`], for one both set and cleared, and for
     /// [`WIPEONFORK`](AreaFlags::WIPEONFORK) where an area is not private and anonymous.
     pub fn set_flags(
@@ -160,51 +156,59 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Locks the pages of `span` in memory from their first access on (`MLOCK_ONFAULT`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect).
+    /// As for [`protect`](Self::protect).
     pub fn mlock_on_fault(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        self.lock_as(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT)
+        self.reflag(space, span, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT, AreaFlags::empty())
     }
 
-    pub(crate) fn lock_as(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        locks: AreaFlags,
-    ) -> Result<(), Error> {
-        self.alter(space, span, |area| {
-            Ok(Area { flags: (area.flags - AreaFlags::LOCK_ON_FAULT) | locks, ..area })
-        })
+    /// Locks the pages of `span` that are in memory, and others when they come.
+    pub(crate) fn lock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.reflag(space, span, AreaFlags::LOCKED, AreaFlags::LOCK_ON_FAULT)
     }
 
     /// Unlocks the pages of `span`, so that reclaim may take them (`munlock`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect).
+    /// As for [`protect`](Self::protect).
     pub fn munlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-        self.alter(space, span, |area| Ok(Area { flags: area.flags - locks, ..area }))
+        self.reflag(space, span, AreaFlags::empty(), locks)
     }
 
-    /// Seals the areas of `span`, all of which must be mapped. Those that are sealed stay so.
+    /// Seals the areas of `span`, all of which must be mapped (`mseal`): they keep place, rights,
+    /// and contents that could not be written back, until the space ends. So an attacker who
+    /// controls a program's calls cannot replace them. Children inherit seals.
     ///
     /// # Errors
-    /// As for [`protect`](crate::Mm::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
+    /// As for [`protect`](Self::protect), never [`Error::Forbidden`] or [`Error::Sealed`].
     pub fn seal(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         space.note(Ever::Sealed);
-        self.alter(space, span, |area| Ok(Area { flags: area.flags | AreaFlags::SEALED, ..area }))
+        self.reflag(space, span, AreaFlags::SEALED, AreaFlags::empty())
     }
 
-    /// See `Mm::discard`.
-    pub(crate) fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.may_lose(space, span)?;
-            section.hold(span);
-            let none = PageSpan::new(span.start, span.start);
-            self.take_some(space, section, span, Taking::Content, &|| none)
-        })
+    /// Sets and clears flags of the areas of `span`.
+    fn reflag(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), Error> {
+        self.alter(space, span, |area| Ok(Area { flags: (area.flags - clear) | set, ..area }))
+    }
+
+    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`). Guards
+    /// stay as well.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
+    /// frame for that: memory before it is free then.
+    pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        self.may_lose(space, span)?;
+        change.hold(span);
+        change.take(span, Taking::Content, &|| PageSpan::new(span.start, span.start))
     }
 
     /// Lets the stack `area` grow down to `page`, if there is room above the area below.
@@ -212,51 +216,31 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// # Errors
     /// [`Error::NoArea`] without room, or when the area has changed; [`Error::NoMemory`].
     pub(crate) fn grow(&self, space: &Space<A>, area: Area, page: Vpn) -> Result<(), Error> {
-        self.base().change(space, |section| self.grow_in(space, section, area, page))
-    }
-
-    fn grow_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        area: Area,
-        page: Vpn,
-    ) -> Result<(), Error> {
-        self.base().complete(space, section, |section| section.stocked(1))?;
+        let mut change = self.base.change(space);
+        change.stock()?;
         let guard = Vpn::new(page.get().saturating_sub(STACK_GUARD_PAGES));
         let below = PageSpan::new(guard, area.span.start);
-        let areas = self.base().view(space).areas();
+        let areas = self.base.view(space).areas();
         let free = areas.overlapping(below).next().is_none();
         let same = areas.lookup(area.span.start).0.is_some_and(|now| now == area);
         let more = Area { span: PageSpan::new(page, area.span.start), ..area };
-        let grown = free && same && section.writer().set(more).is_ok();
+        let grown = free && same && change.writer().set(more).is_ok();
         if grown { Ok(()) } else { Err(Error::NoArea(page)) }
     }
 
     /// Changes rights and flags of every area in `span`, and the leaves with them; changes nothing
-    /// unless `change` agrees for all of them and there is no hole.
-    pub(crate) fn alter(
+    /// unless `alter` agrees for all of them and there is no hole.
+    fn alter(
         &self,
         space: &Space<A>,
         span: PageSpan,
-        change: impl Fn(Area) -> Result<Area, Error>,
+        alter: impl Fn(Area) -> Result<Area, Error>,
     ) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| self.alter_in(space, section, span, change))
-    }
-
-    fn alter_in(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        span: PageSpan,
-        change: impl Fn(Area) -> Result<Area, Error>,
-    ) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
         let (mut differs, mut rights) = (false, false);
         self.agree(space, span, |area| {
-            let new = change(area)?;
+            let new = alter(area)?;
             differs |= new != area;
             rights |= new.prot != area.prot;
             Ok(())
@@ -266,16 +250,16 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
         // The areas are prepared also where only advice changes: no leaf may lie in two areas
         // afterwards.
-        self.base().complete(space, section, |section| section.prepare(span, 2))?;
-        let updated = section.writer().update(span, |area| change(area).unwrap_or(area));
+        change.prepare(span, 2)?;
+        let updated = change.writer().update(span, |area| alter(area).unwrap_or(area));
         updated.map_err(|_| Error::Invalid)?;
-        section.open();
+        change.open();
         if rights {
-            for area in self.base().view(space).areas().overlapping(span) {
-                section.protect(&area.clipped(span));
+            for area in self.areas(space, span) {
+                change.protect(&area.clipped(span));
             }
         }
-        self.base().count(Event::EntriesChanged, section.entries());
+        change.count(Event::EntriesChanged);
         Ok(())
     }
 
@@ -287,7 +271,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         mut each: impl FnMut(Area) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut next = span.start;
-        for area in self.base().view(space).areas().overlapping(span) {
+        for area in self.areas(space, span) {
             if area.span.start > next {
                 return Err(Error::NoArea(next));
             }
@@ -297,38 +281,36 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if next < span.end { Err(Error::NoArea(next)) } else { Ok(()) }
     }
 
-    /// Takes all pages of `span` out of the tables, and tables within `hole` that became empty.
-    pub(crate) fn take(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        span: PageSpan,
-        hole: &dyn Fn() -> PageSpan,
-    ) -> Result<(), Error> {
-        self.take_some(space, section, span, Taking::All, hole)
+    /// Refuses if a part of `span` is sealed.
+    pub(crate) fn unsealed(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, |area| area.flags.contains(AreaFlags::SEALED))
     }
 
-    /// The same for a part of the entries.
-    pub(crate) fn take_some(
+    /// Refuses if a part of `span` must not lose its contents.
+    pub(crate) fn may_lose(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.refuse(space, span, Area::keeps_content)
+    }
+
+    /// Refuses if a part of `span` is `such` that its seal forbids the change under way.
+    fn refuse(
         &self,
         space: &Space<A>,
-        section: &mut Section<'_, A, H>,
         span: PageSpan,
-        what: Taking,
-        hole: &dyn Fn() -> PageSpan,
+        such: impl Fn(&Area) -> bool,
     ) -> Result<(), Error> {
-        let mut left = span;
-        let before = section.entries();
-        let done =
-            self.base().complete(space, section, |section| section.take(&mut left, what, hole));
-        self.base().count(Event::EntriesCleared, section.entries() - before);
-        done
+        if !space.has(Ever::Sealed) {
+            return Ok(());
+        }
+        match self.areas(space, span).find(such) {
+            Some(area) => Err(Error::Sealed(area.span.start.max(span.start))),
+            None => Ok(()),
+        }
     }
 
     /// The unmapped pages around `span`, which is unmapped: tables that translate nothing else may
     /// go.
     pub(crate) fn hole(&self, space: &Space<A>, span: PageSpan) -> PageSpan {
-        let areas = self.base().view(space).areas();
+        let areas = self.base.view(space).areas();
         let first = Vpn::new(0);
         let last = Vpn::new(A::USER_PAGES);
         let end = areas.next_at_or_after(span.end).0.map_or(last, |area| area.span.start);
@@ -341,22 +323,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     pub(crate) fn align(&self, space: &Space<A>, request: &Request) -> Order {
         let wanted = match request.backing {
             Backing::Anon => {
-                self.base().policy.candidates(Advice::of(request.flags), space.opt_out())
+                self.base.policy.candidates(Advice::of(request.flags), space.opt_out())
             }
             #[cfg(feature = "files")]
-            Backing::File { .. } => self.base().file_policy.alignments(),
+            Backing::File { .. } => self.base.file_policy.alignments(),
             #[cfg(not(feature = "files"))]
             Backing::File { .. } => 0,
         };
         let fits = Order::fitting(request.pages).unwrap_or_default();
         let below = wanted as u64 & ((2_u64 << fits.get().min(62)) - 1);
         Order::new(below.checked_ilog2().unwrap_or(0) as u8)
-    }
-}
-
-impl<A: Arch, H: Hardware> Section<'_, A, H> {
-    /// Whether the tree has frames for `insertions` more areas.
-    pub(crate) fn stocked(&self, insertions: usize) -> Result<(), Need> {
-        if self.writer().lacks(insertions) > 0 { Err(Need::Node) } else { Ok(()) }
     }
 }

@@ -1,12 +1,12 @@
-//! Splitting folios in place: for a part that is to leave, or to stay.
+//! Folios that leave a space's tables, and folios that are split in place so that a part can.
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::{Order, PageSpan, Vpn};
 
 use super::Spaces;
 use crate::base::Error;
-use crate::fault::Unshare;
+use crate::folio::Folio;
 use crate::space::Space;
 use crate::stats::Event;
 use crate::table::{Divided, Division, Gather};
@@ -20,68 +20,52 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::NoMemory`] when a leaf must be split and there is no frame for its table;
     /// [`Error::Invalid`] for a page that programs may not map.
     pub fn divide(&self, space: &Space<A>, page: Vpn, how: Division) -> Result<Divided, Error> {
-        if !Space::<A>::may_map(PageSpan::new(page, page.add(1))) {
-            return Err(Error::Invalid);
-        }
-        let tables = self.base().view(space).tables();
+        Self::mappable(PageSpan::new(page, page.add(1)))?;
+        let tables = self.tables(space);
         let mut gather = Gather::new();
         let done = loop {
             match tables.divide(page, how, &mut gather) {
-                Divided::Leaf => self.split_leaf(space, page, &mut gather)?,
+                Divided::Leaf => self.split_leaf(space, page, A::block_order())?,
                 done => break done,
             }
         };
-        self.base().settle(space, &mut gather);
+        self.base.settle(space, &mut gather);
         let event = match done {
             Divided::Parts { .. } => Event::FolioSplit,
             _ => Event::FolioSplitFailed,
         };
-        self.base().count(event, 1);
+        self.base.count(event, 1);
         Ok(done)
     }
 
-    /// Copies the folio that `page` of a space maps into one of its own, where
-    /// [`divide`](Self::divide) cannot split it: other spaces map it as well, or other tables map
-    /// other parts. Programs see no change. Exclusive and pinned pages stay where they are.
-    ///
-    /// # Errors
-    /// As for [`fault`](crate::Mm::fault).
-    pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
-        let pages = PageSpan::new(page, page.add(1));
-        if !Space::<A>::may_map(pages) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.prepare(pages, 0))?;
-            let before = section.entries();
-            section.lend(pages);
-            self.base().count(Event::EntriesChanged, section.entries() - before);
-            Ok::<(), Error>(())
-        })?;
-        let view = self.base().view(space);
-        match Unshare::of(&view, page) {
-            Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
-            None => Err(Error::NoArea(page)),
-        }
+    /// Splits the leaf of order `leaf`, or the marker for as many pages, at `page` into entries of
+    /// the next level. Where it needs a table of the level below as well, the next try brings it.
+    pub(crate) fn split_leaf(&self, space: &Space<A>, page: Vpn, leaf: Order) -> Result<(), Error> {
+        let mut spare = Some(self.base.table_frame()?);
+        let mut gather = Gather::new();
+        let tables = self.tables(space);
+        // One boundary within it is enough: a split there splits all of it.
+        let inside = PageSpan::block(page, leaf).start.add(1);
+        let split = tables.isolate(inside, &mut spare, &mut gather);
+        self.base.free(spare);
+        self.base.settle(space, &mut gather);
+        self.base.count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
+        Ok(())
     }
 
-    /// Splits the leaf, or the marker for as many pages, at `page` into entries of the next level.
-    pub(crate) fn split_leaf(
+    /// Takes the mappings of folios for which `such` is true out of `span` of a space, into
+    /// `gather`, which is flushed and freed when it is full.
+    pub(crate) fn detach(
         &self,
         space: &Space<A>,
-        page: Vpn,
+        span: PageSpan,
         gather: &mut Gather,
-    ) -> Result<(), Error> {
-        let mut spare = Some(self.base().table_frame()?);
-        let tables = self.base().view(space).tables();
-        // One boundary within it is enough: a split there splits all of it.
-        let inside = page.align_down(A::block_order().pages()).add(1);
-        let split = tables.isolate(inside, &mut spare, gather);
-        if let Some(run) = spare {
-            self.base().free(run);
+        such: &impl Fn(Folio) -> bool,
+    ) {
+        let (tables, mut at) = (self.tables(space), span.start);
+        while let Some(page) = tables.detach(PageSpan::new(at, span.end), gather, such) {
+            self.base.settle(space, gather);
+            at = page;
         }
-        self.base().settle(space, gather);
-        self.base().count(Event::LeafSplit, split.map_or(1, |(splits, _)| splits));
-        Ok(())
     }
 }

@@ -35,11 +35,11 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         while let Some((page, leaf)) = self.next_of(space, at, frame) {
             // Whether it was split or other spaces share it: it is mapped by leaves of one page
             // then.
-            if leaf > Order::ZERO || self.base().folios().of(frame).is_some() {
+            if leaf > Order::ZERO || self.base.folios().of(frame).is_some() {
                 self.divide(space, page, Division::Around(page, Order::ZERO))?;
             }
             if self.next_of(space, page, frame).is_some_and(|(_, leaf)| leaf > Order::ZERO) {
-                self.split_leaf(space, page, &mut Gather::new())?;
+                self.split_leaf(space, page, A::block_order())?;
                 continue;
             }
             self.mark_failed(space, page, frame, keeps);
@@ -57,18 +57,18 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             _ => None,
         };
         let all = PageSpan::new(at, Vpn::new(A::USER_PAGES));
-        let mut pieces = self.base().view(space).tables().pieces(all);
+        let mut pieces = self.tables(space).pieces(all);
         pieces.find_map(|seen| ahead(&seen).map(|ahead| (seen.pages.start.add(ahead), seen.leaf)))
     }
 
     fn mark_failed(&self, space: &Space<A>, page: Vpn, frame: Pfn, keeps: &mut bool) {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let Some(folio) = folios.of(frame) else { return };
         let mut gather = Gather::new();
         let _taking = space.taking();
         let what = Eviction { folio, most: Order::ZERO, tracks: false };
         let here = PageSpan::block(page, Order::ZERO);
-        let _ = self.base().view(space).tables().evict(here, what, &mut gather, |_, frames, _| {
+        let _ = self.tables(space).evict(here, what, &mut gather, |_, frames, _| {
             if frames.start != frame || frames.count != 1 {
                 return None;
             }
@@ -79,6 +79,6 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             keeps.then(|| MarkKind::Poison.payload(frame.get()))
         });
-        self.base().settle(space, &mut gather);
+        self.base.settle(space, &mut gather);
     }
 }

@@ -5,10 +5,10 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Access, Order, PageSpan, Pfn, Vpn};
 
 use super::Spaces;
-use super::outcome::{Lack, Populated, Resolved, Served};
+use super::outcome::{Fault, Lack, Populated, Resolved, Served};
 use crate::base::Error;
-use crate::fault::plan::{Reach, Touch};
-use crate::fault::{Cause, Decision, MarkedPage, Plan, Refusal, Stale, decide};
+use crate::fault::plan::Reach;
+use crate::fault::{Decision, MarkedPage, Plan, Refusal, Stale, decide};
 use crate::limits::{FAULT_TRIES, POPULATE_ORDER};
 use crate::space::{Seq, Space, View};
 use crate::stats::Event;
@@ -22,19 +22,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         access: Access,
-        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
         resched: &mut dyn FnMut(),
+        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Populated, Error> {
-        if !span.is_empty() && !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
+        if !span.is_empty() {
+            Self::mappable(span)?;
         }
-        let reach = Reach::Upto(span.end);
+        let mut fault = Fault { access, reach: Reach::Upto(span.end), resched };
         let mut done = Populated::default();
         let mut at = span.start;
         while at < span.end {
-            at = match self.base().view(space).ready_until(at, span.end, access) {
+            at = match self.base.view(space).ready_until(at, span.end, access) {
                 Some(end) => end,
-                None => match self.resolve(space, at, access, reach, serve, resched)? {
+                None => match self.resolve(space, at, &mut fault, &serve)? {
                     Resolved::Mapped(installed) => {
                         done.pages += installed.pages.count();
                         done.folios += installed.pages.count() >> installed.order.get();
@@ -60,28 +60,32 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         &self,
         space: &Space<A>,
         page: Vpn,
-        access: Access,
-        reach: Reach,
-        serve: &mut impl FnMut(&View<'_, A, H>, Lack, &mut dyn FnMut()) -> Served,
-        resched: &mut dyn FnMut(),
+        fault: &mut Fault<'_>,
+        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
     ) -> Result<Resolved, Error> {
-        self.base().groups.charge_first(space)?;
-        let view = self.base().view(space);
+        let access = fault.access;
+        self.base.groups.charge(space, 1)?;
+        let view = self.base.view(space);
         let mut taken = None;
         let mut result = Ok(Resolved::Again);
         for _ in 0..FAULT_TRIES {
-            let step = match decide(&view, &self.base().policy, page, access, reach) {
-                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, resched),
+            let step = match decide(&view, &self.base.policy, page, access, fault.reach) {
+                Decision::Fill(plan) => self.fill(&view, &plan, &mut taken, fault.resched),
                 Decision::Below(place, seq) => {
                     self.deepen(&view, place, page, Some(seq)).map(|()| None)
                 }
-                Decision::Touch(leaf) => Ok(self.note(&view, leaf, page, access)),
-                Decision::Unshare(unshare) => self.unshare(&view, &unshare, resched),
+                Decision::Touch(prot, seq) => {
+                    let current = || is_still(&view, page, Some(seq));
+                    let touched = view.tables().touch(page, access, prot, current);
+                    self.base.count(Event::Spurious, touched.into());
+                    Ok(self.noted(&view, page, touched))
+                }
+                Decision::Unshare(unshare) => self.unshare(&view, &unshare, fault.resched),
                 Decision::Marked(marked) => match unmapped(&marked) {
                     Some(error) => Err(error),
-                    None => serve(&view, Lack::Swap(marked), resched),
+                    None => serve(&view, Lack::Swap(marked), fault),
                 },
-                Decision::File(page) => serve(&view, Lack::File(page), resched),
+                Decision::File(page) => serve(&view, Lack::File(page), fault),
                 Decision::Grow(area) => self.grow(space, area, page).map(|()| None),
                 Decision::Refuse(why) => Err(refused(why, page, access)),
             };
@@ -92,9 +96,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             }
             break;
         }
-        if let Some((run, _)) = taken {
-            self.base().free(run);
-        }
+        self.base.free(taken.map(|(run, _)| run));
         result
     }
 
@@ -106,7 +108,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         plan: &Plan,
         taken: &mut Option<(FrameRun, Order)>,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         let fits = |order: Order, run: &FrameRun| {
             plan.choice.orders >> order.get() & 1 != 0
                 && plan.start(order).add(run.count()) <= plan.wanted.end
@@ -114,31 +116,27 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let (run, order) = match taken.take() {
             Some((run, order)) if fits(order, &run) => (run, order),
             stale => {
-                if let Some((run, _)) = stale {
-                    self.base().free(run);
-                }
+                self.base.free(stale.map(|(run, _)| run));
                 let (run, order) = self.take_for(view, plan)?;
                 let start = plan.start(order);
-                self.base().clear(&run, plan.page.get().saturating_sub(start.get()), resched);
+                self.base.clear(&run, plan.page.get().saturating_sub(start.get()), resched);
                 (run, order)
             }
         };
-        let made = match plan.is_at(A::leaf_level(order)) {
-            true => Ok(()),
-            false => self.deepen_to(view, plan.start(order), order, Some(plan.seq)),
-        };
-        if let Err(error) = made {
-            *taken = Some((run, order));
+        if !plan.is_at(A::leaf_level(order))
+            && let Err(error) = self.deepen_to(view, plan.start(order), order, Some(plan.seq))
+        {
+            self.base.free(run);
             return Err(error);
         }
         match plan.install(view, run, order) {
             Ok(installed) => {
-                self.base().groups.draw(view.space, installed.pages.count());
+                self.base.groups.draw(view.space, installed.pages.count());
                 self.tally(view.space, &plan.choice, &installed);
                 Ok(Some(Resolved::Mapped(installed)))
             }
             Err(Stale(run)) => {
-                self.base().count(Event::Stale, 1);
+                self.base.count(Event::Stale, 1);
                 while view.space.areas.is_held(plan.wanted) {
                     spin_loop();
                 }
@@ -152,24 +150,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     fn take_for(&self, view: &View<'_, A, H>, plan: &Plan) -> Result<(FrameRun, Order), Error> {
         let mut order = plan.choice.largest();
         loop {
-            if !self.base().groups.affords(view.space, order)
-                && let Some(smaller) = plan.choice.below(order)
-            {
-                self.fallback(view.space, order, Cause::Charge);
-                order = smaller;
-                continue;
-            }
             if let Some(run) = self.take_several(view.space, plan, order) {
                 return Ok((run, order));
             }
-            let hard = order == Order::ZERO || self.base().policy.tries_hard(plan.advice);
-            match self.base().frames(order, hard) {
+            match self.take_one(view.space, order, plan.advice) {
                 Ok(run) => return Ok((run, order)),
-                Err(error) => {
-                    let Some(smaller) = plan.choice.below(order) else { return Err(error) };
-                    self.fallback(view.space, order, Cause::Memory);
-                    order = smaller;
-                }
+                Err(error) => order = plan.choice.below(order).ok_or(error)?,
             }
         }
     }
@@ -184,16 +170,10 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let start = plan.start(order);
         let aligned = start.get().trailing_zeros() as u8;
         let fitting = Order::fitting(plan.wanted.end.offset_from(start))?;
-        let mut block = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
-        while block > order {
-            if self.base().groups.affords(space, block)
-                && let Ok(run) = self.base().frames(block, false)
-            {
-                return Some(run);
-            }
-            block = block.down()?;
-        }
-        None
+        let most = fitting.min(Order::new(aligned.min(63))).min(POPULATE_ORDER);
+        let larger = (order.get() + 1..=most.get()).rev().map(Order::new);
+        let mut larger = larger.filter(|block| self.base.groups.affords(space, *block));
+        larger.find_map(|block| self.base.frames(block, false).ok())
     }
 
     /// Makes the missing tables for folios of `order` at `page`: a smaller folio than planned may
@@ -225,33 +205,15 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         page: Vpn,
         seq: Option<Seq>,
     ) -> Result<(), Error> {
-        let run = self.base().table_frame()?;
+        let run = self.base.table_frame()?;
         match view.tables().link_if(place, page, run, || is_still(view, page, seq)) {
-            Ok(()) => self.base().count(Event::TableMade, 1),
+            Ok(()) => self.base.count(Event::TableMade, 1),
             Err(run) => {
-                self.base().free(run);
+                self.base.free(run);
                 self.wait(view, page);
             }
         }
         Ok(())
-    }
-
-    /// Records an access in a present leaf. The leaf only ever grants more by that, so other CPUs
-    /// need no flush; this CPU's TLB may still hold the entry that made it fault.
-    fn note(
-        &self,
-        view: &View<'_, A, H>,
-        leaf: Touch,
-        page: Vpn,
-        access: Access,
-    ) -> Option<Resolved> {
-        if !leaf.touch(view, page, access) {
-            self.wait(view, page);
-            return None;
-        }
-        self.forget(view, page);
-        self.base().count(Event::Spurious, 1);
-        Some(Resolved::Noted)
     }
 }
 

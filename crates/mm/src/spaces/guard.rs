@@ -16,41 +16,47 @@ use super::Spaces;
 use crate::base::Error;
 use crate::space::{AreaFlags, Space};
 use crate::stats::Event;
-use crate::table::{MarkKind, Sight};
+use crate::table::{MarkKind, Sight, Taking};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::guard`.
-    pub(crate) fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.may_lose(space, span)?;
-            self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
-                true => Err(Error::Invalid),
-                false => Ok(()),
-            })?;
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            self.base().complete(space, section, |section| section.ready_to_guard(span))?;
-            self.take(space, section, span, &|| PageSpan::new(span.start, span.start))?;
-            section.guard(span);
-            Ok(())
-        })
+    /// Makes every page of `span` a guard (`MADV_GUARD_INSTALL`): its contents are lost, and each
+    /// access to it fails with [`Error::Guarded`], until [`unguard`](Self::unguard), or until its
+    /// area is unmapped. Guards are inherited, they move with their pages, and neither discarding
+    /// nor other rights remove them. All of the span must be mapped.
+    ///
+    /// # Errors
+    /// [`Error::NoArea`] with the first page that no area holds; [`Error::Invalid`] for pages that
+    /// programs may not map, or that are locked in memory; [`Error::NoMemory`] when a large leaf
+    /// must be split, or a table is missing at an end of the span, and there is no frame for that.
+    /// Nothing has changed then.
+    pub fn guard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        self.may_lose(space, span)?;
+        self.agree(space, span, |area| match area.flags.contains(AreaFlags::LOCKED) {
+            true => Err(Error::Invalid),
+            false => Ok(()),
+        })?;
+        change.prepare(span, 0)?;
+        change.complete(|section| section.ready_to_guard(span))?;
+        change.take(span, Taking::All, &|| PageSpan::new(span.start, span.start))?;
+        change.guard(span);
+        Ok(())
     }
 
-    /// See `Mm::unguard`.
-    pub(crate) fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.agree(space, span, |_| Ok(()))?;
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            let before = section.entries();
-            section.unguard(span);
-            self.base().count(Event::EntriesCleared, section.entries() - before);
-            Ok(())
-        })
+    /// Removes the guards of `span`: their pages read as zero again. Other pages stay as they are
+    /// (`MADV_GUARD_REMOVE`).
+    ///
+    /// # Errors
+    /// As for [`guard`](Self::guard), but that pages may be locked.
+    pub fn unguard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        self.agree(space, span, |_| Ok(()))?;
+        change.prepare(span, 0)?;
+        change.unguard(span);
+        change.count(Event::EntriesCleared);
+        Ok(())
     }
 
     /// The first page of `span` that is a guard.
@@ -59,7 +65,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
             Sight::Marker(marks) => marks.kind() == Some(MarkKind::Guard),
             Sight::Leaf { .. } => false,
         };
-        let mut pieces = self.base().view(space).tables().pieces(span);
+        let mut pieces = self.tables(space).pieces(span);
         pieces.find(|seen| is_guard(seen.what)).map(|seen| seen.pages.start)
     }
 }

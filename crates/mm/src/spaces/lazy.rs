@@ -15,7 +15,7 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Spaces;
-use crate::base::Error;
+use crate::base::{Change, Error};
 use crate::folio::Folio;
 use crate::space::{Area, AreaFlags, Ever, Space};
 use crate::stats::Event;
@@ -36,36 +36,51 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// nothing has changed then. [`Error::NoMemory`] when a large leaf must be split and there is
     /// no frame for that: memory before it is freed lazily then.
     pub fn free_lazily(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
+        Self::mappable(span)?;
+        let change = self.base.change(space);
+        self.may_lose(space, span)?;
         let mut tracked = false;
-        self.base().change(space, |_| {
-            self.may_lose(space, span)?;
-            self.agree(space, span, |area| {
-                tracked |= area.flags.contains(AreaFlags::TRACKED);
-                let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
-                if fits { Ok(()) } else { Err(Error::Invalid) }
-            })
+        self.agree(space, span, |area| {
+            tracked |= area.flags.contains(AreaFlags::TRACKED);
+            let fits = area.is_private_anon() && !area.flags.contains(AreaFlags::LOCKED);
+            if fits { Ok(()) } else { Err(Error::Invalid) }
         })?;
+        drop(change);
         if tracked {
             return self.discard(space, span);
         }
         self.divide_at(space, span.start)?;
         self.divide_at(space, span.end)?;
         self.drop_swapped(space, span)?;
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.prepare(span, 0))?;
-            let mut pages = 0;
-            let forgets = |folio, piece: FrameSpan, attrs| {
-                let lazy = self.may_be_lazy(folio, piece, attrs);
-                pages += if lazy { piece.count } else { 0 };
-                lazy
-            };
-            section.forget(span, Attrs::YOUNG | Attrs::DIRTY, forgets, |marks| marks);
-            self.base().count(Event::LazyFree, pages);
-            Ok(())
-        })
+        let mut change = self.base.change(space);
+        change.prepare(span, 0)?;
+        self.free_leaves(&mut change, span, Attrs::YOUNG | Attrs::DIRTY, |_| true);
+        Ok(())
+    }
+
+    /// Makes the folios in `span` that are `wanted`, whole and exclusive lazily free, and clears
+    /// `noted` in their leaves.
+    fn free_leaves(
+        &self,
+        change: &mut Change<'_, A, H>,
+        span: PageSpan,
+        noted: Attrs,
+        wanted: impl Fn(Folio) -> bool,
+    ) {
+        let folios = self.base.folios();
+        let mut pages = 0;
+        let forgets = |folio: Folio, piece: FrameSpan, attrs: Attrs| {
+            let whole = piece == folio.span();
+            let own = !attrs.contains(Attrs::COW) && folios.is_sole(folio, piece.count as u32);
+            let lazy = whole && own && wanted(folio);
+            if lazy {
+                folios.set_lazy(folio, true);
+                pages += piece.count;
+            }
+            lazy
+        };
+        change.forget(span, noted, forgets, |marks| marks);
+        self.base.count(Event::LazyFree, pages);
     }
 
     /// Frees pages without an access for `idle` rounds lazily, in the areas of `span` whose
@@ -81,39 +96,19 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         idle: u32,
     ) -> Result<(), Error> {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let droppable = |area: &Area| area.flags.contains(AreaFlags::DROPPABLE);
         if !space.has(Ever::Droppable) || !self.areas(space, span).any(|area| droppable(&area)) {
             return Ok(());
         }
-        self.base().change(space, |section| {
-            let mut pages = 0;
-            for area in self.base().view(space).areas().overlapping(span).filter(droppable) {
-                let part = area.span.intersect(span);
-                self.base().complete(space, section, |section| section.prepare(part, 0))?;
-                let forgets = |folio: Folio, piece: FrameSpan, attrs| {
-                    let is_new = !folios.is_lazy(folio) && folios.idle(folio) >= idle;
-                    let lazy = is_new && self.may_be_lazy(folio, piece, attrs);
-                    pages += if lazy { piece.count } else { 0 };
-                    lazy
-                };
-                section.forget(part, Attrs::DIRTY, forgets, |marks| marks);
-            }
-            self.base().count(Event::LazyFree, pages);
-            Ok(())
-        })
-    }
-
-    /// Makes a folio lazily free, if `piece`, mapped with these attributes, is all of it and no
-    /// other space has it. Its table is locked.
-    fn may_be_lazy(&self, folio: Folio, piece: FrameSpan, attrs: Attrs) -> bool {
-        let folios = self.base().folios();
-        let whole = piece == folio.span();
-        let own = !attrs.contains(Attrs::COW) && folios.is_sole(folio, piece.count as u32);
-        if whole && own {
-            folios.set_lazy(folio, true);
+        let mut change = self.base.change(space);
+        for area in self.areas(space, span).filter(droppable) {
+            let part = area.span.intersect(span);
+            change.prepare(part, 0)?;
+            let is_old = |folio| !folios.is_lazy(folio) && folios.idle(folio) >= idle;
+            self.free_leaves(&mut change, part, Attrs::DIRTY, is_old);
         }
-        whole && own
+        Ok(())
     }
 
     /// Splits the folio that lies across the boundary before `page`, if possible.
@@ -121,9 +116,9 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if page.get() >= A::USER_PAGES {
             return Ok(());
         }
-        let seen = self.base().view(space).tables().look(PageSpan::block(page, Order::ZERO));
+        let seen = self.tables(space).look(PageSpan::block(page, Order::ZERO));
         let Some(Sight::Leaf { frame, .. }) = seen.map(|seen| seen.what) else { return Ok(()) };
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         match folios.of(frame) {
             Some(folio) if folio.head < frame => {
                 self.divide(space, page, Division::Around(page, Order::ZERO)).map(|_| ())
@@ -138,7 +133,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         let is_lost =
             |marks: Marks| matches!(marks.kind(), Some(MarkKind::Swap | MarkKind::Poison));
         loop {
-            let mut pieces = self.base().view(space).tables().pieces(PageSpan::new(at, span.end));
+            let mut pieces = self.tables(space).pieces(PageSpan::new(at, span.end));
             let there =
                 pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_lost(marks)));
             let Some(there) = there else { return Ok(()) };
@@ -149,7 +144,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// How many pages of `span` may be lost unless a program writes them again.
     pub fn lazily_free(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let mut pages = 0;
         self.runs(space, span, &mut |seen| {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { return };

@@ -16,8 +16,6 @@
 //! **Never** reads a file or a swap device: a step returns what it lacks. **Next room**: `files`.
 
 mod change;
-mod create;
-mod detach;
 mod divide;
 mod failed;
 mod faults;
@@ -25,23 +23,26 @@ mod fork;
 mod guard;
 mod lazy;
 mod outcome;
-#[cfg(feature = "files")]
-mod own_block;
 mod remap;
 mod report;
-mod seal;
 mod tally;
 mod track;
 mod unshare;
 
 pub use failed::Loss;
-pub(crate) use outcome::Lack;
+pub(crate) use outcome::{Fault, Lack, Served};
 pub use outcome::{Populated, Resolved};
 pub use remap::Move;
 pub use report::{FolioMap, SizeOf};
 pub use track::is_written;
 
+use quire_arch::Arch;
+use quire_hw::Hardware;
+use quire_units::PageSpan;
+
 use crate::base::Base;
+use crate::space::{Area, Space};
+use crate::table::Tables;
 
 /// The operations on address spaces.
 pub struct Spaces<'m, A, H> {
@@ -62,5 +63,22 @@ impl<'m, A, H> Spaces<'m, A, H> {
     #[inline(always)]
     pub(crate) fn base(&self) -> &Base<'m, A, H> {
         &self.base
+    }
+}
+
+impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// The areas that have a page in `span`, ascending and whole. Takes no lock, also not between
+    /// two of them: each is in a state that the space had at some moment.
+    pub fn areas<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        span: PageSpan,
+    ) -> impl Iterator<Item = Area> + 'a {
+        self.base.view(space).areas().overlapping(span)
+    }
+
+    /// The page tables of a space.
+    pub(crate) fn tables<'a>(&'a self, space: &'a Space<A>) -> Tables<'a, A, H> {
+        self.base.view(space).tables()
     }
 }

@@ -1,10 +1,11 @@
 //! The ends of a fault, and of populating.
 
-use quire_units::{Order, PageSpan};
+use quire_units::{Access, Order, PageSpan};
 
 use crate::base::Error;
 #[cfg(feature = "files")]
 use crate::cache::Reads;
+use crate::fault::plan::Reach;
 use crate::fault::{FilePage, Installed, MarkedPage};
 
 /// A page that a fault lacks and another service has.
@@ -14,6 +15,14 @@ pub(crate) enum Lack {
     File(FilePage),
     /// A page that is on a swap device.
     Swap(MarkedPage),
+}
+
+/// A fault, or one of many that populating makes up.
+pub(crate) struct Fault<'f> {
+    pub(crate) access: Access,
+    pub(crate) reach: Reach,
+    /// Called between two units of a long clear, without locks held.
+    pub(crate) resched: &'f mut dyn FnMut(),
 }
 
 /// The result of a service: `None` where the fault must be decided anew.

@@ -5,6 +5,7 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Spaces;
+use crate::base::Error;
 use crate::limits::ORDERS;
 use crate::space::{Area, Space};
 use crate::stats::Event;
@@ -49,13 +50,13 @@ impl FolioMap {
 }
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// See `Mm::folio_map`.
-    pub(crate) fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        for area in self.base().view(space).areas().overlapping(all) {
+    /// Calls `tell` with each area of `space` in ascending order, and its resident memory.
+    pub fn folio_map(&self, space: &Space<A>, mut tell: impl FnMut(&FolioMap)) {
+        let all = Space::<A>::all();
+        for area in self.areas(space, all) {
             let mut map =
                 FolioMap { area, sizes: [SizeOf::default(); ORDERS], by_blocks: 0, foreign: 0 };
-            self.base().view(space).tables().tell(area.span, |pages, level, what| {
+            self.tables(space).tell(area.span, |pages, level, what| {
                 if let What::Leaf { frame, .. } = what {
                     if !level.is_last() {
                         map.by_blocks += pages.count();
@@ -67,26 +68,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// The areas that have a page in `span`, ascending and whole. Takes no lock, also not between
-    /// two of them: each is in a state that the space had at some moment.
-    pub fn areas<'a>(
-        &'a self,
-        space: &'a Space<A>,
-        span: PageSpan,
-    ) -> impl Iterator<Item = Area> + 'a {
-        self.base().view(space).areas().overlapping(span)
-    }
-
     /// The first page of `span` that no area holds; `None` when all of it is covered, or empty.
     pub fn first_hole(&self, space: &Space<A>, span: PageSpan) -> Option<Vpn> {
-        let mut next = span.start;
-        for area in self.areas(space, span) {
-            if area.span.start > next {
-                return Some(next);
-            }
-            next = area.span.end;
+        match self.agree(space, span, |_| Ok(())) {
+            Err(Error::NoArea(page)) => Some(page),
+            _ => None,
         }
-        (next < span.end).then_some(next)
     }
 
     /// Calls `tell` with the mapped stretches in `span`, ascending, in pieces as long as one table
@@ -94,24 +81,24 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Absent pages are skipped. No lock is held while `tell` runs; each piece is the state of a
     /// table at some moment.
     pub fn runs(&self, space: &Space<A>, span: PageSpan, tell: &mut dyn FnMut(&Seen)) {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        self.base().view(space).tables().pieces(span.intersect(all)).for_each(|seen| tell(&seen));
+        let all = Space::<A>::all();
+        self.tables(space).pieces(span.intersect(all)).for_each(|seen| tell(&seen));
     }
 
     /// Clears the accessed bits of the pages of `span` (`/proc/PID/clear_refs`), and flushes all
     /// CPUs: the next access to each shows again. A large leaf or a contiguous block that reaches
     /// across an end of the span stays. Returns how many entries were written.
     pub fn clear_young(&self, space: &Space<A>, span: PageSpan) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         let mut gather = Gather::new();
-        let entries = self.base().view(space).tables().age(span.intersect(all), &mut gather);
-        self.base().settle(space, &mut gather);
-        self.base().count(Event::EntriesChanged, entries);
+        let entries = self.tables(space).age(span.intersect(all), &mut gather);
+        self.base.settle(space, &mut gather);
+        self.base.count(Event::EntriesChanged, entries);
         entries
     }
 
-    /// See `Mm::resident`.
-    pub(crate) fn resident(&self, space: &Space<A>) -> u64 {
+    /// Pages of `space` that are resident.
+    pub fn resident(&self, space: &Space<A>) -> u64 {
         let mut pages = 0;
         self.folio_map(space, |map| pages += map.resident());
         pages
@@ -120,12 +107,12 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Pages of `space` that are mapped or on swap devices, by a walk of all its tables: the memory
     /// that would be free if it ended, except for shared pages.
     pub fn footprint(&self, space: &Space<A>) -> u64 {
-        self.base().view(space).tables().weigh()
+        self.tables(space).weigh()
     }
 
     /// Adds a run's pages to the sizes of the folios they belong to.
     fn sort(&self, map: &mut FolioMap, pages: PageSpan, frames: FrameSpan) {
-        let folios = self.base().folios();
+        let folios = self.base.folios();
         let mut page = pages.start;
         let counted = folios.each(frames, |folio, piece| {
             let size = &mut map.sizes[folio.order.index()];

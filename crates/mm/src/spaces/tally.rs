@@ -1,22 +1,48 @@
-//! The last steps of faults: counts, and what this CPU or another change still has to do.
+//! Steps that all kinds of faults share: a block of frames, the counts, and what this CPU or
+//! another change still has to do.
 
 use quire_arch::Arch;
-use quire_hw::{Flush, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware};
 use quire_units::{CpuSet, Order, PageSpan, Vpn};
 
 use super::Spaces;
 use super::outcome::Resolved;
+use crate::base::Error;
 use crate::fault::{Cause, Choice, Installed};
-use crate::space::{Space, View};
-use crate::stats::Event;
+use crate::space::{Advice, Space, View};
+use crate::stats::{Event, FolioEvent};
 use crate::sync::spin_loop;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
+    /// A block of `order` for a fault in an area with `advice`, as far as the space's group has
+    /// room for it. Counts the step to a smaller one.
+    #[inline]
+    pub(crate) fn take_one(
+        &self,
+        space: &Space<A>,
+        order: Order,
+        advice: Advice,
+    ) -> Result<FrameRun, Error> {
+        let cause = if self.base.groups.affords(space, order) {
+            let hard = order == Order::ZERO || self.base.policy.tries_hard(advice);
+            match self.base.frames(order, hard) {
+                Ok(run) => return Ok(run),
+                Err(_) => Cause::Memory,
+            }
+        } else {
+            Cause::Charge
+        };
+        if order > Order::ZERO {
+            self.fallback(space, order, cause);
+        }
+        Err(Error::NoMemory(order))
+    }
+
     /// Flushes this CPU's translation of `page`, whose leaf grants more by now.
     pub(crate) fn forget(&self, view: &View<'_, A, H>, page: Vpn) {
         let own = CpuSet::new();
-        own.insert(self.base().hw.cpu());
-        self.base().hw.flush(&Flush {
+        own.insert(self.base.hw.cpu());
+        self.base.hw.flush(&Flush {
             asid: view.space.asid(),
             root: view.space.root(),
             pages: Some(PageSpan::new(page, page.add(1))),
@@ -28,17 +54,17 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
 
     /// Counts the size of a fault's folio, and the reasons against larger ones.
     pub(crate) fn tally(&self, space: &Space<A>, choice: &Choice, installed: &Installed) {
-        let cpu = self.base().hw.cpu().index();
+        let cpu = self.base.hw.cpu().index();
         let order = installed.order;
         let folios = installed.pages.count() >> order.get();
-        if let Some(own) = self.base().counters.get(cpu) {
-            own.alloc(order.index(), folios);
+        if let Some(own) = self.base.counters.get(cpu) {
+            own.add_folios(FolioEvent::Alloc, order, folios);
             own.add(Event::EntriesMade, installed.entries);
             if let Some(order) = choice.policy {
-                own.fallback(order.index(), Cause::Policy as usize);
+                own.fallback(order, Cause::Policy as usize);
             }
         }
-        space.counters.alloc(cpu, order.index(), folios);
+        space.counters.alloc(cpu, order, folios);
         for (mask, cause) in
             [(choice.geometry, Cause::Geometry), (choice.occupied, Cause::Occupied)]
         {
@@ -52,28 +78,40 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     }
 
     pub(crate) fn fallback(&self, space: &Space<A>, order: Order, cause: Cause) {
-        let cpu = self.base().hw.cpu().index();
-        if let Some(own) = self.base().counters.get(cpu) {
-            own.fallback(order.index(), cause as usize);
+        let cpu = self.base.hw.cpu().index();
+        if let Some(own) = self.base.counters.get(cpu) {
+            own.fallback(order, cause as usize);
         }
-        space.counters.fallback(cpu, order.index());
+        space.counters.fallback(cpu, order);
     }
 
     /// Counts a copy of `pages` into a folio of `order`.
     pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
-        self.base().groups.draw(view.space, pages.count());
-        self.base().count(Event::CowCopy, pages.count());
-        if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.copy(order.index());
+        self.base.groups.draw(view.space, pages.count());
+        self.base.count(Event::CowCopy, pages.count());
+        if let Some(own) = self.base.own_counters() {
+            own.add_folios(FolioEvent::Copy, order, 1);
         }
         Resolved::Unshared { pages, copied: Some(order) }
     }
 
     /// Waits for the end of a change under way at `page`.
     pub(crate) fn wait(&self, view: &View<'_, A, H>, page: Vpn) {
-        self.base().count(Event::Stale, 1);
+        self.base.count(Event::Stale, 1);
         while view.space.areas.is_held(PageSpan::new(page, page.add(1))) {
             spin_loop();
         }
+    }
+
+    /// Ends a fault that found a leaf, if the access is noted in it by now. The leaf only ever
+    /// grants more by that, so other CPUs need no flush; this CPU's TLB may still hold the entry
+    /// that made it fault.
+    pub(crate) fn noted(&self, view: &View<'_, A, H>, page: Vpn, noted: bool) -> Option<Resolved> {
+        if !noted {
+            self.wait(view, page);
+            return None;
+        }
+        self.forget(view, page);
+        Some(Resolved::Noted)
     }
 }

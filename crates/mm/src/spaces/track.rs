@@ -28,31 +28,26 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// [`Error::Invalid`] for pages that programs may not map; [`Error::NoMemory`] when a large
     /// leaf or an area must be split and there is no frame for that. Nothing has changed then.
     pub fn track(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
-        if !Space::<A>::may_map(span) {
-            return Err(Error::Invalid);
-        }
-        self.base().change(space, |section| {
-            self.base().complete(space, section, |section| section.prepare(span, 2))?;
-            let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
-            section.writer().update(span, tracked).map_err(|_| Error::Invalid)?;
-            section.open();
-            let folios = self.base().folios();
-            let before = section.entries();
-            let forgets = |folio, _, _: Attrs| {
-                // For a folio that a swap device has as well, the dirty bit says whether the device
-                // is out of date.
-                let pinned = self.base().is_swapped(folio) || folios.counts(folio).pins > 0;
-                // A cleared dirty bit would no longer show whether it was written since it was
-                // freed.
-                if !pinned && folios.is_lazy(folio) {
-                    folios.set_lazy(folio, false);
-                }
-                !pinned
-            };
-            section.forget(span, Attrs::DIRTY, forgets, unwritten);
-            self.base().count(Event::EntriesChanged, section.entries() - before);
-            Ok(())
-        })
+        Self::mappable(span)?;
+        let mut change = self.base.change(space);
+        change.prepare(span, 2)?;
+        let tracked = |area: Area| Area { flags: area.flags | AreaFlags::TRACKED, ..area };
+        change.writer().update(span, tracked).map_err(|_| Error::Invalid)?;
+        change.open();
+        let folios = self.base.folios();
+        let forgets = |folio, _, _: Attrs| {
+            // For a folio that a swap device has as well, the dirty bit says whether the device is
+            // out of date.
+            let pinned = self.base.is_swapped(folio) || folios.counts(folio).pins > 0;
+            // A cleared dirty bit would no longer show whether it was written since it was freed.
+            if !pinned && folios.is_lazy(folio) {
+                folios.set_lazy(folio, false);
+            }
+            !pinned
+        };
+        change.forget(span, Attrs::DIRTY, forgets, unwritten);
+        change.count(Event::EntriesChanged);
+        Ok(())
     }
 }
 

@@ -5,13 +5,16 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, PageSpan, Vpn};
 
 use super::Spaces;
-use super::outcome::Resolved;
-use crate::base::Error;
-use crate::fault::{Cause, Claim, Source, Unshare};
+use super::outcome::{Resolved, Served};
+use crate::base::{Error, descending};
+#[cfg(feature = "files")]
+use crate::fault::BlockSource;
+use crate::fault::{Claim, Source, Unshare};
 use crate::folio::copy::copy;
-use crate::space::View;
+#[cfg(feature = "files")]
+use crate::folio::copy::copy_pieces;
+use crate::space::{Space, View};
 use crate::stats::Event;
-use crate::table::Gather;
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Makes a COW page exclusive. `None` when a change interfered, or when a leaf was split for
@@ -21,22 +24,20 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
-        match unshare.claim(view, self.base().policy.copy_most()) {
+    ) -> Served {
+        match unshare.claim(view, self.base.policy.copy_most()) {
             Claim::Stale => {
                 self.wait(view, unshare.page);
                 Ok(None)
             }
             Claim::Kept(pages) => {
                 self.forget(view, unshare.page);
-                self.base().count(Event::CowReuse, pages.count());
+                self.base.count(Event::CowReuse, pages.count());
                 Ok(Some(Resolved::Unshared { pages, copied: None }))
             }
             Claim::Copy(source) => {
                 let done = self.copy_from(view, unshare, &source, resched);
-                if let Some(run) = source.release(view) {
-                    self.base().free(run);
-                }
+                self.base.free(source.release(view));
                 done
             }
         }
@@ -49,31 +50,23 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         unshare: &Unshare,
         source: &Source,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
-        let wanted = self.base().policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
-        let allowed = wanted & ((2 << self.base().policy.copy_most().get()) - 1);
+    ) -> Served {
+        let wanted = self.base.policy.candidates(unshare.advice(), view.space.opt_out()) | 1;
+        let allowed = wanted & ((2 << self.base.policy.copy_most().get()) - 1);
         #[cfg(feature = "files")]
         if let Some(done) = self.own_block(view, unshare, source, allowed, resched) {
             return Ok(Some(done));
         }
         let fits = |order: &Order| source.pages.covers(PageSpan::block(unshare.page, *order));
-        let orders = (source.leaf.get()..=allowed.ilog2() as u8).rev().map(Order::new);
-        for order in orders.filter(|order| allowed >> order.get() & 1 != 0).filter(fits) {
-            if !self.base().groups.affords(view.space, order) {
-                self.fallback(view.space, order, Cause::Charge);
-                continue;
-            }
-            let hard = order == Order::ZERO || self.base().policy.tries_hard(unshare.advice());
-            match self.base().frames(order, hard) {
-                Ok(run) => {
-                    return self.copy_into(view, unshare, source, (run, order), resched);
-                }
+        for order in descending(allowed, source.leaf).filter(fits) {
+            match self.take_one(view.space, order, unshare.advice()) {
+                Ok(run) => return self.copy_into(view, unshare, source, run, order, resched),
                 Err(error) if order == Order::ZERO => return Err(error),
-                Err(_) => self.fallback(view.space, order, Cause::Memory),
+                Err(_) => {}
             }
         }
         // A large leaf, of which only a part is to be copied.
-        self.split_around(view, unshare.page, source.leaf)
+        self.split_leaf(view.space, unshare.page, source.leaf).map(|()| None)
     }
 
     fn copy_into(
@@ -81,51 +74,104 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         view: &View<'_, A, H>,
         unshare: &Unshare,
         source: &Source,
-        (run, order): (FrameRun, Order),
+        run: FrameRun,
+        order: Order,
         resched: &mut dyn FnMut(),
-    ) -> Result<Option<Resolved>, Error> {
+    ) -> Served {
         let pages = PageSpan::block(unshare.page, order);
         let run = run.dirtied();
-        let (from, wanted) = (source.frames(pages), unshare.page.offset_from(pages.start));
-        if let Err(poisoned) = copy(self.base().hw, &run, from, wanted, self.base().pace, resched) {
-            self.base().free(run);
+        let (part, wanted) = (source.part(pages), unshare.page.offset_from(pages.start));
+        if let Err(poisoned) = copy(self.base.hw, &run, part.1, wanted, self.base.pace, resched) {
+            self.base.free(run);
             return Err(poisoned.into());
         }
-        match unshare.replace(view, source, pages, run) {
+        match unshare.replace(view, &[part], source.leaf, pages, run) {
             Ok(last) => {
-                if let Some(run) = last {
-                    self.base().free(run);
-                }
+                self.base.free(last);
                 Ok(Some(self.copied(view, pages, order)))
             }
             Err(run) => {
-                self.base().free(run);
+                self.base.free(run);
                 self.wait(view, unshare.page);
                 Ok(None)
             }
         }
     }
 
-    /// Splits the leaf of order `leaf` that maps `page` into smaller ones.
-    fn split_around(
+    /// Copies the folio that `page` of a space maps into one of its own, where
+    /// [`divide`](Self::divide) cannot split it: other spaces map it as well, or other tables map
+    /// other parts. Programs see no change. Exclusive and pinned pages stay where they are.
+    ///
+    /// # Errors
+    /// As for [`fault`](crate::Mm::fault).
+    pub fn unshare_page(&self, space: &Space<A>, page: Vpn) -> Result<(), Error> {
+        let pages = PageSpan::new(page, page.add(1));
+        Self::mappable(pages)?;
+        let mut change = self.base.change(space);
+        change.prepare(pages, 0)?;
+        change.lend(pages);
+        change.count(Event::EntriesChanged);
+        drop(change);
+        let view = self.base.view(space);
+        match Unshare::of(&view, page) {
+            Some(unshare) => self.unshare(&view, &unshare, &mut || {}).map(drop),
+            None => Err(Error::NoArea(page)),
+        }
+    }
+
+    /// For a write to a private page of a file: copies the largest possible block of the `allowed`
+    /// orders around the page, out of several folios of the file, as far as it maps the area's file
+    /// (rows B5, C4, E4). `None`, and nothing has changed, where that is no more than `source` has.
+    #[cfg(feature = "files")]
+    fn own_block(
         &self,
         view: &View<'_, A, H>,
-        page: Vpn,
-        leaf: Order,
-    ) -> Result<Option<Resolved>, Error> {
-        let mut spare = Some(self.base().table_frame()?);
-        let mut gather = Gather::new();
-        let block = PageSpan::block(page, leaf);
-        // One boundary within the leaf is enough: a split there splits all of it.
-        let inside = block.start.add(1);
-        let split = view.tables().isolate(inside, &mut spare, &mut gather);
-        if let Some(run) = spare {
-            self.base().free(run);
+        unshare: &Unshare,
+        source: &Source,
+        allowed: u32,
+        resched: &mut dyn FnMut(),
+    ) -> Option<Resolved> {
+        if !unshare.is_of_file() {
+            return None;
         }
-        self.base().settle(view.space, &mut gather);
-        // Where the split needs a table of the next level as well, the next try brings it.
-        let splits = split.map_or(1, |(splits, _)| splits);
-        self.base().count(Event::LeafSplit, splits);
-        Ok(None)
+        for order in descending(allowed, Order::new(1)) {
+            let pages = PageSpan::block(unshare.page, order);
+            if source.pages.covers(pages) {
+                return None;
+            }
+            let Some(pieces) = BlockSource::hold(view, unshare, pages) else { continue };
+            let done = self.own_pieces(view, unshare, &pieces, (pages, order), resched);
+            pieces.release(view, &mut |run| self.base.free(run));
+            if done.is_some() {
+                return done;
+            }
+        }
+        None
+    }
+
+    /// Copies the pieces found for a block, and replaces them.
+    #[cfg(feature = "files")]
+    fn own_pieces(
+        &self,
+        view: &View<'_, A, H>,
+        unshare: &Unshare,
+        pieces: &BlockSource,
+        (pages, order): (PageSpan, Order),
+        resched: &mut dyn FnMut(),
+    ) -> Option<Resolved> {
+        let run = self.take_one(view.space, order, unshare.advice()).ok()?.dirtied();
+        let copied = copy_pieces(self.base.hw, &run, pieces.frames(), self.base.pace, resched);
+        // Where memory has failed, a smaller block may still be sound.
+        let placed = match copied {
+            Ok(()) => pieces.replace(view, unshare, pages, run),
+            Err(_) => Err(run),
+        };
+        match placed {
+            Ok(()) => Some(self.copied(view, pages, order)),
+            Err(run) => {
+                self.base.free(run);
+                None
+            }
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! One swap device: its clusters, and the source of the next slots.
 //!
-//! A *cluster* has as many slots as a frame has words, and so as many as a page table has entries:
-//! the largest folio that an entry maps fits into one. A cluster has the order for which it was
-//! taken last, so that aligned runs of one size lie together, and freeing one makes room for
-//! another. An order takes slots of larger orders' clusters only when it has no room of its own and
-//! no cluster is empty.
+//! A *cluster* has as many slots as a page table has entries: the largest folio that an entry maps
+//! fits into one. It has the order for which it was taken last, so that aligned runs of one size
+//! lie together, and freeing one makes room for another. An order takes slots of larger orders'
+//! clusters only when it has no room of its own and no cluster is empty.
 //!
 //! ```text
 //!   free ──► current of a lane ──► no run of its order: frag[order], or unlisted if full
@@ -15,7 +14,7 @@
 use quire_units::Pfn;
 
 use crate::cache::FileId;
-use crate::phys::Meta;
+use crate::phys::{Kind, List, Meta, State};
 use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// Several CPUs take slots side by side, each from the clusters of its lane.
@@ -31,12 +30,6 @@ pub(super) const RUN_ORDERS: usize = 14;
 /// Few enough for a model.
 #[cfg(loom)]
 pub(super) const RUN_ORDERS: usize = 2;
-
-/// No cluster.
-pub(super) const NONE: u32 = u32::MAX;
-
-/// The file of a device that is not in use.
-const NO_FILE: u32 = u32::MAX;
 
 /// In which list a cluster is: the flags of its frame's slot. Only changed with the lists locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,31 +47,22 @@ pub(super) enum InList {
     Current = 4,
 }
 
-impl InList {
-    const fn of(flags: u32) -> Self {
-        match flags {
-            1 => InList::Free,
-            2 => InList::Partial,
-            3 => InList::Frag,
-            4 => InList::Current,
-            _ => InList::Unlisted,
-        }
-    }
-}
-
-/// The heads of the lists, by the index of a cluster's frame.
+/// The lists of clusters.
+#[derive(Default)]
 pub(super) struct Lists {
-    free: u32,
-    frag: [u32; RUN_ORDERS],
-    partial: [u32; RUN_ORDERS],
+    free: List,
+    frag: [List; RUN_ORDERS],
+    partial: [List; RUN_ORDERS],
 }
 
 impl Lists {
-    const fn new() -> Self {
-        Self { free: NONE, frag: [NONE; RUN_ORDERS], partial: [NONE; RUN_ORDERS] }
-    }
+    const EMPTY: Lists = Lists {
+        free: List::EMPTY,
+        frag: [List::EMPTY; RUN_ORDERS],
+        partial: [List::EMPTY; RUN_ORDERS],
+    };
 
-    fn head(&mut self, place: InList, order: u8) -> Option<&mut u32> {
+    fn of(&mut self, place: InList, order: u8) -> Option<&mut List> {
         match place {
             InList::Free => Some(&mut self.free),
             InList::Frag => self.frag.get_mut(order as usize),
@@ -89,42 +73,24 @@ impl Lists {
 
     /// The place and the order of the cluster at `frame`.
     pub(super) fn place(&self, meta: Meta<'_>, frame: Pfn) -> (InList, u8) {
+        use InList::{Current, Frag, Free, Partial, Unlisted};
         let state = meta.at(frame).state();
-        (InList::of(state.flags()), state.order())
+        let place = [Unlisted, Free, Partial, Frag, Current].get(state.flags() as usize).copied();
+        (place.unwrap_or(Unlisted), state.order())
     }
 
     /// Moves the cluster at `frame` to `place`, and gives it `order`.
     pub(super) fn put(&mut self, meta: Meta<'_>, frame: Pfn, place: InList, order: u8) {
-        self.unlink(meta, frame);
-        let slot = meta.at(frame);
-        let state = crate::phys::State::new(slot.state().kind(), order);
-        slot.set_state(state.with_flags(place as u32));
-        // Of a current cluster: where to look for the next run.
-        slot.links[0].store(0, Ordering::Relaxed);
-        let index = meta.index(frame);
-        if let Some(head) = self.head(place, order) {
-            slot.links[0].store(NONE, Ordering::Relaxed);
-            slot.links[1].store(*head, Ordering::Relaxed);
-            if *head != NONE {
-                meta.by_index(*head).links[0].store(index, Ordering::Relaxed);
-            }
-            *head = index;
+        let (slot, index) = (meta.at(frame), meta.index(frame));
+        let (old, old_order) = self.place(meta, frame);
+        if let Some(list) = self.of(old, old_order) {
+            list.remove(&meta, index);
         }
-    }
-
-    fn unlink(&mut self, meta: Meta<'_>, frame: Pfn) {
-        let (place, order) = self.place(meta, frame);
-        let slot = meta.at(frame);
-        let (before, after) =
-            (slot.links[0].load(Ordering::Relaxed), slot.links[1].load(Ordering::Relaxed));
-        let Some(head) = self.head(place, order) else { return };
-        if before == NONE {
-            *head = after;
-        } else {
-            meta.by_index(before).links[1].store(after, Ordering::Relaxed);
-        }
-        if after != NONE {
-            meta.by_index(after).links[0].store(before, Ordering::Relaxed);
+        slot.set_state(State::new(Kind::Swap, order).with_flags(place as u32));
+        match self.of(place, order) {
+            Some(list) => list.push(&meta, index),
+            // Of a current cluster: where to look for the next run.
+            None => slot.links[0].store(0, Ordering::Relaxed),
         }
     }
 
@@ -134,17 +100,32 @@ impl Lists {
         // First clusters without a run for larger orders, and then clusters that have one.
         let left = self.frag[own + 1..].iter().chain(self.partial[own + 1..].iter().rev());
         let found = [&self.partial[own], &self.free].into_iter().chain(left);
-        let found = found.copied().find(|&at| at != NONE)?;
-        let frame = meta.frame(found);
+        let frame = meta.frame(found.copied().find_map(List::first)?);
         self.put(meta, frame, InList::Current, order);
         Some(frame)
     }
 }
 
+/// Where the CPUs of a lane take runs of one order from: the index of a cluster's frame, and one
+/// more; 0 of none.
+#[derive(Default)]
+pub(super) struct Lane(AtomicU32);
+
+impl Lane {
+    pub(super) fn current(&self) -> Option<u32> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn set(&self, cluster: Option<u32>) {
+        self.0.store(cluster.map_or(0, |index| index + 1), Ordering::Relaxed);
+    }
+}
+
 /// A swap device. The embedder lends an array of them; [`Paging::swap_on`](crate::Paging::swap_on)
 /// takes one into use.
+#[derive(Default)]
 pub struct Swap {
-    /// The file whose pages are the slots.
+    /// The file whose pages are the slots, and one more; 0 while the device is not in use.
     file: AtomicU32,
     /// The root of the tree of clusters.
     pub(super) root: AtomicU64,
@@ -154,8 +135,7 @@ pub struct Swap {
     pub(super) used: AtomicU64,
     /// No slots are taken any more.
     closing: AtomicU32,
-    /// Where each lane takes runs of each order from: the index of a cluster's frame.
-    pub(super) lanes: [[AtomicU32; RUN_ORDERS]; CLUSTER_LANES],
+    pub(super) lanes: [[Lane; RUN_ORDERS]; CLUSTER_LANES],
     pub(super) lists: Lock<Lists>,
 }
 
@@ -164,36 +144,20 @@ impl Swap {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
-            file: AtomicU32::new(NO_FILE),
+            file: AtomicU32::new(0),
             root: AtomicU64::new(0),
             slots: AtomicU64::new(0),
             used: AtomicU64::new(0),
             closing: AtomicU32::new(0),
-            lanes: [const { [const { AtomicU32::new(NONE) }; RUN_ORDERS] }; CLUSTER_LANES],
-            lists: Lock::new(Lists::new()),
-        }
-    }
-
-    /// A device that is not in use.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        let lane = || core::array::from_fn(|_| AtomicU32::new(NONE));
-        Self {
-            file: AtomicU32::new(NO_FILE),
-            root: AtomicU64::new(0),
-            slots: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            closing: AtomicU32::new(0),
-            lanes: core::array::from_fn(|_| lane()),
-            lists: Lock::new(Lists::new()),
+            lanes: [const { [const { Lane(AtomicU32::new(0)) }; RUN_ORDERS] }; CLUSTER_LANES],
+            lists: Lock::new(Lists::EMPTY),
         }
     }
 
     /// The file whose pages are the slots, if the device is in use.
     #[inline]
     pub fn file(&self) -> Option<FileId> {
-        let file = self.file.load(Ordering::Acquire);
-        (file != NO_FILE).then_some(FileId(file))
+        self.file.load(Ordering::Acquire).checked_sub(1).map(FileId)
     }
 
     /// How many slots it has.
@@ -221,21 +185,15 @@ impl Swap {
         self.slots.store(slots, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
         self.closing.store(0, Ordering::Relaxed);
-        self.file.store(file.0, Ordering::Release);
+        self.file.store(file.0 + 1, Ordering::Release);
     }
 
     /// Frees it.
     pub(crate) fn close(&self) {
-        self.file.store(NO_FILE, Ordering::Release);
-        *self.lists.lock() = Lists::new();
-        self.lanes.iter().flatten().for_each(|lane| lane.store(NONE, Ordering::Relaxed));
+        self.file.store(0, Ordering::Release);
+        *self.lists.lock() = Lists::EMPTY;
+        self.lanes.iter().flatten().for_each(|lane| lane.set(None));
         self.root.store(0, Ordering::Relaxed);
         self.slots.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Default for Swap {
-    fn default() -> Self {
-        Self::new()
     }
 }

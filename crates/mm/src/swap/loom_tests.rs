@@ -12,7 +12,7 @@ use quire_hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, 
 use quire_units::{CpuId, FrameSpan, Order, Pfn};
 
 use super::slots::{CACHED, COUNT};
-use super::{CLUSTER_LANES, Slots, Swap};
+use super::{CLUSTER_LANES, Swap};
 use crate::cache::{FileId, FilePages};
 use crate::phys::{Meta, Slot};
 
@@ -72,15 +72,15 @@ impl Hardware for Board {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 0,
             clear_unit_bytes: 0,
         }
     }
 }
 
-type Device = Slots<'static, X86_64, Board>;
+type Slots = super::Slots<'static, X86_64, Board>;
+type Device = &'static Slots;
 
 /// A device of `clusters` clusters in use, of each of which `WORDS` slots are free. It is leaked:
 /// the model's threads need `'static` values.
@@ -90,19 +90,19 @@ fn leaked(clusters: u64) -> Device {
     let board: &'static Board = Box::leak(Box::new(Board { words, first_cluster }));
     let slots: Vec<Slot> = (0..FRAMES).map(|_| Slot::default()).collect();
     let meta = Meta::new(Pfn::new(0), slots.leak());
-    let swap: &'static Swap = Box::leak(Box::new(Swap::new()));
-    let device = Device::new(board, meta, swap);
+    let swap: &'static Swap = Box::leak(Box::new(Swap::default()));
+    let device: Device = Box::leak(Box::new(Slots::new(board, meta, swap)));
     let mut next = ROOT.get();
     let frame = || {
         next += 1;
         Some(meta.forge(FrameSpan::new(Pfn::new(next - 1), 1), true))
     };
-    assert!(device.found(clusters << Device::BITS, frame), "there are frames enough");
+    assert!(device.found(clusters << Slots::BITS, frame), "there are frames enough");
     for cluster in 0..clusters {
         let counts = &meta.at(Pfn::new(first_cluster + cluster)).counts;
-        counts.store(Device::WORDS - WORDS, Ordering::Relaxed);
+        counts.store(Slots::WORDS - WORDS, Ordering::Relaxed);
     }
-    swap.open(FileId(0), clusters << Device::BITS);
+    swap.open(FileId(0), clusters << Slots::BITS);
     device
 }
 
@@ -132,7 +132,7 @@ fn settle(device: Device, clusters: u64, held: &[Taken]) {
     };
     let mut all = 0;
     for cluster in 0..clusters {
-        let first = cluster << Device::BITS;
+        let first = cluster << Slots::BITS;
         let here: Vec<usize> = (first..first + WORDS).map(owners).collect();
         for (slot, owners) in (first..).zip(&here) {
             assert!(*owners <= 1, "slot {slot} twice");
@@ -141,7 +141,7 @@ fn settle(device: Device, clusters: u64, held: &[Taken]) {
         let used = here.iter().sum::<usize>() as u64;
         all += used;
         device.each(FilePages::new(first, first + 1), |lock, _, _| {
-            assert_eq!(device.tree.used(lock), Device::WORDS - WORDS + used);
+            assert_eq!(device.tree.used(lock), Slots::WORDS - WORDS + used);
         });
     }
     assert_eq!(device.swap.used(), all);

@@ -1,13 +1,12 @@
 //! Swap: where anonymous pages are while they are not in memory.
 //!
-//! **Owns** the slots of each swap device: which are free, how many entries refer to each, and
-//! which belong to a folio in memory. And the entries themselves. **Key types**: [`Swap`] (one
-//! device, which the embedder lends), `Slots` (a view of it), [`SwapEntry`].
+//! **Owns** the slots of each swap device (which are free, how many entries refer to each, which
+//! belong to a folio in memory), and the entries. **Key types**: [`Swap`] (one device, which the
+//! embedder lends), `Slots` (a view of it), [`SwapEntry`].
 //!
-//! A slot is a base page on a device. The pages of a device that are *in memory* are a
-//! file's business: each device has a file ([`Store::Swap`](crate::cache::Store::Swap)) whose page
-//! `n` is slot `n`, so that reading and writing folios, and the errors of both, are those of any
-//! file.
+//! A slot is a base page on a device. Each device has a file
+//! ([`Store::Swap`](crate::cache::Store::Swap)) whose page `n` is slot `n`: the folios in memory,
+//! their reads and writes, and the errors of both, are those of any file.
 //!
 //! ```text
 //!            allocate            a mapping becomes an entry

@@ -14,28 +14,20 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::{Order, Pfn};
 
 use super::Swap;
-use super::device::{CLUSTER_LANES, InList, Lists, NONE};
+use super::device::{CLUSTER_LANES, InList, Lane, Lists};
 use crate::cache::FilePages;
 use crate::phys::{Kind, Meta, WordsLock};
 use crate::radix::Tree;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 
 pub(super) const CACHED: u64 = 1 << 63;
 pub(super) const COUNT: u64 = (1 << 32) - 1;
 
-/// The slots of one device: a view that is cheap to make and to copy.
+/// The slots of one device.
 pub(crate) struct Slots<'a, A, H> {
     pub(super) tree: Tree<'a, A, H>,
     pub(crate) swap: &'a Swap,
 }
-
-impl<A, H> Clone for Slots<'_, A, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A, H> Copy for Slots<'_, A, H> {}
 
 impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     pub(super) const BITS: u32 = Tree::<A, H>::BITS;
@@ -69,7 +61,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// Takes all clusters apart; each frame goes to `free`.
     pub(crate) fn fell(&self, mut free: impl FnMut(FrameRun)) {
-        self.tree.fell(&mut free);
+        self.tree.fell(self.tree.root(), &mut free);
     }
 
     /// Takes an aligned run of 2^`order` slots, cached and without entries, for the CPU number
@@ -80,8 +72,7 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
             return None;
         }
         loop {
-            let current = lane.load(Ordering::Relaxed);
-            if current != NONE
+            if let Some(current) = lane.current()
                 && let Some(slot) = self.take_from(self.tree.meta.frame(current), order)
             {
                 return Some(slot);
@@ -97,22 +88,21 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
     /// All of it happens under the lock of the lists. Otherwise two CPUs of a lane could each take
     /// a cluster, and the one that is written over would stay current, and in no lane, for ever;
     /// and a CPU that looks for another lane's cluster would not see the one on its way there.
-    fn refill(&self, lane: &AtomicU32, order: Order) -> bool {
+    fn refill(&self, lane: &Lane, order: Order) -> bool {
         let mut lists = self.swap.lists.lock();
-        let is_current = |at: u32, lists: &Lists| {
-            at != NONE && lists.place(self.tree.meta, self.tree.meta.frame(at)).0 == InList::Current
-        };
-        if is_current(lane.load(Ordering::Relaxed), &lists) {
+        let meta = self.tree.meta;
+        let is_current =
+            |&at: &u32, lists: &Lists| lists.place(meta, meta.frame(at)).0 == InList::Current;
+        if lane.current().is_some_and(|at| is_current(&at, &lists)) {
             return true;
         }
-        let taken =
-            lists.take(self.tree.meta, order.get()).map(|frame| self.tree.meta.index(frame));
+        let taken = lists.take(meta, order.get()).map(|frame| meta.index(frame));
         let next = taken.or_else(|| {
             // When there is no other any more, lanes share.
-            let mut lanes = self.swap.lanes.iter().flatten().map(|at| at.load(Ordering::Relaxed));
-            lanes.find(|&at| is_current(at, &lists))
+            let mut lanes = self.swap.lanes.iter().flatten().filter_map(Lane::current);
+            lanes.find(|at| is_current(at, &lists))
         });
-        lane.store(next.unwrap_or(NONE), Ordering::Relaxed);
+        lane.set(next);
         next.is_some()
     }
 
@@ -153,16 +143,22 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// Calls `act` with the locked cluster of each part of `slots`, the first word, and how many.
     pub(super) fn each(&self, slots: FilePages, mut act: impl FnMut(&WordsLock<'_>, usize, usize)) {
-        let mut at = slots.start;
-        while at < slots.end {
-            let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots.end);
-            let lock = self.tree.lowest(at).and_then(|frame| self.tree.meta.lock(frame)?.words());
+        for part in Self::parts(slots) {
+            let frame = self.tree.lowest(part.start);
+            let lock = frame.and_then(|frame| self.tree.meta.lock(frame)?.words());
             debug_assert!(lock.is_some(), "the clusters of a device in use are its own");
             if let Some(lock) = lock {
-                act(&lock, (at & (Self::WORDS - 1)) as usize, (end - at) as usize);
+                act(&lock, Tree::<A, H>::place(part.start, 0), part.count() as usize);
             }
-            at = end;
         }
+    }
+
+    /// `slots`, cut where a cluster ends.
+    fn parts(slots: FilePages) -> impl Iterator<Item = FilePages> {
+        let clusters = slots.start >> Self::BITS..slots.end.div_ceil(Self::WORDS);
+        clusters
+            .map(move |at| FilePages::block(at << Self::BITS, Self::RUN_MAX).intersect(slots))
+            .filter(|part| !part.is_empty())
     }
 
     /// Changes the words of `slots` by runs of equal ones.
@@ -244,21 +240,16 @@ impl<'a, A: Arch, H: Hardware> Slots<'a, A, H> {
 
     /// The first run of free slots in `slots`, within one cluster. Nothing is locked.
     pub(crate) fn first_free(&self, slots: FilePages) -> Option<FilePages> {
-        let (mut at, slots) = (slots.start, slots.end.min(self.swap.slots()));
-        while at < slots {
-            let end = (((at >> Self::BITS) + 1) << Self::BITS).min(slots);
-            let (cluster, word) =
-                (self.tree.lowest(at)?, |slot| (slot & (Self::WORDS - 1)) as usize);
-            if let Some(first) = (at..end).find(|&slot| self.tree.hw.load(cluster, word(slot)) == 0)
-            {
-                let most = (end - first) as usize;
-                let count = self.tree.hw.count_run(cluster, word(first), most, 0, 0);
-                // Another CPU may have taken it since.
-                return Some(FilePages::new(first, first + count.max(1) as u64));
-            }
-            at = end;
-        }
-        None
+        let word = |slot| Tree::<A, H>::place(slot, 0);
+        Self::parts(slots.intersect(FilePages::new(0, self.swap.slots()))).find_map(|part| {
+            let cluster = self.tree.lowest(part.start)?;
+            let first =
+                (part.start..part.end).find(|&slot| self.tree.hw.load(cluster, word(slot)) == 0)?;
+            let most = (part.end - first) as usize;
+            let count = self.tree.hw.count_run(cluster, word(first), most, 0, 0);
+            // Another CPU may have taken it since.
+            Some(FilePages::new(first, first + count.max(1) as u64))
+        })
     }
 
     /// Whether no entry refers to any of `slots`.

@@ -5,7 +5,6 @@ use quire_hw::Hardware;
 use quire_units::{Access, FrameSpan, Order, PageSpan, Pfn, Prot, Vpn};
 
 use super::grant::Regrant;
-use super::regrant::Owed;
 use super::visit::Step;
 use super::word::NOTED;
 use super::{Gather, Locked, Run, Tables, What};
@@ -41,8 +40,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         })
     }
 
-    /// Gives every leaf of `span` the attributes that `change` makes of its own. `change` is called
-    /// once for each run of leaves, with the run's first frame.
+    /// Gives every leaf of `span` the attributes that `change` makes of its own; it is called with
+    /// each run's first frame and attributes.
     #[inline]
     fn regrant(
         &self,
@@ -105,15 +104,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     pub(crate) fn grant(&self, mut run: Run, each: Order, change: Regrant) {
         self.part_run(&mut run);
-        self.regrant(&run, run.count, Owed::Flush, change).waive();
+        let _ = self.regrant(&run, run.count, true, change);
         if self.may_fold_in(each) {
             self.refold_ends(run.index, run.count);
         }
     }
 
-    /// Maps `count` leaves from `index` on to other frames, which belong to a folio of order
-    /// `each`. The words are zero in between, with a flush: two CPUs must not see different memory
-    /// at one address.
+    /// Maps `count` leaves from `index` on to other frames, of a folio of order `each`. The words
+    /// are zero in between, with a flush: two CPUs must not see different memory at one address.
     pub(crate) fn replace(
         &self,
         index: usize,
@@ -124,8 +122,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     ) {
         self.part(index, count);
         self.clear(index, count);
-        let pages = PageSpan::new(self.page(index), self.page(index + count));
-        self.tables.broken(pages, A::order(self.level()));
+        self.tables.broken(self.span(index, count), self.unit());
         self.put(index, count, frame, attrs, each);
     }
 
@@ -137,17 +134,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Sets the bits `noted` in the leaf at entry `index`, and gives it the rights `grant`.
-    ///
-    /// In a contiguous block, this writes every word. Software takes a bit that is set in one word
-    /// as set for the block; but a CPU that does not set the bits by itself looks only at the word
-    /// of the page, and would fault on it for ever.
+    /// Sets the bits `noted` in the leaf at entry `index`, and gives it the rights `grant`. In a
+    /// contiguous block, this writes every word: a CPU that does not set the bits by itself looks
+    /// only at the word of the page, and would fault on it for ever.
     fn note(&self, index: usize, grant: Prot, noted: Attrs) {
         let regrants = self.leaf_at(index).is_some_and(|(_, attrs)| attrs.prot() != grant);
         if regrants {
             self.part(index, 1);
         }
-        let folded = A::is_folded(self.raw(index), self.level());
+        let folded = self.is_folded(self.raw(index));
         let (first, count) = if folded { (self.block_at(index), self.width()) } else { (index, 1) };
         for at in first..first + count {
             self.exchange_leaf(at, None, Regrant::rights(grant).with(noted));

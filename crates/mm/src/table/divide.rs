@@ -6,10 +6,11 @@
 //! ```
 //!
 //! A folio counts its mapped pages together, and only the tables know how many belong to each
-//! part. So a folio is divided only where one table maps all of it that is mapped, and under the
-//! lock of that table. If the folio's count says that there are no other holds, none can come
-//! meanwhile: a new mapping takes the same lock. Parts that are not mapped become free. No entry
-//! changes; contiguous blocks that are larger than the parts are unfolded first.
+//! part. So a folio is divided only where one table maps all of it that is mapped, under its lock:
+//! other holds cannot come meanwhile. Parts that are not mapped become free. No entry changes;
+//! contiguous blocks that are larger than the parts are unfolded first.
+
+use core::ops::Range;
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
@@ -50,17 +51,16 @@ pub enum Divided {
 }
 
 impl Division {
-    /// The order of the part that begins with page `at` of a folio of `order`, whose page `around`
-    /// is the one to divide around.
-    fn part(self, order: Order, at: u64, around: u64) -> Order {
+    /// The order of the part that page `at` of a folio of `order` belongs to. `home` is the page at
+    /// which the folio's first page is.
+    fn part(self, order: Order, home: i64, at: u64) -> Order {
         match self {
             Division::Uniform(part) => part,
-            Division::Around(_, least) => {
-                let fits = |part: &Order| {
-                    at.is_multiple_of(part.pages()) && !(at..at + part.pages()).contains(&around)
-                };
-                let larger = (least.get()..order.get()).rev().map(Order::new);
-                larger.filter(|part| part.pages() <= order.pages() - at).find(fits).unwrap_or(least)
+            // The largest block with the one page and without the other.
+            Division::Around(page, least) => {
+                let apart = at as i64 ^ (page.get() as i64 - home);
+                let block = (apart as u64).checked_ilog2().unwrap_or(0) as u8;
+                Order::new(block.min(order.get() - 1)).max(least)
             }
         }
     }
@@ -77,43 +77,43 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// Divides the folio that `page` maps. Memory that becomes free goes into `gather`.
     pub(crate) fn divide(&self, page: Vpn, how: Division, gather: &mut Gather) -> Divided {
         let locked = self.lock_lowest(page, Level::LAST);
-        let index = locked.index(page);
-        let What::Leaf { frame, .. } = locked.run(index, index + 1).what else {
-            return Divided::Nothing;
-        };
-        let folios = Folios::new(self.meta);
-        let block = PageSpan::block(page, A::order(locked.level()));
+        let Some((frame, _)) = locked.leaf_at(locked.index(page)) else { return Divided::Nothing };
+        let block = PageSpan::block(page, locked.unit());
         let frame = frame.add(page.offset_from(block.start));
+        let folios = Folios::new(self.meta);
         let Some(folio) = folios.of(frame) else { return Divided::Nothing };
         if folio.order <= how.least() {
             return Divided::Small;
         }
-        if A::order(locked.level()) > how.least() {
+        if locked.unit() > how.least() {
             return Divided::Leaf;
         }
-        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
-        let end = home.wrapping_add(folio.order.pages());
-        let reach = locked.reach();
-        let pages = PageSpan::new(
-            Vpn::new(home).max(reach.start),
-            Vpn::new(end).min(reach.end).max(reach.start),
-        );
-        let mapped = locked.mapped_of(folio, Vpn::new(home), pages);
+        // Below zero where the first pages of the folio are not mapped.
+        let home = page.get() as i64 - frame.offset_from(folio.head) as i64;
+        let mapped = locked.mapped_of(folio, home, 0..folio.order.pages());
         if !folios.is_sole(folio, mapped as u32) {
             return Divided::Shared;
         }
-        locked.divide(folio, (Vpn::new(home), pages), how, gather)
+        locked.divide(folio, home, how, gather)
     }
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// How many of `pages` map their page of `folio`, whose first page is at `home`.
-    fn mapped_of(&self, folio: Folio, home: Vpn, pages: PageSpan) -> u64 {
+    /// The pages for `part` of a folio, in pages of it, that this table translates.
+    fn pages_for(&self, home: i64, part: &Range<u64>) -> PageSpan {
+        let reach = self.reach();
+        let within = |at: u64| (home + at as i64).max(reach.start.get() as i64) as u64;
+        let [start, end] = [part.start, part.end].map(|at| Vpn::new(within(at)).min(reach.end));
+        PageSpan::new(start, end)
+    }
+
+    /// How many pages of `part` of `folio`, whose first page is at `home`, are mapped there.
+    fn mapped_of(&self, folio: Folio, home: i64, part: Range<u64>) -> u64 {
         let mut mapped = 0;
-        self.runs(pages, |found| -> Step<()> {
-            let ahead = found.pages.start.get().wrapping_sub(home.get());
+        self.runs(self.pages_for(home, &part), |found| -> Step<()> {
+            let ahead = found.pages.start.get() as i64 - home;
             if let What::Leaf { frame, .. } = found.run.what
-                && frame.get() == folio.head.get().wrapping_add(ahead)
+                && frame == folio.head.add(ahead as u64)
             {
                 mapped += found.pages.count();
             }
@@ -122,34 +122,21 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         mapped
     }
 
-    /// Divides a folio whose first page is at `home`, and which only this table maps, at `pages`.
-    fn divide(
-        &self,
-        folio: Folio,
-        (home, pages): (Vpn, PageSpan),
-        how: Division,
-        gather: &mut Gather,
-    ) -> Divided {
+    /// Divides a folio whose first page is at `home`, and which only this table maps.
+    fn divide(&self, folio: Folio, home: i64, how: Division, gather: &mut Gather) -> Divided {
         let folios = Folios::new(self.tables.meta);
-        let around = match how {
-            Division::Around(page, _) => page.get().wrapping_sub(home.get()),
-            Division::Uniform(_) => 0,
-        };
         let (mut parts, mut freed) = (0, 0);
         // From the last part to the first: the folio's own slot changes when all others are right.
         let mut end = folio.order.pages();
         while end > 0 {
-            let order = self.last_part(how, folio.order, end, around);
-            end -= order.pages();
+            let order = how.part(folio.order, home, end - 1);
+            let range = end - order.pages()..end;
+            end = range.start;
             let part = Folio { head: folio.head.add(end), order };
-            // A part may lie outside of the table's reach.
-            let start = Vpn::new(home.get().wrapping_add(end)).max(pages.start);
-            let upto = Vpn::new(home.get().wrapping_add(end + order.pages())).min(pages.end);
-            let here = PageSpan::new(start, upto.max(start));
-            let mapped = self.mapped_of(folio, home, here);
+            let mapped = self.mapped_of(folio, home, range.clone());
             if mapped > 0 {
-                self.unfold_within(here, order);
-                let page = Vpn::new(home.get().wrapping_add(end));
+                self.unfold_within(self.pages_for(home, &range), order);
+                let page = Vpn::new((home + end as i64) as u64);
                 folios.part(part, mapped as u32, self.tables.home(page));
                 parts += 1;
             } else {
@@ -160,26 +147,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         Divided::Parts { parts, freed }
     }
 
-    /// The order of the part that ends before page `end` of a folio.
-    fn last_part(&self, how: Division, order: Order, end: u64, around: u64) -> Order {
-        let fits = |part: &Order| {
-            let start = end.checked_sub(part.pages());
-            start.is_some_and(|start| {
-                start.is_multiple_of(part.pages()) && how.part(order, start, around) == *part
-            })
-        };
-        (0..order.get()).rev().map(Order::new).find(fits).unwrap_or_default()
-    }
-
     /// Takes the contiguous blocks of `pages` apart, if they are larger than a folio of `order`.
     fn unfold_within(&self, pages: PageSpan, order: Order) {
-        if A::fold_order(self.level()).is_none_or(|block| order >= block) {
-            return;
-        }
-        let entries = pages.count() >> A::order(self.level()).get();
-        let first = self.index(pages.start);
-        for index in first..first + entries as usize {
-            self.unfold_at(index);
+        if self.fold_order().is_some_and(|block| order < block) {
+            self.entries(pages).for_each(|index| self.unfold_at(index));
         }
     }
 }

@@ -55,8 +55,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         let Eviction { folio, most, tracks } = leaving;
         let mut done = Evicted::default();
         self.each(span, |table, part| -> Step<()> {
-            let unit = A::order(table.level());
-            let block = A::fold_order(table.level()).unwrap_or_default();
+            let unit = table.unit();
+            let block = table.fold_order().unwrap_or_default();
             let most = if tracks { most.min(block) } else { most };
             let limit = |at: Vpn| {
                 let end = at.add(most.pages().max(unit.pages()));
@@ -91,17 +91,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// The pages of this run of leaves, from `frame` on, that map `folio`, and their frames.
     fn pages_of(&self, folio: Folio, frame: Pfn) -> Option<(PageSpan, FrameSpan)> {
-        let pages = self.all_pages();
-        let frames = FrameSpan::new(frame, pages.count());
+        let all = self.all_pages();
         let start = frame.max(folio.head);
-        let end = frames.end().min(folio.span().end());
-        if start >= end {
-            return None;
-        }
-        let count = end.offset_from(start);
-        let first = pages.start.add(start.offset_from(frame));
-        let pages = PageSpan::new(first, first.add(count));
-        Some((pages, FrameSpan::new(start, count)))
+        let end = frame.add(all.count()).min(folio.span().end());
+        let count = end.get().checked_sub(start.get()).filter(|&count| count > 0)?;
+        let first = all.start.add(start.offset_from(frame));
+        Some((PageSpan::new(first, first.add(count)), FrameSpan::new(start, count)))
     }
 }
 
@@ -109,16 +104,15 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Writes markers over the leaves of `pages`, the payloads ascending from `first` on. Bits
     /// that the hardware sets in them until the flush are lost.
     fn evict(&self, pages: PageSpan, first: u64) {
-        let block = A::order(self.level());
-        let (index, count) = (self.index(pages.start), (pages.count() >> block.get()) as usize);
+        let entries = self.entries(pages);
+        let (index, count) = (entries.start, entries.len());
         self.part(index, count);
         let folded = self.folded_in(index, count);
         self.overwrite(index, count, Marks { first, ascending: true });
         self.add(0, -(folded as i64));
     }
 
-    /// Maps `count` entries from `index` on, which are markers, to the frames from `frame` on, of
-    /// a folio of order `each`.
+    /// Maps `count` markers from `index` on to the frames of a folio of order `each`.
     pub(crate) fn admit(&self, index: usize, count: usize, frame: Pfn, attrs: Attrs, each: Order) {
         self.clear(index, count);
         self.put(index, count, frame, attrs, each);

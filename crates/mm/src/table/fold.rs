@@ -1,9 +1,9 @@
 //! Contiguous blocks: neighbouring leaves that the CPU may keep as one translation.
 //!
-//! arm64 and riscv64 let an aligned block of leaves say that it maps an aligned block of frames
-//! with equal rights (arm64: the contiguous bit; riscv64: Svnapot). The CPU then keeps one TLB
-//! entry for all of it. Here this is called *folding* (Linux: contpte), and no other room sees it:
-//! words are read in their plain form, and written by operations that keep blocks whole.
+//! An aligned block of leaves may say that it maps an aligned block of frames with equal rights
+//! (arm64: the contiguous bit; riscv64: Svnapot). The CPU then keeps one TLB entry for all of it.
+//! Here this is called *folding* (Linux: contpte), and no other room sees it: words are read in
+//! their plain form.
 //!
 //! ```text
 //!   plain:     | A+0  | A+1  | A+2  | ...  | A+15 |     sixteen translations
@@ -15,15 +15,12 @@
 //! Three rules:
 //!
 //! 1. **All or nothing.** A block is folded only if all its entries map consecutive frames of one
-//!    folio with equal rights (I4). A change of a part of a block unfolds the block first
-//!    ([`part`](Locked::part)): a change of many entries cuts at most two blocks, at its head and
-//!    at its tail.
-//! 2. **Whole blocks change in place.** A change of all entries of a block does not unfold it:
-//!    every word gets the new rights, and stays folded. Until the flush a CPU may see the old
-//!    rights or the new ones, as with any entry.
+//!    folio with equal rights (I4). A change of a part unfolds the block first
+//!    ([`part`](Locked::part)), at most at its head and at its tail.
+//! 2. **Whole blocks change in place.** Every word gets the new rights, and stays folded. Until the
+//!    flush a CPU may see the old rights or the new ones, as with any entry.
 //! 3. **Fold as soon as possible.** In empty entries, whole blocks are written folded at once. All
-//!    other changes that can make a block foldable, by its last missing entry or by rights that
-//!    have become equal again, end with [`refold_ends`](Locked::refold_ends).
+//!    other changes that can make a block foldable end with [`refold_ends`](Locked::refold_ends).
 //!
 //! *Noted* flags: the accessed and dirty bits. The hardware may set them in the word of any entry
 //! of a block for an access to any of its pages (Arm ARM D8.7.1; the Svnapot chapter of the RISC-V
@@ -36,13 +33,13 @@
 
 use quire_arch::{Arch, Attrs, Entry, Transition};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn};
+use quire_units::{Order, Pfn};
 
 use super::grant::Regrant;
-use super::word::{FOREIGN, NOTED, plain, word};
+use super::run::Stretch;
+use super::word::{FOREIGN, NOTED, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
-use crate::limits::ORDER_MAX;
 use crate::stats::Event;
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
@@ -73,8 +70,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         run.uniform &= !self.part(run.index, run.count);
     }
 
-    /// Unfolds the blocks that reach across an end of these entries. Returns whether there were
-    /// any.
+    /// The same for these entries. Returns whether there were any.
     #[inline]
     pub(super) fn part(&self, index: usize, count: usize) -> bool {
         if self.folded() == 0 {
@@ -91,16 +87,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// Unfolds the block that entry `index` is in, if it is folded.
     pub(super) fn unfold_at(&self, index: usize) {
-        if A::is_folded(self.raw(index), self.level()) {
+        if self.is_folded(self.raw(index)) {
             self.regroup(self.block_at(index), false);
-            self.add(0, -1);
-            self.tables.count(Event::Unfold, 1);
         }
     }
 
-    /// Folds the blocks that these entries cover in part, at their two ends, if these have become
-    /// foldable. The blocks that they cover whole need no look if they were in one state: no change
-    /// leaves a block plain that may be folded (C1).
+    /// Folds the blocks that these entries cover in part, if these have become foldable. Of entries
+    /// that were in one state, no block that they cover whole has (C1).
     #[inline]
     pub(super) fn refold_ends(&self, index: usize, count: usize) {
         if self.width() == 1 {
@@ -128,68 +121,63 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     fn refold_block(&self, first: usize) {
         if self.is_foldable(first) {
             self.regroup(first, true);
-            self.add(0, 1);
-            self.tables.count(Event::Refold, 1);
         }
     }
 
     /// Whether the block that begins at entry `first` is not folded and may be.
     fn is_foldable(&self, first: usize) -> bool {
-        let raw = self.raw(first);
-        if A::is_folded(raw, self.level()) {
+        let (raw, width) = (self.raw(first), self.width());
+        let Some(block) = self.fold_order() else { return false };
+        if self.is_folded(raw) {
             return false;
         }
-        let Entry::Leaf { frame, attrs } = self.meaning(raw) else { return false };
-        // This check is cheap and mostly fails, so it comes first.
-        if !self.may_fold(frame, attrs) {
-            return false;
-        }
-        let run = self.run(first, first + self.width());
-        run.count == self.width()
+        let Entry::Leaf { frame, attrs } = self.meaning(raw, first) else { return false };
+        let folio = || Folios::new(self.tables.meta).of(frame);
+        // The checks of the first leaf are cheap and mostly fail.
+        frame.is_aligned(block.pages())
+            && attrs.intersects(Attrs::RIGHTS)
+            && (attrs.contains(FOREIGN) || folio().is_some_and(|folio| folio.order >= block))
+            && self.run(first, first + width).count == width
     }
 
-    /// Whether the leaves of a block that begins with `frame` may be folded.
-    fn may_fold(&self, frame: Pfn, attrs: Attrs) -> bool {
-        let Some(block) = A::fold_order(self.level()) else { return false };
-        let one_folio = || {
-            attrs.contains(FOREIGN)
-                || Folios::new(self.tables.meta).of(frame).is_some_and(|f| f.order >= block)
-        };
-        frame.is_aligned(block.pages()) && attrs.intersects(Attrs::RIGHTS) && one_folio()
-    }
-
-    /// Turns the block that begins at entry `first`, all of it leaves, into the other form.
+    /// Turns the block of leaves at entry `first` into the other form, and counts it.
     fn regroup(&self, first: usize, fold: bool) {
         let (level, width) = (self.level(), self.width());
         let raw = self.raw(first);
-        let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(raw, level, first), level) else {
-            return;
-        };
+        let Entry::Leaf { frame, attrs } = self.decode(raw, first) else { return };
         let new = word::<A>(frame, level, attrs, fold);
         let demand = A::transition(raw, new, level, self.tables.is_relaxed());
-        let pages = PageSpan::new(self.page(first), self.page(first + width));
+        let pages = self.span(first, width);
         if demand == Transition::BreakBeforeMake {
-            let noted = self.break_block(first);
-            self.tables.broken(pages, A::order(level));
-            let each = if fold { ORDER_MAX } else { Order::ZERO };
-            let folded = self.spell(first, width, frame, attrs | noted, each);
-            debug_assert_eq!(folded, fold as usize);
+            let noted = self.clear_noted(first, width);
+            self.tables.broken(pages, self.unit());
+            let raw = word::<A>(frame, level, attrs | noted, fold);
+            self.fill_stretch(&Stretch { index: first, count: width, raw });
         } else {
             self.convert(first, fold, Regrant::NONE);
-            self.tables.flush(pages, A::order(level));
+            self.tables.flush(pages, self.unit());
         }
+        let (more, event) = if fold { (1, Event::Refold) } else { (-1, Event::Unfold) };
+        self.add(0, more);
+        self.tables.count(event, 1);
     }
 
-    /// Zeroes the words of a block. Returns the bits that the hardware had set in any of them.
-    fn break_block(&self, first: usize) -> Attrs {
-        let entries = first..first + self.width();
-        entries
-            .fold(Attrs::empty(), |noted, index| noted | self.noted_in(self.swap_out(index), index))
+    /// Zeroes leaves that the hardware may still change. Returns the bits noted in any of them. The
+    /// caller keeps the counts.
+    pub(super) fn clear_noted(&self, index: usize, count: usize) -> Attrs {
+        let mut all = Attrs::empty();
+        for at in index..index + count {
+            let mut word = self.raw(at);
+            while let Err(now) = self.exchange(at, word, 0) {
+                word = now;
+            }
+            all |= self.leaf_attrs(word, at);
+        }
+        all.intersection(NOTED)
     }
 
-    /// Gives each leaf of the block that begins at entry `first` other attributes, and another
-    /// form, without a moment at which one is missing. Accessed and dirty bits that were set in any
-    /// of them are set in all afterwards.
+    /// Gives each leaf of the block at entry `first` other attributes, and another form, without a
+    /// moment at which one is missing. Bits noted in any of them are set in all afterwards.
     pub(super) fn convert(&self, first: usize, fold: bool, change: Regrant) {
         let mut noted = self.gathered(first);
         loop {
@@ -212,9 +200,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let level = self.level();
         let mut raw = self.raw(index);
         loop {
-            let was = A::is_folded(raw, level);
-            let Entry::Leaf { frame, attrs } = A::decode(plain::<A>(raw, level, index), level)
-            else {
+            let was = self.is_folded(raw);
+            let Entry::Leaf { frame, attrs } = self.decode(raw, index) else {
                 return Attrs::empty();
             };
             let new = word::<A>(frame, level, change.of(attrs), form.unwrap_or(was));

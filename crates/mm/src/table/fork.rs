@@ -7,20 +7,18 @@
 //!   |  ...    |               |   ...   |      3. child: the parent's words as they are now
 //! ```
 //!
-//! Each step is one for a whole run: one addition, one fill, one fill. A contiguous block has one
-//! state, so a run holds it whole or not at all; its words are copied as they are, folded, and no
-//! step unfolds them. (A block is cut only at an end of the fork, where the next area is not
-//! inherited alike: one part of it is COW then and the other is not.)
+//! Each step is one for a whole run: one addition, one fill, one fill. A run holds a contiguous
+//! block whole or not at all; its words are copied as they are, and no step unfolds them. (A block
+//! is cut only at an end of the fork, where the next area is not inherited alike.)
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
 
 use super::grant::Regrant;
-use super::regrant::Owed;
 use super::run::Stretch;
-use super::word::FOREIGN;
-use super::{Gather, Locked, Marks, Run, Tables, What, plain};
+use super::word::{FOREIGN, is_settled};
+use super::{Gather, Locked, Marks, Run, Tables, What};
 use crate::folio::Folios;
 
 /// How a child gets the pages of its parent.
@@ -120,8 +118,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 What::Absent => {}
                 What::Table(_) => return (self.page(at).max(part.start), Ok(())),
                 What::Marker(marks) => {
-                    let pages = (run.count as u64) << A::order(self.level()).get();
-                    let lent = (with.lend_marks)(marks, pages);
+                    let lent = (with.lend_marks)(marks, self.pages(&run).count());
                     if lent != marks {
                         self.overwrite(run.index, run.count, lent);
                     }
@@ -132,12 +129,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                     let shared = self.fork_run(heir, run, frame, attrs, with.how, with.gather);
                     *with.done += shared as u64;
                     if shared < run.count {
-                        let block = A::order(self.level()).pages();
-                        let from = frame.add(shared as u64 * block);
                         let end = self.page(at + run.count).min(part.end);
                         let rest = PageSpan::new(self.page(at + shared), end);
-                        let lack = self.must_copy(rest, from, attrs);
-                        return (rest.start, Err(lack));
+                        let from = self.frames(frame, shared).end();
+                        return (rest.start, Err(self.must_copy(rest, from, attrs)));
                     }
                 }
             }
@@ -146,16 +141,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (self.page(at).min(part.end), Ok(()))
     }
 
-    /// The first stretch of the run that begins at entry `index`, since its words are simpler to
-    /// change; but the whole run if the stretch would cut a contiguous block.
+    /// The first stretch of the run at entry `index`, since its words are simpler to change; but
+    /// the whole run if the stretch would cut a contiguous block.
     #[inline(always)]
     fn run_to_fork(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
-        if let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(raw, self.level(), index)) {
+        if let Entry::Leaf { frame, attrs } = self.meaning(raw, index) {
             let s = self.stretch(index, end, raw);
             let whole = (s.index | s.count) & (self.width() - 1) == 0;
-            if whole || !s.folded {
-                return self.run_of(&s, frame, attrs);
+            if whole || !self.is_folded(raw) {
+                let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
+                return Run { index, count: s.count, what, raw, uniform: true };
             }
         }
         self.run(index, end)
@@ -164,11 +160,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The part of `rest` that belongs to the folio at `frame`, which cannot be shared.
     fn must_copy(&self, rest: PageSpan, frame: Pfn, attrs: Attrs) -> ForkLack {
         let frames = FrameSpan::new(frame, rest.count());
-        let piece = match Folios::new(self.tables.meta).of(frame) {
-            Some(folio) => folio.part_of(frames),
-            None => frames,
-        };
-        ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(piece.count)), frame, attrs)
+        let folio = Folios::new(self.tables.meta).of(frame);
+        let count = folio.map_or(frames, |folio| folio.part_of(frames)).count;
+        ForkLack::Copy(PageSpan::new(rest.start, rest.start.add(count)), frame, attrs)
     }
 
     /// Shares a run, up to a folio that cannot be shared. Returns how many of its entries.
@@ -198,8 +192,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
         if exclusive {
             self.part_run(&mut run);
-            let owed = if gather.flushes_space() { Owed::Flush } else { Owed::Nothing };
-            if self.regrant(&run, entries, owed, Regrant::LENT) == Owed::Flush {
+            if self.regrant(&run, entries, gather.flushes_space(), Regrant::LENT) {
                 gather.flush_space();
             }
             if folds {
@@ -211,22 +204,21 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     /// The first `count` entries of a run as one stretch, if the hardware cannot change it, and no
-    /// contiguous block has only a part in it, or could.
+    /// contiguous block is cut, or could be.
     #[inline]
     fn plain_stretch(&self, run: &Run, count: usize, folds: bool) -> Option<Stretch> {
-        let folded = A::is_folded(run.raw, self.level());
         let whole = (run.index | count) & (self.width() - 1) == 0;
-        let simple = run.uniform && run.is_settled() && (whole || !folds && !folded);
-        simple.then_some(Stretch { index: run.index, count, raw: run.raw, folded })
+        let uncut = whole || !folds && !self.is_folded(run.raw);
+        let simple = run.uniform && run.is_settled() && uncut;
+        simple.then_some(Stretch { index: run.index, count, raw: run.raw })
     }
 
     /// Takes the right to write, and makes the leaves COW. Returns their first word.
     #[inline(always)]
     fn lend(&self, s: &Stretch, frame: Pfn, attrs: Attrs, gather: &mut Gather) -> u64 {
-        let plain = self.spelled(frame, Regrant::LENT.of(attrs));
-        let raw = if s.folded { A::fold(plain, self.level()) } else { plain };
+        let raw = self.respelled(s.raw, frame, Regrant::LENT.of(attrs));
         self.fill_stretch(&Stretch { raw, ..*s });
-        if !gather.flushes_space() && self.owed(s.raw, raw) == Owed::Flush {
+        if !gather.flushes_space() && self.owes_flush(s.raw, raw) {
             gather.flush_space();
         }
         raw
@@ -236,20 +228,18 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     fn take_over(&self, s: &Stretch) {
         self.fill_stretch(s);
-        let blocks = if s.folded { s.count / self.width() } else { 0 };
+        let blocks = if self.is_folded(s.raw) { s.count / self.width() } else { 0 };
         self.add(s.count as i64, blocks as i64);
     }
 
-    /// Counts one more mapping for each of `count` entries' frames from `frame` on. A pinned folio
-    /// is not shared if it is the parent's own: a device reads and writes the parent's memory, and
-    /// the parent must go on seeing that.
+    /// Counts one more mapping of each frame, from `frame` on. A pinned folio of the parent's own
+    /// is not shared: a device uses it, and the parent must go on seeing that.
     #[inline]
     fn share(&self, frame: Pfn, count: usize, exclusive: bool) -> Shared {
-        let block = A::order(self.level());
-        let frames = FrameSpan::new(frame, (count as u64) << block.get());
-        let (pages, largest) = Folios::new(self.tables.meta).share_all(frames, exclusive);
-        let folds = A::fold_order(self.level()).is_some_and(|fold| largest >= fold);
-        Shared { entries: (pages >> block.get()) as usize, folds }
+        let folios = Folios::new(self.tables.meta);
+        let (pages, largest) = folios.share_all(self.frames(frame, count), exclusive);
+        let entries = (pages >> self.unit().get()) as usize;
+        Shared { entries, folds: self.may_fold_in(largest) }
     }
 
     /// Takes over the words of the first `count` entries of a run of `other`, where nothing is.
@@ -260,7 +250,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let run = Run { uniform: run.uniform && !ends && run.is_settled(), ..*run };
         for s in other.stretches(&run, count) {
             let whole = (s.index | s.count) & (width - 1) == 0;
-            if s.folded && !whole {
+            let folded = self.is_folded(s.raw);
+            if folded && !whole {
                 // The child's block becomes foldable with its last part.
                 if let Some((frame, attrs)) = other.leaf_at(s.index) {
                     self.put_any(s.index, s.count, frame, attrs);
@@ -268,7 +259,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 continue;
             }
             self.take_over(&s);
-            if folds && !s.folded {
+            if folds && !folded {
                 self.refold_ends(s.index, s.count);
             }
         }

@@ -1,12 +1,12 @@
 //! Frames that were taken out of a tree, in custody until the flush.
 
 use arrayvec::ArrayVec;
-use quire_hw::{Flush, Hardware};
+use quire_hw::{Flush, FrameRun, Hardware};
 use quire_units::{Asid, CpuSet, FrameSpan, Order, PageSpan, Pfn};
 
 use super::{MarkKind, Marks};
 use crate::folio::{Folio, Folios};
-use crate::phys::{Flushed, LastHold, Meta, Phys, Strays, WordsLock};
+use crate::phys::{Flushed, Meta, Ownerless, Phys, Strays, WordsLock};
 
 /// The space whose translations are to be flushed.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +33,9 @@ const MARKS_MAX: usize = 16;
 /// The frames that a change took out of a tree, in custody, and the translations to flush before
 /// they are freed. Settle it; dropping it leaks the frames (which is safe, and a bug).
 ///
-/// Frames without another holder are chained through their own slots, as runs, so that one gather
-/// takes any number of them, and one flush does for all. Only shared frames need a record here, one
-/// for a run of any number of folios: their counts may not be dropped before the flush, since the
-/// other holder could then free the frames first.
+/// Frames without another holder are chained through their own slots, so that one gather takes any
+/// number of them. Only shared frames need a record here: their counts may not be dropped before
+/// the flush, since the other holder could then free the frames first.
 #[must_use = "settle the gather: its frames are in custody until the flush"]
 #[derive(Debug)]
 pub struct Gather {
@@ -92,26 +91,23 @@ impl Gather {
         self.shared.is_full()
     }
 
-    /// Takes markers for `pages` pages, their payloads ascending from `first` on; `false` when it
-    /// must be settled before.
-    pub(super) fn mark(&mut self, first: u64, pages: u64) -> bool {
+    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. It keeps
+    /// swap entries only: other markers refer to nothing.
+    pub(super) fn mark(&mut self, marks: Marks, pages: u64) -> bool {
+        if marks.kind() != Some(MarkKind::Swap) {
+            return true;
+        }
         match self.marks.last_mut() {
-            Some((start, count)) if *start + *count == first => {
+            Some((start, count)) if *start + *count == marks.first => {
                 *count += pages;
                 true
             }
-            _ => self.marks.try_push((first, pages)).is_ok(),
+            _ => self.marks.try_push((marks.first, pages)).is_ok(),
         }
     }
 
-    /// Takes a run of markers for `pages` pages; `false` when it must be settled before. It keeps
-    /// swap entries only: other markers refer to nothing.
-    pub(super) fn take_run(&mut self, marks: Marks, pages: u64) -> bool {
-        marks.kind() != Some(MarkKind::Swap) || self.mark(marks.first, pages)
-    }
-
-    /// The runs of swap entries that were taken out, each its first payload and how many pages. The
-    /// caller gives their slots back.
+    /// The swap entries that were taken out: first payload and pages of each run. The caller gives
+    /// their slots back.
     pub(crate) fn take_marks(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
         core::mem::take(&mut self.marks).into_iter()
     }
@@ -139,16 +135,14 @@ impl Gather {
         self.space = true;
     }
 
-    /// Notes that `pages` are to be flushed, which are not translated by the same tables any more.
+    /// Notes that `pages` are to be flushed, which other tables translate from now on.
     pub(super) fn flush_tables(&mut self, pages: PageSpan, stride: Order) {
         self.flush(pages, stride);
         self.tables = true;
     }
 
     /// Takes the mapping of `frames`, all of one folio, whose entries the caller zeroes before it
-    /// unlocks their table.
-    ///
-    /// The caller has made sure that it is not full.
+    /// unlocks their table. It is not full.
     #[inline(always)]
     pub(super) fn mapping(&mut self, meta: Meta<'_>, folio: Folio, frames: FrameSpan) {
         let pages = frames.count as u32;
@@ -168,15 +162,15 @@ impl Gather {
         }
     }
 
-    /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
-    /// be cleared for its next use.
+    /// Takes a table that has left its tree; one whose words are all zero (`zeroed`) need not be
+    /// cleared again.
     pub(super) fn table(&mut self, meta: Meta<'_>, table: WordsLock<'_>, zeroed: bool) {
         self.tables = true;
         self.strays.take_table(meta, table, zeroed);
     }
 
     /// Takes frames that have lost their last owner.
-    pub(super) fn dead(&mut self, meta: Meta<'_>, gone: LastHold) {
+    pub(super) fn dead(&mut self, meta: Meta<'_>, gone: Ownerless) {
         self.strays.take(meta, gone);
     }
 
@@ -190,52 +184,33 @@ impl Gather {
         let has_any = self.pages.is_some() || self.tables || self.space;
         let flush = (has_any && self.unused.is_none()).then_some(&flush);
         let made = Flushed::by(hw, flush);
-        let settled = Settled {
-            flushes: flush.is_some().into(),
-            invalidations: flush.map_or(0, invalidations),
-            frames: self.release(phys, hw, &made),
-        };
-        self.reset();
-        settled
-    }
-
-    fn reset(&mut self) {
-        self.pages = None;
-        self.stride = Order::new(63);
+        let frames = self.release(phys, hw, &made);
+        (self.pages, self.stride) = (None, Order::new(63));
         (self.tables, self.space) = (false, false);
-        self.shared.clear();
+        let invalidations = flush.map_or(0, invalidations);
+        Settled { flushes: flush.is_some().into(), invalidations, frames }
     }
 
     /// Frees what was in custody.
     fn release<H: Hardware>(&mut self, phys: &Phys<'_>, hw: &H, flushed: &Flushed) -> u64 {
-        let meta = phys.meta();
-        let cpu = hw.cpu();
+        let (meta, cpu) = (phys.meta(), hw.cpu());
+        let folios = Folios::new(meta);
         let mut freed = 0;
-        self.strays.free(meta, flushed, |run| {
+        let mut free = |run: FrameRun| {
             hw.freed(run.span());
             freed += run.count();
             phys.free(cpu, run);
-        });
-        for &(first, count) in &self.shared {
-            freed += release_shared(phys, hw, FrameSpan::new(meta.frame(first), count.into()));
+        };
+        self.strays.free(meta, flushed, &mut free);
+        for (first, count) in self.shared.drain(..) {
+            let frames = FrameSpan::new(meta.frame(first), count.into());
+            folios.each(frames, |folio, piece| {
+                folios.unmap(folio, piece.count as u32).map(&mut free);
+                true
+            });
         }
         freed
     }
-}
-
-/// Ends one mapping of each of `frames`, folio by folio. Returns how many became free.
-fn release_shared<H: Hardware>(phys: &Phys<'_>, hw: &H, frames: FrameSpan) -> u64 {
-    let folios = Folios::new(phys.meta());
-    let mut freed = 0;
-    folios.each(frames, |folio, piece| {
-        if let Some(run) = folios.unmap(folio, piece.count as u32) {
-            hw.freed(run.span());
-            freed += run.count();
-            phys.free(hw.cpu(), run);
-        }
-        true
-    });
-    freed
 }
 
 impl Default for Gather {

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
 use super::sample::Sample;
 use super::word::plain;
@@ -32,10 +32,23 @@ pub struct Locked<'a, A, H> {
 const PRESENT_BITS: u32 = 32;
 
 impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
-    /// How many entries a contiguous block of this level has; 1 where there are none.
+    /// The size of a contiguous block of this level; `None` where the format or the CPU has none.
+    #[inline]
+    pub(super) fn fold_order(&self) -> Option<Order> {
+        A::fold_order(self.level).filter(|_| self.tables.hw.profile().contiguous)
+    }
+
+    /// How many entries the format joins in a contiguous block of this level; 1 where it has none.
+    /// That is so on a CPU without contiguous blocks as well, where no block is folded.
     #[inline]
     pub(super) fn width(&self) -> usize {
         1 << A::LEVELS[self.level().index()].contiguous
+    }
+
+    /// Whether `raw` is the word of a leaf in a contiguous block.
+    #[inline(always)]
+    pub(super) fn is_folded(&self, raw: u64) -> bool {
+        A::is_folded(raw, self.level)
     }
 
     /// The first entry of the block that entry `index` is in.
@@ -51,7 +64,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         }
         let first = index.next_multiple_of(self.width());
         let blocks = (first..index + count).step_by(self.width());
-        blocks.filter(|&at| A::is_folded(self.raw(at), self.level())).count()
+        blocks.filter(|&at| self.is_folded(self.raw(at))).count()
     }
 
     pub(super) fn new(
@@ -73,8 +86,25 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// The pages it translates.
     #[inline]
     pub fn reach(&self) -> PageSpan {
-        let pages = A::order(self.level).pages() * A::entries(self.level) as u64;
-        PageSpan::new(self.base, self.base.add(pages))
+        Tables::<A, H>::reach(self.base, self.level)
+    }
+
+    /// The order of each entry.
+    #[inline]
+    pub(crate) fn unit(&self) -> Order {
+        A::order(self.level)
+    }
+
+    /// The pages of `count` entries from `index` on.
+    #[inline]
+    pub(super) fn span(&self, index: usize, count: usize) -> PageSpan {
+        PageSpan::new(self.page(index), self.page(index + count))
+    }
+
+    /// The frames of `count` leaves, from `frame` on.
+    #[inline]
+    pub(super) fn frames(&self, frame: Pfn, count: usize) -> FrameSpan {
+        FrameSpan::new(frame, (count as u64) << self.unit().get())
     }
 
     /// The entry that translates `page`, which lies in its [`reach`](Self::reach).
@@ -87,8 +117,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// [`reach`](Self::reach).
     #[inline]
     pub(super) fn entries(&self, span: PageSpan) -> Range<usize> {
-        let block = A::order(self.level).get();
-        let more = ((span.end.get() - 1) >> block) - (span.start.get() >> block);
+        let unit = self.unit().get();
+        let more = ((span.end.get() - 1) >> unit) - (span.start.get() >> unit);
         let index = self.index(span.start);
         index..A::entries(self.level).min(index + more as usize + 1)
     }
@@ -96,7 +126,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
     /// The first page that entry `index` translates.
     #[inline]
     pub fn page(&self, index: usize) -> Vpn {
-        self.base.add((index as u64) << A::order(self.level).get())
+        self.base.add((index as u64) << self.unit().get())
     }
 
     /// Word `index`, as it would be outside of a contiguous block.
@@ -111,9 +141,16 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.load(self.lock.frame(), index)
     }
 
-    /// The meaning of `word`, as it would be outside of a contiguous block, in this table.
+    /// The meaning of `raw`, a word of entry `index`.
+    #[inline]
+    pub(super) fn decode(&self, raw: u64, index: usize) -> Entry {
+        A::decode(plain::<A>(raw, self.level, index), self.level)
+    }
+
+    /// The same, sooner where the word is like the one that was decoded last.
     #[inline(always)]
-    pub(super) fn meaning(&self, word: u64) -> Entry {
+    pub(super) fn meaning(&self, raw: u64, index: usize) -> Entry {
+        let word = plain::<A>(raw, self.level, index);
         match self.read.get().read::<A>(word) {
             _ if word == 0 => Entry::Absent,
             Some((frame, attrs)) => Entry::Leaf { frame, attrs },
@@ -130,8 +167,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         entry
     }
 
-    /// Recalls what the leaf at `place` was found to map. Mostly it still does, and is not decoded
-    /// again.
+    /// Recalls what the leaf at `place` maps: mostly it still does, and is not decoded again.
     #[inline]
     pub(crate) fn recall(&self, place: Place, frame: Pfn, attrs: Attrs) {
         if place.level == self.level {
@@ -152,8 +188,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         word
     }
 
-    /// How many words from `index` on, ended by word `end` at the latest, are `first`,
-    /// `first + step`, …
+    /// How many words from `index` on, before word `end`, are `first`, `first + step`, …
     #[inline]
     pub(super) fn count_run(&self, index: usize, end: usize, first: u64, step: u64) -> usize {
         self.tables.hw.count_run(self.lock.frame(), index, end - index, first, step)
@@ -201,7 +236,7 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.tables.hw.fill(self.lock.words(), index, count, first, step);
     }
 
-    /// Changes word `index` from `current` to `new`, unless the hardware was faster. The caller
+    /// Changes word `index` from `current` to `new`, unless the hardware was faster.  The caller
     /// keeps the counts.
     ///
     /// # Errors
@@ -219,8 +254,8 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         self.add(1, 0);
     }
 
-    /// Zeroes `count` words, none of which was zero; a contiguous block is among them whole or not
-    /// at all. Bits that the hardware sets in them meanwhile are lost with them.
+    /// Zeroes `count` words, none of which was zero, with the bits that the hardware sets in them.
+    /// They cut no contiguous block.
     #[inline]
     pub(super) fn clear(&self, index: usize, count: usize) {
         // With all words go all blocks.
@@ -228,16 +263,6 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         let folded = if all { self.folded() as usize } else { self.folded_in(index, count) };
         self.fill(index, count, 0, 0);
         self.add(-(count as i64), -(folded as i64));
-    }
-
-    /// Zeroes word `index`. Returns the last word, with all bits that the hardware set. The caller
-    /// keeps the counts.
-    pub(super) fn swap_out(&self, index: usize) -> u64 {
-        let mut word = self.raw(index);
-        while let Err(now) = self.exchange(index, word, 0) {
-            word = now;
-        }
-        word
     }
 
     /// Makes this table the one for the pages from `base` on: it moves with everything it maps.

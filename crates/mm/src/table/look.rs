@@ -1,13 +1,14 @@
 //! Looking at what is mapped, piece by piece, with nothing held in between: to report pages to a
 //! program, or to copy them.
 
-use quire_arch::{Arch, Attrs, Entry};
+use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
 
+use super::run::Stretch;
 use super::visit::{Found, Step};
 use super::word::FOREIGN;
-use super::{Locked, Marks, Tables, What, plain};
+use super::{Marks, Tables, What};
 use crate::folio::{Folio, Folios};
 
 /// Consecutive entries of one table in one state, with the same accessed and dirty bits.
@@ -92,8 +93,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         })
     }
 
-    /// How many pages have an entry: mapped, or marked. A table of pages says so itself, so that
-    /// this is one look for each table, and not one for each run.
+    /// How many pages have an entry: mapped, or marked. One look for each table of pages.
     pub(crate) fn weigh(&self) -> u64 {
         let mut pages = 0;
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
@@ -124,16 +124,17 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// it; the hardware may set bits, and pins may come and go.
     pub fn survey(&self, block: PageSpan, order: Order) -> Survey {
         let folios = Folios::new(self.meta);
-        let level = A::leaf_level(order);
+        let leaf = A::order(A::leaf_level(order));
+        // The first folio, and its frame for the first page that is mapped.
         let mut first: Option<(Folio, Pfn)> = None;
-        let (mut whole, mut upto) = (true, block.start);
+        let (mut whole, mut mapped) = (true, 0);
         for seen in self.pieces(block) {
             let Sight::Leaf { frame, .. } = seen.what else { return Survey::Foreign };
             let frames = FrameSpan::new(frame, seen.pages.count());
-            let (mut pinned, mut alone) = (false, true);
+            let mut pinned = false;
             let known = folios.each(frames, |folio, _| {
                 pinned |= folios.counts(folio).pins > 0;
-                alone &= first.get_or_insert((folio, frame)).0 == folio;
+                whole &= first.get_or_insert((folio, frame)).0 == folio;
                 true
             });
             if seen.is_foreign() || known < frames.count {
@@ -142,19 +143,13 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
             if pinned {
                 return Survey::Pinned;
             }
-            let goes_on = first
-                .is_some_and(|(_, from)| frame.get() == from.get() + upto.offset_from(block.start));
-            whole &= alone && goes_on && seen.pages.start == upto && seen.leaf >= A::order(level);
-            upto = seen.pages.end;
+            let ahead = seen.pages.start.offset_from(block.start);
+            whole &= first.is_some_and(|(_, from)| frame == from.add(ahead)) && seen.leaf >= leaf;
+            mapped += frames.count;
         }
-        let fits = |(folio, from): (Folio, Pfn)| {
-            folio.order >= order && from.is_aligned(order.pages()) && upto == block.end
-        };
-        match first {
-            None => Survey::Empty,
-            Some(first) if whole && fits(first) => Survey::Whole,
-            Some(_) => Survey::Parts,
-        }
+        let Some((folio, from)) = first else { return Survey::Empty };
+        whole &= mapped == order.pages() && folio.order >= order;
+        if whole && from.is_aligned(order.pages()) { Survey::Whole } else { Survey::Parts }
     }
 
     /// Maps `run` at `block`, as one folio of `order`, every page of it mapped here alone. Nothing
@@ -173,11 +168,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         let locked = self.lock_lowest(block.start, level);
         let index = locked.index(block.start);
         let count = (order.pages() >> A::order(level).get()) as usize;
-        if locked.level() != level {
-            return Err(run);
-        }
-        let there = locked.run(index, index + count);
-        if there.what != What::Absent || there.count < count {
+        if locked.level() != level || !locked.is_empty(index, count) {
             return Err(run);
         }
         let frame = run.start();
@@ -190,33 +181,23 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// The first entries of the run that have noted the same.
     fn seen(&self) -> Option<Seen> {
-        let (table, run, pages, leaf) = (self.table, &self.run, self.pages, self.leaf_order());
+        let (table, run, pages, leaf) = (self.table, &self.run, self.pages, self.table.unit());
         let What::Leaf { frame, .. } = run.what else {
             let What::Marker(marks) = run.what else { return None };
             return Some(Seen { pages, leaf, what: Sight::Marker(marks) });
         };
-        let stretch = table.stretches(run, run.count).next()?;
-        let (mut count, mut attrs) = (stretch.count, table.leaf_attrs(stretch.raw, run.index));
-        let (width, inside) = (table.width(), run.index - table.block_at(run.index));
-        if stretch.folded && inside == 0 && count >= width {
+        let Stretch { mut count, raw, .. } = table.stretches(run, run.count).next()?;
+        let (mut attrs, folded) = (table.leaf_attrs(raw, run.index), table.is_folded(raw));
+        let (width, first) = (table.width(), table.block_at(run.index));
+        if folded && run.index == first && count >= width {
             count -= count % width;
-        } else if stretch.folded {
+        } else if folded {
             // The words of a block speak for each other.
-            count = run.count.min(width - inside);
-            attrs |= table.gathered(table.block_at(run.index));
+            count = run.count.min(first + width - run.index);
+            attrs |= table.gathered(first);
         }
         let end = table.page(run.index + count).min(pages.end);
-        let what = Sight::Leaf { frame: self.frame_within(frame), attrs, folded: stretch.folded };
+        let what = Sight::Leaf { frame: self.frame_within(frame), attrs, folded };
         Some(Seen { pages: PageSpan::new(pages.start, end), leaf, what })
-    }
-}
-
-impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// The attributes of a leaf whose word at entry `index` is `raw`.
-    fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
-        match A::decode(plain::<A>(raw, self.level(), index), self.level()) {
-            Entry::Leaf { attrs, .. } => attrs,
-            _ => Attrs::empty(),
-        }
     }
 }

@@ -78,8 +78,7 @@ impl Hardware for Board {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 0,
             clear_unit_bytes: 0,
         }
@@ -248,7 +247,7 @@ fn loom_e3_what_a_fault_installs_an_unmap_finds_or_prevents() {
         let unmap = thread::spawn(move || {
             let writer = areas.writer(hw, meta);
             writer.hold(ALL);
-            writer.cut(span, |_| {}).expect("nothing has to be split");
+            writer.cut(span).expect("nothing has to be split");
             writer.release();
             let mut gather = Gather::new();
             tables.take(span, &mut gather);

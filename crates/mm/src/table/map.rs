@@ -9,7 +9,16 @@ use quire_units::{Order, PageSpan, Pfn, Vpn};
 use super::visit::Step;
 #[cfg(any(test, feature = "inject"))]
 use super::word::FOREIGN;
-use super::{Lack, Locked, MarkKind, Marks, Place, Tables, What};
+use super::{Locked, MarkKind, Marks, Place, Run, Tables, What};
+
+/// The lack that stopped a change of the tables. All before it stays done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// One zeroed frame, to become a table.
+    Table,
+    /// Room: this page has an entry already.
+    Room(Vpn),
+}
 
 impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     /// Makes the tables down to `level` that translate `page`. Returns the frame of the lowest.
@@ -88,22 +97,35 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     ) -> Result<(), Lack> {
         while !span.is_empty() {
             let level = self.fitting(*span, *frame);
-            let place = self.walk(span.start, Level::LAST);
-            if place.level.is_above(level) {
-                if matches!(A::decode(place.word, place.level), quire_arch::Entry::Leaf { .. }) {
-                    return Err(Lack::Room(span.start));
-                }
-                let run = spare.take().ok_or(Lack::Table)?;
-                *spare = self.link(place, span.start, run).err();
-                continue;
-            }
-            // A lower table, though it may be empty, takes smaller leaves.
-            let Some(locked) = self.lock(place.frame, place.level, span.start) else { continue };
-            let count = locked.extend(*span, *frame, attrs | FOREIGN)?;
-            *span = PageSpan::new(span.start.add(count), span.end);
-            *frame = frame.add(count);
+            let done = self.occupy(span, level, spare, |locked, run| {
+                locked.put_any(run.index, run.count, *frame, attrs | FOREIGN);
+            })?;
+            *frame = frame.add(done);
         }
         Ok(())
+    }
+
+    /// Calls `put` with absent entries that translate the first pages of `span`, all in one table
+    /// of `level`, or a lower one that is there already. `span` shrinks by their pages. Returns how
+    /// many these are.
+    fn occupy(
+        &self,
+        span: &mut PageSpan,
+        level: Level,
+        spare: &mut Option<FrameRun>,
+        put: impl FnOnce(&Locked<'_, A, H>, &Run),
+    ) -> Result<u64, Lack> {
+        self.reach_down(span.start, level, spare)?;
+        let locked = self.lock_lowest(span.start, Level::LAST);
+        let end = span.end.min(locked.reach().end).align_down(locked.unit().pages());
+        let (run, end) = locked.run_in(span.start, end);
+        if run.what != What::Absent {
+            return Err(Lack::Room(span.start));
+        }
+        put(&locked, &run);
+        let done = end.offset_from(span.start);
+        span.start = end;
+        Ok(done)
     }
 
     /// The level of the largest leaf that `span` and `frame` can begin with.
@@ -130,17 +152,10 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
                 true => self.fitting(*span, Pfn::new(span.start.get())),
                 false => Level::LAST,
             };
-            self.reach_down(span.start, level, spare)?;
-            let locked = self.lock_lowest(span.start, Level::LAST);
-            let block = A::order(locked.level());
-            let end = span.end.min(locked.reach().end).align_down(block.pages());
-            let (run, end) = locked.run_in(span.start, end);
-            if run.what != What::Absent {
-                return Err(Lack::Room(span.start));
-            }
-            locked.mark(run.index, run.count, *marks);
-            marks.first += if marks.ascending { end.offset_from(span.start) } else { 0 };
-            *span = PageSpan::new(end, span.end);
+            let done = self.occupy(span, level, spare, |locked, run| {
+                locked.mark(run.index, run.count, *marks);
+            })?;
+            marks.first += if marks.ascending { done } else { 0 };
         }
         Ok(())
     }
@@ -202,24 +217,6 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Maps as much of `span` to the frames from `frame` on as this table takes, in leaves of its
-    /// level. Returns how many pages.
-    #[cfg(any(test, feature = "inject"))]
-    fn extend(&self, span: PageSpan, frame: Pfn, attrs: Attrs) -> Result<u64, Lack> {
-        let index = self.index(span.start);
-        let block = A::order(self.level());
-        let within = span.intersect(self.reach()).count() >> block.get();
-        let run = self.run(index, index + within as usize);
-        match run.what {
-            What::Absent => {}
-            // A lower table was linked here since the walk: the caller walks again.
-            What::Table(_) => return Ok(0),
-            What::Leaf { .. } | What::Marker(_) => return Err(Lack::Room(self.page(index))),
-        }
-        self.put_any(index, run.count, frame, attrs);
-        Ok((run.count as u64) << block.get())
-    }
-
     /// Puts `marks` into `count` entries from `index` on, which are zero.
     pub(super) fn mark(&self, index: usize, count: usize, marks: Marks) {
         self.overwrite(index, count, marks);

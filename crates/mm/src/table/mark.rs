@@ -58,13 +58,6 @@ pub struct Marks {
     pub ascending: bool,
 }
 
-impl Marks {
-    /// The difference of the words of two neighbouring markers.
-    pub(super) fn step<A: Arch>(self) -> u64 {
-        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
-    }
-}
-
 /// The difference of the words of payloads `first + 1` and `first`, if there are both.
 pub(super) fn ascent<A: Arch>(first: u64) -> Option<u64> {
     (first + 1 < PAYLOADS).then(|| A::marker(first + 1).wrapping_sub(A::marker(first)))
@@ -82,6 +75,11 @@ impl Marks {
     /// Their kind.
     pub const fn kind(self) -> Option<MarkKind> {
         MarkKind::of(self.first)
+    }
+
+    /// The difference of the words of two neighbouring markers.
+    pub(super) fn step<A: Arch>(self) -> u64 {
+        if self.ascending { ascent::<A>(self.first).unwrap_or(0) } else { 0 }
     }
 }
 

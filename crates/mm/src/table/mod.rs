@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   visit      the one walk over runs: each body acts on a locked run
-//!     │          change, noted   protect, age, harvest, forget   ─► regrant ─► Owed ─┐
-//!     │          take, evict     take, detach, evict             ────────────────────┼─► gather
-//!     │          look, map, relocate                                                 ┘
+//!     │          change, noted   protect, age, harvest, forget   ─► regrant ─┐
+//!     │          take, evict     take, detach, evict             ────────────┼─► gather
+//!     │          look, map, relocate                                         ┘
 //!   walk, lock   a tree without locks; one table with its lock
 //!   run, sample  words read as runs           write, fold, mark   runs written as words
 //!   map, split, divide, fork, relocate        changes of more than one table
@@ -45,7 +45,6 @@ mod fold;
 mod fork;
 mod grant;
 pub(crate) mod gather;
-pub(crate) mod lack;
 pub(crate) mod lock;
 mod look;
 pub(crate) mod map;
@@ -70,14 +69,13 @@ mod tests;
 pub(crate) use change::unwritten;
 pub use divide::{Divided, Division};
 pub(crate) use evict::Eviction;
-pub(crate) use fork::Heritage;
-pub(crate) use fork::{ForkLack, Inherit};
+pub(crate) use fork::{ForkLack, Heritage, Inherit};
 pub(crate) use gather::{Gather, Target};
 pub(crate) use grant::Regrant;
-pub(crate) use lack::Lack;
 pub(crate) use lock::Locked;
 pub(crate) use look::Survey;
 pub use look::{Seen, Sight};
+pub(crate) use map::Lack;
 pub use mark::{MarkKind, Marks};
 pub(crate) use noted::Discard;
 pub(crate) use run::{Run, What};

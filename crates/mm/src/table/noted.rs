@@ -9,7 +9,6 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, PageSpan, Pfn, Prot};
 
 use super::grant::Regrant;
-use super::regrant::Owed;
 use super::visit::Step;
 use super::word::FOREIGN;
 use super::{Gather, Locked, Marks, Run, Tables, What};
@@ -103,11 +102,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         entries
     }
 
-    /// Takes the leaves of `pages`, unless one of them was written since it was cleaned. They
-    /// were all that is mapped of `folio` when the caller looked. The caller holds a reference,
-    /// which goes with the folio.
-    ///
-    /// The right to write goes first, so that the dirty bits are final when they are read.
+    /// Takes the leaves of `pages`, unless one was written since it was cleaned. They were all that
+    /// is mapped of `folio` when the caller looked. The caller's reference goes with the folio. The
+    /// right to write goes first, so that the dirty bits are final when they are read.
     pub(crate) fn discard(&self, pages: PageSpan, folio: Folio, gather: &mut Gather) -> Discard {
         let locked = self.lock_lowest(pages.start, Level::LAST);
         if !locked.reach().covers(pages) {
@@ -121,7 +118,14 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         if !whole || attrs.intersects(FOREIGN | Attrs::COW) || folios.counts(folio) != only {
             return Discard::Shared;
         }
-        let Some(run) = locked.freeze(run, attrs) else { return Discard::Written };
+        let mut dirty = attrs.contains(Attrs::DIRTY);
+        if !dirty && locked.hushed(pages, attrs).contains(Attrs::DIRTY) {
+            locked.protect(pages, attrs.prot());
+            dirty = true;
+        }
+        if dirty {
+            return Discard::Written;
+        }
         // Another hold would need this lock: the mapping is the last one, and the gather takes the
         // whole folio.
         let last = folios.put(folio);
@@ -129,16 +133,16 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         locked.clear(run.index, run.count);
         gather.mapping(self.meta, folio, folio.span());
         // The next fault maps another page here: no CPU may still see this one then.
-        self.flush(pages, A::order(locked.level()));
+        self.flush(pages, locked.unit());
         Discard::Gone
     }
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Calls `act` with each folio that `pages`, leaves that map the frames from `frame` on, have
-    /// a part of: its pages among them, and their frames.
+    /// Calls `act` with each folio that leaves at `pages`, which map the frames from `frame` on,
+    /// have a part of: that part's pages and frames.
     #[inline]
-    fn each_folio(
+    pub(super) fn each_folio(
         &self,
         pages: PageSpan,
         frame: Pfn,
@@ -164,8 +168,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         let (first, count) = self.uncut(&run, pages);
         if count > 0 {
             let run = self.run(first, first + count);
-            let owed = self.regrant(&run, count, Owed::Flush, Regrant::NONE.without(noted));
-            owed.note(gather, self.pages(&run), A::order(self.level()));
+            let _ = self.regrant(&run, count, true, Regrant::NONE.without(noted));
+            gather.flush(self.pages(&run), self.unit());
         }
         true
     }
@@ -173,9 +177,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The entries of a run of leaves that lie in `pages` whole, with their contiguous blocks: the
     /// first of them, and how many.
     fn uncut(&self, run: &Run, pages: PageSpan) -> (usize, usize) {
-        let cut = |edge: usize| {
-            edge & (self.width() - 1) != 0 && A::is_folded(self.raw(edge), self.level())
-        };
+        let cut = |edge: usize| edge & (self.width() - 1) != 0 && self.is_folded(self.raw(edge));
         let mut first = run.index + (self.page(run.index) < pages.start) as usize;
         let end = run.index + run.count;
         let mut end = end - (self.page(end) > pages.end) as usize;
@@ -186,20 +188,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             end = self.block_at(end);
         }
         (first, end.saturating_sub(first))
-    }
-
-    /// Takes the right to write from a run of leaves, and returns the run as it is then; or leaves
-    /// the run as it was if one of them is dirty.
-    fn freeze(&self, run: Run, attrs: Attrs) -> Option<Run> {
-        if attrs.contains(Attrs::DIRTY) {
-            return None;
-        }
-        let pages = self.pages(&run);
-        if self.hushed(pages, attrs).contains(Attrs::DIRTY) {
-            self.protect(pages, attrs.prot());
-            return None;
-        }
-        Some(self.run(run.index, run.index + run.count))
     }
 
     /// Takes the right to write from the leaves of `pages`, a run with the attributes `attrs`, and
@@ -219,6 +207,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub(super) fn protect(&self, pages: PageSpan, prot: Prot) {
         let (mut run, _) = self.run_in(pages.start, pages.end);
         self.part_run(&mut run);
-        self.regrant(&run, run.count, Owed::Flush, Regrant::rights(prot)).waive();
+        let _ = self.regrant(&run, run.count, true, Regrant::rights(prot));
     }
 }

@@ -1,40 +1,14 @@
-//! Changing what leaves grant, in place: contiguous blocks keep their form, and the duty to flush
-//! is a value.
+//! Changing what leaves grant, in place: contiguous blocks keep their form.
 
 use quire_arch::{Arch, Attrs, Entry, Transition};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn};
+use quire_units::Pfn;
 
 use super::grant::Regrant;
 use super::run::Stretch;
 use super::visit::Found;
 use super::word::is_settled;
-use super::word::plain;
 use super::{Gather, Locked, Run, What};
-
-/// The flush that a change owes: other CPUs may hold the old translations.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[must_use = "note it in a gather, or say why no flush is needed"]
-pub(super) enum Owed {
-    /// Nothing.
-    Nothing,
-    /// A flush.
-    Flush,
-}
-
-impl Owed {
-    /// Notes in `gather` what is owed for `pages`, which entries of `stride` map.
-    #[inline]
-    pub(super) fn note(self, gather: &mut Gather, pages: PageSpan, stride: Order) {
-        if self == Owed::Flush {
-            gather.flush(pages, stride);
-        }
-    }
-
-    /// The change only granted more, or its caller flushes these pages in any case.
-    #[inline]
-    pub(super) fn waive(self) {}
-}
 
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// Gives the leaves of the run, whose attributes are `attrs`, those that `change` makes of
@@ -47,8 +21,9 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
         let (table, count) = (self.table, self.run.count);
         table.part_run(&mut self.run);
-        let owed = table.regrant(&self.run, count, Owed::Nothing, change);
-        owed.note(gather, self.pages, self.leaf_order());
+        if table.regrant(&self.run, count, false, change) {
+            gather.flush(self.pages, table.unit());
+        }
         table.refold_ends(self.run.index, count);
         count as u64
     }
@@ -56,42 +31,43 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives the first `count` leaves of a run, which cut no block, the attributes that `change`
-    /// makes of theirs: block for block in place, without unfolding. A caller that flushes in any
-    /// case says so with `owed`. The caller folds what may have become foldable at the ends.
+    /// makes of theirs: block for block in place, without unfolding. The caller folds what may have
+    /// become foldable at the ends. Returns whether the leaves must be flushed, because other CPUs
+    /// may hold the old translations; it does not ask where the caller `flushes` in any case.
     #[inline(always)]
-    pub(super) fn regrant(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
-        let What::Leaf { attrs, .. } = run.what else { return owed };
+    #[must_use = "note the flush in a gather, or say why none is needed"]
+    pub(super) fn regrant(&self, run: &Run, count: usize, flushes: bool, change: Regrant) -> bool {
+        let What::Leaf { attrs, .. } = run.what else { return flushes };
         if self.folded() > 0 && !change.of(attrs).intersects(Attrs::RIGHTS) {
             self.hide(run, count, change);
-            return Owed::Flush;
+            return true;
         }
         if run.uniform {
-            let folded = A::is_folded(run.raw, self.level());
-            let s = Stretch { index: run.index, count, raw: run.raw, folded };
-            return self.regrant_stretch(&s, owed, change);
+            let s = Stretch { index: run.index, count, raw: run.raw };
+            return self.regrant_stretch(&s, flushes, change);
         }
-        self.regrant_stretches(run, count, owed, change)
+        self.regrant_stretches(run, count, flushes, change)
     }
 
     #[inline(never)]
-    fn regrant_stretches(&self, run: &Run, count: usize, owed: Owed, change: Regrant) -> Owed {
-        self.stretches(run, count).fold(owed, |owed, s| self.regrant_stretch(&s, owed, change))
+    fn regrant_stretches(&self, run: &Run, count: usize, owes: bool, change: Regrant) -> bool {
+        self.stretches(run, count).fold(owes, |owes, s| self.regrant_stretch(&s, owes, change))
     }
 
-    /// Takes all rights from leaves. Their blocks are unfolded: leaves without rights form none.
+    /// Takes all rights from leaves, and unfolds their blocks: leaves without rights form none.
     #[inline(never)]
     fn hide(&self, run: &Run, count: usize, change: Regrant) {
         let (level, settled) = (self.level(), run.is_settled());
         let (mut at, end) = (run.index, run.index + count);
         while at < end {
             let raw = self.raw(at);
-            if !A::is_folded(raw, level) {
+            if !self.is_folded(raw) {
                 let stretch = self.stretch(at, end, raw);
-                self.regrant_stretch(&stretch, Owed::Flush, change).waive();
+                self.regrant_stretch(&stretch, true, change);
                 at += stretch.count;
                 continue;
             }
-            match A::decode(plain::<A>(raw, level, at), level) {
+            match self.decode(raw, at) {
                 Entry::Leaf { frame, attrs } if settled => {
                     let hidden = A::leaf(frame, level, change.of(attrs | self.gathered(at)));
                     self.fill(at, self.width(), hidden, A::step(level));
@@ -104,18 +80,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     }
 
     #[inline(always)]
-    fn regrant_stretch(&self, s: &Stretch, owed: Owed, change: Regrant) -> Owed {
-        let level = self.level();
-        let Entry::Leaf { frame, attrs } = self.meaning(plain::<A>(s.raw, level, s.index)) else {
-            return owed;
-        };
+    fn regrant_stretch(&self, s: &Stretch, flushes: bool, change: Regrant) -> bool {
+        let Entry::Leaf { frame, attrs } = self.meaning(s.raw, s.index) else { return flushes };
         let now = change.of(attrs);
         if !attrs.intersects(Attrs::RIGHTS) {
             self.show(s, frame, now);
-            return owed;
+            return flushes;
         }
-        let new = self.spelled(frame, now);
-        let new = if s.folded { A::fold(new, level) } else { new };
+        let new = self.respelled(s.raw, frame, now);
         if is_settled(attrs) {
             self.fill_stretch(&Stretch { raw: new, ..*s });
         } else {
@@ -123,11 +95,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 self.exchange_leaf(index, None, change);
             }
         }
-        if owed == Owed::Nothing { self.owed(s.raw, new) } else { owed }
+        flushes || self.owes_flush(s.raw, new)
     }
 
-    /// Gives leaves that the hardware does not see, and that map the frames from `frame` on, the
-    /// attributes `attrs`.
+    /// The word of a leaf in the form of `old`: as part of a contiguous block or not.
+    #[inline(always)]
+    pub(super) fn respelled(&self, old: u64, frame: Pfn, attrs: Attrs) -> u64 {
+        let new = self.spelled(frame, attrs);
+        if self.is_folded(old) { A::fold(new, self.level()) } else { new }
+    }
+
+    /// Gives leaves without rights, which the hardware does not see, the attributes `attrs`.
     #[inline(never)]
     fn show(&self, s: &Stretch, frame: Pfn, attrs: Attrs) {
         let (first, step) = (self.spelled(frame, attrs), A::step(self.level()));
@@ -143,12 +121,10 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         self.refold(s.index, s.count);
     }
 
-    /// The flush that the change of a leaf from `old` to `new` owes.
+    /// Whether the change of a leaf from `old` to `new` must be flushed.
     #[inline]
-    pub(super) fn owed(&self, old: u64, new: u64) -> Owed {
-        match A::transition(old, new, self.level(), self.tables.is_relaxed()) {
-            Transition::Nothing => Owed::Nothing,
-            _ => Owed::Flush,
-        }
+    pub(super) fn owes_flush(&self, old: u64, new: u64) -> bool {
+        let relaxed = self.tables.is_relaxed();
+        A::transition(old, new, self.level(), relaxed) != Transition::Nothing
     }
 }

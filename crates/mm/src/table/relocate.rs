@@ -8,7 +8,7 @@
 
 use quire_arch::{Arch, Attrs, Entry, Level};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Order, PageSpan, Pfn, Vpn};
 
 use super::visit::Step;
 use super::word::is_settled;
@@ -16,12 +16,13 @@ use super::{Gather, Lack, Locked, Run, Tables, What};
 use crate::folio::Folios;
 use crate::stats::Event;
 
-/// A piece that moves in one step.
-enum Piece {
-    /// The table that the entry of this level at these pages leads to, with all it maps.
-    Table(PageSpan, Level),
-    /// Entries of one table of this level, none of which leads to a table.
-    Entries(PageSpan, Level),
+/// The entries that move in one step.
+struct Piece {
+    pages: PageSpan,
+    level: Level,
+    /// It is one entry, and the table that it leads to moves with all it maps. Otherwise no entry
+    /// leads to a table.
+    is_table: bool,
 }
 
 impl<A: Arch, H: Hardware> Tables<'_, A, H> {
@@ -37,24 +38,15 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         spare: &mut Option<FrameRun>,
         gather: &mut Gather,
     ) -> Result<(), Lack> {
-        let mut at = from.start;
-        while let Some(piece) = self.next_piece(PageSpan::new(at, from.end), from.start, to) {
-            match piece {
-                Piece::Table(pages, upper) => {
-                    self.reach_down(moved(pages.start, from.start, to), upper, spare)?;
-                    at = pages.end;
-                }
-                Piece::Entries(pages, level) => {
-                    let new = moved(pages.start, from.start, to);
-                    let aligned = Order::new(new.get().trailing_zeros().min(63) as u8);
-                    if aligned < A::order(level) {
-                        self.isolate(pages.start.add(aligned.pages()), spare, gather)?;
-                        at = pages.start;
-                        continue;
-                    }
-                    self.reach_down(new, level, spare)?;
-                    at = pages.start.add(Self::within(pages, new, level));
-                }
+        let mut left = from;
+        while let Some((Piece { pages, level, .. }, new)) = self.next_piece(left, from.start, to) {
+            left.start = pages.start;
+            if alignment(new.get()) < A::order(level) {
+                let aligned = pages.start.add(alignment(new.get()).pages());
+                self.isolate(aligned, spare, gather)?;
+            } else {
+                self.reach_down(new, level, spare)?;
+                left.start = pages.end;
             }
         }
         Ok(())
@@ -64,49 +56,48 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// [`prepare_move`](Self::prepare_move). `gather` takes the flush of the old translations.
     /// Returns how many entries moved, where a table that moved whole counts as one.
     pub fn move_entries(&self, from: PageSpan, to: Vpn, gather: &mut Gather) -> u64 {
-        let mut at = from.start;
-        let mut entries = 0;
-        while let Some(piece) = self.next_piece(PageSpan::new(at, from.end), from.start, to) {
-            match piece {
-                Piece::Table(pages, upper) => {
-                    self.shift_table(pages, moved(pages.start, from.start, to), upper, gather);
-                    gather.flush_tables(pages, Order::ZERO);
-                    entries += 1;
-                    at = pages.end;
-                }
-                Piece::Entries(pages, level) => {
-                    let new = moved(pages.start, from.start, to);
-                    at = pages.start.add(Self::within(pages, new, level));
-                    let part = PageSpan::new(pages.start, at);
-                    entries += self.shift_part(part, new, level, gather);
-                }
+        let (mut left, mut entries) = (from, 0);
+        while let Some((piece, new)) = self.next_piece(left, from.start, to) {
+            let Piece { pages, level, is_table } = piece;
+            if is_table {
+                self.shift_table(pages, new, level, gather);
+                gather.flush_tables(pages, Order::ZERO);
+                entries += 1;
+            } else {
+                let (old, target) = self.lock_both(pages.start, new, level);
+                entries += old.hand_over(pages, target.as_ref().unwrap_or(&old), new, gather);
             }
+            left.start = pages.end;
         }
         entries
     }
 
-    /// How many of `pages` one table of `level` at `new` translates.
-    fn within(pages: PageSpan, new: Vpn, level: Level) -> u64 {
-        pages.count().min(Self::reach(new, level).end.offset_from(new))
+    /// The first piece in `span` that moves when `from` goes to `to`, as far as one table takes it,
+    /// and its new place.
+    fn next_piece(&self, span: PageSpan, from: Vpn, to: Vpn) -> Option<(Piece, Vpn)> {
+        // A table moves whole if its reach is not larger than the alignment that both places have
+        // in common.
+        let alike = alignment(from.get() ^ to.get());
+        let mut piece = match alike < A::order(Level::LAST.parent()) {
+            true => self.next_entries(span),
+            false => self.next_aligned(span, alike),
+        }?;
+        let new = to.add(piece.pages.start.offset_from(from));
+        let room = Self::reach(new, piece.level).end.offset_from(new);
+        piece.pages.end = piece.pages.end.min(piece.pages.start.add(room));
+        Some((piece, new))
     }
 
-    /// The first piece in `span` that moves when `from` goes to `to`.
-    fn next_piece(&self, span: PageSpan, from: Vpn, to: Vpn) -> Option<Piece> {
-        // The alignment that both places have in common: a table moves whole if its reach is not
-        // larger.
-        let alike = from.get() ^ to.get();
-        let alike = Order::new(alike.trailing_zeros().min(63) as u8);
-        let table = A::order(Level::LAST.parent());
+    /// The first piece in `span`, where whole tables of an alignment up to `alike` move.
+    fn next_aligned(&self, span: PageSpan, alike: Order) -> Option<Piece> {
         let mut at = span.start;
         while at < span.end {
-            if alike < table {
-                return self.next_entries(PageSpan::new(at, span.end));
-            }
             let place = self.walk(at, Level::LAST.parent());
             let block = PageSpan::block(at, A::order(place.level));
+            let whole = block.start == at && block.end <= span.end;
             match A::decode(place.word, place.level) {
-                Entry::Absent => at = block.end,
-                Entry::Table(_) if block.start == at && block.end <= span.end => {
+                Entry::Absent => {}
+                Entry::Table(_) if whole => {
                     return Some(self.highest_table(block, span.end, alike));
                 }
                 _ => {
@@ -114,9 +105,9 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                     if let Some(entries) = self.next_entries(part) {
                         return Some(entries);
                     }
-                    at = block.end;
                 }
             }
+            at = block.end;
         }
         None
     }
@@ -124,27 +115,25 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     /// The highest entry that leads to the table behind `block` and to no table outside of the
     /// move. The root's entries stay: some of them belong to the embedder.
     fn highest_table(&self, block: PageSpan, end: Vpn, alike: Order) -> Piece {
-        let mut best = (block, Level::LAST.parent());
-        while best.1.parent() != A::ROOT {
-            let upper = best.1.parent();
-            let wider = PageSpan::block(block.start, A::order(upper));
-            if wider.start != block.start || wider.end > end || alike < A::order(upper) {
+        let mut best = Piece { pages: block, level: Level::LAST.parent(), is_table: true };
+        while best.level.parent() != A::ROOT {
+            let level = best.level.parent();
+            let pages = PageSpan::block(block.start, A::order(level));
+            if pages.start != block.start || pages.end > end || alike < A::order(level) {
                 break;
             }
-            best = (wider, upper);
+            best = Piece { pages, level, ..best };
         }
-        Piece::Table(best.0, best.1)
+        best
     }
 
-    /// The pages from the first entry in `span` that is not absent to the end of its run; in a
-    /// table of the last level, where no entry leads to another table, to the end of the table.
+    /// The first entries in `span` that are not absent: a run, or the rest of a last-level table.
     fn next_entries(&self, span: PageSpan) -> Option<Piece> {
-        self.each(span, |table, part| {
-            table.runs(part, |found| {
-                let (level, start) = (table.level(), found.pages.start);
-                let end = if level.is_last() { part.end } else { found.pages.end };
-                Step::Stop(Piece::Entries(PageSpan::new(start, end), level))
-            })
+        self.runs(span, |found| {
+            let (level, start) = (found.table.level(), found.pages.start);
+            let all = found.table.reach().end.min(span.end);
+            let end = if level.is_last() { all } else { found.pages.end };
+            Step::Stop(Piece { pages: PageSpan::new(start, end), level, is_table: false })
         })
     }
 
@@ -157,36 +146,19 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         other: Vpn,
         level: Level,
     ) -> (Locked<'_, A, H>, Option<Locked<'_, A, H>>) {
+        let (low, high) = (one.min(other), one.max(other));
         loop {
-            let (at, to) = (self.walk(one, level), self.walk(other, level));
-            let lock_one = || self.lock(at.frame, at.level, one);
-            let lock_other = || self.lock(to.frame, to.level, other);
+            let (at, to) = (self.walk(low, level), self.walk(high, level));
             if at.level != level || to.level != level {
                 continue;
             }
+            let Some(first) = self.lock(at.frame, level, low) else { continue };
             if at.frame == to.frame {
-                if let Some(locked) = lock_one() {
-                    return (locked, None);
-                }
-                continue;
+                return (first, None);
             }
-            let locked = if one < other {
-                let first = lock_one();
-                (first, lock_other())
-            } else {
-                let first = lock_other();
-                (lock_one(), first)
-            };
-            if let (Some(old), Some(new)) = locked {
-                return (old, Some(new));
-            }
+            let Some(second) = self.lock(to.frame, level, high) else { continue };
+            return if one < other { (first, Some(second)) } else { (second, Some(first)) };
         }
-    }
-
-    /// Moves entries of one table to another (or the same).
-    fn shift_part(&self, pages: PageSpan, new: Vpn, level: Level, gather: &mut Gather) -> u64 {
-        let (old, target) = self.lock_both(pages.start, new, level);
-        old.hand_over(pages, target.as_ref().unwrap_or(&old), new, gather)
     }
 
     /// Moves the table that the entry of `upper` at `pages` leads to, with all it maps.
@@ -215,8 +187,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         }
     }
 
-    /// Records that `table`, which no entry leads to, and all tables below it, translate the
-    /// pages from `base` on. Calls itself once for each level.
+    /// Records that `table`, which no entry leads to, and all tables below it, translate the pages
+    /// from `base` on. Calls itself once for each level.
     fn rebase(&self, table: &Locked<'_, A, H>, base: Vpn) {
         let entries = if table.level().is_last() { 0 } else { A::entries(table.level()) };
         for index in 0..entries {
@@ -234,14 +206,13 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 }
 
-/// Where `page` goes when `from` goes to `to`.
-fn moved(page: Vpn, from: Vpn, to: Vpn) -> Vpn {
-    to.add(page.offset_from(from))
+/// The order to which a number of a page is aligned.
+fn alignment(page: u64) -> Order {
+    Order::new(page.trailing_zeros().min(63) as u8)
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Moves the entries of `pages`, runs of this table, to `new` in `target`. Bits that the
-    /// hardware sets until they are gone move with them.
+    /// Moves the entries of `pages`, runs of this table, to `new` in `target`, with all bits noted.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
         let mut moved = 0;
         self.runs(pages, |mut found| -> Step<()> {
@@ -258,7 +229,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 What::Absent | What::Table(_) => {}
             }
             moved += found.run.count as u64;
-            gather.flush(found.pages, found.leaf_order());
+            gather.flush(found.pages, self.unit());
             Step::Next
         });
         moved
@@ -271,14 +242,16 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         while at < end {
             let count = if run.uniform { run.count } else { self.alike(at, end) };
             let ahead = at - run.index;
-            let frame = frame.add((ahead as u64) << A::order(self.level()).get());
+            let frame = self.frames(frame, ahead).end();
             let Some((_, attrs)) = self.leaf_at(at) else { return };
-            let noted = if run.uniform && is_settled(attrs) {
+            let mut noted = Attrs::empty();
+            if run.uniform && is_settled(attrs) {
                 self.clear(at, count);
-                Attrs::empty()
             } else {
-                self.take_noted(at, count)
-            };
+                let folded = self.folded_in(at, count);
+                noted = self.clear_noted(at, count);
+                self.add(-(count as i64), -(folded as i64));
+            }
             target.put_any(index + ahead, count, frame, attrs | noted);
             // The home of a folio that other spaces may map stays what it is for them.
             if !attrs.contains(Attrs::COW) {
@@ -288,37 +261,18 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Records the new homes of the folios of `count` leaves from `index` on, which map the frames
-    /// from `frame` on.
+    /// Records the new homes of the folios of leaves that map the frames from `frame` on.
     fn settle_in(&self, index: usize, count: usize, frame: Pfn) {
         let folios = Folios::new(self.tables.meta);
-        let (first, block) = (self.page(index), A::order(self.level()));
-        folios.each(FrameSpan::new(frame, (count as u64) << block.get()), |folio, piece| {
-            let page = first.get() + piece.start.offset_from(frame);
-            let head = page.wrapping_sub(piece.start.offset_from(folio.head));
+        self.each_folio(self.span(index, count), frame, |folio, pages, frames| {
+            let head = pages.start.get().wrapping_sub(frames.start.offset_from(folio.head));
             folios.set_home(folio, self.tables.home(Vpn::new(head)));
-            true
         });
     }
 
-    /// How many entries from `at` on have the same accessed and dirty bits: a contiguous block,
-    /// whose words speak for each other, or a stretch.
+    /// How many entries from `at` on have the same bits noted: a contiguous block, or a stretch.
     fn alike(&self, at: usize, end: usize) -> usize {
         let raw = self.raw(at);
-        if A::is_folded(raw, self.level()) {
-            self.width()
-        } else {
-            self.stretch(at, end, raw).count
-        }
-    }
-
-    /// Zeroes leaves that the hardware may still change. Returns the bits that it had set in any of
-    /// them.
-    fn take_noted(&self, index: usize, count: usize) -> Attrs {
-        let folded = self.folded_in(index, count);
-        let noted = (index..index + count)
-            .fold(Attrs::empty(), |noted, at| noted | self.noted_in(self.swap_out(at), at));
-        self.add(-(count as i64), -(folded as i64));
-        noted
+        if self.is_folded(raw) { self.width() } else { self.stretch(at, end, raw).count }
     }
 }

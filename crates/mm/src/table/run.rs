@@ -6,7 +6,7 @@ use quire_units::{PageSpan, Pfn};
 
 use super::Locked;
 use super::mark::{Marks, ascent};
-use super::word::{NOTED, is_settled, plain};
+use super::word::{NOTED, is_settled};
 
 /// A maximal stretch of consecutive entries of one table that are in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,31 +52,28 @@ pub enum What {
     Marker(Marks),
 }
 
-/// Consecutive leaves, all of them folded or none, whose first word determines the rest. A run
-/// consists of such stretches, and mostly of one. A stretch may begin or end within a block whose
-/// words differ in their accessed and dirty bits.
+/// Consecutive leaves whose first word determines the rest. A run consists of such stretches, and
+/// mostly of one. A stretch may begin or end within a block whose words differ in noted bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) index: usize,
     pub(super) count: usize,
     /// The first word as it is.
     pub(super) raw: u64,
-    pub(super) folded: bool,
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The run that begins at entry `index`, ended by entry `end` (exclusive) at the latest.
     pub fn run(&self, index: usize, end: usize) -> Run {
         let raw = self.raw(index);
-        let word = plain::<A>(raw, self.level(), index);
         let mut uniform = true;
-        let (count, what) = match self.meaning(word) {
+        let (count, what) = match self.meaning(raw, index) {
             Entry::Absent => (self.count_run(index, end, 0, 0), What::Absent),
             Entry::Leaf { frame, attrs } => {
                 let first = self.stretch(index, end, raw).count;
-                let (count, what) = self.leaves(index, end, first, frame, attrs);
-                uniform = first == count;
-                (count, what)
+                let all = self.leaves(index, end, first, frame, attrs);
+                uniform = first == all.0;
+                all
             }
             Entry::Table(frame) => (1, What::Table(frame)),
             Entry::Marker(payload) => self.marks(index, end, raw, payload),
@@ -96,8 +93,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         frame: Pfn,
         mut attrs: Attrs,
     ) -> (usize, What) {
-        let level = self.level();
-        let pages = A::order(level).pages();
+        let pages = self.unit().pages();
         let fixed = attrs.difference(NOTED);
         let mut settled = is_settled(attrs);
         // The words beyond differ in their accessed and dirty bits, or in whether they are folded,
@@ -106,7 +102,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             let at = index + count;
             let raw = self.raw(at);
             let next = frame.add(pages * count as u64);
-            match self.meaning(plain::<A>(raw, level, at)) {
+            match self.meaning(raw, at) {
                 Entry::Leaf { frame, attrs: also }
                     if frame == next && also.difference(NOTED) == fixed =>
                 {
@@ -132,29 +128,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (equal.max(ascending), What::Marker(Marks { first, ascending: ascending > 1 }))
     }
 
-    /// The stretch that begins at entry `index`, a leaf whose word is `raw`, and ends at entry
-    /// `end` at the latest.
+    /// The stretch that begins at entry `index`, whose word is `raw`, and ends before entry `end`.
     #[inline(always)]
     pub(super) fn stretch(&self, index: usize, end: usize, raw: u64) -> Stretch {
-        let level = self.level();
-        let folded = A::is_folded(raw, level);
-        let count = if folded {
+        let count = if self.is_folded(raw) {
             self.blocks(index, end, raw)
         } else {
-            let step = A::step(level);
+            let step = A::step(self.level());
             let (at, next) = (index + 1, raw.wrapping_add(step));
             // Loading a word costs less than counting a run of none.
             let goes_on = at < end && self.raw(at) == next;
             1 + if goes_on { self.count_run(at, end, next, step) } else { 0 }
         };
-        Stretch { index, count, raw, folded }
-    }
-
-    /// The leaves that a stretch is, as a run.
-    #[inline(always)]
-    pub(super) fn run_of(&self, s: &Stretch, frame: Pfn, attrs: Attrs) -> Run {
-        let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
-        Run { index: s.index, count: s.count, what, raw: s.raw, uniform: true }
+        Stretch { index, count, raw }
     }
 
     /// The run that entry `index` is by itself.
@@ -162,50 +148,39 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     pub fn entry(&self, index: usize) -> Run {
         let raw = self.raw(index);
         // A bit that is set anywhere in a contiguous block holds for each entry: `run` collects it.
-        if !A::is_folded(raw, self.level())
-            && let Entry::Leaf { frame, attrs } = self.meaning(raw)
+        if !self.is_folded(raw)
+            && let Entry::Leaf { frame, attrs } = self.meaning(raw, index)
         {
-            return self.run_of(&Stretch { index, count: 1, raw, folded: false }, frame, attrs);
+            let what = What::Leaf { frame, attrs, settled: is_settled(attrs) };
+            return Run { index, count: 1, what, raw, uniform: true };
         }
         self.run(index, index + 1)
     }
 
     /// How many entries from `index` on, whose word is `raw`, are in contiguous blocks in step.
     fn blocks(&self, index: usize, end: usize, raw: u64) -> usize {
-        let (level, step) = (self.level(), A::step(self.level()));
-        match self.meaning(plain::<A>(raw, level, index)) {
-            Entry::Leaf { attrs, .. } if attrs.contains(NOTED) => self.told_blocks(index, end, raw),
-            _ if A::fold_step(level) == step => self.count_run(index, end, raw, step),
-            _ => self.like_blocks(index, end, raw),
-        }
-    }
-
-    /// The same where `raw` has the accessed and the dirty bit. A block has one state, so the other
-    /// words could differ in these bits alone, and they are not read.
-    fn told_blocks(&self, index: usize, end: usize, raw: u64) -> usize {
         let (level, width) = (self.level(), self.width());
-        let stride = A::step(level).wrapping_mul(width as u64);
-        let inner = index & (width - 1);
-        let first = raw.wrapping_sub(A::fold_step(level).wrapping_mul(inner as u64));
-        let (mut next, mut word) = (index - inner + width, first.wrapping_add(stride));
-        while next < end && self.raw(next) == word {
-            (next, word) = (next + width, word.wrapping_add(stride));
+        let (step, inner) = (A::step(level), A::fold_step(level));
+        let entry = self.meaning(raw, index);
+        // A block has one state: with both bits set in one word, the others are not read.
+        let settled = matches!(entry, Entry::Leaf { attrs, .. } if attrs.contains(NOTED));
+        if !settled && inner == step {
+            return self.count_run(index, end, raw, step);
         }
-        next.min(end) - index
-    }
-
-    /// The same where all words of a block are equal, but for accessed and dirty bits.
-    fn like_blocks(&self, index: usize, end: usize, mut raw: u64) -> usize {
-        let (level, width) = (self.level(), self.width());
-        let mut at = index;
+        let mut at = self.block_at(index);
+        let mut first = raw.wrapping_sub(inner.wrapping_mul((index - at) as u64));
         loop {
-            let limit = end.min((at | (width - 1)) + 1);
-            let count = self.count_run(at, limit, raw, A::fold_step(level));
-            at += count;
-            if at < limit || at == end {
-                return at - index;
+            let (from, next) = (at.max(index), end.min(at + width));
+            if !settled {
+                let alike = self.count_run(from, next, first, inner);
+                if from + alike < next {
+                    return from + alike - index;
+                }
             }
-            raw = raw.wrapping_add(A::step(level).wrapping_mul(width as u64));
+            (at, first) = (at + width, first.wrapping_add(step.wrapping_mul(width as u64)));
+            if at >= end || settled && self.raw(at) != first {
+                return next - index;
+            }
         }
     }
 
@@ -219,39 +194,37 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
                 return None;
             }
             let (index, raw) = (at, self.raw(at));
-            let stretch = if uniform {
-                let folded = A::is_folded(raw, self.level());
-                Stretch { index, count: end - index, raw, folded }
-            } else {
-                self.stretch(index, end, raw)
+            let stretch = match uniform {
+                true => Stretch { index, count: end - index, raw },
+                false => self.stretch(index, end, raw),
             };
             at += stretch.count;
             Some(stretch)
         })
     }
 
-    /// The accessed and dirty bits of entries outside of `start..end`, in contiguous blocks that
-    /// reach in: the hardware may set them in any word of a block.
+    /// The bits noted outside of `start..end`, in contiguous blocks that reach in.
     fn noted_around(&self, start: usize, end: usize) -> Attrs {
         let mut noted = Attrs::empty();
         for (edge, inside) in [(start, start), (end, end.wrapping_sub(1))] {
-            if edge & (self.width() - 1) != 0 && A::is_folded(self.raw(inside), self.level()) {
+            if edge & (self.width() - 1) != 0 && self.is_folded(self.raw(inside)) {
                 noted |= self.gathered(self.block_at(inside));
             }
         }
         noted
     }
 
-    /// The accessed and dirty bits of all words of the block that begins at entry `first`.
+    /// The bits noted in any word of the block that begins at entry `first`.
     pub(super) fn gathered(&self, first: usize) -> Attrs {
         let entries = first..first + self.width();
-        entries.fold(Attrs::empty(), |all, index| all | self.noted_in(self.raw(index), index))
+        let all = entries.map(|index| self.leaf_attrs(self.raw(index), index));
+        all.fold(Attrs::empty(), Attrs::union).intersection(NOTED)
     }
 
-    /// The accessed and dirty bits of `raw`, a word of entry `index`.
-    pub(super) fn noted_in(&self, raw: u64, index: usize) -> Attrs {
-        match A::decode(plain::<A>(raw, self.level(), index), self.level()) {
-            Entry::Leaf { attrs, .. } => attrs.intersection(NOTED),
+    /// The attributes of a leaf whose word at entry `index` is `raw`.
+    pub(super) fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
+        match self.decode(raw, index) {
+            Entry::Leaf { attrs, .. } => attrs,
             _ => Attrs::empty(),
         }
     }
@@ -259,6 +232,6 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// The pages of a run.
     #[inline]
     pub fn pages(&self, run: &Run) -> PageSpan {
-        PageSpan::new(self.page(run.index), self.page(run.index + run.count))
+        self.span(run.index, run.count)
     }
 }

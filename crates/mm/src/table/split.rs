@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Entry, Level, Transition};
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Vpn};
 
 use super::{Gather, Lack, Locked, Marks, Tables};
 use crate::limits::ORDER_MAX;
@@ -35,31 +35,18 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
             let leaf = matches!(A::decode(word, level), Entry::Leaf { .. } | Entry::Marker(_));
             let Some(lower) = level.child().filter(|_| leaf && block.start < page) else { break };
             let run = spare.take().ok_or(Lack::Table)?;
-            match self.split(&locked, page, lower, run) {
-                Ok(()) => {
-                    gather.flush(block, A::order(level));
-                    splits += 1;
-                }
-                Err(run) => *spare = Some(run),
-            }
+            self.split(&locked, page, lower, run);
+            gather.flush(block, locked.unit());
+            splits += 1;
         }
         Ok((splits, vacant))
     }
 
-    /// Replaces the leaf that maps `page` by a table of `lower` leaves that map the same.
-    fn split(
-        &self,
-        locked: &Locked<'_, A, H>,
-        page: Vpn,
-        lower: Level,
-        run: FrameRun,
-    ) -> Result<(), FrameRun> {
+    /// Replaces the leaf or marker at `page` by a table of `lower` ones that say the same.
+    fn split(&self, locked: &Locked<'_, A, H>, page: Vpn, lower: Level, run: FrameRun) {
         let index = locked.index(page);
         locked.part(index, 1);
         let mut old = locked.raw(index);
-        if !matches!(A::decode(old, locked.level()), Entry::Leaf { .. } | Entry::Marker(_)) {
-            return Err(run);
-        }
         let table = self.adopt(run, lower, Self::base(page, lower));
         let new = A::table(table);
         let demand = A::transition(old, new, locked.level(), self.is_relaxed());
@@ -67,34 +54,34 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
         loop {
             // The hardware may set bits in the old leaf until it is gone; the new table gets the
             // last word of the old leaf.
-            self.fill_split(table, old, page, locked);
+            let Some(lower) = self.lock(table, lower, page) else { return };
+            lower.fill_split(A::decode(old, locked.level()));
+            drop(lower);
             match locked.exchange(index, old, if breaks { 0 } else { new }) {
                 Ok(()) => break,
                 Err(now) => old = now,
             }
         }
         if breaks {
-            let block = A::order(locked.level());
+            let block = locked.unit();
             self.broken(PageSpan::block(page, block), block);
             locked.fill(index, 1, new, 0);
         }
-        Ok(())
     }
+}
 
-    /// Fills `table`, which no entry leads to yet, with what the leaf `old` of the level above
-    /// maps. Such a leaf maps one folio, so that all blocks of the table may be folded.
-    fn fill_split(&self, table: Pfn, old: u64, page: Vpn, upper: &Locked<'_, A, H>) {
-        let old = A::decode(old, upper.level());
-        let Some(lower) = upper.level().child() else { return };
-        let Some(locked) = self.lock(table, lower, page) else { return };
-        let count = A::entries(lower);
-        if locked.present() > 0 {
-            locked.clear(0, count);
+impl<A: Arch, H: Hardware> Locked<'_, A, H> {
+    /// Fills this table, which no entry leads to yet, with what `old` of the level above maps. That
+    /// is one folio, so that all blocks may be folded.
+    fn fill_split(&self, old: Entry) {
+        let count = A::entries(self.level());
+        if self.present() > 0 {
+            self.clear(0, count);
         }
         match old {
-            Entry::Leaf { frame, attrs } => locked.put(0, count, frame, attrs, ORDER_MAX),
+            Entry::Leaf { frame, attrs } => self.put(0, count, frame, attrs, ORDER_MAX),
             // A marker of a block becomes one for each page, ascending from its payload.
-            Entry::Marker(first) => locked.mark(0, count, Marks { first, ascending: true }),
+            Entry::Marker(first) => self.mark(0, count, Marks { first, ascending: true }),
             Entry::Absent | Entry::Table(_) | Entry::Malformed => {}
         }
     }

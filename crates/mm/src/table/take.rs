@@ -2,7 +2,7 @@
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::visit::{Found, Step};
 use super::word::FOREIGN;
@@ -60,29 +60,22 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     }
 
     /// Takes the leaves of `span` that map folios which are `such` out of the tree, and into
-    /// `gather`. Leaves that reach beyond the span stay. Nothing is put in their place: their
-    /// content is in a file. Returns where it stopped if the gather is full: settle it and go on
-    /// from there.
+    /// `gather`. Leaves that reach beyond the span stay. Returns where it stopped if the gather is
+    /// full: settle it and go on from there.
     pub(crate) fn detach(
         &self,
         span: PageSpan,
         gather: &mut Gather,
         such: &impl Fn(Folio) -> bool,
     ) -> Option<Vpn> {
-        self.runs(span, |found| {
-            let pages = found.all_pages();
-            match found.run.what {
-                What::Leaf { .. } if gather.is_full() => Step::Stop(found.pages.start),
-                What::Leaf { frame, attrs, .. }
-                    if !attrs.contains(FOREIGN) && span.covers(pages) =>
-                {
-                    let taken = found.table.detach_folios(&found.run, frame, gather, such);
-                    // Frames that are no folio are passed.
-                    let done = taken == pages.count() || !gather.is_full();
-                    if done { Step::Next } else { Step::Stop(pages.start.add(taken)) }
-                }
-                _ => Step::Next,
+        self.runs(span, |found| match found.run.what {
+            What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) && !found.is_cut() => {
+                let taken = found.table.take_folios(&found.run, frame, gather, such);
+                // Frames that are no folio are passed.
+                let done = taken == found.pages.count() || !gather.is_full();
+                if done { Step::Next } else { Step::Stop(found.pages.start.add(taken)) }
             }
+            _ => Step::Next,
         })
     }
 
@@ -98,41 +91,12 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
                 if place.level != upper {
                     at = self.beyond(place, at);
                 } else if let Some(locked) = self.lock(place.frame, upper, at) {
-                    let end = locked.reach().end.min(span.end);
-                    self.prune_part(&locked, PageSpan::new(at, end), hole, gather);
-                    at = end;
+                    let part = PageSpan::new(at, locked.reach().end.min(span.end));
+                    locked.prune(part, hole, gather);
+                    at = part.end;
                 }
             }
             lower = upper;
-        }
-    }
-
-    /// Unlinks the empty tables that the entries of `part` lead to.
-    fn prune_part(
-        &self,
-        locked: &Locked<'_, A, H>,
-        part: PageSpan,
-        hole: PageSpan,
-        gather: &mut Gather,
-    ) {
-        let Some(lower) = locked.level().child() else { return };
-        let order = A::order(locked.level());
-        let mut at = part.start;
-        while at < part.end {
-            let (run, end) = locked.run_in(at, part.end);
-            let block = PageSpan::block(at, order);
-            if let What::Table(frame) = run.what
-                && hole.covers(block)
-                && let Some(child) = self.lock(frame, lower, block.start)
-                && child.present() == 0
-            {
-                locked.clear(run.index, 1);
-                // A flush of any page of its reach drops the cached pointer to it.
-                gather.flush_tables(block.intersect(part), order);
-                let lock = child.into_stray();
-                gather.table(self.meta, lock, true);
-            }
-            at = end;
         }
     }
 
@@ -140,9 +104,8 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     pub fn free_root(self, gather: &mut Gather) {
         if let Some(locked) = self.lock(self.root(), A::ROOT, Vpn::new(0)) {
             debug_assert_eq!(locked.present(), 0);
-            let lock = locked.into_stray();
             // The embedder's half of the root may hold words.
-            gather.table(self.meta, lock, false);
+            gather.table(self.meta, locked.into_stray(), false);
         }
     }
 }
@@ -163,71 +126,81 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
                 table.clear_leaves(run.index, run.count, gather);
                 pages.count()
             }
-            What::Leaf { frame, .. } => table.take_folios(run, frame, gather),
-            What::Marker(marks) if gather.take_run(marks, pages.count()) => {
+            What::Leaf { frame, .. } => {
+                let taken = table.take_folios(run, frame, gather, |_| true);
+                debug_assert!(taken == pages.count() || gather.is_full(), "leaves map folios");
+                taken
+            }
+            What::Marker(marks) if gather.mark(marks, pages.count()) => {
                 table.clear(run.index, run.count);
                 pages.count()
             }
             _ => 0,
         };
-        took.entries += taken >> self.leaf_order().get();
+        took.entries += taken >> table.unit().get();
         if taken < pages.count() { Step::Stop(pages.start.add(taken)) } else { Step::Next }
     }
 }
 
 impl<A: Arch, H: Hardware> Locked<'_, A, H> {
-    /// Takes a run of leaves, up to the folio for which the gather has no room. Returns how many
-    /// pages.
-    #[inline(always)]
-    fn take_folios(&self, run: &Run, frame: Pfn, gather: &mut Gather) -> u64 {
-        let (meta, unit) = (self.tables.meta, A::order(self.level()));
-        let frames = FrameSpan::new(frame, (run.count as u64) << unit.get());
-        let taken = Folios::new(meta).each(frames, |folio, piece| {
-            let room = !gather.is_full();
-            if room {
-                gather.mapping(meta, folio, piece);
+    /// Unlinks the empty tables that the entries of `part` lead to and that lie within `hole`.
+    fn prune(&self, part: PageSpan, hole: PageSpan, gather: &mut Gather) {
+        let (Some(lower), unit) = (self.level().child(), self.unit()) else { return };
+        let mut at = part.start;
+        while at < part.end {
+            let (run, end) = self.run_in(at, part.end);
+            let block = PageSpan::block(at, unit);
+            if let What::Table(frame) = run.what
+                && hole.covers(block)
+                && let Some(child) = self.tables.lock(frame, lower, block.start)
+                && child.present() == 0
+            {
+                self.clear(run.index, 1);
+                // A flush of any page of its reach drops the cached pointer to it.
+                gather.flush_tables(block.intersect(part), unit);
+                gather.table(self.tables.meta, child.into_stray(), true);
             }
-            room
-        });
-        debug_assert!(taken == frames.count || gather.is_full(), "leaves map folios");
-        self.clear_leaves(run.index, (taken >> unit.get()) as usize, gather);
-        taken
+            at = end;
+        }
     }
 
-    /// The same for the folios that are `such`. Returns how many pages were looked at.
-    fn detach_folios(
+    /// Takes those of a run of leaves whose folios are `such`, up to one for which the gather has
+    /// no room. Returns how many pages it has passed.
+    #[inline(always)]
+    fn take_folios(
         &self,
         run: &Run,
         frame: Pfn,
         gather: &mut Gather,
         such: impl Fn(Folio) -> bool,
     ) -> u64 {
-        let (meta, unit) = (self.tables.meta, A::order(self.level()));
-        let frames = FrameSpan::new(frame, (run.count as u64) << unit.get());
-        let mut index = run.index;
-        Folios::new(meta).each(frames, |folio, piece| {
-            let count = (piece.count >> unit.get()) as usize;
-            if such(folio) {
-                if gather.is_full() {
-                    return false;
-                }
-                gather.mapping(meta, folio, piece);
-                self.clear_leaves(index, count, gather);
+        let (meta, unit) = (self.tables.meta, self.unit().get());
+        let entry = |pages: u64| run.index + (pages >> unit) as usize;
+        let mut from = run.index;
+        let passed = Folios::new(meta).each(self.frames(frame, run.count), |folio, piece| {
+            if !such(folio) {
+                let ahead = piece.start.offset_from(frame);
+                self.clear_leaves(from, entry(ahead) - from, gather);
+                from = entry(ahead + piece.count);
+                return true;
             }
-            index += count;
-            true
-        })
+            let room = !gather.is_full();
+            if room {
+                gather.mapping(meta, folio, piece);
+            }
+            room
+        });
+        self.clear_leaves(from, entry(passed) - from, gather);
+        passed
     }
 
-    /// Zeroes `count` leaves from `index` on, and notes their flush. No folio is among them in
-    /// part.
+    /// Zeroes `count` leaves from `index` on, which cut no folio, and notes their flush.
     #[inline(always)]
     fn clear_leaves(&self, index: usize, count: usize, gather: &mut Gather) {
         if count > 0 {
             self.part(index, count);
             self.clear(index, count);
-            let pages = PageSpan::new(self.page(index), self.page(index + count));
-            gather.flush(pages, A::order(self.level()));
+            gather.flush(self.span(index, count), self.unit());
         }
     }
 }

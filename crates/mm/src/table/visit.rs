@@ -7,13 +7,12 @@
 //! ```
 //!
 //! The body gets each run of leaves or markers with its table locked, acts on it through
-//! [`Found`], and answers how the walk goes on. Absent entries are passed, and so are entries that
-//! lead to lower tables: those tables come next. All of it is generic, so that each body compiles
-//! to a loop of its own.
+//! [`Found`], and answers how the walk goes on. All of it is generic, so that each body compiles to
+//! a loop of its own.
 
 use quire_arch::{Arch, Level};
 use quire_hw::Hardware;
-use quire_units::{Order, PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::{Locked, Run, Tables, What};
 
@@ -50,14 +49,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
         self.all_pages() != self.pages
     }
 
-    /// The order of each of its entries.
-    #[inline]
-    pub(super) fn leaf_order(&self) -> Order {
-        A::order(self.table.level())
-    }
-
-    /// The frame of the first page in the walk's span, where the run maps the frames from `frame`
-    /// on.
+    /// The frame of the first page in the walk's span, where the run's first is `frame`.
     #[inline]
     pub(super) fn frame_within(&self, frame: Pfn) -> Pfn {
         frame.add(self.pages.start.offset_from(self.table.page(self.run.index)))
@@ -77,8 +69,8 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 
     /// Calls `act` with each lowest table that translates a part of `span`, locked, and with that
-    /// part. Entries that lead to lower tables are not for it: it answers with their page, and the
-    /// lower table comes next. Ascending; ends where `act` stops.
+    /// part. For an entry that leads to a lower table, it answers with the page, and that table
+    /// comes next.
     #[inline]
     pub(super) fn each<R>(
         &self,

@@ -89,15 +89,14 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.hw.profile().transitions == Transitions::BbmLevel2
     }
 
-    /// The flush inside a break-before-make: the entries of `pages` are zero now, and no CPU may
-    /// hold their old translations when they are made anew.
+    /// The flush inside a break-before-make: the entries of `pages` are zero now.
     pub(super) fn broken(&self, pages: PageSpan, stride: Order) {
         self.count(Event::Break, 1);
         self.flush(pages, stride);
     }
 
     /// Flushes the translations of `pages`, mapped by entries of `stride`, at once, while a table
-    /// is locked. A tree without users, such as that of a child that is being made, needs no flush.
+    /// is locked. A tree without users, such as that of a child that is being made, needs none.
     pub(super) fn flush(&self, pages: PageSpan, stride: Order) {
         let Target { asid, root, cpus } = self.target;
         // The change first, then the CPUs that use the tree: a CPU that begins to use it later sees
@@ -113,8 +112,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
         self.count(Event::Invalidations, invalidations(&flush));
     }
 
-    /// Flushes all translations of the tree, which no CPU will use again. Returns a gather for
-    /// taking it down.
+    /// Flushes all translations of the tree, which no CPU will use again; a gather to take it down.
     pub(crate) fn retire(&self) -> Gather {
         let Target { asid, root, cpus } = self.target;
         let stride = Order::ZERO;
@@ -169,8 +167,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
     }
 
     /// The first page beyond what a walk for `page` found at `place`, which is no lower table: the
-    /// leaf, or the absent entries up to one that is not, or to the table's end. A hint, as the
-    /// place is.
+    /// leaf, or the absent entries. A hint, as the place is.
     pub(super) fn beyond(&self, place: Place, page: Vpn) -> Vpn {
         let Place { frame, level, word } = place;
         let index = A::index(page, level);

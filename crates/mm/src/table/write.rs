@@ -8,7 +8,7 @@
 
 use quire_arch::{Arch, Attrs};
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, Pfn};
+use quire_units::{Order, Pfn};
 
 use super::mark::Marks;
 use super::run::Stretch;
@@ -22,7 +22,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Writes `marks` over `count` entries from `index` on; the caller keeps the counts. An entry
     /// that stands for a block has the payload of its first page.
     pub(super) fn overwrite(&self, index: usize, count: usize, marks: Marks) {
-        let block = A::order(self.level());
+        let block = self.unit();
         if block == Order::ZERO || !marks.ascending {
             let (first, step) = (A::marker(marks.first), marks.step::<A>());
             let ahead = if marks.ascending { count as u64 - 1 } else { 0 };
@@ -38,7 +38,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Whether folios of order `each` are large enough for contiguous blocks of this level.
     #[inline]
     pub(super) fn may_fold_in(&self, each: Order) -> bool {
-        A::fold_order(self.level()).is_some_and(|block| each >= block)
+        self.fold_order().is_some_and(|block| each >= block)
     }
 
     /// Writes leaves over words that the hardware does not see, whole blocks of a folio of order
@@ -60,6 +60,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         0
     }
 
+    /// The same where folios may be folded.
     pub(super) fn spell_blocks(
         &self,
         index: usize,
@@ -68,9 +69,9 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
     ) -> usize {
         let (level, end) = (self.level(), index + count);
-        let from = |at: usize| frame.add(((at - index) as u64) << A::order(level).get());
+        let from = |at: usize| self.frames(frame, at - index).end();
         let (mut head, mut tail) = (index.next_multiple_of(self.width()), self.block_at(end));
-        let block = A::fold_order(level).unwrap_or_default();
+        let block = self.fold_order().unwrap_or_default();
         let whole = head < tail && from(head).is_aligned(block.pages());
         if !whole || !attrs.intersects(Attrs::RIGHTS) {
             (head, tail) = (end, end);
@@ -78,7 +79,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         for (at, end, folded) in [(index, head, false), (head, tail, true), (tail, end, false)] {
             if at < end {
                 let raw = word::<A>(from(at), level, attrs, folded);
-                self.fill_stretch(&Stretch { index: at, count: end - at, raw, folded });
+                self.fill_stretch(&Stretch { index: at, count: end - at, raw });
             }
         }
         (tail - head) / self.width()
@@ -88,7 +89,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     #[inline]
     pub(super) fn fill_stretch(&self, s: &Stretch) {
         let step = A::step(self.level());
-        let block_step = if s.folded { A::fold_step(self.level()) } else { step };
+        let block_step = if self.is_folded(s.raw) { A::fold_step(self.level()) } else { step };
         if block_step == step {
             return self.fill(s.index, s.count, s.raw, step);
         }
@@ -102,8 +103,8 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
-    /// Cuts leaves from `frame` on where folios end, if that decides which blocks of them may be
-    /// folded; calls `act` with the first entry, how many, the first frame, and the folio's order.
+    /// Calls `act` with leaves from `frame` on: first entry, how many, first frame, and order of
+    /// their folio. Cuts them where folios end only if that decides which blocks may be folded.
     pub(super) fn each_piece(
         &self,
         index: usize,
@@ -112,15 +113,13 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
         mut act: impl FnMut(usize, usize, Pfn, Order),
     ) {
-        let order = A::order(self.level()).get();
-        let never = A::fold_order(self.level()).is_none() || !attrs.intersects(Attrs::RIGHTS);
+        let never = self.fold_order().is_none() || !attrs.intersects(Attrs::RIGHTS);
         if never || attrs.contains(FOREIGN) {
             return act(index, count, frame, if never { Order::ZERO } else { ORDER_MAX });
         }
         let mut at = index;
-        let frames = FrameSpan::new(frame, (count as u64) << order);
-        Folios::new(self.tables.meta).each(frames, |folio, piece| {
-            let entries = (piece.count >> order) as usize;
+        Folios::new(self.tables.meta).each(self.frames(frame, count), |folio, piece| {
+            let entries = (piece.count >> self.unit().get()) as usize;
             act(at, entries, piece.start, folio.order);
             at += entries;
             true

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use quire::hw::{Flush, FrameRun, Hardware, Poisoned, Profile, Reuse, TableFrame, Transitions};
 use quire::inject::Phys;
-use quire::inject::{AreaTree, EditError, Placement, TreeWriter};
+use quire::inject::{AreaTree, EditError, TreeWriter};
 use quire::phys::{CpuCache, Slot};
 use quire::space::{Area, AreaFlags, Backing, FileId};
 use quire_sim::areas::NaiveAreas;
@@ -62,8 +62,7 @@ impl Hardware for Words {
     fn profile(&self) -> Profile {
         Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes: 1 << 20,
             clear_unit_bytes: u64::MAX,
         }
@@ -78,7 +77,7 @@ enum Op {
     Cut(PageSpan),
     Protect(PageSpan, Prot),
     Advise(PageSpan, AreaFlags),
-    Find(u64, Order, PageSpan, Placement),
+    Find(u64, Order, PageSpan),
 }
 
 fn span(pages: u64) -> impl Strategy<Value = PageSpan> {
@@ -110,7 +109,6 @@ fn area(pages: u64) -> impl Strategy<Value = Area> {
 }
 
 fn op(pages: u64) -> impl Strategy<Value = Op> {
-    let placement = prop_oneof![Just(Placement::TopDown), Just(Placement::BottomUp)];
     prop_oneof![
         4 => area(pages).prop_map(Op::Set),
         2 => area(pages).prop_map(Op::Replace),
@@ -120,9 +118,9 @@ fn op(pages: u64) -> impl Strategy<Value = Op> {
         }),
         3 => (span(pages), prot()).prop_map(|(span, prot)| Op::Protect(span, prot)),
         2 => (span(pages), flags()).prop_map(|(span, flags)| Op::Advise(span, flags)),
-        3 => (1..12u64, 0..4u8, 0..pages, 0..pages, placement).prop_map(|(count, align, a, b, p)| {
+        3 => (1..12u64, 0..4u8, 0..pages, 0..pages).prop_map(|(count, align, a, b)| {
             let span = PageSpan::new(Vpn::new(a.min(b)), Vpn::new(a.max(b)));
-            Op::Find(count, Order::new(align), span, p)
+            Op::Find(count, Order::new(align), span)
         }),
     ]
 }
@@ -170,11 +168,8 @@ impl<const CAP: usize> Pair<'_, CAP> {
     }
 
     fn cut(&mut self, span: PageSpan) {
-        let taken = self.stocked(1, || {
-            let mut taken = Vec::new();
-            self.writer.cut(span, |area| taken.push(area)).map(|()| taken)
-        });
-        assert_eq!(taken, Ok(self.naive.cut(span)));
+        assert_eq!(self.stocked(1, || self.writer.cut(span)), Ok(()));
+        self.naive.cut(span);
     }
 
     fn apply(&mut self, op: &Op) {
@@ -184,18 +179,15 @@ impl<const CAP: usize> Pair<'_, CAP> {
                 assert_eq!(done.is_ok(), self.naive.set(area), "{done:?}");
             }
             Op::Replace(area) => {
-                let taken = self.stocked(2, || {
-                    let mut taken = Vec::new();
-                    self.writer.replace(area, |area| taken.push(area)).map(|()| taken)
-                });
-                assert_eq!(taken, Ok(self.naive.replace(area)));
+                assert_eq!(self.stocked(2, || self.writer.replace(area)), Ok(()));
+                self.naive.replace(area);
             }
             Op::Cut(span) => self.cut(span),
             Op::Protect(span, prot) => self.update(span, |area| Area { prot, ..area }),
             Op::Advise(span, flags) => self.update(span, |area| Area { flags, ..area }),
-            Op::Find(pages, align, within, placement) => {
-                let found = self.writer.reader().find_gap(pages, align, within, placement).0;
-                let naive = self.naive.find_gap(pages, align, within, placement);
+            Op::Find(pages, align, within) => {
+                let found = self.writer.reader().find_gap(pages, align, within).0;
+                let naive = self.naive.find_gap(pages, align, within);
                 let tight = self.naive.gaps(within);
                 if tight.iter().filter(|gap| gap.count() >= pages).count() <= 32 {
                     assert_eq!(found, naive);

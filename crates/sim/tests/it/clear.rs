@@ -39,8 +39,7 @@ impl Recorder {
     fn new(clear_unit_bytes: u64, near_cache_bytes: u64) -> Self {
         let profile = Profile {
             transitions: Transitions::Base,
-            sets_accessed: true,
-            sets_dirty: true,
+            contiguous: true,
             near_cache_bytes,
             clear_unit_bytes,
         };

@@ -350,3 +350,37 @@ fn c1_frames_are_aligned_as_pages_are_also_where_there_is_no_bit_to_say_so() {
     tell::<X86_64>(Config::x86_64(), is_aligned);
     on_each_format!(is_aligned);
 }
+
+/// Defect 1 of an embedder's report: such a CPU faulted for ever.
+fn is_never_folded<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    let space = resident(mm, 2);
+    let program = Program::on(cpu, mm, &space);
+    program.write(place::<A>().add(1), 1).unwrap();
+    for prot in [Prot::READ, Prot::RW] {
+        let _op = cpu.operation("protect");
+        mm.protect(&space, span::<A>(0, 1), prot).unwrap();
+    }
+    program.read(place::<A>().add(block::<A>() - 1)).unwrap();
+    let child = {
+        let _op = cpu.operation("fork");
+        mm.fork(&space, Asid(2)).unwrap()
+    };
+    program.write(place::<A>().add(block::<A>() + 1), 2).unwrap();
+    let none: Vec<Vpn> = Vec::new();
+    assert_eq!([folded(mm, &space), folded(mm, &child)], [none.clone(), none], "{}", A::NAME);
+    verify(mm, &[&space, &child]);
+    mm.destroy(child);
+    cpu.leave();
+    mm.destroy(space);
+}
+
+#[test]
+fn c1_a_cpu_without_contiguous_blocks_gets_none() {
+    let without = |config| Config { contiguous: false, ..config };
+    tell::<Arm4k>(without(Config::arm64_4k()), is_never_folded);
+    tell::<Arm16k>(without(Config::arm64_16k()), is_never_folded);
+    tell::<Arm64k>(without(Config::arm64_64k()), is_never_folded);
+    tell::<Sv39>(without(Config::riscv64_sv39()), is_never_folded);
+    tell::<Sv48>(without(Config::riscv64_sv48()), is_never_folded);
+    tell::<Sv57>(without(Config::riscv64_sv57()), is_never_folded);
+}

@@ -1,19 +1,46 @@
 //! The tree itself: its root, its sequence number, and the views of it.
 
-use quire_units::PageSpan;
+use quire_units::{PageSpan, Pfn};
 
-use super::root::Root;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How many entries a node has room for: header, keys and records fill 509 of 512 words.
 pub const NODE_ENTRIES: usize = 127;
+
+/// The most levels a tree can have. Nodes other than the root have two entries at least, and those
+/// of programs' trees 31, so this is out of reach; it bounds the path that a writer keeps on its
+/// stack, and clears for each search.
+pub(super) const DEPTH_MAX: usize = 12;
+
+/// The frame of the topmost node and the number of levels, 0 for the empty tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Root {
+    pub(super) frame: Pfn,
+    pub(super) depth: usize,
+}
+
+impl Root {
+    pub(super) const EMPTY: Root = Root { frame: Pfn::new(0), depth: 0 };
+    const DEPTH_AT: u32 = 56;
+
+    #[inline]
+    pub(super) fn of_word(word: u64) -> Self {
+        let frame = Pfn::new(word & ((1 << Self::DEPTH_AT) - 1));
+        Self { frame, depth: ((word >> Self::DEPTH_AT) as usize).min(DEPTH_MAX) }
+    }
+
+    #[inline]
+    pub(super) fn word(self) -> u64 {
+        self.frame.get() | (self.depth as u64) << Self::DEPTH_AT
+    }
+}
 
 /// The areas of one address space. Its nodes belong to it: remove all areas and
 /// [`unstock`](super::TreeWriter::unstock) before dropping it, or the frames are lost.
 ///
 /// `CAP` is the capacity of a node, 3 to `NODE_ENTRIES`; other values than the default serve
 /// tests that want deep trees of few areas.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AreaTree<const CAP: usize = NODE_ENTRIES> {
     /// Odd while the tree is being changed; see the module's drawing.
     pub(super) seq: AtomicU64,
@@ -41,36 +68,9 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// at its end is cut three to one, so areas that are mapped in order leave full nodes behind.
     pub(super) const MIN: usize = if CAP / 4 > 2 { CAP / 4 } else { 2 };
 
-    const FITS: () = assert!(CAP >= 3 && CAP <= NODE_ENTRIES);
-
     /// The tree without areas, which has no frames.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        const { Self::FITS };
-        Self {
-            seq: AtomicU64::new(0),
-            root: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            writing: AtomicU32::new(0),
-            held: [AtomicU64::new(0), AtomicU64::new(0)],
-            spare: AtomicU32::new(0),
-            spares: AtomicU64::new(0),
-        }
-    }
-
-    /// The tree without areas, which has no frames.
-    #[cfg(loom)]
     pub fn new() -> Self {
-        const { Self::FITS };
-        Self {
-            seq: AtomicU64::new(0),
-            root: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            writing: AtomicU32::new(0),
-            held: [AtomicU64::new(0), AtomicU64::new(0)],
-            spare: AtomicU32::new(0),
-            spares: AtomicU64::new(0),
-        }
+        Self::default()
     }
 
     /// How many areas there are.
@@ -107,11 +107,5 @@ impl<const CAP: usize> AreaTree<CAP> {
     #[inline]
     pub(super) fn set_root(&self, root: Root) {
         self.root.store(root.word(), Ordering::Release);
-    }
-}
-
-impl<const CAP: usize> Default for AreaTree<CAP> {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -3,13 +3,15 @@
 use core::fmt;
 
 use quire_hw::Hardware;
-use quire_units::Pfn;
+use quire_units::{PageSpan, Pfn, Vpn};
 
 use super::AreaTree;
+use super::areas::Root;
 use super::node::Entry;
-use super::root::Root;
 use super::write::TreeWriter;
+use crate::phys::Kind;
 use crate::space::area::Area;
+use crate::sync::Ordering;
 
 /// The size of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,32 +24,40 @@ pub struct TreeStats {
     pub depth: usize,
 }
 
+/// A number on record that differs from what a walker found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Miscount {
+    /// The number on record.
+    pub counted: u64,
+    /// The number found.
+    pub found: u64,
+}
+
+impl Miscount {
+    /// # Errors
+    /// The two numbers, where they differ.
+    pub(crate) fn check(counted: u64, found: u64) -> Result<(), Self> {
+        if counted == found { Ok(()) } else { Err(Self { counted, found }) }
+    }
+}
+
+impl fmt::Display for Miscount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on record, {} found", self.counted, self.found)
+    }
+}
+
 /// How a tree is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeViolation {
     /// A node lies in a frame that is not recorded as a node.
     NotANode(Pfn),
-    /// A node has fewer entries than it may, or more.
-    Fill {
-        /// The node's frame.
-        node: Pfn,
-        /// How many entries it has.
-        count: u64,
-    },
-    /// An entry of a leaf encodes no area.
-    NotAnArea {
-        /// The leaf's frame.
-        node: Pfn,
-        /// Which entry.
-        at: usize,
-    },
-    /// An entry begins before the one in front of it ends.
-    Order {
-        /// The node's frame.
-        node: Pfn,
-        /// Which entry.
-        at: usize,
-    },
+    /// The node in this frame has this number of entries: fewer than it may, or more.
+    Fill(Pfn, u64),
+    /// This entry of the leaf in this frame encodes no area.
+    NotAnArea(Pfn, usize),
+    /// This entry of the node in this frame begins before the one in front of it ends.
+    Order(Pfn, usize),
     /// A parent's summary of a child is wrong.
     Summary {
         /// The parent's frame.
@@ -59,20 +69,10 @@ pub enum TreeViolation {
         /// The same as the child has them.
         found: [u64; 3],
     },
-    /// The tree has another number of areas than it counts.
-    Count {
-        /// Its count.
-        counted: u64,
-        /// The number found.
-        found: u64,
-    },
-    /// The list of spare nodes has another length than it counts.
-    Spares {
-        /// Its count.
-        counted: u64,
-        /// The number found.
-        found: u64,
-    },
+    /// The areas of the tree.
+    Count(Miscount),
+    /// The spare nodes of the tree.
+    Spares(Miscount),
     /// Two neighbours could be one area; only [`check_merged`](TreeWriter::check_merged) minds.
     Unmerged(Area),
 }
@@ -81,18 +81,14 @@ impl fmt::Display for TreeViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotANode(frame) => write!(f, "{frame} is used as a node and is none"),
-            Self::Fill { node, count } => write!(f, "node {node} has {count} entries"),
-            Self::NotAnArea { node, at } => write!(f, "entry {at} of leaf {node} is no area"),
-            Self::Order { node, at } => write!(f, "entry {at} of node {node} is out of order"),
+            Self::Fill(node, count) => write!(f, "node {node} has {count} entries"),
+            Self::NotAnArea(node, at) => write!(f, "entry {at} of leaf {node} is no area"),
+            Self::Order(node, at) => write!(f, "entry {at} of node {node} is out of order"),
             Self::Summary { node, at, told, found } => {
                 write!(f, "entry {at} of node {node} tells start, end, gap {told:x?} of {found:x?}")
             }
-            Self::Count { counted, found } => {
-                write!(f, "{counted} areas are counted and {found} found")
-            }
-            Self::Spares { counted, found } => {
-                write!(f, "{counted} spare nodes are counted and {found} found")
-            }
+            Self::Count(count) => write!(f, "areas: {count}"),
+            Self::Spares(count) => write!(f, "spare nodes: {count}"),
             Self::Unmerged(area) => write!(f, "{:?} continues its neighbour", area.span),
         }
     }
@@ -106,17 +102,13 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// # Errors
     /// The first damage found.
     pub fn check(&self) -> Result<TreeStats, TreeViolation> {
-        let root = self.tree.root();
+        let root = self.reader.tree.root();
         let mut stats = TreeStats { depth: root.depth, ..TreeStats::default() };
         if root != Root::EMPTY {
             self.check_node(root.frame, root.depth - 1, true, &mut stats)?;
         }
-        let counted = self.tree.count();
-        if counted != stats.areas {
-            return Err(TreeViolation::Count { counted, found: stats.areas });
-        }
-        self.check_spares()?;
-        Ok(stats)
+        Miscount::check(self.reader.tree.count(), stats.areas).map_err(TreeViolation::Count)?;
+        self.check_spares().and(Ok(stats))
     }
 
     /// [`check`](Self::check), and checks that no two neighbours could be one area.
@@ -126,13 +118,10 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     pub fn check_merged(&self) -> Result<TreeStats, TreeViolation> {
         let stats = self.check()?;
         let mut last: Option<Area> = None;
-        let mut at = quire_units::Vpn::new(0);
-        while let Some(area) = self.reader().next_at_or_after(at).0 {
-            if last.is_some_and(|last| last.can_merge(&area)) {
+        for area in self.reader().overlapping(PageSpan::new(Vpn::new(0), Vpn::new(u64::MAX))) {
+            if last.replace(area).is_some_and(|last| last.can_merge(&area)) {
                 return Err(TreeViolation::Unmerged(area));
             }
-            at = area.span.end;
-            last = Some(area);
         }
         Ok(stats)
     }
@@ -146,7 +135,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         root: bool,
         stats: &mut TreeStats,
     ) -> Result<Entry, TreeViolation> {
-        let node = self.nodes.node(frame).ok_or(TreeViolation::NotANode(frame))?;
+        let node = self.reader.node(frame).ok_or(TreeViolation::NotANode(frame))?;
         self.check_kind(frame)?;
         stats.nodes += 1;
         let least = match (root, level) {
@@ -154,53 +143,53 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             (true, _) => 2,
             (false, _) => AreaTree::<CAP>::MIN,
         };
-        let count = self.nodes.raw_count(frame);
+        let count = self.reader.raw_count(frame);
         if count < least as u64 || count > CAP as u64 {
-            return Err(TreeViolation::Fill { node: frame, count });
+            return Err(TreeViolation::Fill(frame, count));
         }
         // Computed here and not by `Node::summary`, which is what this checks.
-        let mut gap = 0;
-        let mut end = node.key(0);
+        let (mut gap, mut end) = (0, node.key(0));
         for at in 0..node.count {
             let entry = node.entry(at);
-            if entry.key() < end {
-                return Err(TreeViolation::Order { node: frame, at });
+            let [key, its_end, child, _] = entry;
+            if key < end {
+                return Err(TreeViolation::Order(frame, at));
             }
-            gap = gap.max(entry.key() - end);
-            end = entry.end();
+            gap = gap.max(key - end);
+            end = its_end;
             if level == 0 {
                 stats.areas += 1;
-                Area::unpack(entry.0).ok_or(TreeViolation::NotAnArea { node: frame, at })?;
+                Area::unpack(entry).ok_or(TreeViolation::NotAnArea(frame, at))?;
                 continue;
             }
-            let child = self.check_node(entry.child(), level - 1, false, stats)?;
-            if child != entry {
-                let [told, found] = [entry, child].map(|of| [of.key(), of.end(), of.gap()]);
+            let found = self.check_node(Pfn::new(child), level - 1, false, stats)?;
+            if found != entry {
+                let [told, found] = [entry, found].map(|[key, end, _, gap]| [key, end, gap]);
                 return Err(TreeViolation::Summary { node: frame, at, told, found });
             }
-            gap = gap.max(child.gap());
+            gap = gap.max(found[3]);
         }
-        Ok(Entry([node.key(0), end, frame.get(), gap]))
+        Ok([node.key(0), end, frame.get(), gap])
     }
 
     fn check_spares(&self) -> Result<(), TreeViolation> {
-        let meta = self.nodes.meta();
+        let meta = self.reader.meta;
         let counted = self.spares() as u64;
         let mut found = 0;
-        let mut next = self.tree.spare.load(crate::sync::Ordering::Relaxed);
+        let mut next = self.reader.tree.spare.load(Ordering::Relaxed);
         while next != 0 && found <= counted {
             let frame = meta.frame(next - 1);
             self.check_kind(frame)?;
             let slot = meta.slot(frame).ok_or(TreeViolation::NotANode(frame))?;
-            next = slot.links[0].load(crate::sync::Ordering::Relaxed);
+            next = slot.links[0].load(Ordering::Relaxed);
             found += 1;
         }
-        if found == counted { Ok(()) } else { Err(TreeViolation::Spares { counted, found }) }
+        Miscount::check(counted, found).map_err(TreeViolation::Spares)
     }
 
     fn check_kind(&self, frame: Pfn) -> Result<(), TreeViolation> {
-        match self.nodes.meta().slot(frame) {
-            Some(slot) if slot.state().kind() == crate::phys::Kind::Node => Ok(()),
+        match self.reader.meta.slot(frame) {
+            Some(slot) if slot.state().kind() == Kind::Node => Ok(()),
             _ => Err(TreeViolation::NotANode(frame)),
         }
     }

@@ -3,10 +3,9 @@
 use core::fmt;
 
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Pfn, Vpn};
+use quire_units::{PageSpan, Vpn};
 
-use super::node::Entry;
-use super::write::{Path, Step, TreeWriter};
+use super::write::{Path, TreeWriter};
 use crate::space::area::Area;
 
 /// The reason why a change was refused. The tree is as before.
@@ -34,23 +33,28 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
+/// The areas around a page where two of them meet, or a new one may begin.
+struct Place {
+    /// The area that ends there.
+    left: Option<Area>,
+    /// The first area that ends later.
+    right: Option<Area>,
+}
+
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
-    /// Takes all pages of `span` out of their areas. `taken` gets the areas that go, in ascending
-    /// order, those at the ends clipped to `span`. One insertion at most, for an area that reaches
-    /// beyond both ends.
-    ///
-    /// Readers wait while this runs; `taken` must not read the tree.
+    /// Takes all pages of `span` out of their areas. One insertion at most, for an area that
+    /// reaches beyond both ends.
     ///
     /// # Errors
     /// [`EditError::Lacks`].
-    pub fn cut(&self, span: PageSpan, taken: impl FnMut(Area)) -> Result<(), EditError> {
+    pub fn cut(&self, span: PageSpan) -> Result<(), EditError> {
         // Only a hole in the middle of an area leaves one more area than before.
         let around = |area: Area| area.span.start < span.start && span.end < area.span.end;
-        if self.lacks(1) > 0 && self.area_from(span.start).is_some_and(around) {
+        if self.lacks(1) > 0 && self.reader.seek(span.start).is_some_and(around) {
             self.provided(1)?;
         }
         if !span.is_empty() {
-            self.change(|| self.cut_all(span, taken));
+            self.change(|| self.cut_all(span));
         }
         Ok(())
     }
@@ -65,16 +69,12 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             return Err(EditError::Malformed(area));
         }
         let mut path = Path::new();
-        let next = self.seek(area.span.start.get(), &mut path);
-        let next = next.and_then(|entry| Area::unpack(entry.0));
-        if let Some(other) = next.filter(|next| next.span.start < area.span.end) {
+        let place = self.place(area.span.start, &mut path);
+        if let Some(other) = place.right.filter(|right| right.span.start < area.span.end) {
             return Err(EditError::Occupied(other));
         }
         self.provided(1)?;
-        self.change(|| match &next {
-            Some(right) if path.steps[0].at() > 0 => self.join_between(&mut path, right, &area),
-            _ => self.join_in(&area),
-        });
+        self.change(|| self.join_in(&mut path, place, area));
         Ok(())
     }
 
@@ -83,14 +83,16 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     ///
     /// # Errors
     /// [`EditError::Malformed`], [`EditError::Lacks`].
-    pub fn replace(&self, area: Area, taken: impl FnMut(Area)) -> Result<(), EditError> {
+    pub fn replace(&self, area: Area) -> Result<(), EditError> {
         if !area.is_well_formed() {
             return Err(EditError::Malformed(area));
         }
         self.provided(2)?;
         self.change(|| {
-            self.cut_all(area.span, taken);
-            self.join_in(&area);
+            self.cut_all(area.span);
+            let mut path = Path::new();
+            let place = self.place(area.span.start, &mut path);
+            self.join_in(&mut path, place, area);
         });
         Ok(())
     }
@@ -124,198 +126,130 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
     }
 
-    pub(in crate::space) fn cut_all(&self, span: PageSpan, mut taken: impl FnMut(Area)) {
+    pub(in crate::space) fn cut_all(&self, span: PageSpan) {
         let mut path = Path::new();
-        while let Some(entry) = self.seek(span.start.get(), &mut path) {
-            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
-                return;
-            };
+        while let Some(area) = self.seek(span.start, &mut path)
+            && let Some(step) = path.last()
+            && area.span.overlaps(span)
+        {
             if span.covers(area.span) {
-                let (count, end) = self.tell_run(path.steps[0], span, &mut taken);
+                let Some(node) = self.reader.node(step.frame) else { return };
+                let ends = (step.at..node.count).map(|at| Vpn::new(node.end(at)));
+                let covered = ends.take_while(|end| *end <= span.end);
+                let (count, last) = covered.fold((0, area.span.end), |(at, _), end| (at + 1, end));
                 self.erase(&path, count);
-                if end == span.end {
+                if last == span.end {
                     return;
                 }
                 continue;
             }
-            taken(area.clipped(span));
-            let (head, _) = area.split_at(span.start);
-            let (_, tail) = area.split_at(span.end);
-            if head.span.is_empty() {
-                return self.put(&path, Entry(tail.pack()));
+            self.put_parts(&path, [area.split_at(span.start).0, area.split_at(span.end).1]);
+            if area.span.end >= span.end {
+                return;
             }
-            self.put(&path, Entry(head.pack()));
-            if !tail.span.is_empty() {
-                return self.add(Entry(tail.pack()));
-            }
-        }
-    }
-
-    /// Calls `taken` with the areas of one leaf, from `step` on, that lie within `span`; returns
-    /// how many, and the end of the last one.
-    fn tell_run(&self, step: Step, span: PageSpan, taken: &mut impl FnMut(Area)) -> (usize, Vpn) {
-        let Some(node) = self.nodes.node(step.frame()) else { return (0, span.start) };
-        let mut end = span.start;
-        let areas = (step.at()..node.count)
-            .map_while(|at| Area::unpack(node.entry(at).0).filter(|area| span.covers(area.span)));
-        let count = areas.inspect(|area| end = area.span.end).map(taken).count();
-        (count, end)
-    }
-
-    /// Puts `area` onto free pages before `right`, the area at the end of `path`, where the area
-    /// before these pages is in the same leaf: as [`join_in`](Self::join_in), without a search.
-    fn join_between(&self, path: &mut Path, right: &Area, area: &Area) {
-        let step = path.steps[0];
-        let left = self.nodes.node(step.frame()).map(|node| node.entry(step.at() - 1));
-        let left = left.and_then(|entry| Area::unpack(entry.0));
-        match (left.filter(|left| left.can_merge(area)), area.can_merge(right)) {
-            (Some(_), true) => self.join_in(area),
-            (Some(left), false) => {
-                path.steps[0] = Step::new(step.frame(), step.at() - 1);
-                let span = PageSpan::new(left.span.start, area.span.end);
-                self.put(path, Entry(Area { span, ..left }.pack()));
-            }
-            (None, true) => {
-                let span = PageSpan::new(area.span.start, right.span.end);
-                self.put(path, Entry(Area { span, ..*area }.pack()));
-            }
-            (None, false) => {
-                self.counted(1);
-                self.add_at(path, Entry(area.pack()));
-            }
-        }
-    }
-
-    /// Puts `area` onto free pages, merged with the neighbours that it continues.
-    fn join_in(&self, area: &Area) {
-        let (before, after) = self.meeting(area.span);
-        let before = before.filter(|left| left.can_merge(area));
-        let after = after.filter(|right| area.can_merge(right));
-        let Some(right) = after else {
-            return match before {
-                Some(left) => self.extend(left, area.span.end),
-                None => self.add(Entry(area.pack())),
-            };
-        };
-        if let Some(left) = before {
-            self.drop_at(right.span.start);
-            self.extend(left, right.span.end);
-        } else {
-            let span = PageSpan::new(area.span.start, right.span.end);
-            self.put_at(right.span.start, Area { span, ..*area });
         }
     }
 
     fn update_all(&self, span: PageSpan, mut update: impl FnMut(Area) -> Area) {
-        let mut at = span.start;
-        let mut changed = false;
+        let (mut at, mut changed) = (span.start, false);
         let mut path = Path::new();
-        while let Some(entry) = self.seek(at.get(), &mut path) {
-            let Some(area) = Area::unpack(entry.0).filter(|area| area.span.overlaps(span)) else {
-                break;
-            };
+        while at < span.end
+            && let Some(area) = self.seek(at, &mut path)
+            && area.span.overlaps(span)
+        {
             let old = area.clipped(PageSpan::new(at, span.end));
-            let asked = update(old);
-            let new =
-                Area { prot: asked.prot, max_prot: asked.max_prot, flags: asked.flags, ..old };
+            let Area { prot, max_prot, flags, .. } = update(old);
+            let new = Area { prot, max_prot, flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
             if differs {
-                self.change_part(&path, area, new);
+                let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
+                self.put_parts(&path, [head, new, tail]);
             }
             if differs || changed {
                 self.merge_at(old.span.start);
             }
-            changed = differs;
-            at = old.span.end;
-            if at >= span.end {
-                break;
-            }
+            (at, changed) = (old.span.end, differs);
         }
         if changed {
             self.merge_at(at);
         }
     }
 
-    /// Puts `part`, which has other attributes, in place of its pages of `whole`, the area at the
-    /// end of `path`.
-    fn change_part(&self, path: &Path, whole: Area, part: Area) {
-        let (head, _) = whole.split_at(part.span.start);
-        let (_, tail) = whole.split_at(part.span.end);
-        if head.span.is_empty() {
-            self.put(path, Entry(part.pack()));
-        } else {
-            self.put(path, Entry(head.pack()));
-            self.add(Entry(part.pack()));
+    /// Puts those of `parts` that have pages in place of the area at the end of `path`.
+    fn put_parts<const N: usize>(&self, path: &Path, parts: [Area; N]) {
+        let mut parts = parts.into_iter().filter(|part| !part.span.is_empty());
+        if let Some(first) = parts.next() {
+            self.put(path, first);
         }
-        if !tail.span.is_empty() {
-            self.add(Entry(tail.pack()));
+        parts.for_each(|part| self.add(part));
+    }
+
+    /// The place at `page`: with one search, where one leaf holds both of its areas. `path` becomes
+    /// the way to the left one, or else to the right one.
+    fn place(&self, page: Vpn, path: &mut Path) -> Place {
+        let first = self.seek(Vpn::new(page.get().saturating_sub(1)), path);
+        let (Some(left), Some(step)) = (first.filter(|area| area.span.end == page), path.last())
+        else {
+            return Place { left: None, right: first };
+        };
+        let node = self.reader.node(step.frame).filter(|node| step.at + 1 < node.count);
+        let right = match node {
+            Some(node) => Area::unpack(node.entry(step.at + 1)),
+            None => self.reader.seek(page),
+        };
+        Place { left: Some(left), right }
+    }
+
+    /// Puts `area` onto free pages at `place`, to which `path` leads, merged with the neighbours
+    /// that it continues.
+    fn join_in(&self, path: &mut Path, place: Place, area: Area) {
+        let Place { left, right } = place;
+        let before = left.filter(|left| left.can_merge(&area));
+        let after = right.filter(|right| area.can_merge(right));
+        match (before, after) {
+            (Some(left), Some(right)) => self.merge(left, right),
+            (Some(left), None) => self.put(path, up_to(left, area.span.end)),
+            (None, Some(right)) if left.is_none() => self.put(path, up_to(area, right.span.end)),
+            (None, Some(right)) => self.put_at(right.span.start, up_to(area, right.span.end)),
+            (None, None) if left.or(right).is_none() => self.add(area),
+            (None, None) => {
+                if let Some(step) = path.last_mut() {
+                    step.at += usize::from(left.is_some());
+                }
+                self.add_at(path, area);
+            }
         }
     }
 
     /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        let (Some(left), Some(right)) = self.meeting(PageSpan::new(page, page)) else { return };
-        if left.can_merge(&right) {
-            self.drop_at(page);
-            self.extend(left, right.span.end);
+        if let Place { left: Some(left), right: Some(right) } = self.place(page, &mut Path::new())
+            && left.can_merge(&right)
+        {
+            self.merge(left, right);
         }
     }
 
-    /// The areas that end where `free`, which has none, begins, and that begin where it ends: with
-    /// one search, where one leaf holds both.
-    fn meeting(&self, free: PageSpan) -> (Option<Area>, Option<Area>) {
-        let mut place = None;
-        let last = free.start.get().checked_sub(1);
-        let first = last.and_then(|page| {
-            self.nodes.seek(self.tree.root(), page, |level, frame, at| {
-                place = (level == 0).then_some((frame, at));
-            })
-        });
-        let left = first.and_then(|entry| Area::unpack(entry.0));
-        let left = left.filter(|area| area.span.end == free.start);
-        let right = match (left, first) {
-            (None, Some(entry)) => Area::unpack(entry.0),
-            _ => self.behind(place, free.end),
-        };
-        (left, right.filter(|area| area.span.start == free.end))
-    }
-
-    /// The entry of a leaf behind `place`, or else the first area that ends after `page`.
-    fn behind(&self, place: Option<(Pfn, usize)>, page: Vpn) -> Option<Area> {
-        let next = place.and_then(|(frame, at)| {
-            let node = self.nodes.node(frame)?;
-            (at + 1 < node.count).then(|| node.entry(at + 1))
-        });
-        match next {
-            Some(entry) => Area::unpack(entry.0),
-            None => self.area_from(page),
-        }
-    }
-
-    fn area_from(&self, page: Vpn) -> Option<Area> {
-        Area::unpack(self.nodes.seek(self.tree.root(), page.get(), |_, _, _| ())?.0)
-    }
-
-    /// Lets `area`, which is in the tree, end at `end`.
-    fn extend(&self, area: Area, end: Vpn) {
-        let span = PageSpan::new(area.span.start, end);
-        self.put_at(area.span.start, Area { span, ..area });
-    }
-
-    /// Puts `area` in place of the one that begins at `page`.
-    fn put_at(&self, page: Vpn, area: Area) {
+    /// Lets `left` go on to the end of `right`, in place of which it is.
+    fn merge(&self, left: Area, right: Area) {
         let mut path = Path::new();
-        if self.seek(page.get(), &mut path).is_some() {
-            self.put(&path, Entry(area.pack()));
-        }
-    }
-
-    /// Takes out the area that begins at `page`.
-    fn drop_at(&self, page: Vpn) {
-        let mut path = Path::new();
-        if self.seek(page.get(), &mut path).is_some() {
+        if self.seek(right.span.start, &mut path).is_some() {
             self.erase(&path, 1);
         }
+        self.put_at(left.span.start, up_to(left, right.span.end));
     }
+
+    /// Puts `area` in place of the one that holds `page`.
+    fn put_at(&self, page: Vpn, area: Area) {
+        let mut path = Path::new();
+        if self.seek(page, &mut path).is_some() {
+            self.put(&path, area);
+        }
+    }
+}
+
+/// `area`, but with this end.
+fn up_to(area: Area, end: Vpn) -> Area {
+    Area { span: PageSpan::new(area.span.start, end), ..area }
 }

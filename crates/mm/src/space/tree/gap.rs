@@ -3,171 +3,93 @@
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Pfn, Vpn};
 
-use super::node::{Node, Nodes};
-use super::root::{DEPTH_MAX, Root};
-
-/// Which of the fitting places to take.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Placement {
-    /// The highest: the usual one of `mmap`.
-    #[default]
-    TopDown,
-    /// The lowest.
-    #[cfg_attr(not(feature = "inject"), allow(dead_code, reason = "for comparisons"))]
-    BottomUp,
-}
+use super::areas::DEPTH_MAX;
+use super::node::TreeReader;
 
 /// How many gaps are tried that may have no aligned place.
 const TRIES: usize = 32;
 
-/// A search for a gap: at least `pages` of it must lie in `low..high`.
-#[derive(Clone, Copy, Debug)]
+/// A search for the highest gap that has at least `pages` pages within `within`.
 struct Search {
     pages: u64,
-    low: u64,
-    high: u64,
-    placement: Placement,
+    within: PageSpan,
+    /// How many more nodes it may enter. In a sound tree only the two children of a level that
+    /// hold an end of `within` can have no fitting gap in spite of their summary.
+    budget: usize,
 }
 
 impl Search {
     /// The part of the gap `from..to` that counts, if it is long enough.
     #[inline]
-    fn fit(&self, from: u64, to: u64) -> Option<(u64, u64)> {
-        let (from, to) = (from.max(self.low), to.min(self.high));
-        (to.saturating_sub(from) >= self.pages).then_some((from, to))
-    }
-
-    /// The aligned place in a gap, if there is one.
-    fn place(&self, (from, to): (u64, u64), align: Order) -> Option<PageSpan> {
-        let start = match self.placement {
-            Placement::TopDown => Vpn::new(to - self.pages).align_down(align.pages()),
-            Placement::BottomUp => Vpn::new(from).align_up(align.pages())?,
-        };
-        let place = PageSpan::at(start, self.pages)?;
-        (start.get() >= from && place.end.get() <= to).then_some(place)
-    }
-
-    /// The rest of the search after a gap was tried.
-    fn beyond(self, (from, to): (u64, u64)) -> Self {
-        match self.placement {
-            Placement::TopDown => Self { high: from, ..self },
-            Placement::BottomUp => Self { low: to, ..self },
-        }
+    fn fit(&self, from: u64, to: u64) -> Option<PageSpan> {
+        let gap = PageSpan::new(Vpn::new(from), Vpn::new(to.max(from))).intersect(self.within);
+        (gap.count() >= self.pages).then_some(gap)
     }
 }
 
-/// How many more nodes a descent may enter. In a sound tree only the two children of a level that
-/// hold an end of `low..high` can have no fitting gap in spite of their summary.
-struct Budget(usize);
-
-impl<H: Hardware, const CAP: usize> Nodes<'_, H, CAP> {
-    /// See [`TreeReader::find_gap`](super::TreeReader::find_gap).
-    pub(super) fn find_gap(
+impl<H: Hardware, const CAP: usize> TreeReader<'_, H, CAP> {
+    /// See [`find_gap`](Self::find_gap); the tree may be changing.
+    pub(super) fn highest_gap(
         &self,
-        root: Root,
         pages: u64,
         align: Order,
         within: PageSpan,
-        placement: Placement,
     ) -> Option<PageSpan> {
         if pages == 0 {
             return None;
         }
-        let (low, high) = (within.start.get(), within.end.get());
-        let all = Search { pages, low, high, placement };
-        let mut left = all;
+        let place = |gap: PageSpan| {
+            let start = Vpn::new(gap.end.get() - pages).align_down(align.pages());
+            (start >= gap.start).then(|| PageSpan::at(start, pages))?
+        };
+        let mut left = within;
         for _ in 0..TRIES {
-            let gap = self.gap(root, &left)?;
-            if let Some(place) = left.place(gap, align) {
+            let gap = self.gap(pages, left)?;
+            if let Some(place) = place(gap) {
                 return Some(place);
             }
-            left = left.beyond(gap);
+            left.end = gap.start;
         }
-        let sure = Search { pages: pages.checked_add(align.pages() - 1)?, ..left };
-        all.place(self.gap(root, &sure)?, align)
+        place(self.gap(pages.checked_add(align.pages() - 1)?, left)?)
     }
 
-    /// The first gap, in the order of the placement, that fits.
-    fn gap(&self, root: Root, search: &Search) -> Option<(u64, u64)> {
+    /// The part within `within` of the highest gap that has at least `pages` pages there.
+    fn gap(&self, pages: u64, within: PageSpan) -> Option<PageSpan> {
+        let root = self.tree.root();
+        let mut search = Search { pages, within, budget: 3 * DEPTH_MAX };
         if root.depth == 0 {
             return search.fit(0, u64::MAX);
         }
         let top = self.node(root.frame)?;
         let last = top.count.checked_sub(1)?;
-        let below = || search.fit(0, top.key(0));
-        let above = || search.fit(top.end(last), u64::MAX);
-        let mut budget = Budget(3 * DEPTH_MAX);
-        let mut inside = || self.gap_inside(root.frame, root.depth - 1, search, &mut budget);
-        match search.placement {
-            Placement::TopDown => above().or_else(&mut inside).or_else(below),
-            Placement::BottomUp => below().or_else(&mut inside).or_else(above),
-        }
+        search
+            .fit(top.end(last), u64::MAX)
+            .or_else(|| self.gap_inside(root.frame, root.depth - 1, &mut search))
+            .or_else(|| search.fit(0, top.key(0)))
     }
 
     /// The same between the first and the last area below a node of `level`. Calls itself once a
     /// level.
-    fn gap_inside(
-        &self,
-        frame: Pfn,
-        level: usize,
-        search: &Search,
-        budget: &mut Budget,
-    ) -> Option<(u64, u64)> {
-        budget.0 = budget.0.checked_sub(1)?;
+    fn gap_inside(&self, frame: Pfn, level: usize, search: &mut Search) -> Option<PageSpan> {
+        search.budget = search.budget.checked_sub(1)?;
         let node = self.node(frame)?;
-        match search.placement {
-            Placement::TopDown => {
-                let (mut at, mut next) = (node.rank(search.high), None);
-                // The last gap that counts lies behind an area that begins at `low` or before.
-                while at > 0 && next.is_none_or(|next| next > search.low) {
-                    at -= 1;
-                    let found = self
-                        .gap_after(&node, (at, next), search)
-                        .or_else(|| self.gap_below(&node, at, level, search, budget));
-                    if found.is_some() {
-                        return found;
-                    }
-                    next = Some(node.key(at));
-                }
-                None
+        let mut next = None;
+        for at in (0..node.rank(search.within.end.get())).rev() {
+            let behind = next.or_else(|| (at + 1 < node.count).then(|| node.key(at + 1)));
+            let mut found = behind.and_then(|behind| search.fit(node.end(at), behind));
+            if found.is_none() && level > 0 && node.gap(at) >= search.pages {
+                found = self.gap_inside(node.child(at), level - 1, search);
             }
-            Placement::BottomUp => {
-                let (first, last) =
-                    (node.rank(search.low).saturating_sub(1), node.rank(search.high));
-                (first..last).find_map(|at| {
-                    self.gap_below(&node, at, level, search, budget)
-                        .or_else(|| self.gap_after(&node, (at, None), search))
-                })
+            if found.is_some() {
+                return found;
             }
+            // The last gap that counts lies behind an area that begins at `within.start` or before.
+            let key = node.key(at);
+            if key <= search.within.start.get() {
+                return None;
+            }
+            next = Some(key);
         }
-    }
-
-    /// The same below entry `at` of a node of `level`.
-    #[inline]
-    fn gap_below(
-        &self,
-        node: &Node<'_, H, CAP>,
-        at: usize,
-        level: usize,
-        search: &Search,
-        budget: &mut Budget,
-    ) -> Option<(u64, u64)> {
-        let deep = level > 0 && node.gap(at) >= search.pages;
-        deep.then(|| self.gap_inside(node.child(at), level - 1, search, budget))?
-    }
-
-    /// The gap between entry `at` and the next of the node, which begins at `next` if that is
-    /// known, if there is a next and the gap fits.
-    #[inline]
-    fn gap_after(
-        &self,
-        node: &Node<'_, H, CAP>,
-        (at, next): (usize, Option<u64>),
-        search: &Search,
-    ) -> Option<(u64, u64)> {
-        if at + 1 == node.count {
-            return None;
-        }
-        search.fit(node.end(at), next.unwrap_or_else(|| node.key(at + 1)))
+        None
     }
 }

@@ -47,27 +47,18 @@
 //! checks first and changes either all or nothing. Freed nodes go to the same stock, from which
 //! [`unstock`](TreeWriter::unstock) takes them back.
 
-mod root;
 mod areas;
 mod node;
 mod read;
 mod gap;
 mod write;
-mod insert;
-mod remove;
+mod balance;
 mod edit;
 mod check;
 
 pub use areas::{AreaTree, NODE_ENTRIES, Seq};
-pub use check::TreeViolation;
+pub use check::{Miscount, TreeViolation};
 #[cfg(any(test, feature = "inject"))]
 pub use edit::EditError;
-pub use gap::Placement;
-pub use read::TreeReader;
+pub use node::TreeReader;
 pub use write::TreeWriter;
-
-/// For tests that put areas in without the checks of [`TreeWriter::set`].
-#[cfg(test)]
-pub(super) fn entry_of(area: super::area::Area) -> node::Entry {
-    node::Entry(area.pack())
-}

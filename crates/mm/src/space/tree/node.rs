@@ -1,54 +1,35 @@
 //! Nodes: their layout, searching them, and moving entries about.
 
 use core::hint::select_unpredictable;
+use core::ops::Range;
 
 use quire_hw::{Hardware, TableFrame};
-use quire_units::Pfn;
+use quire_units::{Pfn, Vpn};
 
-use super::root::Root;
+use super::areas::{AreaTree, NODE_ENTRIES, Root};
 use crate::phys::Meta;
+use crate::space::area::Area;
 
-/// The memory of a tree's nodes.
-pub(super) struct Nodes<'a, H, const CAP: usize> {
-    hw: &'a H,
-    meta: Meta<'a>,
+/// The reading view of a tree. Each answer is that of one moment, which its
+/// [`Seq`](super::Seq) names.
+pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
+    pub(super) tree: &'a AreaTree<CAP>,
+    pub(super) hw: &'a H,
+    pub(super) meta: Meta<'a>,
 }
 
-impl<H, const CAP: usize> Clone for Nodes<'_, H, CAP> {
+impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<H, const CAP: usize> Copy for Nodes<'_, H, CAP> {}
+impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
 
 /// One entry of a node, in words: an area (see `Area::pack`), or first page, end, frame and
 /// largest inner gap of a child.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::space) struct Entry(pub(super) [u64; 4]);
-
-impl Entry {
-    #[inline]
-    pub(super) fn key(self) -> u64 {
-        self.0[0]
-    }
-
-    #[inline]
-    pub(super) fn end(self) -> u64 {
-        self.0[1]
-    }
-
-    #[inline]
-    pub(super) fn child(self) -> Pfn {
-        Pfn::new(self.0[2])
-    }
-
-    #[inline]
-    pub(super) fn gap(self) -> u64 {
-        self.0[3]
-    }
-}
+pub(super) type Entry = [u64; 4];
 
 /// One node as a reader sees it. Every number in it may be garbage, but `count` is in bounds.
 pub(super) struct Node<'a, H, const CAP: usize> {
@@ -90,7 +71,7 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
 
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Entry {
-        Entry([self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)])
+        [self.key(at), self.word(at, 1), self.word(at, 2), self.word(at, 3)]
     }
 
     /// How many entries begin at `page` or before. No branch depends on a key, since none would be
@@ -110,11 +91,12 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
         base + usize::from(self.key(base) <= page)
     }
 
-    /// The first entry that ends after `page`, or `count`.
+    /// The first entry that ends after `page`.
     #[inline]
-    pub(super) fn seek(&self, page: u64) -> usize {
+    pub(super) fn seek(&self, page: u64) -> Option<usize> {
         let rank = self.rank(page);
-        if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank }
+        let at = if rank > 0 && self.end(rank - 1) > page { rank - 1 } else { rank };
+        (at < self.count).then_some(at)
     }
 
     /// The summary of a node with entries. The entries of a `leaf` have no gaps inside.
@@ -128,21 +110,11 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
                 gap = gap.max(self.gap(at));
             }
         }
-        Entry([self.key(0), end, self.frame.get(), gap])
+        [self.key(0), end, self.frame.get(), gap]
     }
 }
 
-impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
-    #[inline]
-    pub(super) fn new(hw: &'a H, meta: Meta<'a>) -> Self {
-        Self { hw, meta }
-    }
-
-    #[inline]
-    pub(super) fn meta(&self) -> Meta<'a> {
-        self.meta
-    }
-
+impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// The node in `frame`; `None` if there is no such frame.
     #[inline]
     pub(super) fn node(&self, frame: Pfn) -> Option<Node<'a, H, CAP>> {
@@ -151,48 +123,30 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
         Some(Node { hw: self.hw, frame, count })
     }
 
-    /// The last area that begins at `page` or before.
+    /// Goes down to a leaf by the entries that `pick` chooses, which gets each level and its node;
+    /// returns the area there.
     #[inline]
-    pub(super) fn find(&self, root: Root, page: u64) -> Option<Entry> {
-        let mut frame = root.frame;
-        let mut level = root.depth;
+    pub(super) fn descend(
+        &self,
+        mut pick: impl FnMut(usize, &Node<'a, H, CAP>) -> Option<usize>,
+    ) -> Option<Area> {
+        let Root { mut frame, depth: mut level } = self.tree.root();
         while level > 0 {
             level -= 1;
             let node = self.node(frame)?;
-            let at = node.rank(page).checked_sub(1)?;
+            let at = pick(level, &node)?;
             if level == 0 {
-                return Some(node.entry(at));
+                return Area::unpack(node.entry(at));
             }
             frame = node.child(at);
         }
         None
     }
 
-    /// The first area that ends after `page`. Calls `step` with level, frame and entry of each node
-    /// on the way.
+    /// The first area that ends after `page`.
     #[inline]
-    pub(super) fn seek(
-        &self,
-        root: Root,
-        page: u64,
-        mut step: impl FnMut(usize, Pfn, usize),
-    ) -> Option<Entry> {
-        let mut frame = root.frame;
-        let mut level = root.depth;
-        while level > 0 {
-            level -= 1;
-            let node = self.node(frame)?;
-            let at = node.seek(page);
-            if at >= node.count {
-                return None;
-            }
-            step(level, frame, at);
-            if level == 0 {
-                return Some(node.entry(at));
-            }
-            frame = node.child(at);
-        }
-        None
+    pub(super) fn seek(&self, page: Vpn) -> Option<Area> {
+        self.descend(|_, node| node.seek(page.get()))
     }
 
     /// How many entries the node in `frame` has.
@@ -205,92 +159,46 @@ impl<'a, H: Hardware, const CAP: usize> Nodes<'a, H, CAP> {
     pub(super) fn raw_count(&self, frame: Pfn) -> u64 {
         self.hw.load(frame, 0)
     }
-
-    /// Writes entry `at`.
-    pub(super) fn put(&self, frame: Pfn, at: usize, entry: Entry) {
-        self.write(frame, |page| page.put(at, entry));
-    }
-
-    /// Sets how many entries the node has.
-    pub(super) fn set_count(&self, frame: Pfn, count: usize) {
-        self.write(frame, |page| page.set_count(count));
-    }
-
-    /// Copies `count` entries from one node to another.
-    pub(super) fn copy(&self, from: (Pfn, usize), to: (Pfn, usize), count: usize) {
-        self.write(to.0, |page| page.copy(from, to.1, count));
-    }
-
-    /// Makes room for `entry` before entry `at` of a node that is not full.
-    pub(super) fn insert(&self, frame: Pfn, at: usize, entry: Entry) {
-        let count = self.count(frame);
-        self.write(frame, |page| {
-            page.copy((frame, at), at + 1, count - at);
-            page.put(at, entry);
-            page.set_count(count + 1);
-        });
-    }
-
-    /// Takes entries `from` up to but not including `to` out of the node.
-    pub(super) fn erase(&self, frame: Pfn, from: usize, to: usize) {
-        let count = self.count(frame);
-        self.write(frame, |page| {
-            page.copy((frame, to), from, count - to);
-            page.set_count(count - (to - from));
-        });
-    }
-
-    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
-    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
-    #[inline]
-    fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
-        let lock = self.meta.lock(frame);
-        let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
-            debug_assert!(false, "{frame:?} is no node");
-            return;
-        };
-        write(&Page { hw: self.hw, table });
-    }
 }
 
 /// The right to write one node.
-struct Page<'a, H, const CAP: usize> {
-    hw: &'a H,
-    table: &'a TableFrame,
+pub(super) struct Page<'a, H, const CAP: usize> {
+    pub(super) hw: &'a H,
+    pub(super) table: &'a TableFrame,
 }
 
 impl<H: Hardware, const CAP: usize> Page<'_, H, CAP> {
     #[inline]
-    fn put(&self, at: usize, entry: Entry) {
+    pub(super) fn put(&self, at: usize, entry: Entry) {
         debug_assert!(at < CAP);
-        self.hw.fill(self.table, KEYS + at, 1, entry.key(), 0);
         let record = KEYS + CAP + RECORD * at;
-        for (word, value) in entry.0[1..].iter().enumerate() {
-            self.hw.fill(self.table, record + word, 1, *value, 0);
+        let places = [KEYS + at, record, record + 1, record + 2];
+        for (place, word) in places.into_iter().zip(entry) {
+            self.hw.fill(self.table, place, 1, word, 0);
         }
     }
 
     #[inline]
-    fn set_count(&self, count: usize) {
+    pub(super) fn set_count(&self, count: usize) {
         debug_assert!(count <= CAP);
         self.hw.fill(self.table, 0, 1, count as u64, 0);
     }
 
-    /// Copies `count` entries of `from`, which may be this node, to entry `to` and those after it.
+    /// Copies the entries `from` of `node`, which may be this one, to entry `to` and the next ones.
     #[inline]
-    fn copy(&self, from: (Pfn, usize), to: usize, count: usize) {
-        let up = from.0 == self.table.frame() && to > from.1;
-        self.move_words(from.0, KEYS + from.1, KEYS + to, count, up);
+    pub(super) fn copy(&self, node: Pfn, from: Range<usize>, to: usize) {
+        // The last word first, where the places may overlap.
+        let up = node == self.table.frame() && to > from.start;
         let record = |at: usize| KEYS + CAP + RECORD * at;
-        self.move_words(from.0, record(from.1), record(to), RECORD * count, up);
-    }
-
-    /// Copies words, the last one first if `up`: for places that overlap.
-    #[inline]
-    fn move_words(&self, frame: Pfn, from: usize, to: usize, count: usize, up: bool) {
-        for step in 0..count {
-            let at = if up { count - 1 - step } else { step };
-            self.hw.fill(self.table, to + at, 1, self.hw.load(frame, from + at), 0);
+        let parts = [
+            (KEYS + from.start, KEYS + to, from.len()),
+            (record(from.start), record(to), RECORD * from.len()),
+        ];
+        for (from, to, count) in parts {
+            for step in 0..count {
+                let at = if up { count - 1 - step } else { step };
+                self.hw.fill(self.table, to + at, 1, self.hw.load(node, from + at), 0);
+            }
         }
     }
 }

@@ -3,9 +3,8 @@
 use quire_hw::Hardware;
 use quire_units::{Order, PageSpan, Vpn};
 
-use super::node::Nodes;
-use super::root::Root;
-use super::{AreaTree, NODE_ENTRIES, Placement, Seq};
+use super::node::TreeReader;
+use super::{AreaTree, NODE_ENTRIES, Seq};
 use crate::phys::Meta;
 use crate::space::area::Area;
 use crate::sync::{Ordering, spin_loop};
@@ -15,52 +14,31 @@ impl<const CAP: usize> AreaTree<CAP> {
     /// tree. Cheap to make; takes no lock.
     #[inline]
     pub fn reader<'a, H: Hardware>(&'a self, hw: &'a H, meta: Meta<'a>) -> TreeReader<'a, H, CAP> {
-        TreeReader::new(self, Nodes::new(hw, meta))
+        const { assert!(CAP >= 3 && CAP <= NODE_ENTRIES) };
+        TreeReader { tree: self, hw, meta }
     }
 }
-
-/// The reading view of a tree. Each answer is that of one moment, the one its [`Seq`] names.
-pub struct TreeReader<'a, H, const CAP: usize = NODE_ENTRIES> {
-    tree: &'a AreaTree<CAP>,
-    nodes: Nodes<'a, H, CAP>,
-}
-
-impl<H, const CAP: usize> Clone for TreeReader<'_, H, CAP> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H, const CAP: usize> Copy for TreeReader<'_, H, CAP> {}
 
 impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
-    #[inline]
-    pub(super) fn new(tree: &'a AreaTree<CAP>, nodes: Nodes<'a, H, CAP>) -> Self {
-        Self { tree, nodes }
-    }
-
     /// The area that holds `page`.
     #[inline]
     pub fn lookup(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| {
-            let entry = self.nodes.find(root, page.get())?;
-            if entry.end() <= page.get() { None } else { Area::unpack(entry.0) }
-        })
+        self.validated(|| self.seek(page).filter(|area| area.span.contains(page)))
     }
 
     /// The first area that ends after `page`: the one that holds it, or else the next.
     // `always`: faults call it, and returning an area through memory costs a sixth of finding it.
     #[inline(always)]
     pub fn next_at_or_after(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| Area::unpack(self.nodes.seek(root, page.get(), |_, _, _| ())?.0))
+        self.validated(|| self.seek(page))
     }
 
     /// The last area that begins before `page`.
     #[inline]
     pub fn last_before(&self, page: Vpn) -> (Option<Area>, Seq) {
-        self.validated(|root| {
-            let entry = self.nodes.find(root, page.get().checked_sub(1)?)?;
-            Area::unpack(entry.0)
+        self.validated(|| {
+            let last = page.get().checked_sub(1)?;
+            self.descend(|_, node| node.rank(last).checked_sub(1))
         })
     }
 
@@ -68,63 +46,45 @@ impl<'a, H: Hardware, const CAP: usize> TreeReader<'a, H, CAP> {
     /// tree changes meanwhile, each is in a state that the tree had at some moment, and a page that
     /// was covered all the time is not left out.
     #[inline]
-    pub fn overlapping(&self, span: PageSpan) -> Overlapping<'a, H, CAP> {
-        Overlapping { reader: *self, left: span }
+    pub fn overlapping(&self, span: PageSpan) -> impl Iterator<Item = Area> + use<'a, H, CAP> {
+        let (reader, mut left) = (*self, span);
+        core::iter::from_fn(move || {
+            if left.is_empty() {
+                return None;
+            }
+            let area = reader.next_at_or_after(left.start).0?;
+            if area.span.end <= left.start {
+                return None; // Only a damaged tree answers so; going on would not end.
+            }
+            left.start = area.span.end;
+            (area.span.start < left.end).then_some(area)
+        })
     }
 
-    /// `pages` free pages within `within`, beginning at a multiple of `align`: the lowest or the
-    /// highest such place, as `placement` says.
+    /// The highest `pages` free pages within `within` that begin at a multiple of `align`.
     ///
     /// With `align` 0 this is exact and costs O(log n). With alignment, a gap as long as `pages`
     /// may have no aligned place, and one as long as `pages` plus all but one page of `align`
     /// surely has. The first 32 gaps of the former kind are tried, then the first of the latter
     /// kind is taken; so the cost stays bounded, and `None` means that there is no gap of the
     /// latter kind. A caller that would rather have a worse place asks again for less alignment.
-    pub fn find_gap(
-        &self,
-        pages: u64,
-        align: Order,
-        within: PageSpan,
-        placement: Placement,
-    ) -> (Option<PageSpan>, Seq) {
-        self.validated(|root| self.nodes.find_gap(root, pages, align, within, placement))
+    pub fn find_gap(&self, pages: u64, align: Order, within: PageSpan) -> (Option<PageSpan>, Seq) {
+        self.validated(|| self.highest_gap(pages, align, within))
     }
 
     /// Reads until no change interfered; the module's comment has the argument. `read` is bounded
     /// for any contents. Changes are short and never wait, so retrying ends.
     #[inline(always)]
-    fn validated<T>(&self, read: impl Fn(Root) -> T) -> (T, Seq) {
+    fn validated<T>(&self, read: impl Fn() -> T) -> (T, Seq) {
         loop {
             let seq = self.tree.seq.load(Ordering::Acquire);
             if seq & 1 == 0 {
-                let answer = read(self.tree.root());
+                let answer = read();
                 if self.tree.seq.load(Ordering::Acquire) == seq {
                     return (answer, Seq(seq));
                 }
             }
             spin_loop();
         }
-    }
-}
-
-/// The areas that have a page in a span; see [`TreeReader::overlapping`].
-pub struct Overlapping<'a, H, const CAP: usize = NODE_ENTRIES> {
-    reader: TreeReader<'a, H, CAP>,
-    left: PageSpan,
-}
-
-impl<H: Hardware, const CAP: usize> Iterator for Overlapping<'_, H, CAP> {
-    type Item = Area;
-
-    fn next(&mut self) -> Option<Area> {
-        if self.left.is_empty() {
-            return None;
-        }
-        let area = self.reader.next_at_or_after(self.left.start).0?;
-        if area.span.end <= self.left.start {
-            return None; // Only a damaged tree answers so; going on would not end.
-        }
-        self.left.start = area.span.end;
-        (area.span.start < self.left.end).then_some(area)
     }
 }

@@ -3,13 +3,15 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use arrayvec::ArrayVec;
 use quire_hw::{FrameRun, Hardware};
-use quire_units::{PageSpan, Pfn};
+use quire_units::{PageSpan, Pfn, Vpn};
 
-use super::node::{Entry, Nodes};
-use super::root::{DEPTH_MAX, Root};
+use super::areas::DEPTH_MAX;
+use super::node::{Entry, Page};
 use super::{AreaTree, NODE_ENTRIES, TreeReader};
 use crate::phys::{Kind, Meta};
+use crate::space::area::Area;
 use crate::sync::{Ordering, fence, spin_loop};
 
 impl<const CAP: usize> AreaTree<CAP> {
@@ -24,92 +26,32 @@ impl<const CAP: usize> AreaTree<CAP> {
         {
             spin_loop();
         }
-        TreeWriter::new(self, Nodes::new(hw, meta))
+        TreeWriter { reader: self.reader(hw, meta), unshared: PhantomData }
     }
 }
 
 /// The writing view of a tree. There is one at a time; dropping it lets the next in.
 pub struct TreeWriter<'a, H: Hardware, const CAP: usize = NODE_ENTRIES> {
-    pub(super) tree: &'a AreaTree<CAP>,
-    pub(super) nodes: Nodes<'a, H, CAP>,
+    pub(super) reader: TreeReader<'a, H, CAP>,
     /// Not `Sync`: one writer is one thread.
     unshared: PhantomData<Cell<()>>,
 }
 
-/// The way from the root to an entry of a leaf: for each level, from the leaf at 0 up, the node
-/// and the entry taken there.
+/// The way to an entry of a leaf: the steps from the root down.
+pub(super) type Path = ArrayVec<Step, DEPTH_MAX>;
+
+/// A node and one of its entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub(super) depth: usize,
-    pub(super) steps: [Step; DEPTH_MAX],
-}
-
-/// One level of a [`Path`]: a node and one of its entries, in one word, since paths are made and
-/// copied for each search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step(u64);
-
-/// Bits of the entry's number.
-const AT_BITS: u32 = 8;
-
-const _: () = assert!(NODE_ENTRIES < 1 << AT_BITS);
-
-impl Step {
-    #[inline]
-    pub(super) fn new(frame: Pfn, at: usize) -> Self {
-        Self(frame.get() << AT_BITS | at as u64)
-    }
-
-    #[inline]
-    pub(super) fn frame(self) -> Pfn {
-        Pfn::new(self.0 >> AT_BITS)
-    }
-
-    #[inline]
-    pub(super) fn at(self) -> usize {
-        (self.0 & ((1 << AT_BITS) - 1)) as usize
-    }
-}
-
-impl Path {
-    #[inline]
-    pub(super) fn new() -> Self {
-        Self { depth: 0, steps: [Step(0); DEPTH_MAX] }
-    }
-}
-
-/// A change in progress: `seq` is odd while it lives.
-struct Change<'a, const CAP: usize>(&'a AreaTree<CAP>);
-
-impl<'a, const CAP: usize> Change<'a, CAP> {
-    /// W1 of the module's drawing.
-    fn begin(tree: &'a AreaTree<CAP>) -> Self {
-        let seq = tree.seq.load(Ordering::Relaxed);
-        tree.seq.swap(seq.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        Self(tree)
-    }
-}
-
-impl<const CAP: usize> Drop for Change<'_, CAP> {
-    /// W3 of the module's drawing.
-    fn drop(&mut self) {
-        let seq = self.0.seq.load(Ordering::Relaxed);
-        self.0.seq.store(seq.wrapping_add(1), Ordering::Release);
-    }
+pub(super) struct Step {
+    pub(super) frame: Pfn,
+    pub(super) at: usize,
 }
 
 impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
-    /// The caller has claimed `tree.writing`.
-    #[inline]
-    pub(super) fn new(tree: &'a AreaTree<CAP>, nodes: Nodes<'a, H, CAP>) -> Self {
-        Self { tree, nodes, unshared: PhantomData }
-    }
-
     /// The reading view. Its answers stay true until this writer changes something.
     #[inline]
     pub fn reader(&self) -> TreeReader<'a, H, CAP> {
-        TreeReader::new(self.tree, self.nodes)
+        self.reader
     }
 
     /// From now on no reading [is current](AreaTree::is_current) for a page of `pages`, whatever
@@ -117,14 +59,14 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// the page tables can be prepared before the areas change. A second hold takes the place of
     /// the first and covers all of it.
     pub fn hold(&self, pages: PageSpan) {
-        let [start, end] = &self.tree.held;
+        let [start, end] = &self.reader.tree.held;
         start.store(pages.start.get(), Ordering::Release);
         end.store(pages.end.get(), Ordering::Release);
     }
 
     /// Ends a [`hold`](Self::hold). A CPU that sees the end sees the changes made before it.
     pub fn release(&self) {
-        self.tree.held[1].store(0, Ordering::Release);
+        self.reader.tree.held[1].store(0, Ordering::Release);
     }
 
     /// How many frames to [`stock`](Self::stock) so that `changes` insertions of one area each
@@ -137,14 +79,14 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
             return 0;
         }
         let upwards = if changes + 1 < CAP { 1 } else { 1 + changes };
-        let most = changes * self.tree.root().depth + upwards;
+        let most = changes * self.reader.tree.root().depth + upwards;
         most.saturating_sub(self.spares())
     }
 
     /// How many spare nodes there are.
     #[inline]
     pub fn spares(&self) -> usize {
-        self.tree.spares.load(Ordering::Relaxed) as usize
+        self.reader.tree.spares.load(Ordering::Relaxed) as usize
     }
 
     /// Adds the frames of `run` to the spare nodes.
@@ -152,14 +94,14 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// # Errors
     /// The run, if its frames are not on record in the metadata; nothing is stocked then.
     pub fn stock(&self, run: FrameRun) -> Result<(), FrameRun> {
-        if !self.nodes.meta().span().covers(run.span()) {
+        if !self.reader.meta.span().covers(run.span()) {
             return Err(run);
         }
         let mut left = run;
         while left.count() > 0 {
             let (one, rest) = left.split_at(1);
             left = rest;
-            self.give(self.nodes.meta().adopt(one, Kind::Node, 0));
+            self.give(self.reader.meta.adopt(one, Kind::Node, 0));
         }
         Ok(())
     }
@@ -168,71 +110,116 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     /// harms neither the reader, which notices, nor the frame's next owner, since the reader only
     /// reads.
     pub fn unstock(&self) -> Option<FrameRun> {
-        let meta = self.nodes.meta();
+        let meta = self.reader.meta;
         let node = meta.lock(self.take()?)?.words()?;
         Some(meta.disown(node))
     }
 
     /// Makes `frame`, a node that the tree does not use, a spare.
     pub(in crate::space) fn give(&self, frame: Pfn) {
-        let meta = self.nodes.meta();
+        let TreeReader { tree, meta, .. } = self.reader;
         let Some(slot) = meta.slot(frame) else { return };
-        slot.links[0].store(self.tree.spare.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.tree.spare.store(meta.index(frame) + 1, Ordering::Relaxed);
-        self.tree.spares.store(self.spares() as u64 + 1, Ordering::Relaxed);
+        slot.links[0].store(tree.spare.load(Ordering::Relaxed), Ordering::Relaxed);
+        tree.spare.store(meta.index(frame) + 1, Ordering::Relaxed);
+        tree.spares.store(self.spares() as u64 + 1, Ordering::Relaxed);
     }
 
     /// Takes a spare.
     pub(in crate::space) fn take(&self) -> Option<Pfn> {
-        let meta = self.nodes.meta();
-        let frame = meta.frame(self.tree.spare.load(Ordering::Relaxed).checked_sub(1)?);
+        let TreeReader { tree, meta, .. } = self.reader;
+        let frame = meta.frame(tree.spare.load(Ordering::Relaxed).checked_sub(1)?);
         let next = meta.slot(frame)?.links[0].load(Ordering::Relaxed);
-        self.tree.spare.store(next, Ordering::Relaxed);
-        self.tree.spares.store(self.spares() as u64 - 1, Ordering::Relaxed);
+        tree.spare.store(next, Ordering::Relaxed);
+        tree.spares.store(self.spares() as u64 - 1, Ordering::Relaxed);
         Some(frame)
     }
 
     /// Runs `change` so that readers see all of it or nothing.
     pub(in crate::space) fn change<T>(&self, change: impl FnOnce() -> T) -> T {
-        let _change = Change::begin(self.tree);
-        change()
+        let seq = &self.reader.tree.seq;
+        // W1 and W3 of the module's drawing.
+        let before = seq.load(Ordering::Relaxed);
+        seq.swap(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        let done = change();
+        seq.store(before.wrapping_add(2), Ordering::Release);
+        done
     }
 
     /// The first area that ends after `page`; `path` becomes the way to it.
-    pub(super) fn seek(&self, page: u64, path: &mut Path) -> Option<Entry> {
-        let root = self.tree.root();
-        path.depth = root.depth;
-        self.nodes.seek(root, page, |level, frame, at| path.steps[level] = Step::new(frame, at))
+    #[inline]
+    pub(super) fn seek(&self, page: Vpn, path: &mut Path) -> Option<Area> {
+        path.clear();
+        self.reader.descend(|_, node| {
+            let at = node.seek(page.get())?;
+            path.push(Step { frame: node.frame, at });
+            Some(at)
+        })
     }
 
-    /// Writes another entry at the end of `path`; the order of areas stays as it is.
-    pub(super) fn put(&self, path: &Path, entry: Entry) {
-        self.nodes.put(path.steps[0].frame(), path.steps[0].at(), entry);
-        self.refresh(path, 0);
+    /// Writes another area at the end of `path`; the order of areas stays as it is.
+    pub(super) fn put(&self, path: &Path, area: Area) {
+        let Some(step) = path.last() else { return };
+        self.put_entry(step.frame, step.at, area.pack());
+        self.refresh(path, true);
     }
 
-    /// Updates the summaries in the parents, from that of `level` upwards, as far as they change.
-    pub(super) fn refresh(&self, path: &Path, level: usize) {
-        for (level, pair) in path.steps[..path.depth].windows(2).enumerate().skip(level) {
-            let [child, parent] = [pair[0], pair[1]];
-            let Some(node) = self.nodes.node(child.frame()) else { return };
-            let summary = node.summary(level == 0);
-            let known = self.nodes.node(parent.frame()).map(|node| node.entry(parent.at()));
+    /// Writes entry `at` of the node in `frame`.
+    pub(super) fn put_entry(&self, frame: Pfn, at: usize, entry: Entry) {
+        self.write(frame, |page| page.put(at, entry));
+    }
+
+    /// Makes room for `entry` before entry `at` of a node that is not full.
+    pub(super) fn insert_entry(&self, frame: Pfn, at: usize, entry: Entry) {
+        let count = self.reader.count(frame);
+        self.write(frame, |page| {
+            page.copy(frame, at..count, at + 1);
+            page.put(at, entry);
+            page.set_count(count + 1);
+        });
+    }
+
+    /// Takes entries `from` up to but not including `to` out of a node.
+    pub(super) fn erase_entries(&self, frame: Pfn, from: usize, to: usize) {
+        let count = self.reader.count(frame);
+        self.write(frame, |page| {
+            page.copy(frame, to..count, from);
+            page.set_count(count - (to - from));
+        });
+    }
+
+    /// Calls `write` with the right to write a node, under the frame's lock. Only frames on record
+    /// as nodes can be written: a damaged tree cannot lead a write elsewhere.
+    #[inline]
+    pub(super) fn write(&self, frame: Pfn, write: impl FnOnce(&Page<'_, H, CAP>)) {
+        let lock = self.reader.meta.lock(frame);
+        let Some(table) = lock.as_ref().and_then(|lock| lock.table()) else {
+            debug_assert!(false, "{frame:?} is no node");
+            return;
+        };
+        write(&Page { hw: self.reader.hw, table });
+    }
+
+    /// Updates the summaries in the nodes above the last one of `path`, a `leaf` or not, as far as
+    /// they change.
+    pub(super) fn refresh(&self, path: &[Step], mut leaf: bool) {
+        for pair in path.windows(2).rev() {
+            let [parent, child] = [pair[0], pair[1]];
+            let Some(node) = self.reader.node(child.frame) else { return };
+            let summary = node.summary(leaf);
+            leaf = false;
+            let known = self.reader.node(parent.frame).map(|node| node.entry(parent.at));
             if known == Some(summary) {
                 return;
             }
-            self.nodes.put(parent.frame(), parent.at(), summary);
+            self.put_entry(parent.frame, parent.at, summary);
         }
-    }
-
-    pub(super) fn set_root(&self, frame: Pfn, depth: usize) {
-        self.tree.set_root(Root { frame, depth });
     }
 
     /// Counts areas that were added (or, negative, removed).
     pub(in crate::space) fn counted(&self, change: i64) {
-        let count = self.tree.count.load(Ordering::Relaxed);
-        self.tree.count.store(count.wrapping_add_signed(change), Ordering::Relaxed);
+        let count = self.reader.tree.count.load(Ordering::Relaxed);
+        self.reader.tree.count.store(count.wrapping_add_signed(change), Ordering::Relaxed);
     }
 }
 
@@ -240,6 +227,6 @@ impl<H: Hardware, const CAP: usize> Drop for TreeWriter<'_, H, CAP> {
     #[inline]
     fn drop(&mut self) {
         self.release();
-        self.tree.writing.store(0, Ordering::Release);
+        self.reader.tree.writing.store(0, Ordering::Release);
     }
 }

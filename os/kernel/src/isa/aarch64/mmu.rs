@@ -176,8 +176,7 @@ pub fn profile() -> Profile {
     let features = cpu::features();
     Profile {
         transitions: if features.relaxed { Transitions::BbmLevel2 } else { Transitions::Base },
-        sets_accessed: features.sets_accessed,
-        sets_dirty: features.sets_dirty,
+        contiguous: true,
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }

@@ -68,8 +68,7 @@ pub fn devices() -> impl Iterator<Item = (u64, u64)> {
 pub fn profile() -> Profile {
     Profile {
         transitions: Transitions::Base,
-        sets_accessed: true,
-        sets_dirty: true,
+        contiguous: true,
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }
