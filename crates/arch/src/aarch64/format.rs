@@ -88,7 +88,7 @@ impl<const GRANULE: u32> Arch for Arm64<GRANULE> {
         frame.get() << GRANULE | DEEP | VALID
     }
 
-    #[inline]
+    #[inline(always)]
     fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64 {
         debug_assert!(level.index() <= Self::LEAF_MOST);
         debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));

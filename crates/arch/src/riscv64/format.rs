@@ -89,7 +89,7 @@ impl<const LEVELS: usize> Arch for Riscv64<LEVELS> {
         frame.get() << FRAME_AT | VALID
     }
 
-    #[inline]
+    #[inline(always)]
     fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64 {
         debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));
         let kind = if attrs.intersects(Attrs::RIGHTS) { VALID } else { HIDDEN };

@@ -90,7 +90,7 @@ impl<const LEVELS: usize> Arch for X86<LEVELS> {
         frame.get() << PAGE_SHIFT | TABLE
     }
 
-    #[inline]
+    #[inline(always)]
     fn leaf(frame: Pfn, level: Level, attrs: Attrs) -> u64 {
         debug_assert!(level.index() <= LEAF_MOST);
         debug_assert!(frame.get() < Self::FRAMES && frame.is_aligned(Self::order(level).pages()));
@@ -179,7 +179,7 @@ fn common(attrs: Attrs) -> u64 {
 }
 
 /// The attributes of a leaf that the hardware sees.
-#[inline]
+#[inline(always)]
 fn visible(attrs: Attrs) -> u64 {
     common(attrs)
         | put(attrs, Attrs::WRITE, WRITE_AT)

@@ -60,7 +60,7 @@ impl<A: Arch, H: Hardware> Files<'_, A, H> {
     /// access maps the rest.
     pub(crate) fn map_cached(&self, space: &Space<A>, span: PageSpan) {
         let nothing = &mut || {};
-        let _ = self.spaces().populate(space, span, Access::Read, nothing, |view, lack, fault| {
+        let _ = self.spaces().populate(space, span, Access::Read, nothing, &|view, lack, fault| {
             match lack {
                 Lack::File(page) => self.show(view, &page, fault),
                 Lack::Swap(_) => Err(Error::Invalid),

@@ -40,7 +40,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Resolved, Error> {
         let mut fault = Fault { access, reach: Reach::Folio, resched };
         let resolved = self
-            .resolve(space, page, &mut fault, |view, lack, fault| self.serve(view, lack, fault));
+            .resolve(space, page, &mut fault, &|view, lack, fault| self.serve(view, lack, fault));
         self.base().count(if resolved.is_ok() { Event::Fault } else { Event::Refused }, 1);
         resolved
     }
@@ -84,7 +84,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
         access: Access,
         resched: &mut dyn FnMut(),
     ) -> Result<Populated, Error> {
-        self.spaces().populate(space, span, access, resched, |view, lack, fault| {
+        self.spaces().populate(space, span, access, resched, &|view, lack, fault| {
             self.serve(view, lack, fault)
         })
     }

@@ -339,6 +339,7 @@ impl<'m> Meta<'m> {
 /// Proof that frames have just lost their last owner: [`Meta::mint`] demands it. No code outside of
 /// `phys` can make one up.
 #[must_use = "dropping it leaks the frames"]
+#[derive(Debug)]
 pub(crate) struct Ownerless {
     pub(super) span: FrameSpan,
     pub(super) zeroed: bool,

@@ -2,10 +2,10 @@
 //!
 //! They are chained through their own slots, as runs, so that any number of them needs no memory.
 //! A run's record is in the slot of its first frame: `counts` is its length, `links[0]` names the
-//! next run.
+//! run that was taken before it. The run that still grows is recorded when the next one begins.
 
 use quire_hw::{Flush, FrameRun, Hardware};
-use quire_units::FrameSpan;
+use quire_units::{FrameSpan, Pfn};
 
 use super::list::END;
 use super::meta::{Kind, Meta, Ownerless, State, WordsLock};
@@ -33,7 +33,9 @@ impl Flushed {
 #[must_use = "its frames are in custody until the flush"]
 #[derive(Debug)]
 pub(crate) struct Strays {
-    first: u32,
+    /// The run that still grows; no frames at first.
+    open: Ownerless,
+    /// The run before it.
     last: u32,
 }
 
@@ -41,13 +43,13 @@ impl Strays {
     /// None.
     #[inline]
     pub(crate) const fn new() -> Self {
-        Self { first: END, last: END }
+        Self { open: Ownerless { span: FrameSpan::new(Pfn::new(0), 0), zeroed: false }, last: END }
     }
 
     /// Whether there are none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == END
+        self.open.span.count == 0
     }
 
     /// Takes a table that has left its tree. Where all its words are zero (`zeroed`), it need not
@@ -57,34 +59,36 @@ impl Strays {
     }
 
     /// Takes frames: as part of the last run where they follow that and are alike zeroed.
-    pub(crate) fn take(&mut self, meta: Meta<'_>, Ownerless { span, zeroed }: Ownerless) {
-        let state = State::new(Kind::Stray, 0).with_flags(zeroed as u32 * ZEROED);
-        if self.last != END {
-            let last = meta.by_index(self.last);
-            let count = last.counts.load(Ordering::Relaxed);
-            if meta.frame(self.last).add(count) == span.start && last.state() == state {
-                last.counts.store(count + span.count, Ordering::Relaxed);
-                meta.at(span.start).set_state(State::NONE);
-                return;
-            }
+    #[inline(always)]
+    pub(crate) fn take(&mut self, meta: Meta<'_>, gone: Ownerless) {
+        let open = &mut self.open;
+        let slot = meta.at(gone.span.start);
+        if open.span.end() == gone.span.start && open.zeroed == gone.zeroed {
+            open.span.count += gone.span.count;
+            slot.set_state(State::NONE);
+            return;
         }
-        let slot = meta.at(span.start);
-        slot.counts.store(span.count, Ordering::Relaxed);
-        slot.links[0].store(END, Ordering::Relaxed);
-        slot.set_state(state);
-        let index = meta.index(span.start);
-        if self.last == END {
-            self.first = index;
-        } else {
-            meta.by_index(self.last).links[0].store(index, Ordering::Relaxed);
+        self.close(meta);
+        slot.set_state(State::new(Kind::Stray, 0).with_flags(gone.zeroed as u32 * ZEROED));
+        self.open = gone;
+    }
+
+    /// Records the run that has grown.
+    fn close(&mut self, meta: Meta<'_>) {
+        let span = self.open.span;
+        if span.count > 0 {
+            let slot = meta.at(span.start);
+            slot.counts.store(span.count, Ordering::Relaxed);
+            slot.links[0].store(self.last, Ordering::Relaxed);
+            self.last = meta.index(span.start);
         }
-        self.last = index;
     }
 
     /// Hands every run to `free`; none is in custody then.
     #[inline]
     pub(crate) fn free(&mut self, meta: Meta<'_>, _: &Flushed, mut free: impl FnMut(FrameRun)) {
-        let mut next = self.first;
+        self.close(meta);
+        let mut next = self.last;
         *self = Self::new();
         while next != END {
             let start = meta.frame(next);

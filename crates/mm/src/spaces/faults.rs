@@ -15,6 +15,10 @@ use crate::stats::Event;
 use crate::sync::spin_loop;
 use crate::table::{MarkKind, Place};
 
+/// Brings what the service lacks for a fault; `None` where the fault must be decided anew. One
+/// instance of the decision serves all callers, so this is no type parameter.
+type Serve<'a, A, H> = dyn Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served + 'a;
+
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// Maps every page of `span` that is not mapped; `serve` brings pages that this service lacks.
     pub(crate) fn populate(
@@ -23,7 +27,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         span: PageSpan,
         access: Access,
         resched: &mut dyn FnMut(),
-        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
+        serve: &Serve<'_, A, H>,
     ) -> Result<Populated, Error> {
         if !span.is_empty() {
             Self::mappable(span)?;
@@ -34,7 +38,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         while at < span.end {
             at = match self.base.view(space).ready_until(at, span.end, access) {
                 Some(end) => end,
-                None => match self.resolve(space, at, &mut fault, &serve)? {
+                None => match self.resolve(space, at, &mut fault, serve)? {
                     Resolved::Mapped(installed) => {
                         done.pages += installed.pages.count();
                         done.folios += installed.pages.count() >> installed.order.get();
@@ -61,7 +65,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         space: &Space<A>,
         page: Vpn,
         fault: &mut Fault<'_>,
-        serve: impl Fn(&View<'_, A, H>, Lack, &mut Fault<'_>) -> Served,
+        serve: &Serve<'_, A, H>,
     ) -> Result<Resolved, Error> {
         let access = fault.access;
         self.base.groups.charge(space, 1)?;

@@ -16,7 +16,7 @@ use crate::sync::spin_loop;
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     /// A block of `order` for a fault in an area with `advice`, as far as the space's group has
     /// room for it. Counts the step to a smaller one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_one(
         &self,
         space: &Space<A>,
