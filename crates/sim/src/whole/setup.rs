@@ -159,6 +159,8 @@ setup! {
     apart in 0..=1;
     /// A cached denial stays until it is flushed; on x86-64 in exact worlds only.
     stubborn in 0..=1;
+    /// The CPU has no contiguous blocks: an entry that says so is malformed.
+    plain in 0..=1;
     /// The world is exact: see [`whole`](super).
     exact in 0..=1;
     /// RAM is known to be zero at first.
@@ -190,6 +192,7 @@ impl Setup {
             resizes: flag(dice),
             apart: flag(dice),
             stubborn: flag(dice),
+            plain: flag(dice),
             exact: 0,
             zeroed: 0,
         }
@@ -212,6 +215,7 @@ impl Setup {
             resizes: 0,
             apart: 0,
             stubborn: 0,
+            plain: 0,
             exact: 0,
             zeroed: 0,
         }
@@ -234,6 +238,7 @@ impl Setup {
             sets_accessed: self.soft != 1 || always,
             sets_dirty: self.soft == 0 || always,
             transitions,
+            contiguous: self.plain == 0,
             joins_contiguous: self.apart == 0,
             rewalks_on_denial: self.stubborn == 0 || always && self.exact == 0,
             // Windows are small, too; and each flush looks at all of it.
@@ -268,7 +273,7 @@ mod tests {
     #[test]
     fn a_setup_is_read_as_it_was_written() {
         for &format in Format::ALL {
-            let setup = Setup { cpus: 3, slots: 0, stubborn: 1, ..Setup::new(format) };
+            let setup = Setup { cpus: 3, slots: 0, stubborn: 1, plain: 1, ..Setup::new(format) };
             assert_eq!(setup.to_string().parse(), Ok(setup));
         }
     }

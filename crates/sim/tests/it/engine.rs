@@ -64,6 +64,11 @@ fn e3_arm64_4k_that_may_resize_agrees_with_the_naive_model() {
 }
 
 #[test]
+fn e3_arm64_4k_without_contiguous_blocks_agrees_with_the_naive_model() {
+    agrees(Setup { plain: 1, ..setup(Format::Arm4k) });
+}
+
+#[test]
 fn e3_arm64_16k_agrees_with_the_naive_model() {
     agrees(setup(Format::Arm16k));
 }

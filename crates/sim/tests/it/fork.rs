@@ -105,6 +105,21 @@ fn c4_forks_on_riscv64_sv48_agree_with_the_naive_model() {
 }
 
 #[test]
+fn c4_forks_on_cpus_without_contiguous_blocks_agree_with_the_naive_model() {
+    agrees(Setup { plain: 1, ..setup(Format::Arm64k) }, 16, 12);
+    agrees(Setup { plain: 1, ..setup(Format::Sv39) }, 50, 13);
+}
+
+#[test]
+fn b4_a_block_with_a_pin_on_it_is_said_to_be_pinned() {
+    let steps = "size 4 1\nplace 0 32 3 0 0 1\npopulate 0 32\npin 5\ncollapse 0 32 3\n\
+                 collapse 0 16 4\nunpin 0\ncollapse 0 32 3";
+    for format in [Format::X86_64, Format::Arm4k, Format::Sv39] {
+        exact::run_text(setup(format), steps);
+    }
+}
+
+#[test]
 fn i5_a_block_that_is_moved_apart_tells_each_page_what_one_of_them_noted() {
     let steps = "size 4 1\nplace 0 88 1 0 0 1\npopulate 0 88\nregrant 0 88 3\nsweep 32 16 1\n\
                  move 48 16 16 68 0";
