@@ -153,7 +153,9 @@ impl Ledger {
         }
         for index in first..first + self.isa.contiguous_entries(start.level) {
             let word = ram.load(table, index);
-            let Meaning::Leaf(leaf) = self.config.decode(word, start.level, index) else { continue };
+            let Meaning::Leaf(leaf) = self.config.decode(word, start.level, index) else {
+                continue;
+            };
             if !leaf.is_contiguous() {
                 continue;
             }

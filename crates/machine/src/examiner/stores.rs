@@ -32,8 +32,10 @@ impl Ledger {
 
     /// Rules 2, 3, 6 and 7 for a store into a live table, and the tables that it links and unlinks.
     fn stored_live(&mut self, ram: &DirectMap<'_>, cpu: CpuId, at: Place, old: u64, new: u64) {
-        let (was, now) =
-            (self.config.decode(old, at.level, at.index), self.config.decode(new, at.level, at.index));
+        let (was, now) = (
+            self.config.decode(old, at.level, at.index),
+            self.config.decode(new, at.level, at.index),
+        );
         if let Meaning::Malformed(flaw) = now {
             self.report(Rule::Malformed, Why::Flaw(flaw), cpu, None, Some(at), (old, new));
         }

@@ -140,8 +140,7 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     fn plan_reads(&self, fault: &FilePage) -> Reads {
         let bounds = self.bounds();
         let shown = self.shown_at(fault);
-        let window =
-            change_reader(&self.index, |reader| reader.fault(fault.at, &shown, &bounds));
+        let window = change_reader(&self.index, |reader| reader.fault(fault.at, &shown, &bounds));
         Reads::new(self.index.id, window, Some(fault.at))
     }
 
