@@ -355,6 +355,9 @@ static bool is_kernels(uint64_t word)
     static const uint64_t all = 0xffff800000000000, others = 0xffff888000000000;
     /* Not two numbers side by side, the second of which is -1 and the first one of our own. */
     bool is_code = word - 0xffffffff80000000 < 64 * MIB && __builtin_popcount((uint32_t)word) > 2;
+#elif defined(__riscv)
+    static const uint64_t all = 0xffffffc080000000, others = 0xffff8f8000000000;
+    bool is_code = word - 0xffffffff80000000 < 64 * MIB && __builtin_popcount((uint32_t)word) > 2;
 #else
     static const uint64_t all = 0xffff000000000000, others = 0xffff800080000000;
     bool is_code = false;

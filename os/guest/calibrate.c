@@ -15,6 +15,8 @@ static void loop(unsigned long rounds)
 {
 #if defined(__x86_64__)
     __asm__ volatile("1: sub $1, %0\n jnz 1b" : "+r"(rounds) : : "cc");
+#elif defined(__riscv)
+    __asm__ volatile("1: addi %0, %0, -1\n bnez %0, 1b" : "+r"(rounds));
 #else
     __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b" : "+r"(rounds) : : "cc");
 #endif

@@ -32,7 +32,12 @@ static void jump(uintptr_t address)
 static void load_null(void) { load(0); }
 static void store_null(void) { store(8); }
 static void jump_null(void) { jump(0); }
+#ifdef __riscv
+/* Beyond the lower half of each mode; in some the page below is a stack's. */
+static void load_user_end(void) { load(0x0100000000000000); }
+#else
 static void load_user_end(void) { load(0x00007ffffffff000); }
+#endif
 static void load_non_canonical(void) { load(0x0000800000000000); }
 static void store_non_canonical(void) { store(0x1234567812345678); }
 static void jump_non_canonical(void) { jump(0x4141414141414140); }
@@ -59,6 +64,8 @@ static void execute_data(void)
     char *p = page(PROT_READ | PROT_WRITE);
 #ifdef __x86_64__
     memcpy(p, "\xc3", 1);
+#elif defined(__riscv)
+    memcpy(p, "\x67\x80\x00\x00", 4);
 #else
     memcpy(p, "\xc0\x03\x5f\xd6", 4);
 #endif
@@ -103,6 +110,8 @@ static void illegal(void)
 {
 #ifdef __x86_64__
     __asm__ volatile("ud2");
+#elif defined(__riscv)
+    __asm__ volatile("unimp");
 #else
     __asm__ volatile(".inst 0");
 #endif
@@ -112,6 +121,8 @@ static void privileged(void)
 {
 #ifdef __x86_64__
     __asm__ volatile("hlt");
+#elif defined(__riscv)
+    __asm__ volatile("csrw satp, zero");
 #else
     __asm__ volatile("msr ttbr0_el1, xzr");
 #endif
@@ -121,6 +132,8 @@ static void stack_pointer_nowhere(void)
 {
 #ifdef __x86_64__
     __asm__ volatile("mov $0x10, %%rsp\n\tpush %%rax" : : : "memory");
+#elif defined(__riscv)
+    __asm__ volatile("li sp, 16\n\tsd sp, -16(sp)" : : : "memory");
 #else
     __asm__ volatile("mov x9, #16\n\tmov sp, x9\n\tstr x9, [sp, #-16]!" : : : "x9", "memory");
 #endif

@@ -90,6 +90,9 @@ struct Run {
     /// How many CPUs it has
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
+    /// Which CPUs, as QEMU names them, such as rv64,svnapot=on; the one that can do the most
+    #[arg(long)]
+    cpu: Option<String>,
     /// How much memory it has. Quire's kernel needs 32M, Linux 128M, and both twice the initramfs
     /// more
     #[arg(long, default_value = "2G")]
@@ -175,6 +178,9 @@ struct KernelTests {
     /// quire, linux, or a kernel's file
     #[arg(long, default_value = "quire")]
     kernel: String,
+    /// Which CPUs, as QEMU names them, such as rv64,svnapot=on; the one that can do the most
+    #[arg(long)]
+    cpu: Option<String>,
     /// Only these: abicheck, stress, abuse, disk, swap; QUIRE_STRESS_SECONDS and
     /// QUIRE_ABUSE_SECONDS are how long these two run, QUIRE_ABUSE_SEED is what abuse draws from
     programs: Vec<String>,
@@ -245,6 +251,7 @@ fn run(root: &Path, words: Run) -> ExitCode {
     let order = Order {
         isa: words.arch,
         cpus: words.smp,
+        cpu: words.cpu,
         memory: words.mem,
         thp: words.thp,
         accel: words.accel,
@@ -278,7 +285,7 @@ fn compare(root: &Path, words: Compare) -> ExitCode {
 
 /// A check that cannot run here is skipped, in the words that `steps` understands.
 fn kernel_tests(root: &Path, words: &KernelTests) -> ExitCode {
-    match guest::check(root, words.arch, &words.kernel, &words.programs) {
+    match guest::check(root, words.arch, &words.kernel, words.cpu.as_deref(), &words.programs) {
         Ok(good) => exit(good),
         Err(missing) => skips(&missing),
     }

@@ -1,4 +1,4 @@
-//! The programs of `os/guest/` compile for both ISAs and are right on the Linux that runs this
+//! The programs of `os/guest/` compile for each ISA and are right on the Linux that runs this
 //! test; only then do they say anything about another kernel.
 
 use std::path::Path;

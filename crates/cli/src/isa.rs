@@ -1,8 +1,8 @@
-//! The page-table formats by name, and generic work done for one of them.
+//! The page-table formats by name, and their architectures as types.
 
 use clap::ValueEnum;
 use quire::limits::ORDER_MAX;
-use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Sv39, Sv48, Sv57, X86_64, X86_64La57};
+use quire_arch::Arch;
 use quire_machine::Config;
 
 use crate::size::Size;
@@ -36,13 +36,24 @@ pub(crate) enum Isa {
     Sv57,
 }
 
-/// Work that is the same for every format.
-pub(crate) trait Job {
-    type Out;
-
-    /// Does it, for the format `A`; `config` is the machine that has it.
-    fn run<A: Arch>(self, config: Config) -> Self::Out;
+/// Evaluates `$body` with `$A` as the architecture of the format `$isa`.
+macro_rules! with_isa {
+    ($isa:expr, $A:ident => $body:expr) => {
+        $crate::isa::with_isa!(
+            $isa, $A => $body,
+            X86_64 X86_64La57 Arm4k Arm16k Arm64k Sv39 Sv48 Sv57
+        )
+    };
+    ($isa:expr, $A:ident => $body:expr, $($format:ident)*) => {
+        match $isa {
+            $($crate::isa::Isa::$format => {
+                type $A = quire_arch::$format;
+                $body
+            })*
+        }
+    };
 }
+pub(crate) use with_isa;
 
 impl Isa {
     /// The name on the command line.
@@ -50,42 +61,28 @@ impl Isa {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 
-    /// Does `job` for this format.
-    pub(crate) fn with<J: Job>(self, job: J) -> J::Out {
+    /// The machine that has it.
+    pub(crate) fn config(self) -> Config {
         match self {
-            Isa::X86_64 => job.run::<X86_64>(Config::x86_64()),
-            Isa::X86_64La57 => job.run::<X86_64La57>(Config::x86_64_la57()),
-            Isa::Arm4k => job.run::<Arm4k>(Config::arm64_4k()),
-            Isa::Arm16k => job.run::<Arm16k>(Config::arm64_16k()),
-            Isa::Arm64k => job.run::<Arm64k>(Config::arm64_64k()),
-            Isa::Sv39 => job.run::<Sv39>(Config::riscv64_sv39()),
-            Isa::Sv48 => job.run::<Sv48>(Config::riscv64_sv48()),
-            Isa::Sv57 => job.run::<Sv57>(Config::riscv64_sv57()),
+            Isa::X86_64 => Config::x86_64(),
+            Isa::X86_64La57 => Config::x86_64_la57(),
+            Isa::Arm4k => Config::arm64_4k(),
+            Isa::Arm16k => Config::arm64_16k(),
+            Isa::Arm64k => Config::arm64_64k(),
+            Isa::Sv39 => Config::riscv64_sv39(),
+            Isa::Sv48 => Config::riscv64_sv48(),
+            Isa::Sv57 => Config::riscv64_sv57(),
         }
     }
 
     /// The base page, as a power of two of bytes.
     pub(crate) fn page_shift(self) -> u32 {
-        struct Shift;
-        impl Job for Shift {
-            type Out = u32;
-            fn run<A: Arch>(self, _: Config) -> u32 {
-                A::PAGE_SHIFT
-            }
-        }
-        self.with(Shift)
+        with_isa!(self, A => A::PAGE_SHIFT)
     }
 
     /// The smallest block above a base page that one entry maps: 2 MiB with 4 KiB pages.
     pub(crate) fn block(self) -> Size {
-        struct Block;
-        impl Job for Block {
-            type Out = u64;
-            fn run<A: Arch>(self, _: Config) -> u64 {
-                A::block_order().bytes(A::PAGE_SHIFT)
-            }
-        }
-        Size(self.with(Block))
+        Size(with_isa!(self, A => A::block_order().bytes(A::PAGE_SHIFT)))
     }
 
     /// The size nearest to `size` that folios of this format have: at least a base page, at most

@@ -25,6 +25,8 @@ static const char *machine_name(void)
     CHECK(name.release[0] && name.version[0]);
 #ifdef __x86_64__
     CHECK(!strcmp(name.machine, "x86_64"));
+#elif defined(__riscv)
+    CHECK(!strcmp(name.machine, "riscv64"));
 #else
     CHECK(!strcmp(name.machine, "aarch64"));
 #endif

@@ -51,6 +51,8 @@ static const char *instructions(void)
     if (!sigsetjmp(back, 1)) {
 #ifdef __x86_64__
         __asm__ volatile("ud2");
+#elif defined(__riscv)
+        __asm__ volatile("unimp");
 #else
         __asm__ volatile(".inst 0");
 #endif
@@ -300,6 +302,14 @@ static const char *vectors_survive(void)
                      : [out] "=m"(result), "+a"(number)
                      : [in] "m"(value), "D"((long)self), "S"((long)SIGUSR1)
                      : "xmm15", "rcx", "r11", "memory");
+#elif defined(__riscv)
+    register long a7 __asm__("a7") = SYS_kill;
+    register long a0 __asm__("a0") = self;
+    register long a1 __asm__("a1") = SIGUSR1;
+    __asm__ volatile("fld fs11, %[in]\n\tecall\n\tfsd fs11, %[out]"
+                     : [out] "=m"(result), "+r"(a0)
+                     : [in] "m"(value), "r"(a7), "r"(a1)
+                     : "fs11", "memory");
 #else
     register long x8 __asm__("x8") = SYS_kill;
     register long x0 __asm__("x0") = self;

@@ -1,4 +1,5 @@
-//! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64 and arm64.
+//! A small kernel on Quire. It runs Linux programs, unmodified, on x86-64, arm64 and
+//! riscv64.
 //!
 //! It shows the library at work on real hardware, and is measured beside Linux. It is small and
 //! thin: well-kept crates do what they can, code that needs no machine is in `quire-linux` and

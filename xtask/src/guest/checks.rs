@@ -81,8 +81,15 @@ pub(super) struct Count {
 ///
 /// # Errors
 /// The reason the kernel cannot be built or run here.
-pub fn check(root: &Path, isa: Isa, kernel: &str, only: &[String]) -> Result<bool, Missing> {
+pub fn check(
+    root: &Path,
+    isa: Isa,
+    kernel: &str,
+    cpu: Option<&str>,
+    only: &[String],
+) -> Result<bool, Missing> {
     let mut order = Order {
+        cpu: cpu.map(str::to_owned),
         cpus: CPUS,
         memory: MEMORY.to_owned(),
         kernel: kernel.to_owned(),

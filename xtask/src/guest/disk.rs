@@ -130,7 +130,7 @@ impl Disk {
         }
         let device: &[&str] = match isa {
             Isa::X86_64 => &["-device", "virtio-blk-pci,drive=disk"],
-            Isa::Aarch64 => {
+            Isa::Aarch64 | Isa::Riscv64 => {
                 let modern = "virtio-mmio.force-legacy=false";
                 &["-global", modern, "-device", "virtio-blk-device,drive=disk"]
             }

@@ -1,4 +1,4 @@
-//! The two ISAs, and their names in Rust, Debian and QEMU.
+//! The ISAs of guests, and their names in Rust, Debian and QEMU.
 
 use clap::ValueEnum;
 
@@ -11,17 +11,21 @@ pub enum Isa {
     /// 64-bit Arm.
     #[value(name = "aarch64", alias = "arm64")]
     Aarch64,
+    /// 64-bit RISC-V.
+    #[value(name = "riscv64")]
+    Riscv64,
 }
 
 impl Isa {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
+    /// All.
+    pub const ALL: [Self; 3] = [Self::X86_64, Self::Aarch64, Self::Riscv64];
 
     /// As Rust and Linux call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
             Self::Aarch64 => "aarch64",
+            Self::Riscv64 => "riscv64",
         }
     }
 
@@ -30,6 +34,7 @@ impl Isa {
         match self {
             Self::X86_64 => "amd64",
             Self::Aarch64 => "arm64",
+            Self::Riscv64 => "riscv64",
         }
     }
 
@@ -38,14 +43,16 @@ impl Isa {
         match self {
             Self::X86_64 => "x86_64-unknown-none",
             Self::Aarch64 => "aarch64-unknown-none-softfloat",
+            Self::Riscv64 => "riscv64imac-unknown-none-elf",
         }
     }
 
-    /// The emulator, and Debian's package of it.
-    pub fn emulator(self) -> (&'static str, &'static str) {
+    /// The emulator, and Debian's packages of it and of the firmware that it needs.
+    pub fn emulator(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
-            Self::Aarch64 => ("qemu-system-aarch64", "qemu-system-arm"),
+            Self::X86_64 => ("qemu-system-x86_64", &["qemu-system-x86"]),
+            Self::Aarch64 => ("qemu-system-aarch64", &["qemu-system-arm"]),
+            Self::Riscv64 => ("qemu-system-riscv64", &["qemu-system-riscv", "opensbi"]),
         }
     }
 
@@ -54,6 +61,7 @@ impl Isa {
         match self {
             Self::X86_64 => "ttyS0",
             Self::Aarch64 => "ttyAMA0",
+            Self::Riscv64 => "ttyS0",
         }
     }
 }

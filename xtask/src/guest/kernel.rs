@@ -95,7 +95,7 @@ fn build(root: &Path, isa: Isa, looks: bool) -> Result<PathBuf, Missing> {
     }
     let elf = place.join(isa.target()).join("release/quire-kernel");
     match isa {
-        Isa::X86_64 => Ok(elf),
+        Isa::X86_64 | Isa::Riscv64 => Ok(elf),
         Isa::Aarch64 => flat(&elf),
     }
 }

@@ -48,6 +48,8 @@ pub(super) struct Machine<'a> {
     pub command_line: &'a str,
     /// How many CPUs.
     pub cpus: u32,
+    /// Which, as QEMU names them; the one that can do the most, unless one is named.
+    pub cpu: Option<&'a str>,
     /// Hides ERMS from the kernel, so that it copies by words: where instructions are counted, a
     /// string instruction counts once for each byte.
     pub moves_words: bool,
@@ -95,10 +97,11 @@ impl Machine<'_> {
             signal_hook::flag::register(signal, Arc::clone(&stop))
                 .map_err(|error| format!("signals: {error}."))?;
         }
-        let (program, package) = self.isa.emulator();
+        let (program, packages) = self.isa.emulator();
         let mut command = self.command(program, archive);
-        let mut child =
-            command.spawn().map_err(|error| format!("{program}: {error}; install {package}."))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("{program}: {error}; install {}.", packages.join(" ")))?;
         let bytes = follow(child.stdout.take());
         let mut console = Console::default();
         let ending = self.watch(&bytes, &mut console, &stop);
@@ -121,10 +124,14 @@ impl Machine<'_> {
             Isa::Aarch64 => {
                 command.args(["-M", "virt,gic-version=3", "-semihosting"]);
             }
+            Isa::Riscv64 => {
+                command.args(["-M", "virt"]);
+            }
         }
-        let cpu = match self.isa {
-            Isa::X86_64 if self.moves_words => "max,erms=off",
-            _ => "max",
+        let cpu = match (self.cpu, self.isa) {
+            (Some(cpu), _) => cpu,
+            (None, Isa::X86_64) if self.moves_words => "max,erms=off",
+            (None, _) => "max",
         };
         let accel = if self.accel == Accel::Kvm { "kvm" } else { "tcg" };
         command

@@ -34,6 +34,8 @@ pub struct Order {
     pub isa: Isa,
     /// How many CPUs it has.
     pub cpus: u32,
+    /// Which CPUs, as QEMU names them, such as `rv64,svnapot=on`.
+    pub cpu: Option<String>,
     /// How much memory, in QEMU's notation.
     pub memory: String,
     /// THP settings for init, such as `64K=always,2M=inherit`.
@@ -68,6 +70,7 @@ impl Order {
         Self {
             isa,
             cpus: 1,
+            cpu: None,
             memory: "1G".to_owned(),
             thp: None,
             accel: Accel::Tcg,
@@ -165,8 +168,8 @@ pub(super) fn boot_disk(
 
 /// Installs the emulator if need be; gives the order's kernel.
 pub(super) fn prepare(root: &Path, order: &Order) -> Result<Kernel, Missing> {
-    let (program, package) = order.isa.emulator();
-    setup::system_emulator(program, package)?;
+    let (program, packages) = order.isa.emulator();
+    setup::system_emulator(program, packages)?;
     Kernel::find(root, order.isa, &order.kernel, order.looks_at_frames)
 }
 
@@ -213,6 +216,7 @@ fn start(
         disk,
         command_line: &kernel.command_line(order.isa, &settings),
         cpus: order.cpus,
+        cpu: order.cpu.as_deref(),
         moves_words: order.counts_instructions && modules::has_swap(order),
         memory: &order.memory,
         accel: order.accel,

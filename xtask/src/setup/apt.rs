@@ -111,12 +111,19 @@ fn entry(place: &str, name: &str) -> String {
 }
 
 /// The sources for a private list of packages: this machine's suite and its backports, from the
-/// same places. `None` on a machine that is no Debian.
-pub(super) fn suites() -> Option<String> {
+/// same places, or another suite in place of both where this one lacks the ISA (`instead`: up to
+/// which release, and the suite). `None` on a machine that is no Debian.
+pub(super) fn suites(instead: Option<(u32, &str)>) -> Option<String> {
     let release = fs::read_to_string("/etc/os-release").ok()?;
-    let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    let field = |field| release.lines().find_map(|line| line.strip_prefix(field));
+    let name = field("VERSION_CODENAME=")?;
+    let number: Option<u32> = field("VERSION_ID=").and_then(|id| id.trim_matches('"').parse().ok());
     let entry = backports(&sources(), name)?;
-    Some(entry.replace(&format!("{name}-backports"), &format!("{name} {name}-backports")))
+    let all = match instead {
+        Some((last, suite)) if number.is_some_and(|number| number <= last) => suite.to_owned(),
+        _ => format!("{name} {name}-backports"),
+    };
+    Some(entry.replace(&format!("{name}-backports"), &all))
 }
 
 /// The output of a program; `None` if it fails or is not there.

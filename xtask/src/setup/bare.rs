@@ -11,8 +11,9 @@ use crate::steps::{Missing, build_dir};
 pub const BARE_TARGETS: [&str; 3] =
     ["x86_64-unknown-none", "aarch64-unknown-none", "riscv64gc-unknown-none-elf"];
 
-/// The targets of Quire's kernel; it saves no vector registers for itself.
-pub const KERNEL_TARGETS: [&str; 2] = ["x86_64-unknown-none", "aarch64-unknown-none-softfloat"];
+/// The targets of Quire's kernel; it saves no vector or floating-point registers for itself.
+pub const KERNEL_TARGETS: [&str; 3] =
+    ["x86_64-unknown-none", "aarch64-unknown-none-softfloat", "riscv64imac-unknown-none-elf"];
 
 /// The oldest compiler that Quire builds with.
 const OLDEST: (u32, u32) = (1, 95);

@@ -46,6 +46,9 @@ fn words(isa: Isa) -> (&'static str, [&'static str; 2]) {
         Isa::Aarch64 => {
             ("aarch64-linux-gnu-gcc", ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"])
         }
+        Isa::Riscv64 => {
+            ("riscv64-linux-gnu-gcc", ["gcc-riscv64-linux-gnu", "libc6-dev-riscv64-cross"])
+        }
         Isa::X86_64 => ("x86_64-linux-gnu-gcc", ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"]),
     }
 }

@@ -1,8 +1,9 @@
 //! Packages of Debian that are unpacked and not installed: busybox, kernels and small roots, for
-//! either ISA, and Linux's own tests.
+//! each ISA, and Linux's own tests.
 //!
 //! apt works here with lists and a cache of its own in the build directory, so the machine stays as
-//! it is, and needs to know nothing of the other ISA.
+//! it is, and needs to know nothing of other ISAs. Where its own release lacks an ISA, the next one
+//! that has it takes its place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,20 @@ use crate::steps::{Missing, build_dir};
 /// one that distributions keep for long.
 const OLDEST_LINUX: (u32, u32) = (6, 12);
 
+/// The last release of Debian without riscv64, and the first suite with it.
+const BEFORE_RISCV: (u32, &str) = (12, "trixie");
+
 /// A static busybox for `isa`: one that was unpacked before, the host's own, or Debian's.
 ///
 /// # Errors
 /// Why there is none.
 pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missing> {
-    let unpacked = build_dir(root).join("guest").join(isa.name()).join("busybox/bin/busybox");
-    if unpacked.is_file() {
-        return Ok(unpacked);
+    let dir = build_dir(root).join("guest").join(isa.name()).join("busybox");
+    // Since trixie, Debian's packages have their programs below `usr` alone.
+    let places = ["bin", "usr/bin"].map(|place| dir.join(place).join("busybox"));
+    let find = || places.iter().find(|path| is_static(path)).cloned();
+    if let Some(found) = find() {
+        return Ok(found);
     }
     let installed = Path::new("/bin/busybox");
     if std::env::consts::ARCH == isa.name() && is_static(installed) {
@@ -34,9 +41,7 @@ pub fn busybox(root: &Path, isa: Isa, may_fetch: bool) -> Result<PathBuf, Missin
     }
     let packages = Packages::of(root, isa)?;
     packages.unpack("busybox-static", "busybox")?;
-    is_static(&unpacked)
-        .then_some(unpacked)
-        .ok_or_else(|| missing("the package busybox-static has no bin/busybox.".to_owned()))
+    find().ok_or_else(|| missing("the package busybox-static has no busybox.".to_owned()))
 }
 
 /// The packages of a small root of Debian: a shell and the usual tools, all of them dynamic, with
@@ -52,6 +57,9 @@ const ROOT: [&str; 9] = [
     "libpcre2-8-0",
     "libselinux1",
 ];
+
+/// The packages that newer releases need besides, those that have the first of them.
+const ROOT_LATER: [&str; 3] = ["libssl3t64", "libzstd1", "zlib1g"];
 
 /// Directories that no program needs.
 const UNUSED: [&str; 6] = ["doc", "man", "info", "locale", "lintian", "bug"];
@@ -71,12 +79,20 @@ pub fn debian_root(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
     if part.exists() {
         fs::remove_dir_all(&part).map_err(fail)?;
     }
-    for package in ROOT {
+    let is_later = packages.run("apt-cache", &["show", ROOT_LATER[0]]).is_ok();
+    for package in ROOT.into_iter().chain(ROOT_LATER.into_iter().filter(|_| is_later)) {
         packages.unpack(package, "root.part")?;
     }
     for name in UNUSED {
         // It need not be there.
         let _ = fs::remove_dir_all(part.join("usr/share").join(name));
+    }
+    // Since trixie no package has these links, which older ones have as directories.
+    for name in ["bin", "sbin", "lib"] {
+        let (link, place) = (part.join(name), Path::new("usr").join(name));
+        if !link.exists() && part.join(&place).is_dir() {
+            std::os::unix::fs::symlink(place, link).map_err(fail)?;
+        }
     }
     // The package has no link for the shell's other name.
     let shell = part.join("bin/sh");
@@ -97,7 +113,7 @@ pub fn linux(root: &Path, isa: Isa) -> Result<PathBuf, Missing> {
         return Ok(found);
     }
     let packages = Packages::of(root, isa)?;
-    let name = packages.newest_kernel()?;
+    let name = packages.newest_kernel(isa)?;
     println!("Fetching {name}.");
     packages.unpack(&name, "linux")?;
     image(&boot).ok_or_else(|| missing(format!("the package {name} has no boot/vmlinuz.")))
@@ -158,7 +174,11 @@ pub fn linux_tests(root: &Path) -> Result<PathBuf, Missing> {
 fn image(boot: &Path) -> Option<PathBuf> {
     let entries = boot.read_dir().ok()?.flatten();
     let names = entries.map(|entry| entry.path());
-    names.filter(|path| path.to_string_lossy().contains("vmlinuz-")).max()
+    names
+        .filter(|path| {
+            ["vmlinuz-", "vmlinux-"].iter().any(|start| path.to_string_lossy().contains(start))
+        })
+        .max()
 }
 
 fn missing(sentence: String) -> Missing {
@@ -185,7 +205,7 @@ impl Packages {
         if !may_install() {
             return Err(missing("QUIRE_INSTALL=no: nothing is fetched.".to_owned()));
         }
-        let Some(suites) = suites() else {
+        let Some(suites) = suites((isa == Isa::Riscv64).then_some(BEFORE_RISCV)) else {
             return Err(missing("this is no Debian: name a kernel by its path.".to_owned()));
         };
         let dir = build_dir(root).join("guest").join(isa.name());
@@ -229,12 +249,13 @@ impl Packages {
         Err(missing(format!("{program} {}: {}.", words.join(" "), last.trim())))
     }
 
-    /// The package of the newest cloud kernel that is signed for and not built for debugging.
-    fn newest_kernel(&self) -> Result<String, Missing> {
+    /// The package of the newest kernel of the ISA's flavour that is signed for and not built for
+    /// debugging.
+    fn newest_kernel(&self, isa: Isa) -> Result<String, Missing> {
         let names = self.run("apt-cache", &["pkgnames", "linux-image-"])?;
-        newest(&names).ok_or_else(|| {
+        newest(&names, flavour(isa)).ok_or_else(|| {
             let (major, minor) = OLDEST_LINUX;
-            missing(format!("Debian has no cloud kernel {major}.{minor} or later here."))
+            missing(format!("Debian has no kernel {major}.{minor} or later here."))
         })
     }
 
@@ -281,12 +302,21 @@ impl Packages {
     }
 }
 
-/// The newest of these packages that is a kernel for clouds, by version number.
-fn newest(names: &str) -> Option<String> {
+/// The part of a package's name that marks a kernel for virtual machines; riscv64 has one kernel
+/// for all machines.
+fn flavour(isa: Isa) -> &'static str {
+    match isa {
+        Isa::X86_64 | Isa::Aarch64 => "-cloud-",
+        Isa::Riscv64 => "-riscv64",
+    }
+}
+
+/// The newest of these packages that is a kernel of this flavour, by version number.
+fn newest(names: &str, flavour: &str) -> Option<String> {
     let kernels = names.lines().filter_map(|name| {
         let version = name.strip_prefix("linux-image-")?;
         let is_plain = !version.ends_with("-unsigned") && !version.ends_with("-dbg");
-        (version.contains("-cloud-") && is_plain).then_some((numbers(version), name))
+        (version.contains(flavour) && is_plain).then_some((numbers(version), name))
     });
     let (version, name) = kernels.max()?;
     let major_minor = (*version.first()?, *version.get(1)?);
@@ -326,11 +356,14 @@ mod tests {
         let names = "linux-image-6.9.7+bpo-cloud-amd64\nlinux-image-6.12.95+deb12-cloud-amd64\n\
             linux-image-6.12.95+deb12-cloud-amd64-unsigned\nlinux-image-6.12.9-amd64\n\
             linux-image-6.12.95+deb12-cloud-amd64-dbg\nlinux-image-cloud-amd64\n";
-        assert_eq!(newest(names).as_deref(), Some("linux-image-6.12.95+deb12-cloud-amd64"));
+        assert_eq!(
+            newest(names, "-cloud-").as_deref(),
+            Some("linux-image-6.12.95+deb12-cloud-amd64")
+        );
     }
 
     #[test]
     fn an_old_kernel_is_none() {
-        assert_eq!(newest("linux-image-6.1.0-13-cloud-amd64\n"), None);
+        assert_eq!(newest("linux-image-6.1.0-13-cloud-amd64\n", "-cloud-"), None);
     }
 }

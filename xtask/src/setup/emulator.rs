@@ -22,46 +22,53 @@ pub fn emulators() -> Result<Emulators, Missing> {
     if let Some(found) = find() {
         return Ok(found);
     }
-    install("qemu-user", "qemu-aarch64 and qemu-riscv64")?;
+    install(&["qemu-user"], "qemu-aarch64 and qemu-riscv64")?;
     find().ok_or_else(|| {
         let sentence = "qemu-aarch64 and qemu-riscv64 are not in the package qemu-user.".to_owned();
         Missing { sentence, fails: true }
     })
 }
 
-/// Sees to it that `program`, an emulator of whole machines, is here; Debian has it in `package`.
+/// Sees to it that `program`, an emulator of whole machines, is here; Debian has it and its
+/// firmware in `packages`.
 ///
 /// # Errors
 /// Why it is not.
-pub fn system_emulator(program: &str, package: &str) -> Result<(), Missing> {
+pub fn system_emulator(program: &str, packages: &[&str]) -> Result<(), Missing> {
     let is_here = || version(program).is_some_and(|found| found >= OLDEST);
     if is_here() {
         return Ok(());
     }
-    install(package, program)?;
+    install(packages, program)?;
     if is_here() {
         return Ok(());
     }
-    Err(Missing { sentence: format!("{program} is not in the package {package}."), fails: true })
+    Err(Missing {
+        sentence: format!("{program} is not in {}.", packages.join(" ")),
+        fails: true,
+    })
 }
 
-/// Installs a package of QEMU that is new enough; `what` is in it, for people.
-fn install(package: &str, what: &str) -> Result<(), Missing> {
+/// Installs packages of QEMU that are new enough, the emulator's first; `what` is in them, for
+/// people.
+fn install(packages: &[&str], what: &str) -> Result<(), Missing> {
     let needed = format!("{what}, {}.{} or later,", OLDEST.0, OLDEST.1);
     let missing = |sentence, fails| Missing { sentence, fails };
+    let list = packages.join(" ");
     let Some(apt) = Apt::find() else {
-        return Err(missing(format!("{needed} is missing: install {package}."), false));
+        return Err(missing(format!("{needed} is missing: install {list}."), false));
     };
     if !apt.update() {
         return Err(missing(format!("{needed} is missing, and there is no network."), false));
     }
-    let usual = apt.candidate(package).is_some_and(|found| parse(&found) >= OLDEST);
+    let found = packages.first().and_then(|package| apt.candidate(package));
+    let usual = found.is_some_and(|found| parse(&found) >= OLDEST);
     let suite = if usual { None } else { apt.add_backports() };
     if !usual && suite.is_none() {
         return Err(missing(format!("{needed} is in no package of this system."), false));
     }
-    apt.install(&[package], suite.as_deref())
-        .map_err(|error| missing(format!("{package} could not be installed: {error}"), true))
+    apt.install(packages, suite.as_deref())
+        .map_err(|error| missing(format!("{list} could not be installed: {error}"), true))
 }
 
 fn find() -> Option<Emulators> {

@@ -19,7 +19,7 @@ use quire_sim::system::{self, HostedMm};
 use quire_units::{Asid, CpuId, Order, PageSpan, Prot, Vpn};
 
 use crate::host::{Host, memory};
-use crate::isa::{Isa, Job};
+use crate::isa::Isa;
 use crate::refused::Refused;
 use crate::size::Size;
 
@@ -102,71 +102,46 @@ pub(crate) struct Scene<'s, 'm, 'r, A> {
     backing: Backing,
 }
 
-/// Work in a scene.
-pub(crate) trait Work {
-    type Out;
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<Self::Out>;
-}
-
 /// Builds a scene with `region` bytes in `backing` on a machine of `ram`, and works in it. A
 /// machine that is `counted` counts its operations; time is not measured on it.
-pub(crate) fn with_scene<W: Work>(
+pub(crate) fn with_scene<A: Arch, T>(
     ram: &mut Ram,
     (isa, backing, region): (Isa, Backing, u64),
     counted: bool,
-    work: W,
-) -> Result<W::Out> {
-    isa.with(Build { ram, backing, region, counted, fresh: false, work })
+    work: impl FnOnce(&Scene<'_, '_, '_, A>) -> Result<T>,
+) -> Result<T> {
+    let config = Config { counts: counted, ..isa.config().bare() };
+    system::with::<A, _>(config, ram, |machine, mm| {
+        let space = mm.space(Asid(1), window::<A>())?;
+        space.enter(CPU);
+        let at = At::FixedNoReplace(Vpn::new(START >> A::PAGE_SHIFT));
+        let order = Order::of_bytes(backing.size.bytes(), A::PAGE_SHIFT)
+            .context("a folio is a power of two of pages")?;
+        only(mm, order);
+        let span = mm.map(&space, &Request::anon(region >> A::PAGE_SHIFT).at(at))?;
+        mm.populate(&space, span)?;
+        let scene = Scene { machine, mm, space, span, order, backing };
+        if order == A::block_order() && !backing.block {
+            scene.split_leaves()?;
+        }
+        scene.verify_backing()?;
+        work(&scene)
+    })?
 }
 
 /// The same in fresh RAM, which the library knows to be zero, so that it clears no folio. The
 /// memory that the work takes besides, above all frames for tables, has been touched before: no
 /// page fault of the host is in a figure.
-pub(crate) fn with_fresh<W: Work>(
-    (isa, backing, region): (Isa, Backing, u64),
+pub(crate) fn with_fresh<A: Arch, T>(
+    place: (Isa, Backing, u64),
     counted: bool,
-    work: W,
-) -> Result<W::Out> {
-    let mut ram = system::ram(usize::try_from(region.saturating_add(MARGIN))?)?;
-    isa.with(Build { ram: &mut ram, backing, region, counted, fresh: true, work })
-}
-
-struct Build<'a, W> {
-    ram: &'a mut Ram,
-    backing: Backing,
-    region: u64,
-    counted: bool,
-    fresh: bool,
-    work: W,
-}
-
-impl<W: Work> Job for Build<'_, W> {
-    type Out = Result<W::Out>;
-
-    fn run<A: Arch>(self, config: Config) -> Result<W::Out> {
-        let Build { ram, backing, region, counted, fresh, work } = self;
-        let config = Config { counts: counted, ..config.bare() };
-        system::with::<A, _>(config, ram, |machine, mm| {
-            let space = mm.space(Asid(1), window::<A>())?;
-            space.enter(CPU);
-            let at = At::FixedNoReplace(Vpn::new(START >> A::PAGE_SHIFT));
-            let order = Order::of_bytes(backing.size.bytes(), A::PAGE_SHIFT)
-                .context("a folio is a power of two of pages")?;
-            only(mm, order);
-            let span = mm.map(&space, &Request::anon(region >> A::PAGE_SHIFT).at(at))?;
-            mm.populate(&space, span)?;
-            let scene = Scene { machine, mm, space, span, order, backing };
-            if order == A::block_order() && !backing.block {
-                scene.split_leaves()?;
-            }
-            scene.verify_backing()?;
-            if fresh {
-                scene.wipe_free();
-            }
-            work.run(&scene)
-        })?
-    }
+    work: impl FnOnce(&Scene<'_, '_, '_, A>) -> Result<T>,
+) -> Result<T> {
+    let mut ram = system::ram(usize::try_from(place.2.saturating_add(MARGIN))?)?;
+    with_scene(&mut ram, place, counted, |scene| {
+        scene.wipe_free();
+        work(scene)
+    })
 }
 
 /// The addresses that a program may use.

@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::host::cpu::Machine;
 use crate::record::{self, Case, Headline, Record, Run, Table};
 use crate::size::Size;
-use crate::stats::{Shuffle, Summary};
+use crate::stats::Summary;
 use crate::table::value;
 
 /// Page-at-a-time: the way of working that Quire replaces.
@@ -38,6 +38,14 @@ impl Key {
         let (variant, metric) = (variant.to_owned(), metric.to_owned());
         Key { case: case.clone(), variant, metric, unit }
     }
+}
+
+/// Counts by name.
+pub(crate) type Tally = Vec<(&'static str, u64)>;
+
+/// The count called `name`; without one it is zero.
+pub(crate) fn count_of(tally: &Tally, name: &str) -> u64 {
+    tally.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
 }
 
 /// Where a figure stands.
@@ -208,10 +216,10 @@ impl Sheet {
         let mut values: Vec<Vec<Vec<f64>>> =
             cells.iter().map(|(keys, _)| vec![Vec::new(); keys.len()]).collect();
         let mut order: Vec<usize> = (0..cells.len()).collect();
-        let mut shuffle = Shuffle::new(1);
+        let mut random = fastrand::Rng::with_seed(1);
         let bar = progress(what, cells.len() as u64 * u64::from(loops + 1));
         for round in 0..=loops {
-            shuffle.shuffle(&mut order);
+            random.shuffle(&mut order);
             for &at in &order {
                 let parts = sample(&cells[at].1)?;
                 if round > 0 {
@@ -244,6 +252,11 @@ impl Sheet {
     /// Adds what was counted once.
     pub(crate) fn count(&mut self, case: &Case, variant: &str, metric: &str, count: u64) {
         self.put(Key::new(case, variant, (metric, "count")), vec![count as f64]);
+    }
+
+    /// Adds all of `tally`.
+    pub(crate) fn counts(&mut self, case: &Case, variant: &str, tally: &Tally) {
+        tally.iter().for_each(|(name, count)| self.count(case, variant, name, *count));
     }
 
     /// Adds what `f` makes of each value of `of`, which may not be there.

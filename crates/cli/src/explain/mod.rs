@@ -44,7 +44,7 @@ pub(crate) fn run(explain: &Explain, host: &Host) -> Result<()> {
     let size = args.isa.nearest(args.size);
     let what = format!("explaining a fault of {size}");
     memory::require(host, &what, scene::ram_bytes(size, args.isa.page_shift()))?;
-    let evidence = args.isa.with(scene::Scene { size })?;
+    let evidence = scene::record(args.isa, size)?;
     let story = story::tell(&evidence, (args.size, size));
     // Colours reach terminals only, and none where NO_COLOR is set.
     let mut out = anstream::stdout().lock();

@@ -19,7 +19,7 @@ use quire_sim::system;
 use quire_units::{Access, Asid, FrameSpan, Order, PageSpan, Pfn, Prot, VirtAddr, Vpn};
 
 use super::recorder::{Effect, Recorder};
-use crate::isa::Job;
+use crate::isa::{Isa, with_isa};
 use crate::size::Size;
 
 /// How many times as large as the folio the area is, as a power of two.
@@ -75,11 +75,6 @@ pub(super) enum Place {
     Other,
 }
 
-/// The scene for a folio of `size`.
-pub(super) struct Scene {
-    pub(super) size: Size,
-}
-
 /// How much RAM the scene for folios of `size` takes. Blocks are aligned, as RAM is; so the first
 /// of that size is whole.
 pub(super) fn ram_bytes(size: Size, page_shift: u32) -> u64 {
@@ -87,38 +82,36 @@ pub(super) fn ram_bytes(size: Size, page_shift: u32) -> u64 {
     size.bytes().max(1 << 21) + (MARGIN << (page_shift - 12))
 }
 
-impl Job for Scene {
-    type Out = Result<Evidence>;
-
-    fn run<A: Arch>(self, config: Config) -> Result<Evidence> {
-        let order = Order::of_bytes(self.size.bytes(), A::PAGE_SHIFT)
-            .ok_or_else(|| anyhow!("{} has no folios of {}", A::NAME, self.size))?;
-        let bytes = ram_bytes(self.size, A::PAGE_SHIFT);
-        let mut ram = system::ram(usize::try_from(bytes)?)?;
-        // A caller that has the bytes may have written them: then there is memory to clear.
-        let _ = ram.bytes_mut();
-        let (machine, frames) = Machine::new(config, &mut ram)?;
-        let recorder = Recorder::new(&machine);
-        let all = frames.span();
-        let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
-        let mut caches = [CpuCache::new()];
-        let counters = [Counters::new()];
-        let zones = [all];
-        let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &zones);
-        let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
-        mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;
-        play(&Stage { machine: &machine, recorder: &recorder, mm: &mm }, order)
-    }
+/// The traces of a fault that gives a folio of `size`, in the format `isa`.
+pub(super) fn record(isa: Isa, size: Size) -> Result<Evidence> {
+    with_isa!(isa, A => record_as::<A>(isa.config(), size))
 }
 
-struct Stage<'s, 'r, A, H> {
-    machine: &'s Machine<'r>,
-    recorder: &'s Recorder<'s, 'r>,
-    mm: &'s Mm<'s, A, H>,
+fn record_as<A: Arch>(config: Config, size: Size) -> Result<Evidence> {
+    let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT)
+        .ok_or_else(|| anyhow!("{} has no folios of {size}", A::NAME))?;
+    let mut ram = system::ram(usize::try_from(ram_bytes(size, A::PAGE_SHIFT))?)?;
+    // A caller that has the bytes may have written them: then there is memory to clear.
+    let _ = ram.bytes_mut();
+    let (machine, frames) = Machine::new(config, &mut ram)?;
+    let recorder = Recorder::new(&machine);
+    let all = frames.span();
+    let mut slots: Vec<Slot> = (0..all.count).map(|_| Slot::default()).collect();
+    let mut caches = [CpuCache::new()];
+    let counters = [Counters::new()];
+    let zones = [all];
+    let parts = Parts::new(all.start, &mut slots, &mut caches, &counters, &zones);
+    let mm = Mm::<A, _>::new(&recorder, parts).map_err(|e| anyhow!("{e:?}"))?;
+    mm.add(frames).map_err(|e| anyhow!("{e:?}"))?;
+    play(&machine, &recorder, &mm, order)
 }
 
-fn play<A: Arch>(stage: &Stage<'_, '_, A, Recorder<'_, '_>>, order: Order) -> Result<Evidence> {
-    let Stage { machine, recorder, mm } = *stage;
+fn play<A: Arch>(
+    machine: &Machine<'_>,
+    recorder: &Recorder<'_, '_>,
+    mm: &Mm<'_, A, Recorder<'_, '_>>,
+    order: Order,
+) -> Result<Evidence> {
     let mut wanted = 1 << order.get() & !1;
     for more in ALSO.map(|more| order.get() + more).into_iter().filter(|o| *o <= ORDER_MAX.get()) {
         wanted |= 1 << more;

@@ -6,13 +6,13 @@ use clap::ValueEnum;
 use quire_hw::Reuse;
 
 use super::recorder::Effect;
-use super::scene::{Evidence, Place, Scene};
+use super::scene::{Evidence, Place, record};
 use super::story::{Story, tell};
 use crate::isa::Isa;
 use crate::size::Size;
 
 fn evidence(isa: Isa, size: u64) -> Evidence {
-    isa.with(Scene { size: Size(size) }).unwrap()
+    record(isa, Size(size)).unwrap()
 }
 
 fn story(isa: Isa, size: u64) -> (Evidence, Story) {

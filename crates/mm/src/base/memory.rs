@@ -15,7 +15,7 @@ use crate::folio::{Folio, Folios};
 use crate::limits::CACHED_ORDER_MAX;
 use crate::phys::Phys;
 use crate::space::{Space, View};
-use crate::stats::{Counters, Event};
+use crate::stats::{Counters, Event, FolioEvent};
 #[cfg(feature = "swap")]
 use crate::swap::Swap;
 
@@ -137,9 +137,17 @@ impl<A: Arch, H: Hardware> Base<'_, A, H> {
         }
     }
 
+    /// Counts `count` folios of `order` for the CPU that runs this.
+    #[inline]
+    pub(crate) fn count_folios(&self, event: FolioEvent, order: Order, count: u64) {
+        if let Some(own) = self.own_counters() {
+            own.add_folios(event, order, count);
+        }
+    }
+
     /// The counters of the CPU that runs this.
     #[inline]
-    pub(crate) fn own_counters(&self) -> Option<&Counters> {
+    fn own_counters(&self) -> Option<&Counters> {
         self.counters.get(self.hw.cpu().index())
     }
 

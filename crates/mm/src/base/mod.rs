@@ -41,6 +41,8 @@ pub(crate) use groups::Hand;
 #[cfg(feature = "swap")]
 pub(crate) use marks::{Device, Keep};
 pub(crate) use memory::{Base, descending};
+#[cfg(feature = "reclaim")]
+pub(crate) use stores::folios_in;
 #[cfg(feature = "files")]
 pub(crate) use stores::folios_within;
 
@@ -55,5 +57,11 @@ pub trait AllSpaces<A> {
 impl<A> AllSpaces<A> for [&Space<A>] {
     fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
         self.iter().for_each(|space| see(space));
+    }
+}
+
+impl<A, T: AllSpaces<A> + ?Sized> AllSpaces<A> for &T {
+    fn visit(&self, see: &mut dyn FnMut(&Space<A>)) {
+        (**self).visit(see);
     }
 }

@@ -22,6 +22,8 @@ mod truncate;
 mod writeback;
 
 pub(crate) use balance::Kind;
+#[cfg(feature = "swap")]
+pub(crate) use read::usable;
 pub use read::{Held, ReadFailed};
 pub(crate) use reshape::Bound;
 pub use writeback::{Write, WriteFailed};
@@ -90,7 +92,7 @@ impl<'m, A: Arch, H> Files<'m, A, H> {
 /// A file at work.
 pub(crate) struct OpenFile<'a, A, H> {
     files: &'a Files<'a, A, H>,
-    index: Index<'a, A, H>,
+    pub(crate) index: Index<'a, A, H>,
 }
 
 impl<A, H> Deref for OpenFile<'_, A, H> {
@@ -121,7 +123,7 @@ impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
     }
 
     /// The sizes and lengths in which the file is read now.
-    fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         self.base().file_policy.bounds(self.pages(), self.smallest())
     }
 }

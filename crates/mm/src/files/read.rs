@@ -293,29 +293,14 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     ) -> Result<Option<(Folio, FrameRun)>, Error> {
         let folios = self.base().folios();
         let folio = folios.adopt_cached(&run, order, identity(self.index.id, page), known);
-        let mut pruned = order <= A::block_order();
-        let done = self.base().with_spare(|spare| {
-            loop {
-                match self.index.insert(page, folio, spare) {
-                    Err(InsertLack::Room) if !pruned => {
-                        // A lower node may be empty by now.
-                        let block = FilePages::block(page, order);
-                        self.index.prune(block, &mut |run| self.base().free(run));
-                        pruned = true;
-                    }
-                    Err(InsertLack::Room) => break Ok(false),
-                    inserted => break inserted.map(|()| true),
-                }
-            }
-        });
+        let done = self.insert(page, folio);
         if done != Ok(true) {
             folios.unadopt(folio);
             self.base().free(run);
             return done.map(|_| None);
         }
-        self.count_cached(order.pages() as i64);
         // Insert first, then read the file's length: a truncation writes the length first, and then
-        // searches the self.index.
+        // searches the index.
         fence(Ordering::SeqCst);
         if page < self.pages() {
             return Ok(Some((folio, run)));
@@ -325,6 +310,29 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
         let held = !known.contains(FolioFlags::UPTODATE);
         self.base().free(held.then(|| folios.put(folio)).flatten());
         Ok(None)
+    }
+
+    /// Inserts a folio into the index at `page`; returns whether there was none.
+    pub(crate) fn insert(&self, page: u64, folio: Folio) -> Result<bool, Error> {
+        let mut pruned = folio.order <= A::block_order();
+        let done = self.base().with_spare(|spare| {
+            loop {
+                match self.index.insert(page, folio, spare) {
+                    Err(InsertLack::Room) if !pruned => {
+                        // A lower node may be empty by now.
+                        let block = FilePages::block(page, folio.order);
+                        self.index.prune(block, &mut |run| self.base().free(run));
+                        pruned = true;
+                    }
+                    Err(InsertLack::Room) => break Ok(false),
+                    inserted => break inserted.map(|()| true),
+                }
+            }
+        });
+        if done == Ok(true) {
+            self.count_cached(folio.order.pages() as i64);
+        }
+        done
     }
 
     /// Inserts a page of zeroes, or a larger folio as the file's `sizes` allow, into a file in

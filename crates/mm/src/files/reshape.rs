@@ -36,7 +36,7 @@ pub(crate) enum Bound {
     Tracked,
 }
 
-impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
+impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
     /// Secludes the folios that a file has in `pages`, and that lie wholly in it. The caller is
     /// reshaping the file.
     ///
@@ -106,11 +106,11 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
     }
 
     /// The areas of a space that map some of `pages` of a file, and the place in each.
-    fn showing<'a>(
-        &'a self,
+    pub(crate) fn showing(
+        &self,
         space: &'a Space<A>,
         pages: FilePages,
-    ) -> impl Iterator<Item = (Area, PageSpan)> + 'a {
+    ) -> impl Iterator<Item = (Area, PageSpan)> + use<'a, A, H> {
         let id = self.index.id;
         let areas = self.spaces().areas(space, Space::<A>::all());
         let shown = areas.map(move |area| (area, area.showing(id, pages.start, pages.end)));
@@ -119,8 +119,8 @@ impl<A: Arch, H: Hardware> OpenFile<'_, A, H> {
 
     /// Calls `act` with each stretch of a space that maps some of `pages` of a file, in one change
     /// of the space: areas stay in place meanwhile, and faults there wait.
-    pub(crate) fn where_shown<'a>(
-        &'a self,
+    pub(crate) fn where_shown(
+        &self,
         space: &'a Space<A>,
         pages: FilePages,
         mut act: impl FnMut(&mut Change<'a, A, H>, PageSpan) -> Result<(), Error>,

@@ -276,6 +276,12 @@ impl<'m> Folios<'m> {
         refs == 0 && pins == 0 && u64::from(mapped) <= folio.order.pages()
     }
 
+    /// Whether more pages are mapped than one mapping of it gives: spaces share it.
+    #[inline]
+    pub(crate) fn is_shared(&self, folio: Folio) -> bool {
+        u64::from(self.counts(folio).mapped) > folio.order.pages()
+    }
+
     /// Takes a pin; `false` when the count of pins is at its limit. The caller holds the lock of a
     /// table that maps a page of it exclusively.
     pub(crate) fn pin(&self, folio: Folio) -> bool {

@@ -10,11 +10,13 @@
 //!
 //! **Never** chooses the pages that leave. **Next room**: `reclaim`.
 
+mod evict;
 mod page_out;
 mod swap;
 mod swap_in;
 
-pub(crate) use page_out::{Demand, Found};
+pub(crate) use evict::Found;
+pub(crate) use page_out::Demand;
 pub use page_out::{PagedOut, Scope};
 
 use quire_arch::Arch;

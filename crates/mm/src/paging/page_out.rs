@@ -18,22 +18,22 @@
 //! a pin takes the same lock, so no entry is ever restored. The folio is written only after the
 //! flush (I6): no program can change it any more.
 
-use quire_arch::{Arch, Attrs};
+use arrayvec::ArrayVec;
+use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{FrameSpan, Order, PageSpan, Pfn, Vpn};
+use quire_units::{Order, PageSpan, Vpn};
 
 use super::Paging;
-use crate::base::AllSpaces;
-use crate::base::Error;
-use crate::base::{Device, Keep};
-use crate::cache::{FilePages, InsertLack, file_of, identity, page_of};
-use crate::folio::{Folio, FolioFlags, Home};
+use super::evict::{Evictor, Found, Leaving};
+use crate::base::{AllSpaces, Device, Error, Keep};
+use crate::cache::{FilePages, file_of, identity, page_of};
+use crate::folio::cached::Cached;
+use crate::folio::{Folio, FolioFlags};
 use crate::limits::{EVICT_FLUSH_PAGES, PAGE_OUT_TRIES};
-use crate::space::{AreaFlags, Ever, Seq, Space};
+use crate::space::Space;
 use crate::stats::{Event, FolioEvent};
-use crate::swap::SwapEntry;
 use crate::sync::spin_loop;
-use crate::table::{Discard, Divided, Division, Eviction, Gather};
+use crate::table::{Divided, Division};
 
 /// The folios that are paged out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,79 +70,26 @@ pub(crate) struct Demand {
 /// How many folios leave by one flush.
 const BATCH: usize = 32;
 
-/// A folio on its way out. The batch refers to it.
-#[derive(Clone, Copy)]
-struct Leaving {
-    folio: Folio,
-    device: u32,
-    slots: FilePages,
-    /// The slots do not hold the folio's contents.
-    dirty: bool,
-    /// How many pages of it were mapped.
-    mapped: u64,
-    /// Pages whose leaves are swap entries now.
-    pages: u64,
-    /// A change has kept some of it: it is visited once more.
-    again: bool,
-}
-
-/// A folio with a reference of the caller.
-pub(crate) struct Found {
-    /// A page that maps it.
-    pub(crate) page: Vpn,
-    pub(crate) folio: Folio,
-    /// The pages at which it is mapped, if it is mapped whole.
-    pub(crate) here: PageSpan,
-    /// Not all of them exist: the folio was mapped at another place once, and moved.
-    pub(crate) cut: bool,
-}
-
-impl Found {
-    /// A folio of which `page` maps `frame`. The caller has a reference.
-    pub(crate) fn new(page: Vpn, frame: Pfn, folio: Folio) -> Self {
-        let home = page.get().wrapping_sub(frame.offset_from(folio.head));
-        let end = home.wrapping_add(folio.order.pages());
-        let here = PageSpan::new(Vpn::new(home).min(page), Vpn::new(end));
-        Self { page, folio, here, cut: home > page.get() }
-    }
-}
-
 /// The reason why a folio does not leave.
 enum Stop {
-    /// It stays, at least as it is: continue at this page.
-    Stays(Vpn),
-    /// There is no memory for any folio.
+    /// It has another user or a pin, or there are no slots.
+    Stays,
+    /// Parts of it may leave.
+    Divide(Division),
+    /// There is no frame for the index of a device.
     Starved,
 }
 
-/// The lack that keeps a folio from leaving.
-enum Lack {
-    /// It has another user or a pin.
-    Hold,
-    /// Only a part of it is to leave.
-    Rest,
-    /// A run of slots.
-    Slots,
-    /// A frame for the index of a device.
-    Memory,
-}
-
-/// The folios of a batch.
-struct Batch {
-    leaving: [Option<Leaving>; BATCH],
-    len: usize,
-}
-
-impl Batch {
-    fn push(&mut self, leaving: Leaving) {
-        self.leaving[self.len] = Some(leaving);
-        self.len += 1;
-    }
-
-    /// Whether the last folio is to be visited once more, after it has left this batch.
-    fn is_again(&self) -> bool {
-        self.len > 0 && self.leaving[self.len - 1].is_some_and(|leaving| leaving.again)
-    }
+/// Paging out of a span under way.
+struct PageOut<'a, A, H> {
+    paging: &'a Paging<'a, A, H>,
+    span: PageSpan,
+    demand: Demand,
+    spaces: &'a dyn AllSpaces<A>,
+    /// The folios that wait for their flush.
+    batch: ArrayVec<Leaving, BATCH>,
+    own: Evictor<'a, A, H>,
+    done: PagedOut,
 }
 
 impl<A: Arch, H: Hardware> Paging<'_, A, H> {
@@ -162,7 +109,7 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<PagedOut, Error> {
         let demand = Demand { whose, idle: 0, pages: u64::MAX };
-        self.page_out_if(space, span, demand, spaces).map(|(done, _)| done)
+        self.page_out_if(space, span, demand, &spaces).map(|(done, _)| done)
     }
 
     /// The same for folios without an access for some rounds of aging, up to a number of pages; and
@@ -172,87 +119,165 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         space: &Space<A>,
         span: PageSpan,
         demand: Demand,
-        spaces: &(impl AllSpaces<A> + ?Sized),
+        spaces: &dyn AllSpaces<A>,
     ) -> Result<(PagedOut, Vpn), Error> {
         if !Space::<A>::may_map(span) {
             return Err(Error::Invalid);
         }
-        let whose = demand.whose;
-        let mut done = PagedOut::default();
-        let mut batch = Batch { leaving: [None; BATCH], len: 0 };
-        let mut gather = Gather::new();
-        let _taking = space.taking();
-        let (mut at, mut begun, mut tries) = (span.start, 0, PAGE_OUT_TRIES);
-        while begun < demand.pages
-            && let Some(found) =
-                self.hold_next(space, PageSpan::new(at, span.end), demand, &mut done.stay)
-        {
-            if self.lose(space, &found, &mut gather) {
-                begun += found.folio.order.pages();
-                done.folios += 1;
-                done.pages += found.folio.order.pages();
-                at = found.here.end.min(span.end);
-                continue;
-            }
-            at = match self.begin_out(space, span, &found, whose) {
-                Ok(leaving) => {
-                    begun += leaving.folio.order.pages();
-                    let mut leaving = self.evict_found(space, (&found, leaving), &mut gather);
-                    leaving.again &= whose == Scope::Own && tries > 0;
-                    tries -= u32::from(leaving.again);
-                    batch.push(leaving);
-                    if leaving.again { found.page } else { found.here.end.min(span.end) }
-                }
-                Err(Stop::Stays(upto)) => {
-                    done.stay += (upto > found.page) as u64;
-                    upto
-                }
-                Err(Stop::Starved) => {
-                    (done.starved, at) = (true, found.page);
-                    break;
-                }
-            };
-            if batch.len == BATCH || batch.is_again() {
-                self.end_batch(space, &mut gather, &mut batch, (whose, spaces), &mut done);
-            }
-        }
-        self.end_batch(space, &mut gather, &mut batch, (whose, spaces), &mut done);
-        let upto = if begun < demand.pages && !done.starved { span.end } else { at };
-        Ok((done, upto))
+        let (batch, done) = Default::default();
+        let own = Evictor::new(self.base(), self.base().view(space));
+        let mut out = PageOut { paging: self, span, demand, spaces, batch, own, done };
+        let upto = out.run();
+        Ok((out.done, upto))
     }
 
-    /// The first page of `span` that maps a folio which may leave: without an access for the
-    /// demanded rounds, and not shared if the demand says so. It gets a reference. Others stay and
-    /// are counted: they are many after a fork, so the search skips them under one lock of their
-    /// table. A space that pages out its own memory waits for a change of it, such as a collapse,
-    /// as a fault does.
-    fn hold_next(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        demand: Demand,
-        stay: &mut u64,
-    ) -> Option<Found> {
+    /// Slots for a folio of `order`, on the first device that has a free run of them.
+    fn take_slots(&self, order: Order) -> Option<(Device<'_, A, H>, FilePages)> {
+        let (base, cpu) = (self.base(), self.base().hw.cpu().index());
+        (0..base.swaps.len() as u32).find_map(|number| {
+            let device = base.device(number)?;
+            let slot = device.slots.take(order, cpu)?;
+            Some((device, FilePages::block(slot, order)))
+        })
+    }
+
+    /// The largest order below `order` that has a free run of slots.
+    fn smaller_order(&self, order: Order) -> Option<Order> {
+        (0..order.get()).rev().map(Order::new).find(|&order| {
+            let taken = self.take_slots(order);
+            taken.map(|(device, slots)| device.slots.uncache(slots)).is_some()
+        })
+    }
+
+    /// Takes a folio out that has slots.
+    fn leave_again(&self, cached: Cached<'_>, owner: u64) -> Result<Leaving, Stop> {
+        let known = cached.known();
+        let device = self.base().device_of(file_of(owner)).map_err(|_| Stop::Stays)?;
+        let busy =
+            known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING | FolioFlags::POISONED);
+        if busy || !known.contains(FolioFlags::UPTODATE) {
+            return Err(Stop::Stays);
+        }
+        cached.learn(known | FolioFlags::LEAVING);
+        Ok(Leaving::new(cached.folio, device.number, page_of(owner), false))
+    }
+
+    /// Takes a folio out: gives it slots, and their identity.
+    fn enter_out(&self, folio: Folio) -> Result<Leaving, Stop> {
+        let (base, folios, order) = (self.base(), self.base().folios(), folio.order);
+        let Some((device, slots)) = self.take_slots(order) else {
+            base.count_folios(FolioEvent::SwpoutFallback, order, 1);
+            let smaller = self.smaller_order(order).map(Division::Uniform);
+            return Err(smaller.map_or(Stop::Stays, Stop::Divide));
+        };
+        let is_its = folios.identify(folio, identity(device.index.id, slots.start));
+        let entered = match is_its {
+            true => self.files().with(&device.index).insert(slots.start, folio),
+            false => Ok(false),
+        };
+        if entered == Ok(true) {
+            return Ok(Leaving::new(folio, device.number, slots.start, true));
+        }
+        if is_its && let Some((cached, _)) = folios.identified(folio) {
+            cached.disclaim();
+            base.put(folio);
+        }
+        device.slots.uncache(slots);
+        Err(if entered.is_ok() { Stop::Stays } else { Stop::Starved })
+    }
+
+    /// Ends the way of a folio out: it may be written or dropped from now on.
+    fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
+        let &Leaving { folio, slots, .. } = leaving;
         let folios = self.base().folios();
-        let tables = self.base().view(space).tables();
-        let has_swap = self.base().swaps.iter().any(|swap| swap.is_open());
-        let changing = || demand.whose == Scope::Own && space.areas.is_held(span);
+        let Some(device) = self.base().device(leaving.device) else { return };
+        if leaving.dirty {
+            device.index.set_dirty(slots.start, folio, true);
+        }
+        if folios.counts(folio).mapped == 0 {
+            done.folios += 1;
+            done.pages += folio.order.pages();
+            self.base().count_folios(FolioEvent::Swpout, folio.order, 1);
+        } else if !leaving.again {
+            done.stay += 1;
+        }
+        self.base().count(Event::PagesSwapped, leaving.pages);
+        if let Some((cached, _)) = folios.identified(folio) {
+            cached.learn(cached.known() - FolioFlags::LEAVING);
+        }
+        // The folio is not marked as leaving any more, so another CPU may have taken it out of its
+        // file.
+        self.base().put(folio);
+        self.base().try_drop(&device, folio, slots, Keep::IfHeld);
+    }
+}
+
+impl<A: Arch, H: Hardware> PageOut<'_, A, H> {
+    /// Pages out; returns the page to continue at.
+    fn run(&mut self) -> Vpn {
+        let _taking = self.own.view.space.taking();
+        let (mut at, mut begun, mut tries) = (self.span.start, 0, PAGE_OUT_TRIES);
+        let upto = loop {
+            if begun >= self.demand.pages {
+                break at;
+            }
+            let Some(found) = self.hold_next(at) else { break self.span.end };
+            let pages = found.folio.order.pages();
+            at = found.here.end.min(self.span.end);
+            if self.own.lose(&found) {
+                begun += pages;
+                self.done.folios += 1;
+                self.done.pages += pages;
+                continue;
+            }
+            match self.begin(&found) {
+                Ok(mut leaving) => {
+                    begun += pages;
+                    let changing = self.own.evict(found.here, &mut leaving);
+                    if changing && self.demand.whose == Scope::Own && tries > 0 {
+                        (leaving.again, at) = (true, found.page);
+                        tries -= 1;
+                    }
+                    self.push(leaving);
+                }
+                Err(Stop::Starved) => {
+                    self.done.starved = true;
+                    break found.page;
+                }
+                Err(Stop::Divide(how)) if self.divides(found.page, how) => at = found.page,
+                Err(_) => self.done.stay += 1,
+            }
+        };
+        self.end_batch();
+        upto
+    }
+
+    /// The first folio from page `at` on that may leave: without an access for the demanded rounds,
+    /// and not shared if the demand says so. It gets a reference. Others stay and are counted: they
+    /// are many after a fork, so the search skips them under one lock of their table. A space that
+    /// pages out its own memory waits for a change of it, such as a collapse, as a fault does.
+    fn hold_next(&mut self, at: Vpn) -> Option<Found> {
+        let (base, demand) = (self.own.base, self.demand);
+        let (folios, tables) = (base.folios(), self.own.view.tables());
+        let span = PageSpan::new(at, self.span.end);
+        let is_own = demand.whose == Scope::Own;
+        let has_swap = base.swaps.iter().any(|swap| swap.is_open());
         let mut hold = |folio: Folio| {
             let is_old = has_swap && folios.idle(folio) >= demand.idle;
             if !is_old && !folios.is_lazy(folio) {
                 return false;
             }
-            let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
-            let stays = demand.whose == Scope::Own && shared;
-            *stay += u64::from(stays);
+            let stays = is_own && folios.is_shared(folio);
+            self.done.stay += u64::from(stays);
             !stays && folios.hold(folio)
         };
+        let changing = || is_own && self.own.view.space.areas.is_held(span);
         loop {
             while changing() {
                 spin_loop();
             }
             match tables.first_folio(span, &mut hold) {
-                Some((page, frame, folio)) => return Some(Found::new(page, frame, folio)),
+                Some(found) => return Some(Found::new(found)),
                 // A change that began meanwhile may hold the whole span.
                 None if changing() => {}
                 None => return None,
@@ -260,327 +285,77 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
     }
 
-    /// Evicts a folio on its way out from this space. A batch leaves the other spaces together.
-    fn evict_found(
-        &self,
-        space: &Space<A>,
-        (found, mut leaving): (&Found, Leaving),
-        gather: &mut Gather,
-    ) -> Leaving {
-        // Mappings count until they are flushed, and this space is flushed before the others.
-        leaving.mapped = self.base().folios().counts(found.folio).mapped.into();
-        leaving.again = self.evict_in(space, found.here, &mut leaving, gather);
-        leaving
-    }
-
-    /// Unmaps a lazily free folio, if it was not written; returns whether it is gone, with the
-    /// caller's reference.
-    pub(crate) fn lose(&self, space: &Space<A>, found: &Found, gather: &mut Gather) -> bool {
-        let &Found { folio, here, cut, .. } = found;
-        let folios = self.base().folios();
-        if !folios.is_lazy(folio) {
-            return false;
-        }
-        let done = match cut {
-            true => Discard::Shared,
-            false => self.base().view(space).tables().discard(here, folio, gather),
-        };
-        match done {
-            Discard::Gone => self.base().count(Event::LazyFreed, folio.order.pages()),
-            Discard::Written => folios.set_lazy(folio, false),
-            Discard::Shared => {}
-        }
-        done == Discard::Gone
-    }
-
-    /// Gives a folio slots and their identity. If it has to stay, or to be visited anew, the
-    /// caller's reference is released.
-    fn begin_out(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        found: &Found,
-        whose: Scope,
-    ) -> Result<Leaving, Stop> {
-        let &Found { page, folio, here, cut } = found;
-        let folios = self.base().folios();
-        let counts = folios.counts(folio);
-        let shared = u64::from(counts.mapped) > folio.order.pages();
-        let within = span.covers(here) && !cut;
-        let entered = if counts.pins > 0 || whose == Scope::Own && shared {
-            Err(Lack::Hold)
-        } else if !within && folio.order > Order::ZERO {
-            Err(Lack::Rest)
-        } else {
-            self.enter_out(folio)
-        };
-        let lack = match entered {
-            Ok(leaving) => return Ok(leaving),
-            Err(lack) => lack,
-        };
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
-        let division = match lack {
-            Lack::Memory => return Err(Stop::Starved),
-            Lack::Hold => None,
-            Lack::Rest if here.start < span.start => {
-                Some(Division::Around(span.start, Order::ZERO))
-            }
-            Lack::Rest => Some(Division::Around(span.end, Order::ZERO)),
-            Lack::Slots => self.order_out(folio.order).map(Division::Uniform),
-        };
-        let divided = division.map(|how| self.spaces().divide(space, page, how));
-        match divided {
-            Some(Ok(Divided::Parts { .. })) => Err(Stop::Stays(page)),
-            _ => Err(Stop::Stays(here.end.max(page.add(1)).min(span.end))),
-        }
-    }
-
-    /// Evicts another space's mappings of a batch, and flushes once.
-    fn evict_others(&self, space: &Space<A>, batch: &mut Batch) {
-        let mut gather = Gather::new();
-        let _taking = space.taking();
-        for leaving in batch.leaving[..batch.len].iter_mut().flatten() {
-            if leaving.pages < leaving.mapped {
-                self.evict_at_home(space, leaving, &mut gather);
-            }
-        }
-        self.base().settle(space, &mut gather);
-    }
-
-    /// Evicts another space's mappings of a folio.
-    fn evict_at_home(&self, space: &Space<A>, leaving: &mut Leaving, gather: &mut Gather) {
-        let folios = self.base().folios();
-        let (home, before) = (folios.home(leaving.folio), leaving.pages);
-        if home != Home::UNKNOWN {
-            let end = home.page.get().saturating_add(leaving.folio.order.pages());
-            let end = Vpn::new(end.min(A::USER_PAGES));
-            self.evict_in(space, PageSpan::new(home.page.min(end), end), leaving, gather);
-        }
-        let left = leaving.mapped > leaving.pages;
-        let elsewhere = home == Home::UNKNOWN || space.has(Ever::Moved);
-        if left && leaving.pages == before && elsewhere {
-            let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-            self.evict_in(space, all, leaving, gather);
-        }
-    }
-
-    /// Replaces the leaves of a folio in `span` of a space by swap entries; returns whether a
-    /// change under way has kept some.
-    fn evict_in(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        leaving: &mut Leaving,
-        gather: &mut Gather,
-    ) -> bool {
-        let areas = self.base().view(space).areas();
-        let (mut left, mut changing) = (span, false);
-        while let (Some(area), seq) = areas.next_at_or_after(left.start)
-            && area.span.start < span.end
-        {
-            let within = area.span.intersect(left);
-            left = PageSpan::new(within.end, span.end);
-            if !area.flags.contains(AreaFlags::LOCKED) {
-                let tracks = area.flags.contains(AreaFlags::TRACKED);
-                changing |= self.evict_from_area(space, (within, seq, tracks), leaving, gather);
-            }
-            if left.is_empty() {
-                break;
-            }
-        }
-        self.base().count(Event::RmapWalks, 1);
-        changing
-    }
-
-    /// The same for a part of one area, which was read at `seq`.
-    fn evict_from_area(
-        &self,
-        space: &Space<A>,
-        (span, seq, tracks): (PageSpan, Seq, bool),
-        leaving: &mut Leaving,
-        gather: &mut Gather,
-    ) -> bool {
-        let Some(device) = self.base().device(leaving.device) else { return false };
-        let Leaving { folio, slots, .. } = *leaving;
-        let folios = self.base().folios();
-        let mut changing = false;
-        let ask = |pages: PageSpan, frames: FrameSpan, attrs: Attrs| {
-            // Locking in memory, moving or forking these pages changes the areas first.
-            let changes = !space.areas.is_current(seq, pages);
-            changing |= changes;
-            if folios.counts(folio).pins > 0 || changes {
-                return None;
-            }
-            let slot = slots.start + frames.start.offset_from(folio.head);
-            device.slots.refer(FilePages::new(slot, slot + frames.count));
-            let exclusive = !attrs.contains(Attrs::COW);
-            let written = attrs.contains(Attrs::DIRTY);
-            Some(SwapEntry { device: device.number, slot, exclusive, written }.payload())
-        };
-        let what = Eviction { folio, most: self.base().policy.evict_most(), tracks };
-        let evicted = self.base().view(space).tables().evict(span, what, gather, ask);
-        self.base().count(Event::EntriesSwapped, evicted.entries);
-        leaving.pages += evicted.pages;
-        leaving.dirty |= evicted.dirty;
-        changing
-    }
-
-    /// The largest order below `order` that has a free run of slots.
-    fn order_out(&self, order: Order) -> Option<Order> {
-        let cpu = self.base().hw.cpu().index();
-        (0..order.get()).rev().map(Order::new).find(|&order| {
-            (0..self.base().swaps.len() as u32).filter_map(|number| self.base().device(number)).any(
-                |device| {
-                    let slot = device.slots.take(order, cpu);
-                    if let Some(slot) = slot {
-                        device.slots.uncache(FilePages::block(slot, order));
-                    }
-                    slot.is_some()
-                },
-            )
-        })
-    }
-
-    /// Gives a folio slots, and their identity.
-    fn enter_out(&self, folio: Folio) -> Result<Leaving, Lack> {
-        let folios = self.base().folios();
-        if let Some((cached, owner)) = folios.identified(folio) {
-            let known = cached.known();
-            let device = self.base().device_of(file_of(owner)).map_err(|_| Lack::Hold)?;
-            let busy =
-                known.intersects(FolioFlags::LEAVING | FolioFlags::WRITING | FolioFlags::POISONED);
-            if busy || !known.contains(FolioFlags::UPTODATE) {
-                return Err(Lack::Hold);
-            }
-            cached.learn(known | FolioFlags::LEAVING);
-            let slots = FilePages::block(page_of(owner), folio.order);
-            return Ok(Leaving {
-                folio,
-                device: device.number,
-                slots,
-                dirty: false,
-                mapped: 0,
-                pages: 0,
-                again: false,
-            });
-        }
-        let cpu = self.base().hw.cpu().index();
-        let numbers = 0..self.base().swaps.len() as u32;
-        let found = numbers.filter_map(|number| self.base().device(number)).find_map(|device| {
-            let slot = device.slots.take(folio.order, cpu)?;
-            Some((device, slot))
+    /// Begins to take a folio out. If it does not leave, the reference to it is released.
+    fn begin(&self, found: &Found) -> Result<Leaving, Stop> {
+        let (folio, folios) = (found.folio, self.own.base.folios());
+        let begun = self.may_leave(found).and_then(|()| match folios.identified(folio) {
+            Some((cached, owner)) => self.paging.leave_again(cached, owner),
+            None => self.paging.enter_out(folio),
         });
-        let Some((device, slot)) = found else {
-            self.fallback_out(folio.order);
-            return Err(Lack::Slots);
-        };
-        let slots = FilePages::block(slot, folio.order);
-        if let Err(lack) = self.index_out(&device, folio, slots) {
-            device.slots.uncache(slots);
-            return Err(lack);
-        }
-        let device = device.number;
-        Ok(Leaving { folio, device, slots, dirty: true, mapped: 0, pages: 0, again: false })
-    }
-
-    fn fallback_out(&self, order: Order) {
-        if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.add_folios(FolioEvent::SwpoutFallback, order, 1);
+        match begun {
+            Ok(mut leaving) => {
+                // Mappings count until they are flushed, and this space is flushed before the
+                // others.
+                leaving.mapped = folios.counts(folio).mapped.into();
+                Ok(leaving)
+            }
+            Err(stop) => {
+                self.own.base.put(folio);
+                Err(stop)
+            }
         }
     }
 
-    /// Inserts a folio into the index of a device.
-    fn index_out(
-        &self,
-        device: &Device<'_, A, H>,
-        folio: Folio,
-        slots: FilePages,
-    ) -> Result<(), Lack> {
-        let folios = self.base().folios();
-        if !folios.identify(folio, identity(device.index.id, slots.start)) {
-            return Err(Lack::Hold);
+    /// Whether a folio may leave, and leaves whole.
+    fn may_leave(&self, found: &Found) -> Result<(), Stop> {
+        let &Found { folio, here, .. } = found;
+        let counts = self.own.base.folios().counts(folio);
+        let is_shared = u64::from(counts.mapped) > folio.order.pages();
+        if counts.pins > 0 || self.demand.whose == Scope::Own && is_shared {
+            return Err(Stop::Stays);
         }
-        let (mut spare, mut pruned) = (None, false);
-        let entered = loop {
-            match device.index.insert(slots.start, folio, &mut spare) {
-                Ok(()) => break Ok(()),
-                Err(InsertLack::Room) if !pruned => {
-                    device.index.prune(slots, &mut |run| self.base().free(run));
-                    pruned = true;
-                }
-                Err(InsertLack::Room) => break Err(Lack::Hold),
-                Err(InsertLack::Node) => match self.base().table_frame() {
-                    Ok(run) => spare = Some(run),
-                    Err(_) => break Err(Lack::Memory),
-                },
-            }
-        };
-        if let Some(run) = spare {
-            self.base().free(run);
+        let within = self.span.covers(here) && !found.is_cut();
+        if within || folio.order == Order::ZERO {
+            return Ok(());
         }
-        if entered.is_ok() {
-            device.index.file.count_cached(slots.count() as i64);
-        } else if let Some((cached, _)) = folios.identified(folio) {
-            cached.disclaim();
-            if let Some(run) = folios.put(folio) {
-                self.base().free(run);
-            }
+        let edge = if here.start < self.span.start { self.span.start } else { self.span.end };
+        Err(Stop::Divide(Division::Around(edge, Order::ZERO)))
+    }
+
+    /// Splits the folio at `page`; returns whether it could.
+    fn divides(&self, page: Vpn, how: Division) -> bool {
+        let divided = self.paging.spaces().divide(self.own.view.space, page, how);
+        matches!(divided, Ok(Divided::Parts { .. }))
+    }
+
+    /// Adds a folio to the batch. A batch ends when it is full, and before its last folio is
+    /// visited once more.
+    fn push(&mut self, leaving: Leaving) {
+        let again = leaving.again;
+        self.batch.push(leaving);
+        if again || self.batch.is_full() {
+            self.end_batch();
         }
-        entered
     }
 
     /// Flushes for a batch, evicts it from other spaces if the demand says so, and marks dirty
     /// folios for writing.
-    fn end_batch(
-        &self,
-        space: &Space<A>,
-        gather: &mut Gather,
-        batch: &mut Batch,
-        (whose, spaces): (Scope, &(impl AllSpaces<A> + ?Sized)),
-        done: &mut PagedOut,
-    ) {
-        let pages = batch.leaving.iter().flatten().map(|leaving| leaving.pages);
-        if pages.sum::<u64>() > EVICT_FLUSH_PAGES {
-            gather.flush_space();
+    fn end_batch(&mut self) {
+        if self.batch.iter().map(|leaving| leaving.pages).sum::<u64>() > EVICT_FLUSH_PAGES {
+            self.own.gather.flush_space();
         }
-        self.base().settle(space, gather);
-        let mut left = batch.leaving.iter().flatten();
-        if whose == Scope::All && left.any(|leaving| leaving.pages < leaving.mapped) {
-            spaces.visit(&mut |other| self.evict_others(other, batch));
+        self.own.settle();
+        if self.demand.whose == Scope::All && self.batch.iter().any(Leaving::is_mapped) {
+            self.spaces.visit(&mut |other| {
+                let _taking = other.taking();
+                let mut evictor = Evictor::new(self.own.base, self.own.base.view(other));
+                let mapped = self.batch.iter_mut().filter(|leaving| leaving.is_mapped());
+                mapped.for_each(|leaving| evictor.evict_at_home(leaving));
+                evictor.settle();
+            });
         }
-        for leaving in batch.leaving[..batch.len].iter_mut().filter_map(Option::take) {
-            self.end_out(&leaving, done);
+        for leaving in self.batch.drain(..) {
+            self.paging.end_out(&leaving, &mut self.done);
         }
-        batch.len = 0;
-    }
-
-    fn end_out(&self, leaving: &Leaving, done: &mut PagedOut) {
-        let Leaving { folio, slots, dirty, pages, .. } = *leaving;
-        let folios = self.base().folios();
-        let Some(device) = self.base().device(leaving.device) else { return };
-        if dirty {
-            device.index.set_dirty(slots.start, folio, true);
-        }
-        if folios.counts(folio).mapped == 0 {
-            done.folios += 1;
-            done.pages += folio.order.pages();
-            if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-                own.add_folios(FolioEvent::Swpout, folio.order, 1);
-            }
-        } else if !leaving.again {
-            done.stay += 1;
-        }
-        self.base().count(Event::PagesSwapped, pages);
-        if let Some((cached, _)) = folios.identified(folio) {
-            cached.learn(cached.known() - FolioFlags::LEAVING);
-        }
-        // The folio is not marked as leaving any more, so another CPU may have taken it out of its
-        // file.
-        if let Some(run) = folios.put(folio) {
-            self.base().free(run);
-        }
-        self.base().try_drop(&device, folio, slots, Keep::IfHeld);
     }
 }

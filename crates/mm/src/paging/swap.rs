@@ -9,7 +9,7 @@ use crate::base::Error;
 use crate::cache::{FileId, FilePages, Store};
 use crate::space::Space;
 use crate::swap::{SLOTS_MAX, Slots, Swap, SwapEntry};
-use crate::table::{Marks, Sight};
+use crate::table::Sight;
 
 impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// Adds a swap device of `slots` base pages. Page `n` of its file is slot `n`; use
@@ -51,13 +51,8 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
     /// The first page of `space` from `from` on that is on the swap device `id`.
     pub fn next_swapped(&self, space: &Space<A>, id: FileId, from: Vpn) -> Option<Vpn> {
         let number = self.base().device_of(id).ok()?.number;
-        let all = PageSpan::new(from, Vpn::new(A::USER_PAGES));
-        let is_there =
-            |marks: Marks| SwapEntry::of(marks.first).is_some_and(|entry| entry.device == number);
-        let mut pieces = self.base().view(space).tables().pieces(all);
-        let found =
-            pieces.find(|seen| matches!(seen.what, Sight::Marker(marks) if is_there(marks)));
-        found.map(|seen| seen.pages.start)
+        let mut entries = self.entries(space, PageSpan::new(from, Vpn::new(A::USER_PAGES)));
+        entries.find(|(_, entry)| entry.device == number).map(|(pages, _)| pages.start)
     }
 
     /// Removes a swap device.
@@ -93,11 +88,20 @@ impl<'m, A: Arch, H: Hardware> Paging<'m, A, H> {
 
     /// How many pages of `space` are on swap devices.
     pub fn swapped(&self, space: &Space<A>) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        let is_swap = |marks: Marks| SwapEntry::of(marks.first).is_some();
-        let pieces = self.base().view(space).tables().pieces(all);
-        let there =
-            |seen: &crate::table::Seen| matches!(seen.what, Sight::Marker(marks) if is_swap(marks));
-        pieces.filter(there).map(|seen| seen.pages.count()).sum()
+        let all = Space::<A>::all();
+        self.entries(space, all).map(|(pages, _)| pages.count()).sum()
+    }
+
+    /// The runs of swap entries in `span` of a space, ascending: the pages and the first entry.
+    pub(crate) fn entries<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        span: PageSpan,
+    ) -> impl Iterator<Item = (PageSpan, SwapEntry)> + use<'a, 'm, A, H> {
+        let pieces = self.base().view(space).tables().pieces(span);
+        pieces.filter_map(|seen| match seen.what {
+            Sight::Marker(marks) => Some((seen.pages, SwapEntry::of(marks.first)?)),
+            Sight::Leaf { .. } => None,
+        })
     }
 }

@@ -5,25 +5,36 @@ use quire_hw::Hardware;
 use quire_units::{Access, Order, PageSpan, Prot, Vpn};
 
 use super::Paging;
-use crate::base::Error;
-use crate::base::{Device, Keep};
-use crate::cache::{Bounds, Entry, FilePages, Reads, Window, identity};
+use crate::base::{Device, Error, Keep, descending};
+use crate::cache::{Bounds, Entry, FilePages, Reads, Window};
 use crate::fault::{Installed, MarkedPage};
-use crate::folio::{Folio, FolioFlags};
+use crate::files::usable;
+use crate::folio::Folio;
 use crate::limits::{SWAP_AROUND_BYTES, SWAP_AROUND_SPARE};
 use crate::space::{Advice, Area, AreaFlags, Ever, Space, View};
 use crate::spaces::Resolved;
 use crate::stats::{Event, FolioEvent};
-use crate::swap::SwapEntry;
-use crate::table::{Locked, Marks, What, unwritten};
+use crate::swap::{Slots, SwapEntry};
+use crate::table::{Locked, Marks, Sight, What, unwritten};
 
-/// A folio of a device, and the place of the faulting page in it.
-struct Found {
-    folio: Folio,
-    slots: FilePages,
+/// A fault on a swap entry.
+struct SwapFault<'a, A, H> {
+    paging: &'a Paging<'a, A, H>,
+    view: &'a View<'a, A, H>,
+    device: &'a Device<'a, A, H>,
+    marked: &'a MarkedPage,
     entry: SwapEntry,
     /// The program accesses the page now; otherwise it is mapped ahead.
     touched: bool,
+}
+
+/// The folio of the device that has the faulting page.
+#[derive(Clone, Copy)]
+struct Found {
+    folio: Folio,
+    slots: FilePages,
+    /// How many of the slots come before the page's own.
+    before: u64,
 }
 
 /// The result of mapping it.
@@ -47,79 +58,25 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     ) -> Result<Option<Resolved>, Error> {
         let wrong = Error::Marked(marked.page, marked.payload);
         let entry = SwapEntry::of(marked.payload).ok_or(wrong)?;
-        let device = self.base().device(entry.device).ok_or(wrong)?;
-        let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot) else {
-            return self.lacking_swapped(view, &device, marked, entry);
-        };
-        let found = Found { folio, slots, entry, touched: true };
-        match self.admit(view, &device, marked, &found)? {
-            Admitted::Stale => {
-                self.spaces().wait(view, marked.page);
-                Ok(None)
-            }
+        let device = &self.base().device(entry.device).ok_or(wrong)?;
+        let fault = SwapFault { paging: self, view, device, marked, entry, touched: true };
+        let Some(found) = fault.find() else { return fault.lacking().map(|()| None) };
+        match fault.admit(found)? {
+            Admitted::Stale => self.spaces().wait(view, marked.page),
             Admitted::Split => {
                 self.spaces().split_leaf(view.space, marked.page, A::block_order())?;
-                Ok(None)
             }
             Admitted::Pages(pages, entries) => {
-                self.admitted(view, &device, &found, (pages, entries));
-                let (end, more) = self.swap_in_behind(view, &device, marked, pages.end);
+                let (end, more) = fault.map_behind(pages.end);
                 let (pages, entries) = (PageSpan::new(pages.start, end), entries + more);
-                let installed = Installed { pages, order: folio.order, entries };
                 // A shared page is copied before it is written.
-                let more = access == Access::Write && !entry.exclusive;
-                Ok((!more).then_some(Resolved::Mapped(installed)))
+                if access != Access::Write || entry.exclusive {
+                    let order = found.folio.order;
+                    return Ok(Some(Resolved::Mapped(Installed { pages, order, entries })));
+                }
             }
         }
-    }
-
-    /// The bookkeeping after entries of a folio were replaced by leaves. The space counts for the
-    /// rest of the folio as well.
-    fn admitted(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        found: &Found,
-        done: (PageSpan, u64),
-    ) {
-        self.base().groups.draw(view.space, done.0.count().max(found.folio.order.pages()));
-        self.base().try_drop(device, found.folio, found.slots, Keep::IfReferred);
-        self.base().count(Event::EntriesMade, done.1);
-        self.base().count(Event::PagesSwappedIn, done.0.count());
-        if let Some(own) = self.base().counters.get(self.base().hw.cpu().index()) {
-            own.add_folios(FolioEvent::Swpin, found.folio.order, 1);
-        }
-    }
-
-    /// Maps the pages behind a faulting page that were read with it, which saves a fault for each
-    /// folio. Returns the page where it stopped, and the number of entries.
-    fn swap_in_behind(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        from: Vpn,
-    ) -> (Vpn, u64) {
-        let end = PageSpan::block(marked.page, around_order::<A>()).end.min(marked.area.span.end);
-        let (mut at, mut all) = (from, 0);
-        while at < end
-            && let Some(payload) = self.marks_at(view, at)
-            && let Some(entry) = SwapEntry::of(payload)
-            && entry.device == device.number
-            && let (Entry::Folio { folio, .. }, slots) = device.index.find(entry.slot)
-            && self.base().groups.charge(view.space, folio.order.pages()).is_ok()
-        {
-            let found = Found { folio, slots, entry, touched: false };
-            let next = MarkedPage { page: at, payload, ..*marked };
-            // A page that fails here gets its own fault.
-            let Ok(Admitted::Pages(pages, entries)) = self.admit(view, device, &next, &found)
-            else {
-                break;
-            };
-            self.admitted(view, device, &found, (pages, entries));
-            (at, all) = (pages.end.max(at.add(1)), all + entries);
-        }
-        (at, all)
+        Ok(None)
     }
 
     /// Brings a page back from a swap device, whatever rights its area has: before the device is
@@ -131,90 +88,98 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         let view = self.base().view(space);
         let (area, seq) = view.areas().next_at_or_after(page);
         let area = area.filter(|area| area.span.contains(page)).ok_or(Error::NoArea(page))?;
-        let payload = self.marks_at(&view, page);
+        let payload = payload_at(&view, page);
         let Some(payload) = payload.filter(|payload| SwapEntry::of(*payload).is_some()) else {
             return Ok(());
         };
         let marked = MarkedPage { page, payload, area, seq };
-        self.swap_in(&view, &marked, Access::Read).map(|_| ())
+        self.swap_in(&view, &marked, Access::Read).map(drop)
+    }
+}
+
+impl<A: Arch, H: Hardware> SwapFault<'_, A, H> {
+    /// The folio in memory that has the page.
+    fn find(&self) -> Option<Found> {
+        let (entry, slots) = self.device.index.find(self.entry.slot);
+        let Entry::Folio { folio, .. } = entry else { return None };
+        Some(Found { folio, slots, before: self.entry.slot - slots.start })
     }
 
-    /// The page is not in memory: returns the reads that it needs.
-    fn lacking_swapped(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        entry: SwapEntry,
-    ) -> Result<Option<Resolved>, Error> {
-        if self.marks_at(view, marked.page).is_none_or(|first| first != marked.payload) {
-            return Ok(None);
+    /// Maps the pages behind the faulting page that were read with it, which saves a fault for each
+    /// folio. Returns the page where it stopped, and the number of entries.
+    fn map_behind(&self, from: Vpn) -> (Vpn, u64) {
+        let (space, groups) = (self.view.space, &self.paging.base().groups);
+        let (mut at, mut all, end) = (from, 0, self.around().end);
+        while at < end
+            && let Some(payload) = payload_at(self.view, at)
+            && let Some(entry) = SwapEntry::of(payload)
+            && entry.device == self.device.number
+        {
+            let marked = &MarkedPage { page: at, payload, ..*self.marked };
+            let next = SwapFault { marked, entry, touched: false, ..*self };
+            // A page that fails here gets its own fault.
+            let Some(found) = next.find() else { break };
+            if groups.charge(space, found.folio.order.pages()).is_err() {
+                break;
+            }
+            let Ok(Admitted::Pages(pages, entries)) = next.admit(found) else { break };
+            (at, all) = (pages.end.max(at.add(1)), all + entries);
+        }
+        (at, all)
+    }
+
+    /// The page is not in memory: returns the reads that it needs, unless that has changed.
+    fn lacking(&self) -> Result<(), Error> {
+        let Self { paging, view, device, marked, entry, .. } = self;
+        if payload_at(view, marked.page) != Some(marked.payload) {
+            return Ok(());
         }
         let (found, _) = device.index.find(entry.slot);
         if let Entry::Folio { .. } = found {
-            return Ok(None);
+            return Ok(());
         }
-        self.files().with(&device.index).take_read_error(found, entry.slot)?;
-        let order = self.order_in(view, device, marked, entry);
-        let sizes =
-            self.base().policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
+        paging.files().with(&device.index).take_read_error(found, entry.slot)?;
+        let advice = Advice::of(marked.area.flags);
+        let sizes = paging.base().policy.candidates(advice, view.space.opt_out());
+        let folio = FilePages::block(entry.slot, self.order(sizes));
         let end = device.index.file.pages();
         let bounds = Bounds { end, window: 0, smallest: Order::ZERO, sizes: sizes | 1 };
-        let folio = FilePages::block(entry.slot, order);
-        let window = Window::exactly(folio, &bounds);
-        let pages = self.swap_window(view, device, marked, (entry, folio));
-        let window = Window { pages, ..window };
+        let window = Window { pages: self.window(folio), ..Window::exactly(folio, &bounds) };
         Err(Error::Unread(Reads::new(device.index.id, window, Some(entry.slot))))
     }
 
-    /// The largest wanted folio around the page that is whole on the device: its pages' entries are
-    /// consecutive, and none of its slots is in memory.
-    fn order_in(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        entry: SwapEntry,
-    ) -> Order {
-        let sizes =
-            self.base().policy.candidates(Advice::of(marked.area.flags), view.space.opt_out());
-        let most = crate::swap::Slots::<A, H>::RUN_MAX.min(A::block_order());
-        let wanted = sizes & ((2 << most.get()) - 1);
+    /// The largest order of `sizes` whose folio around the page is whole on the device: its pages'
+    /// entries are consecutive, and none of its slots is in memory.
+    fn order(&self, sizes: u32) -> Order {
+        let Self { paging, view, device, marked, entry, .. } = self;
         let aligned = (marked.page.get() ^ entry.slot).trailing_zeros();
         let fits = |order: &Order| {
             let block = PageSpan::block(marked.page, *order);
             u32::from(order.get()) <= aligned
-                && self.base().groups.affords(view.space, *order)
+                && paging.base().groups.affords(view.space, *order)
                 && marked.area.span.covers(block)
-                && self.is_run(view, block, entry, marked.page)
+                && self.is_run(block)
                 && device.slots.is_intact(FilePages::block(entry.slot, *order))
         };
-        let orders = (1..=wanted.checked_ilog2().unwrap_or(0) as u8).rev().map(Order::new);
-        orders.filter(|order| wanted >> order.get() & 1 != 0).find(fits).unwrap_or_default()
+        let most = Slots::<A, H>::RUN_MAX.min(A::block_order()).get();
+        descending(sizes & ((2 << most) - 1), Order::new(1)).find(fits).unwrap_or_default()
     }
 
     /// The slots to read with `folio`, which has that of the page: also those of its neighbours
     /// that are consecutive and not in memory. Only the folio where memory is short, or the folio
     /// is large.
-    fn swap_window(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        (entry, folio): (SwapEntry, FilePages),
-    ) -> FilePages {
-        let block = PageSpan::block(marked.page, around_order::<A>());
-        if folio.count() >= block.count() || !self.base().phys.has_free(SWAP_AROUND_SPARE) {
+    fn window(&self, folio: FilePages) -> FilePages {
+        let (page, entry) = (self.marked.page, self.entry);
+        let is_large = folio.count() >= around_order::<A>().pages();
+        if is_large || !self.paging.base().phys.has_free(SWAP_AROUND_SPARE) {
             return folio;
         }
-        let mut pieces = view.tables().pieces(block.intersect(marked.area.span));
-        let Some(run) = pieces.find(|seen| seen.pages.contains(marked.page)) else { return folio };
-        let crate::table::Sight::Marker(Marks { ascending: true, .. }) = run.what else {
-            return folio;
-        };
-        let first = entry.slot.saturating_sub(marked.page.offset_from(run.pages.start));
-        let end = entry.slot + run.pages.end.offset_from(marked.page);
-        let is_out = |slot: &u64| matches!(device.slots.counted(*slot), (1.., false));
+        let mut pieces = self.view.tables().pieces(self.around());
+        let Some(run) = pieces.find(|seen| seen.pages.contains(page)) else { return folio };
+        let Sight::Marker(Marks { ascending: true, .. }) = run.what else { return folio };
+        let first = entry.slot.saturating_sub(page.offset_from(run.pages.start));
+        let end = entry.slot + run.pages.end.offset_from(page);
+        let is_out = |slot: &u64| matches!(self.device.slots.counted(*slot), (1.., false));
         let below = (first..folio.start).rev().take_while(is_out).count() as u64;
         let behind = (folio.end..end).take_while(is_out).count() as u64;
         // Whole folios of that size: parts would be left for ever.
@@ -222,81 +187,60 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         FilePages::new(folio.start - below / size * size, folio.end + behind / size * size)
     }
 
-    /// Whether the entries of `block` name consecutive slots around `entry` at `page`.
-    fn is_run(&self, view: &View<'_, A, H>, block: PageSpan, entry: SwapEntry, page: Vpn) -> bool {
-        let first = entry.payload() - page.offset_from(block.start);
-        let mut upto = block.start;
-        let pieces = view.tables().pieces(block);
-        for seen in pieces {
-            let crate::table::Sight::Marker(Marks { first: here, ascending }) = seen.what else {
-                return false;
-            };
-            let whole = ascending || seen.pages.count() == seen.leaf.pages();
-            let starts = seen.pages.start.align_down(seen.leaf.pages());
-            let expected = first.wrapping_add(seen.pages.start.offset_from(block.start));
-            let ahead = seen.pages.start.offset_from(starts);
-            if !whole || seen.pages.start != upto || here + ahead != expected {
-                return false;
-            }
-            upto = seen.pages.end;
-        }
-        upto == block.end
+    /// The pages of the area that come back together.
+    fn around(&self) -> PageSpan {
+        PageSpan::block(self.marked.page, around_order::<A>()).intersect(self.marked.area.span)
     }
 
-    /// The payload of the marker at `page`.
-    fn marks_at(&self, view: &View<'_, A, H>, page: Vpn) -> Option<u64> {
-        let locked = view.tables().lock_lowest(page, Level::LAST);
-        match locked.run(locked.index(page), locked.index(page) + 1).what {
-            What::Marker(marks) => {
-                Some(marks.first + page.offset_from(locked.page(locked.index(page))))
-            }
-            _ => None,
-        }
+    /// Whether the entries of `block`, which one table has, name consecutive slots around the
+    /// page's: then they are one run.
+    fn is_run(&self, block: PageSpan) -> bool {
+        let Some(seen) = self.view.tables().look(block) else { return false };
+        let Sight::Marker(Marks { first, ascending }) = seen.what else { return false };
+        let start = block.start.align_down(seen.leaf.pages());
+        let is_its = first + self.marked.page.offset_from(start) == self.entry.payload();
+        is_its && seen.pages == block && (ascending || block.count() == seen.leaf.pages())
     }
 
-    /// Maps the entries in the page's table that belong to a folio in memory.
-    fn admit(
-        &self,
-        view: &View<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        found: &Found,
-    ) -> Result<Admitted, Error> {
-        let tables = view.tables();
-        let locked = tables.lock_lowest(marked.page, Level::LAST);
-        let block = PageSpan::block(marked.page, A::order(locked.level()));
-        if !view.space.areas.is_current(marked.seq, PageSpan::block(marked.page, Order::ZERO)) {
+    /// Maps the entries in the page's table that belong to a folio in memory. The space counts for
+    /// the rest of the folio as well.
+    fn admit(&self, found: Found) -> Result<Admitted, Error> {
+        let done = self.admit_locked(found)?;
+        if let Admitted::Pages(pages, entries) = done {
+            let (base, order) = (self.paging.base(), found.folio.order);
+            base.groups.draw(self.view.space, pages.count().max(order.pages()));
+            base.try_drop(self.device, found.folio, found.slots, Keep::IfReferred);
+            base.count(Event::EntriesMade, entries);
+            base.count(Event::PagesSwappedIn, pages.count());
+            base.count_folios(FolioEvent::Swpin, order, 1);
+        }
+        Ok(done)
+    }
+
+    /// The part of it under the table's lock.
+    fn admit_locked(&self, found: Found) -> Result<Admitted, Error> {
+        let Found { folio, slots, before } = found;
+        let &MarkedPage { page, payload, ref area, seq } = self.marked;
+        let (space, tables, folios) = (self.view.space, self.view.tables(), self.view.folios());
+        let locked = tables.lock_lowest(page, Level::LAST);
+        let is_current = space.areas.is_current(seq, PageSpan::block(page, Order::ZERO));
+        if !is_current || payload_in(&locked, page) != Some(payload) {
             return Ok(Admitted::Stale);
         }
-        let here = locked.run(locked.index(marked.page), locked.index(marked.page) + 1);
-        let ahead = marked.page.offset_from(block.start);
-        match here.what {
-            What::Marker(marks) if marks.first + ahead == marked.payload => {}
-            _ => return Ok(Admitted::Stale),
-        }
-        let folios = self.base().folios();
-        let owner = identity(device.index.id, found.slots.start);
-        let Some(cached) = folios.cached(found.folio.head, owner) else {
+        let id = self.device.index.id;
+        let Some(cached) = self.paging.base().cached(id, slots.start, folio) else {
             return Ok(Admitted::Stale);
         };
-        let known = cached.known();
-        if known.contains(FolioFlags::POISONED) {
-            let ahead = found.entry.slot - found.slots.start;
-            return Err(Error::Poisoned(found.folio.head.add(ahead)));
-        }
-        if !known.contains(FolioFlags::UPTODATE) {
-            return Err(Error::Busy(device.index.id));
-        }
-        if found.folio.order < A::order(locked.level()) || !marked.area.span.covers(block) {
+        usable(cached.known(), id, folio.head.add(before))?;
+        let leaf = A::order(locked.level());
+        if folio.order < leaf || !area.span.covers(PageSpan::block(page, leaf)) {
             return Ok(Admitted::Split);
         }
-        let before = found.entry.slot - found.slots.start;
-        let home = Vpn::new(marked.page.get().wrapping_sub(before));
         // Where pages were moved, other spaces map this folio at another place.
-        if found.entry.exclusive || !view.space.has(Ever::Moved) {
-            folios.set_home(found.folio, tables.home(home));
+        if self.entry.exclusive || !space.has(Ever::Moved) {
+            folios.set_home(folio, tables.home(Vpn::new(page.get().wrapping_sub(before))));
         }
-        let mapped = self.admit_runs(&locked, device, marked, found, |pages| cached.map(pages));
+        let mapped = self.admit_runs(&locked, found, |pages| cached.map(pages));
         Ok(mapped.map_or(Admitted::Stale, |(pages, entries)| Admitted::Pages(pages, entries)))
     }
 
@@ -306,29 +250,28 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
     fn admit_runs(
         &self,
         locked: &Locked<'_, A, H>,
-        device: &Device<'_, A, H>,
-        marked: &MarkedPage,
-        found: &Found,
+        Found { folio, slots, before }: Found,
         map: impl Fn(u32) -> bool,
     ) -> Option<(PageSpan, u64)> {
-        let before = found.entry.slot - found.slots.start;
-        let room = marked.area.span.intersect(locked.reach());
-        let first = marked.page.get().saturating_sub(before).max(room.start.get());
-        let end = marked.page.add(found.slots.end - found.entry.slot).min(room.end);
+        let &MarkedPage { page, ref area, .. } = self.marked;
+        let room = area.span.intersect(locked.reach());
+        let first = page.get().saturating_sub(before).max(room.start.get());
+        let end = page.add(slots.count() - before).min(room.end);
         let (mut at, mut all, mut entries) = (Vpn::new(first), None, 0);
         while at < end {
             let (run, upto) = locked.run_in(at, end);
-            let step = found.slots.start + at.get() + before - marked.page.get();
+            let ahead = at.get() + before - page.get();
+            let part =
+                FilePages::new(slots.start + ahead, slots.start + ahead + upto.offset_from(at));
             if let What::Marker(marks) = run.what
                 && let Some(entry) = SwapEntry::of(marks.first)
-                && (entry.device, entry.slot) == (device.number, step)
+                && (entry.device, entry.slot) == (self.device.number, part.start)
                 && (marks.ascending || run.count == 1)
-                && map((upto.offset_from(at)) as u32)
+                && map(part.count() as u32)
             {
-                let frame = found.folio.head.add(step - found.slots.start);
-                let attrs = attrs(&marked.area, entry, found.touched);
-                locked.admit(run.index, run.count, frame, attrs, found.folio.order);
-                device.slots.release(FilePages::new(step, step + upto.offset_from(at)));
+                let (frame, attrs) = (folio.head.add(ahead), attrs(area, entry, self.touched));
+                locked.admit(run.index, run.count, frame, attrs, folio.order);
+                self.device.slots.release(part);
                 entries += run.count as u64;
                 let start = all.map_or(at, |pages: PageSpan| pages.start);
                 all = Some(PageSpan::new(start, upto));
@@ -337,6 +280,18 @@ impl<A: Arch, H: Hardware> Paging<'_, A, H> {
         }
         all.map(|pages| (pages, entries))
     }
+}
+
+/// The payload of the marker at `page`.
+fn payload_at<A: Arch, H: Hardware>(view: &View<'_, A, H>, page: Vpn) -> Option<u64> {
+    payload_in(&view.tables().lock_lowest(page, Level::LAST), page)
+}
+
+/// The same in its table.
+fn payload_in<A: Arch, H: Hardware>(locked: &Locked<'_, A, H>, page: Vpn) -> Option<u64> {
+    let index = locked.index(page);
+    let What::Marker(marks) = locked.run(index, index + 1).what else { return None };
+    Some(marks.first + page.offset_from(locked.page(index)))
 }
 
 /// The order of the block around a fault that comes back together.

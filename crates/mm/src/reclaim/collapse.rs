@@ -13,13 +13,15 @@
 //! rights under the table's lock. Pages shared with other spaces are copied as well; those spaces
 //! keep the old memory.
 
+use core::ops::Range;
+
 use quire_arch::{Arch, Attrs};
 use quire_hw::{FrameRun, Hardware, Poisoned, Reuse};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
 use crate::base::{Change, Errno, Error};
-use crate::space::{Advice, Area, OptOut, Section, Space, View};
+use crate::space::{Advice, Area, OptOut, Space, View};
 use crate::stats::Event;
 use crate::table::{Gather, Sight, Survey, Taking};
 
@@ -79,24 +81,46 @@ impl Collapsed {
         }
     }
 
-    pub(crate) fn add(&mut self, done: Result<Block, Hindrance>) {
+    pub(super) fn add(&mut self, done: Result<Block, Stop>) -> Result<(), Error> {
         match done {
             Ok(Block::Made) => self.made += 1,
             Ok(Block::Already) => self.already += 1,
-            Err(why) => {
+            Err(Stop::Refused(why)) => {
                 self.refused += 1;
                 self.why = Some(why);
             }
+            Err(Stop::Failed(error)) => return Err(error),
         }
+        Ok(())
     }
 }
 
 /// The fate of a block.
-pub(crate) enum Block {
+pub(super) enum Block {
     /// It is one folio now.
     Made,
     /// It was one before.
     Already,
+}
+
+/// The reason why a block is as before.
+pub(super) enum Stop {
+    /// It may not become one folio.
+    Refused(Hindrance),
+    /// There was no memory, or a page cannot be copied.
+    Failed(Error),
+}
+
+impl From<Hindrance> for Stop {
+    fn from(why: Hindrance) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
@@ -120,160 +144,153 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut done = Collapsed::default();
-        let first = span.start.get().next_multiple_of(order.pages());
-        let mut block = PageSpan::block(Vpn::new(first), order);
-        while block.end <= span.end {
-            let mut change = self.base().change(space);
-            change.hold(block);
-            done.add(self.collapse_block(space, &mut change, block, (order, true))?);
-            block = PageSpan::new(block.end, block.end.add(order.pages()));
+        for block in blocks(span, order) {
+            done.add(self.collapse_block(space, block, true))?;
         }
         Ok(done)
     }
 
-    /// The same for one block, which is held. With `hard` the folio is allocated as hard as a page.
-    pub(crate) fn collapse_block(
+    /// The same for one block. With `hard` the folio is allocated as hard as a page.
+    pub(super) fn collapse_block(
         &self,
         space: &Space<A>,
-        section: &mut Change<'_, A, H>,
         block: PageSpan,
-        (order, hard): (Order, bool),
-    ) -> Result<Result<Block, Hindrance>, Error> {
-        let view = self.base().view(space);
-        let area = match collapsible(&view, block) {
-            Ok(area) => area,
-            Err(why) => return Ok(Err(why)),
-        };
-        match hindrance(view.tables().survey(block, order)) {
-            Ok(None) => {}
-            Ok(Some(done)) => return Ok(Ok(done)),
-            Err(why) => return Ok(Err(why)),
-        }
-        let fills = order.pages() - mapped_in(&view, block);
-        self.base().groups.charge(space, fills)?;
-        let run = match self.base().frames(order, hard) {
-            Ok(run) => run,
-            Err(error) => {
-                self.base().count(Event::CollapseFailed, 1);
-                return Err(error);
+        hard: bool,
+    ) -> Result<Block, Stop> {
+        let order = Order::fitting(block.count()).unwrap_or_default();
+        let collapse = Collapse { reclaim: self, view: self.base().view(space), block, order };
+        let mut change = self.base().change(space);
+        change.hold(block);
+        collapse.run(&mut change, hard)
+    }
+
+    /// The frames for a folio that is made of others.
+    pub(super) fn folio_frames(&self, order: Order, hard: bool) -> Result<FrameRun, Error> {
+        let run = self.base().frames(order, hard);
+        run.inspect_err(|_| self.base().count(Event::CollapseFailed, 1))
+    }
+
+    /// Fills `run` with copies of frames, each with the number of its first page there, and with
+    /// zeroes between them.
+    pub(super) fn fill(
+        &self,
+        run: &FrameRun,
+        pieces: impl Iterator<Item = (u64, FrameSpan)>,
+    ) -> Result<(), Poisoned> {
+        let zero = |pages: Range<u64>| {
+            if !pages.is_empty() && !run.is_zeroed() {
+                self.base().hw.clear(run, pages, Reuse::Later);
             }
         };
-        self.regrant(space, section, block, area.prot, Prot::empty());
-        let stopped = match hindrance(view.tables().survey(block, order)) {
-            Err(why) => Some(Ok(Err(why))),
-            Ok(_) => self.copy_pieces(&view, &run, block).err().map(|error| Err(error.into())),
+        let mut upto = 0;
+        for (at, frames) in pieces {
+            zero(upto..at);
+            self.base().hw.copy(run, at, frames)?;
+            upto = at + frames.count;
+        }
+        zero(upto..run.count());
+        Ok(())
+    }
+}
+
+/// A block of a space that is made one folio, while faults wait.
+struct Collapse<'a, A, H> {
+    reclaim: &'a Reclaim<'a, A, H>,
+    view: View<'a, A, H>,
+    block: PageSpan,
+    order: Order,
+}
+
+impl<A: Arch, H: Hardware> Collapse<'_, A, H> {
+    fn run(&self, change: &mut Change<'_, A, H>, hard: bool) -> Result<Block, Stop> {
+        let &Self { reclaim, view, block, order } = self;
+        let base = reclaim.base();
+        let area = self.area()?;
+        if self.survey()? == Survey::Whole {
+            return Ok(Block::Already);
+        }
+        let fills = order.pages() - self.pieces().map(|(_, frames)| frames.count).sum::<u64>();
+        base.groups.charge(view.space, fills)?;
+        let run = reclaim.folio_frames(order, hard)?;
+        let regrant = |change: &mut Change<'_, A, H>, prot| {
+            if area.prot != Prot::empty() {
+                view.tables().protect(block, prot, change.gathered());
+                change.settle();
+            }
         };
-        if let Some(stopped) = stopped {
-            self.regrant(space, section, block, Prot::empty(), area.prot);
-            self.base().free(run);
-            return stopped;
+        regrant(change, Prot::empty());
+        let survey = self.survey().map_err(Stop::from);
+        let filled = survey.and_then(|_| Ok(reclaim.fill(&run, self.pieces())?));
+        let run = run.dirtied();
+        if let Err(stop) = filled {
+            regrant(change, area.prot);
+            base.free(run);
+            return Err(stop);
         }
         // The table of a whole block goes as well; the table of a part of one stays.
         let hole = if order == A::block_order() { block.end } else { block.start };
         let hole = PageSpan::new(block.start, hole);
-        let taken = section.take(block, Taking::All, &|| hole);
-        if let Err(error) = taken {
+        if let Err(error) = change.take(block, Taking::All, &|| hole) {
             debug_assert!(false, "no leaf reaches across the ends of what is made of parts");
-            self.base().free(run);
-            return Err(error);
+            base.free(run);
+            return Err(error.into());
         }
-        self.base().settle(space, section.gathered());
-        self.put_folio(space, block, run, order, area.prot);
-        self.base().groups.draw(space, fills);
-        Ok(Ok(Block::Made))
+        change.settle();
+        self.put(run, area.prot);
+        base.groups.draw(view.space, fills);
+        Ok(Block::Made)
     }
 
-    /// Gives the leaves of `block` the rights `to`, and flushes.
-    fn regrant(
-        &self,
-        space: &Space<A>,
-        section: &mut Section<'_, A, H>,
-        block: PageSpan,
-        from: Prot,
-        to: Prot,
-    ) {
-        if from == to {
-            return;
-        }
-        let gather = section.gathered();
-        self.base().view(space).tables().protect(block, to, gather);
-        self.base().settle(space, gather);
+    /// The area of the block, if its pages may become one folio.
+    fn area(&self) -> Result<Area, Hindrance> {
+        let area = self.view.areas().lookup(self.block.start).0;
+        let area = area.filter(|area| area.span.covers(self.block) && area.is_private_anon());
+        let area = area.ok_or(Hindrance::Area)?;
+        if is_refused(self.view.space, &area) { Err(Hindrance::Advice) } else { Ok(area) }
     }
 
-    /// Fills `run` with the pages mapped at `block`, and with zeroes where there are none.
-    fn copy_pieces(
-        &self,
-        view: &View<'_, A, H>,
-        run: &FrameRun,
-        block: PageSpan,
-    ) -> Result<(), Poisoned> {
-        let zero = |from: Vpn, to: Vpn| {
-            if from < to && !run.is_zeroed() {
-                let pages = from.offset_from(block.start)..to.offset_from(block.start);
-                self.base().hw.clear(run, pages, Reuse::Later);
-            }
-        };
-        let mut upto = block.start;
-        for seen in view.tables().pieces(block) {
-            let Sight::Leaf { frame, .. } = seen.what else { continue };
-            zero(upto, seen.pages.start);
-            let frames = FrameSpan::new(frame, seen.pages.count());
-            self.base().hw.copy(run, seen.pages.start.offset_from(block.start), frames)?;
-            upto = seen.pages.end;
+    /// The make-up of the block, if its pages may become one folio.
+    fn survey(&self) -> Result<Survey, Hindrance> {
+        match self.view.tables().survey(self.block, self.order) {
+            Survey::Empty => Err(Hindrance::Empty),
+            Survey::Foreign => Err(Hindrance::Foreign),
+            Survey::Pinned => Err(Hindrance::Pinned),
+            sound => Ok(sound),
         }
-        zero(upto, block.end);
-        Ok(())
     }
 
-    /// Maps `run` at `block`, which is empty except perhaps for a table that a fault has made.
-    fn put_folio(
-        &self,
-        space: &Space<A>,
-        block: PageSpan,
-        run: FrameRun,
-        order: Order,
-        prot: Prot,
-    ) {
-        let tables = self.base().view(space).tables();
+    /// The mapped frames, each run with its distance from the start of the block.
+    fn pieces(&self) -> impl Iterator<Item = (u64, FrameSpan)> {
+        self.view.tables().pieces(self.block).filter_map(|seen| {
+            let Sight::Leaf { frame, .. } = seen.what else { return None };
+            let at = seen.pages.start.offset_from(self.block.start);
+            Some((at, FrameSpan::new(frame, seen.pages.count())))
+        })
+    }
+
+    /// Maps `run` at the block, which is empty except perhaps for a table that a fault has made.
+    fn put(&self, mut run: FrameRun, prot: Prot) {
+        let (base, tables) = (self.reclaim.base(), self.view.tables());
         let attrs = Attrs::user(prot) | Attrs::YOUNG | Attrs::DIRTY;
-        let mut left = Some(run.dirtied());
-        while let Some(run) = left.take() {
-            left = tables.put_folio(block, run, order, attrs).err();
-            if left.is_some() {
-                let mut gather = Gather::new();
-                tables.prune(block, block, &mut gather);
-                self.base().settle(space, &mut gather);
-            }
+        let mut gather = Gather::new();
+        while let Err(back) = tables.put_folio(self.block, run, self.order, attrs) {
+            run = back;
+            tables.prune(self.block, self.block, &mut gather);
+            base.settle(self.view.space, &mut gather);
         }
-        self.base().count(Event::CollapseAlloc, 1);
+        base.count(Event::CollapseAlloc, 1);
     }
 }
 
-/// How many pages of `block` are mapped.
-fn mapped_in<A: Arch, H: Hardware>(view: &View<'_, A, H>, block: PageSpan) -> u64 {
-    let leaves = view.tables().pieces(block).filter(|seen| matches!(seen.what, Sight::Leaf { .. }));
-    leaves.map(|seen| seen.pages.count()).sum()
+/// The aligned blocks of `order` that lie in `span`.
+pub(super) fn blocks(span: PageSpan, order: Order) -> impl Iterator<Item = PageSpan> {
+    let first = span.start.get().next_multiple_of(order.pages());
+    let starts = (first..span.end.get()).step_by(order.pages() as usize);
+    let blocks = starts.map(move |start| PageSpan::block(Vpn::new(start), order));
+    blocks.take_while(move |block| block.end <= span.end)
 }
 
-/// The area of `block`, if its pages may become one folio.
-fn collapsible<A: Arch, H: Hardware>(
-    view: &View<'_, A, H>,
-    block: PageSpan,
-) -> Result<Area, Hindrance> {
-    let area = view.areas().lookup(block.start).0;
-    let area = area.filter(|area| area.span.covers(block) && area.is_private_anon());
-    let area = area.ok_or(Hindrance::Area)?;
-    let refused = Advice::of(area.flags) == Advice::NoHuge || view.space.opt_out() == OptOut::All;
-    if refused { Err(Hindrance::Advice) } else { Ok(area) }
-}
-
-/// The meaning of a survey: `None` to continue, a finished block, or the reason against it.
-fn hindrance(survey: Survey) -> Result<Option<Block>, Hindrance> {
-    match survey {
-        Survey::Parts => Ok(None),
-        Survey::Whole => Ok(Some(Block::Already)),
-        Survey::Empty => Err(Hindrance::Empty),
-        Survey::Foreign => Err(Hindrance::Foreign),
-        Survey::Pinned => Err(Hindrance::Pinned),
-    }
+/// Whether an area or its process was advised not to have large folios.
+pub(super) fn is_refused<A: Arch>(space: &Space<A>, area: &Area) -> bool {
+    Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All
 }

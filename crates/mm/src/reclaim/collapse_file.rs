@@ -10,16 +10,16 @@
 //! Dirty pages stay dirty. A private area's copies stay copies.
 
 use quire_arch::Arch;
-use quire_hw::{FrameRun, Hardware, Reuse};
+use quire_hw::{FrameRun, Hardware};
 use quire_units::{FrameSpan, Order, PageSpan, Prot, Vpn};
 
 use super::Reclaim;
-use super::collapse::{Block, Collapsed, Hindrance};
-use crate::base::{AllSpaces, Error, folios_within};
-use crate::cache::{Entry, FileId, FilePages, Index, Reads, Store, Window, identity};
-use crate::files::Bound;
-use crate::folio::FolioFlags;
-use crate::space::{Advice, Area, Backing, OptOut, Space};
+use super::collapse::{Block, Collapsed, Hindrance, Stop, is_refused};
+use crate::base::{AllSpaces, Error, descending, folios_within};
+use crate::cache::{Entry, FilePages, Reads, Store, Window, identity};
+use crate::files::{Bound, OpenFile};
+use crate::folio::{Folio, FolioFlags};
+use crate::space::{Area, Backing, Space};
 use crate::stats::Event;
 use crate::table::{Sight, Survey};
 
@@ -29,6 +29,14 @@ struct Target {
     pages: FilePages,
     order: Order,
     span: PageSpan,
+}
+
+/// The collapse of a file's pages that an area maps.
+struct FileCollapse<'a, A, H> {
+    reclaim: &'a Reclaim<'a, A, H>,
+    space: &'a Space<A>,
+    file: OpenFile<'a, A, H>,
+    spaces: &'a dyn AllSpaces<A>,
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
@@ -56,43 +64,34 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             return Err(Error::Invalid);
         }
         let mut done = Collapsed::default();
-        let mut at = span.start;
-        while let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next() {
-            let part = area.span.intersect(PageSpan::new(at, span.end));
-            at = part.end;
-            let refused =
-                Advice::of(area.flags) == Advice::NoHuge || space.opt_out() == OptOut::All;
+        for area in self.spaces().areas(space, span) {
             match area.backing {
-                Backing::Anon => done.add(Err(Hindrance::Area)),
-                Backing::File { .. } if refused => done.add(Err(Hindrance::Advice)),
+                Backing::Anon => done.add(Err(Hindrance::Area.into()))?,
+                Backing::File { .. } if is_refused(space, &area) => {
+                    done.add(Err(Hindrance::Advice.into()))?;
+                }
                 Backing::File { id, .. } => {
-                    self.collapse_area(space, (&area, part), id, spaces, &mut done)?;
+                    let file = self.files().opened(id)?;
+                    let collapse = FileCollapse { reclaim: self, space, file, spaces: &spaces };
+                    collapse.area(&area, area.span.intersect(span), &mut done)?;
                 }
             }
         }
         Ok(done)
     }
+}
 
-    /// The same for the blocks of one area.
-    fn collapse_area(
-        &self,
-        space: &Space<A>,
-        (area, part): (&Area, PageSpan),
-        id: FileId,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-        done: &mut Collapsed,
-    ) -> Result<(), Error> {
-        let index = self.base().index(id)?;
-        let sizes = self.sizes_for(area, &index);
-        let Some(unit) = unit(area, sizes) else {
-            done.add(Err(Hindrance::Area));
-            return Ok(());
-        };
+impl<A: Arch, H: Hardware> FileCollapse<'_, A, H> {
+    /// Makes the blocks of one area that lie in `part` folios.
+    fn area(&self, area: &Area, part: PageSpan, done: &mut Collapsed) -> Result<(), Error> {
+        let sizes = self.sizes_for(area);
+        let Some(unit) = unit(area, sizes) else { return done.add(Err(Hindrance::Area.into())) };
         let mut at = part.start.align_up(unit.pages()).unwrap_or(part.end);
         while at < part.end {
-            match target::<A>(area, PageSpan::new(at, part.end), sizes, index.file.pages()) {
+            let left = PageSpan::new(at, part.end);
+            match target(area, left, sizes, self.file.pages()) {
                 Some(target) => {
-                    done.add(self.collapse_target(space, &index, target, spaces)?);
+                    done.add(self.block(target))?;
                     at = target.span.end;
                 }
                 None => at = at.add(unit.pages()),
@@ -101,69 +100,54 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         Ok(())
     }
 
-    /// The orders that folios of a file may have in an area, as a set. None exceeds the preference
-    /// of the area itself.
-    fn sizes_for(&self, area: &Area, index: &Index<'_, A, H>) -> u32 {
-        let bounds = self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-        let own = area.flags.read_order();
-        let code = if own.is_some() || area.prot.contains(Prot::EXEC) {
-            self.files().preference_in(area).exec
-        } else {
-            0
-        };
+    /// The orders that folios of the file may have in an area, as a set. None exceeds the
+    /// preference of the area itself.
+    fn sizes_for(&self, area: &Area) -> u32 {
+        let (bounds, own) = (self.file.bounds(), area.flags.read_order());
+        let is_code = own.is_some() || area.prot.contains(Prot::EXEC);
+        let code = if is_code { self.reclaim.files().preference_in(area).exec } else { 0 };
         let up_to = |order: Order| (2_u32 << order.get()) - 1;
         let most = own.unwrap_or(A::block_order()).min(A::block_order());
         (bounds.sizes | code) & up_to(most) & !up_to(bounds.smallest)
     }
 
     /// Makes one block one folio, and maps it.
-    fn collapse_target(
-        &self,
-        space: &Space<A>,
-        index: &Index<'_, A, H>,
-        target: Target,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Result<Block, Hindrance>, Error> {
-        let tables = self.base().view(space).tables();
-        let is_one = |(entry, at): (Entry, FilePages)| {
-            matches!(entry, Entry::Folio { .. }) && at.covers(target.pages)
-        };
-        let was_one = is_one(index.find(target.pages.start));
-        if was_one && tables.survey(target.span, target.order) == Survey::Whole {
-            return Ok(Ok(Block::Already));
-        }
-        if !was_one {
-            self.bring_all(index, target.pages)?;
-            if !is_one(index.find(target.pages.start))
-                && let Err(why) = self.join_pages(index, target, spaces)?
-            {
-                return Ok(Err(why));
+    fn block(&self, target: Target) -> Result<Block, Stop> {
+        let (reclaim, space) = (self.reclaim, self.space);
+        let tables = reclaim.base().view(space).tables();
+        if self.whole(target).is_none() {
+            self.bring_all(target.pages)?;
+            if self.whole(target).is_none() {
+                self.join(target)?;
             }
+        } else if tables.survey(target.span, target.order) == Survey::Whole {
+            return Ok(Block::Already);
         }
-        self.files().with(index).show_again(target.pages, spaces);
+        self.file.show_again(target.pages, self.spaces);
         // Where the program has not accessed the block yet, it had no table.
-        self.files().map_cached(space, target.span);
-        let own = self.has_copies(space, index, target);
-        Ok(if own { Err(Hindrance::Copied) } else { Ok(Block::Made) })
+        reclaim.files().map_cached(space, target.span);
+        if self.has_copies(target) { Err(Hindrance::Copied.into()) } else { Ok(Block::Made) }
+    }
+
+    /// The folio that has all of a block.
+    fn whole(&self, target: Target) -> Option<Folio> {
+        match self.file.index.find(target.pages.start) {
+            (Entry::Folio { folio, .. }, at) if at.covers(target.pages) => Some(folio),
+            _ => None,
+        }
     }
 
     /// Checks that all pages of a file with a store are in memory.
-    fn bring_all(&self, index: &Index<'_, A, H>, pages: FilePages) -> Result<(), Error> {
-        if index.file.store() == Some(Store::Memory) {
-            return Ok(());
-        }
-        let mut at = pages.start;
-        while at < pages.end {
+    fn bring_all(&self, pages: FilePages) -> Result<(), Error> {
+        let (file, index, mut at) = (&self.file, &self.file.index, pages.start);
+        while at < pages.end && file.store() != Some(Store::Memory) {
             let (entry, here) = index.find(at);
             let Entry::Folio { folio, .. } = entry else {
-                self.files().with(index).take_read_error(entry, at)?;
-                let bounds =
-                    self.base().file_policy.bounds(index.file.pages(), index.file.smallest());
-                let window = Window::exactly(pages, &bounds);
+                file.take_read_error(entry, at)?;
+                let window = Window::exactly(pages, &file.bounds());
                 return Err(Error::Unread(Reads::new(index.id, window, Some(at))));
             };
-            let folios = self.base().folios();
-            let cached = folios.cached(folio.head, identity(index.id, here.start));
+            let cached = self.reclaim.base().cached(index.id, here.start, folio);
             if cached.is_some_and(|cached| !cached.known().contains(FolioFlags::UPTODATE)) {
                 return Err(Error::Busy(index.id));
             }
@@ -173,114 +157,75 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Replaces all folios in a block by one.
-    fn join_pages(
-        &self,
-        index: &Index<'_, A, H>,
-        target: Target,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Result<Result<(), Hindrance>, Error> {
-        let run = self.base().frames(target.order, true).inspect_err(|_| {
-            self.base().count(Event::CollapseFailed, 1);
-        })?;
-        let _reshaping = index.file.reshaping();
-        if target.pages.end > index.file.pages() {
-            self.base().free(run);
-            return Ok(Err(Hindrance::Empty));
-        }
-        if let Err(bound) = self.files().with(index).seclude(target.pages, spaces) {
-            self.base().free(run);
-            return Ok(Err(bound.into()));
-        }
-        let run = match self.copy_folios(index, target.pages, run) {
-            Ok(run) => run,
-            Err((run, why)) => {
-                self.files().with(index).readmit(target.pages);
-                self.base().free(run);
-                return why;
-            }
+    fn join(&self, target: Target) -> Result<(), Stop> {
+        let (base, file) = (self.reclaim.base(), &self.file);
+        let run = self.reclaim.folio_frames(target.order, true)?;
+        let _reshaping = file.reshaping();
+        let hidden = match target.pages.end > file.pages() {
+            true => Err(Hindrance::Empty),
+            false => file.seclude(target.pages, self.spaces).map_err(Hindrance::from),
         };
-        Ok(self.put_joined(index, target, run))
+        if let Err(why) = hidden {
+            base.free(run);
+            return Err(why.into());
+        }
+        let copied = self.copy(target.pages, &run);
+        let run = run.dirtied();
+        let joined = copied.and_then(|()| Ok(self.replace(target, &run)?));
+        match joined {
+            Ok(()) => base.count(Event::CollapseAlloc, 1),
+            Err(_) => {
+                file.readmit(target.pages);
+                base.free(run);
+            }
+        }
+        joined
     }
 
     /// Replaces the secluded folios of a block by `run`, a copy of them.
-    fn put_joined(
-        &self,
-        index: &Index<'_, A, H>,
-        target: Target,
-        run: FrameRun,
-    ) -> Result<(), Hindrance> {
-        let folios = self.base().folios();
+    fn replace(&self, target: Target, run: &FrameRun) -> Result<(), Hindrance> {
+        let (base, index) = (self.reclaim.base(), &self.file.index);
+        let folios = base.folios();
         let owner = identity(index.id, target.pages.start);
-        let folio = folios.adopt_cached(&run, target.order, owner, FolioFlags::UPTODATE);
+        let folio = folios.adopt_cached(run, target.order, owner, FolioFlags::UPTODATE);
         let mut before = 0;
-        let joined =
-            index.join(target.pages.start, folio, &|old| folios.is_secluded(old), &mut |old| {
-                before += old.order.pages();
-                if let Some(run) = folios.put(old) {
-                    self.base().free(run);
-                }
-            });
-        if !joined {
-            self.files().with(index).readmit(target.pages);
+        let mut gone = |old: Folio| {
+            before += old.order.pages();
+            base.put(old);
+        };
+        if !index.join(target.pages.start, folio, &|old| folios.is_secluded(old), &mut gone) {
             folios.unadopt(folio);
-            self.base().free(run.dirtied());
             return Err(Hindrance::Held);
         }
-        index.file.count_cached(target.pages.count() as i64 - before as i64);
-        self.base().count(Event::CollapseAlloc, 1);
+        self.file.count_cached(target.pages.count() as i64 - before as i64);
         Ok(())
     }
 
     /// Fills `run` with the secluded folios of `pages`, and with zeroes where a file in memory has
     /// no folio.
-    #[expect(clippy::type_complexity, reason = "the run comes back with whatever it was")]
-    fn copy_folios(
-        &self,
-        index: &Index<'_, A, H>,
-        pages: FilePages,
-        run: FrameRun,
-    ) -> Result<FrameRun, (FrameRun, Result<Result<(), Hindrance>, Error>)> {
-        let mut upto = pages.start;
-        let zero = |from: u64, to: u64| {
-            if from == to {
-                return Ok(());
-            }
-            if index.file.store() != Some(Store::Memory) {
-                // A folio has been dropped meanwhile.
-                return Err(Ok(Err(Hindrance::Held)));
-            }
-            if !run.is_zeroed() {
-                self.base().hw.clear(&run, from - pages.start..to - pages.start, Reuse::Later);
-            }
-            Ok(())
-        };
-        let copied = folios_within(index, pages).try_for_each(|(folio, at)| {
-            zero(upto, at.start)?;
-            upto = at.end;
-            let copied = self.base().hw.copy(&run, at.start - pages.start, folio.span());
-            copied.map_err(|poisoned| Err(poisoned.into()))
-        });
-        let done = copied.and_then(|()| match upto == pages.start {
-            true => Err(Ok(Err(Hindrance::Empty))),
-            false => zero(upto, pages.end),
-        });
-        match done {
-            Ok(()) => Ok(run),
-            Err(why) => Err((run, why)),
+    fn copy(&self, pages: FilePages, run: &FrameRun) -> Result<(), Stop> {
+        let there = || folios_within(&self.file.index, pages);
+        let present: u64 = there().map(|(_, at)| at.count()).sum();
+        if present == 0 {
+            return Err(Hindrance::Empty.into());
         }
+        if present < pages.count() && self.file.store() != Some(Store::Memory) {
+            // A folio has been dropped meanwhile.
+            return Err(Hindrance::Held.into());
+        }
+        let pieces = there().map(|(folio, at)| (at.start - pages.start, folio.span()));
+        Ok(self.reclaim.fill(run, pieces)?)
     }
 
-    /// Whether a space has private copies of pages of a block.
-    fn has_copies(&self, space: &Space<A>, index: &Index<'_, A, H>, target: Target) -> bool {
-        let folios = self.base().folios();
-        let Entry::Folio { folio: whole, .. } = index.find(target.pages.start).0 else {
-            return false;
-        };
-        let mut pieces = self.base().view(space).tables().pieces(target.span);
+    /// Whether the space has private copies of pages of a block.
+    fn has_copies(&self, target: Target) -> bool {
+        let Some(whole) = self.whole(target) else { return false };
+        let (base, space) = (self.reclaim.base(), self.space);
+        let mut pieces = base.view(space).tables().pieces(target.span);
         pieces.any(|seen| match seen.what {
             Sight::Leaf { frame, .. } => {
                 let frames = FrameSpan::new(frame, seen.pages.count());
-                folios.each(frames, |folio, _| folio == whole) < frames.count
+                base.folios().each(frames, |folio, _| folio == whole) < frames.count
             }
             Sight::Marker(_) => true,
         })
@@ -307,14 +252,14 @@ fn unit(area: &Area, sizes: u32) -> Option<Order> {
 
 /// The largest block of one of `sizes` at the beginning of `left`, a part of an area that maps a
 /// file of `end` pages.
-fn target<A: Arch>(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
+fn target(area: &Area, left: PageSpan, sizes: u32, end: u64) -> Option<Target> {
     let Backing::File { page: at, .. } = area.backing_of(left.start) else { return None };
     let room = left.count().min(end.saturating_sub(at));
     let fits = |order: &Order| {
         let aligned = (left.start.get() | at) & (order.pages() - 1) == 0;
-        sizes >> order.get() & 1 != 0 && aligned && order.pages() <= room
+        aligned && order.pages() <= room
     };
-    let order = (1..=A::block_order().get()).rev().map(Order::new).find(fits)?;
+    let order = descending(sizes, Order::new(1)).find(fits)?;
     let pages = FilePages::block(at, order);
     let span = PageSpan::new(left.start, Vpn::new(left.start.get() + order.pages()));
     Some(Target { pages, order, span })

@@ -24,9 +24,7 @@ use quire_units::{Order, PageSpan, Vpn};
 use super::Reclaim;
 use super::quest::{Quest, ROUNDS, Reclaimed};
 use crate::base::AllSpaces;
-use crate::base::Error;
-use crate::base::Hand;
-use crate::cache::{File, FilePages, Store};
+use crate::cache::FilePages;
 use crate::files::Kind;
 use crate::paging::{Demand, Scope};
 use crate::space::{Area, AreaFlags, GroupId, Space};
@@ -60,7 +58,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// A round of aging over all spaces. Returns how many pages it scanned.
     pub fn age_all(&self, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let all = Space::<A>::all();
         let mut looked = 0;
         spaces.visit(&mut |space| looked += self.age(space, all));
         looked
@@ -74,8 +72,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let mut gather = Gather::new();
         let looked = tables.harvest(span, &mut gather, |folio, touched| {
             // A folio that many spaces map ages once a round, and not once in each space.
-            let shared = u64::from(folios.counts(folio).mapped) > folio.order.pages();
-            if touched || !shared || folios.home(folio).space == own {
+            if touched || !folios.is_shared(folio) || folios.home(folio).space == own {
                 folios.grow_old(folio, touched);
             }
         });
@@ -91,8 +88,8 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Frees less when no more can leave, or swap devices are full. The scan has a bound: four
     /// times all pages; and after 64 pages for each wanted one, age no longer counts.
     pub fn reclaim(&self, pages: u64, spaces: &(impl AllSpaces<A> + ?Sized)) -> Reclaimed {
-        let mut quest = Quest::new(pages, None);
-        self.go_rounds(&mut quest, spaces);
+        let mut quest = Quest::new(pages, &spaces, &self.hand);
+        self.go_rounds(&mut quest);
         let mut done = quest.done;
         // Pages just read from a device are about to be mapped, so they go last.
         if done.pages() < pages {
@@ -101,33 +98,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         done
     }
 
-    /// Pages out about `pages` pages of a group's spaces; returns how many.
-    pub(crate) fn reclaim_in(
-        &self,
-        group: GroupId,
-        pages: u64,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> u64 {
-        let mut quest = Quest::new(pages, Some(group));
-        self.go_rounds(&mut quest, spaces);
-        quest.done.paged_out
-    }
-
-    fn go_rounds(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
+    pub(super) fn go_rounds(&self, quest: &mut Quest<'_, A>) {
         let mut gives = self.has_slots();
         for round in 0..ROUNDS.len() {
-            let (before, out) = (quest.looked, quest.done.paged_out);
+            let (before, out, all) = (quest.looked, quest.done.paged_out, quest.lacks());
             if quest.group.is_none() {
-                let all = quest.lacks();
                 let swappiness = self.base().policy.swappiness();
-                let files =
-                    if gives { self.files().balance.share_of_files(all, swappiness) } else { all };
-                quest.begin(round, files);
-                self.shed_files(quest, spaces);
+                let share = || self.files().balance.share_of_files(all, swappiness);
+                quest.begin(round, if gives { share() } else { all });
+                self.shed_files(quest);
             }
             quest.begin(round, quest.lacks());
             if !quest.is_over() {
-                self.go_round(quest, spaces);
+                self.go_round(quest);
             }
             if quest.lacks() == 0 || quest.looked == before && !gives {
                 break;
@@ -137,23 +120,15 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
-    /// The hand of a quest: each group has its own.
-    fn hand_of(&self, quest: &Quest) -> &Hand {
-        let group = quest.group.and_then(|id| self.base().groups.group(id).ok());
-        group.map_or(&self.hand, |group| &group.hand)
-    }
-
     /// Drops clean pages of swap devices that no space maps, `pages` or a few more; returns how
     /// many.
     fn drop_from_swap(&self, pages: u64) -> u64 {
-        let is_swap = |file: &&File| file.store() == Some(Store::Swap);
         let mut dropped = 0;
-        for id in self.files().ids() {
-            let Some(file) = self.base().file(id).filter(is_swap) else { continue };
+        for (id, slots, _) in self.paging().devices() {
             if dropped >= pages {
                 break;
             }
-            dropped += self.files().drop_clean(id, FilePages::new(0, file.pages())).unwrap_or(0);
+            dropped += self.files().drop_clean(id, FilePages::new(0, slots)).unwrap_or(0);
         }
         dropped
     }
@@ -163,17 +138,31 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         self.base().swaps.iter().any(|swap| swap.is_open() && swap.used() < swap.slots())
     }
 
+    /// Calls `see` with the spaces of a group, or with all.
+    pub(super) fn each_space(
+        &self,
+        group: Option<GroupId>,
+        spaces: &dyn AllSpaces<A>,
+        mut see: impl FnMut(&Space<A>),
+    ) {
+        spaces.visit(&mut |space| {
+            if group.is_none_or(|id| self.base().groups.is_member(space, id)) {
+                see(space);
+            }
+        });
+    }
+
     /// Lets the hand go once around all spaces, or until the quest is over.
-    fn go_round(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
-        let (root, page) = self.hand_of(quest).load();
-        let page = Vpn::new(page.min(A::USER_PAGES));
+    fn go_round(&self, quest: &mut Quest<'_, A>) {
+        let (root, page) = quest.hand.load();
         let (first, end) = (Vpn::new(0), Vpn::new(A::USER_PAGES));
+        let page = Vpn::new(page).min(end);
         // From the hand on, and then the pages before it, up to the end of its window, all of which
         // is a round older then.
         let last = page.align_up(WINDOW.pages()).unwrap_or(end).min(end);
         for ahead in [true, false] {
             let mut is_ahead = false;
-            spaces.visit(&mut |space| {
+            self.each_space(quest.group, quest.spaces, |space| {
                 let is_here = space.root().get() == root;
                 let span = match (is_here, ahead) {
                     (true, true) => PageSpan::new(page, end),
@@ -181,61 +170,45 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                     (false, _) => PageSpan::new(first, end),
                 };
                 is_ahead |= is_here;
-                let is_meant =
-                    quest.group.is_none_or(|group| self.base().groups.is_member(space, group));
-                if is_meant && (is_here || is_ahead == ahead) && !quest.is_over() {
-                    self.sweep(space, span, quest, spaces);
+                if is_here || is_ahead == ahead {
+                    self.sweep(space, span, quest);
                 }
             });
         }
     }
 
     /// Moves the hand through `span` of a space, window by window, until the quest is over.
-    fn sweep(
-        &self,
-        space: &Space<A>,
-        span: PageSpan,
-        quest: &mut Quest,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) {
+    fn sweep(&self, space: &Space<A>, span: PageSpan, quest: &mut Quest<'_, A>) {
+        let is_locked = |area: &Area| area.flags.contains(AreaFlags::LOCKED);
         // If the hand stopped within a window, all of that window is aged already.
-        let (mut at, mut aged) =
-            (span.start, span.start.align_up(WINDOW.pages()).unwrap_or(span.end));
-        while let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next() {
-            if quest.is_over() {
-                return;
-            }
+        let mut aged = span.start.align_up(WINDOW.pages()).unwrap_or(span.end);
+        let mut at = span.start;
+        while !quest.is_over()
+            && let Some(area) = self.spaces().areas(space, PageSpan::new(at, span.end)).next()
+        {
             // Folios lie in blocks, so the end of a window cuts none; but they may lie across
             // areas.
             let start = at.max(area.span.start);
             let end = start.align_down(WINDOW.pages()).add(WINDOW.pages()).min(span.end);
-            let locked = |area: &Area| area.flags.contains(AreaFlags::LOCKED);
-            let mixed =
-                self.spaces().areas(space, PageSpan::new(start, end)).any(|area| locked(&area));
-            let end = if mixed { end.min(area.span.end) } else { end };
             let window = PageSpan::new(start, end);
+            let mixed = self.spaces().areas(space, window).any(|area| is_locked(&area));
+            let window = if mixed { window.intersect(area.span) } else { window };
             at = window.end;
-            if !locked(&area) {
+            if !is_locked(&area) {
                 if window.end > aged {
                     quest.looked += self.age(space, PageSpan::new(start.max(aged), window.end));
                     aged = window.end;
                 }
                 // Without a frame for it, the memory stays for now.
                 let _ = self.spaces().let_go_droppable(space, window, quest.idle());
-                at = self.page_out_old(space, window, quest, spaces);
+                at = self.page_out_old(space, window, quest);
             }
-            self.hand_of(quest).store(space.root().get(), at.get());
+            quest.hand.store(space.root().get(), at.get());
         }
     }
 
     /// Pages out the old folios of `window`; returns the page to continue at.
-    fn page_out_old(
-        &self,
-        space: &Space<A>,
-        window: PageSpan,
-        quest: &mut Quest,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> Vpn {
+    fn page_out_old(&self, space: &Space<A>, window: PageSpan, quest: &mut Quest<'_, A>) -> Vpn {
         quest.done.dropped += self.thin(space, window, quest.idle());
         if quest.is_over() {
             return window.end;
@@ -243,7 +216,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         // Lazily freed folios need no slot.
         let idle = if self.has_slots() { quest.idle() } else { u32::MAX };
         let demand = Demand { whose: Scope::All, idle, pages: quest.left() };
-        let done: Result<_, Error> = self.paging().page_out_if(space, window, demand, spaces);
+        let done = self.paging().page_out_if(space, window, demand, quest.spaces);
         let Ok((out, upto)) = done else { return window.end };
         quest.done.paged_out += out.pages;
         self.files().balance.left(out.pages);

@@ -12,7 +12,7 @@ use super::Reclaim;
 use crate::base::AllSpaces;
 use crate::cache::Store;
 use crate::folio::Folio;
-use crate::space::{GroupId, Space};
+use crate::space::GroupId;
 use crate::swap::SwapEntry;
 use crate::table::Sight;
 
@@ -32,21 +32,13 @@ pub struct Holdings {
     pub swapped: u64,
 }
 
-/// A share of a folio or a slot, in [`PARTS`] of a page.
-enum Share {
-    Memory(Folio, u64),
-    Swap(u64),
-}
-
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// The number of frames of a group: its spaces' share of each folio, by the pages that they
     /// map. Walks all their tables.
     pub fn usage(&self, id: GroupId, spaces: &(impl AllSpaces<A> + ?Sized)) -> u64 {
         let mut parts = 0;
-        self.each_share(Some(id), spaces, &mut |share| {
-            if let Share::Memory(_, own) = share {
-                parts += own;
-            }
+        self.each_share(Some(id), &spaces, |folio, own| {
+            parts += if folio.is_some() { own } else { 0 };
         });
         rounded(parts)
     }
@@ -55,13 +47,13 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// slot that they share.
     pub fn holdings(&self, id: Option<GroupId>, spaces: &(impl AllSpaces<A> + ?Sized)) -> Holdings {
         let mut parts = Holdings::default();
-        self.each_share(id, spaces, &mut |share| match share {
-            Share::Memory(folio, own) => match self.base().store_of(folio) {
-                None | Some(Store::Swap) => parts.anon += own,
-                Some(Store::Memory) => parts.shared += own,
-                Some(Store::ReadOnly | Store::ReadWrite) => parts.file += own,
-            },
-            Share::Swap(own) => parts.swapped += own,
+        self.each_share(id, &spaces, |folio, own| {
+            *match folio.map(|folio| self.base().store_of(folio)) {
+                None => &mut parts.swapped,
+                Some(None | Some(Store::Swap)) => &mut parts.anon,
+                Some(Some(Store::Memory)) => &mut parts.shared,
+                Some(Some(Store::ReadOnly | Store::ReadWrite)) => &mut parts.file,
+            } += own;
         });
         Holdings {
             anon: rounded(parts.anon),
@@ -71,40 +63,36 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
     }
 
+    /// Calls `see` with each folio that spaces map, and with slots that their entries refer to:
+    /// `None`; and with the spaces' share of it, in [`PARTS`] of a page.
     fn each_share(
         &self,
         id: Option<GroupId>,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-        see: &mut dyn FnMut(Share),
+        spaces: &dyn AllSpaces<A>,
+        mut see: impl FnMut(Option<Folio>, u64),
     ) {
-        spaces.visit(&mut |space| {
-            if id.is_none_or(|id| self.base().groups.is_member(space, id)) {
-                self.each_share_of(space, see);
-            }
-        });
-    }
-
-    fn each_share_of(&self, space: &Space<A>, see: &mut dyn FnMut(Share)) {
         let folios = self.base().folios();
         let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        for seen in self.base().view(space).tables().pieces(all) {
-            let count = seen.pages.count();
-            match seen.what {
-                Sight::Leaf { frame, .. } => {
-                    folios.each(FrameSpan::new(frame, count), |folio, piece| {
-                        let mapped = u64::from(folios.counts(folio).mapped).max(piece.count);
-                        let whole = folio.order.pages() * PARTS;
-                        see(Share::Memory(folio, whole / mapped * piece.count));
-                        true
-                    });
-                }
-                Sight::Marker(marks) => {
-                    if let Some(entry) = SwapEntry::of(marks.first) {
-                        see(Share::Swap(self.share_of_slots(entry, count)));
+        self.each_space(id, spaces, |space| {
+            for seen in self.base().view(space).tables().pieces(all) {
+                let count = seen.pages.count();
+                match seen.what {
+                    Sight::Leaf { frame, .. } => {
+                        folios.each(FrameSpan::new(frame, count), |folio, piece| {
+                            let mapped = u64::from(folios.counts(folio).mapped).max(piece.count);
+                            let whole = folio.order.pages() * PARTS;
+                            see(Some(folio), whole / mapped * piece.count);
+                            true
+                        });
+                    }
+                    Sight::Marker(marks) => {
+                        if let Some(entry) = SwapEntry::of(marks.first) {
+                            see(None, self.share_of_slots(entry, count));
+                        }
                     }
                 }
             }
-        }
+        });
     }
 
     /// An entry's share in its `count` slots.

@@ -1,5 +1,6 @@
 //! How far a call of reclaim has come.
 
+use crate::base::{AllSpaces, Hand};
 use crate::space::GroupId;
 
 #[cfg(doc)]
@@ -7,7 +8,7 @@ use super::Reclaim;
 
 /// The rounds of aging without an access that a folio needs to leave, in the hand's first round and
 /// those that follow.
-pub(crate) const ROUNDS: [u32; 4] = [2, 2, 1, 0];
+pub(super) const ROUNDS: [u32; 4] = [2, 2, 1, 0];
 
 /// The most pages scanned for each wanted page: after a quarter of them younger folios are taken,
 /// and after all of them any.
@@ -18,26 +19,30 @@ const LOOKS_MOST: u64 = 64;
 const LOOKS_FIRST: u64 = 16;
 
 /// The progress of a call of [`Reclaim::reclaim`].
-pub(crate) struct Quest {
+pub(super) struct Quest<'a, A> {
     pub(super) pages: u64,
     /// The pages to free, and the pages to scan, before the other hand continues.
-    pub(super) goal: u64,
-    pub(super) looks: u64,
+    goal: u64,
+    looks: u64,
+    pub(super) spaces: &'a dyn AllSpaces<A>,
     /// The group whose spaces are scanned; `None` for all.
     pub(super) group: Option<GroupId>,
-    pub(crate) done: Reclaimed,
+    /// The hand that goes around them.
+    pub(super) hand: &'a Hand,
+    pub(super) done: Reclaimed,
     /// Pages that were scanned.
-    pub(crate) looked: u64,
+    pub(super) looked: u64,
     /// Rounds of the hand.
-    pub(super) round: usize,
+    round: usize,
     /// Not even one frame is left for paging out.
     pub(super) starved: bool,
 }
 
-impl Quest {
-    pub(super) fn new(pages: u64, group: Option<GroupId>) -> Self {
-        let (done, looked, round, starved) = Default::default();
-        Self { pages, goal: pages, looks: u64::MAX, group, done, looked, round, starved }
+impl<'a, A> Quest<'a, A> {
+    pub(super) fn new(pages: u64, spaces: &'a dyn AllSpaces<A>, hand: &'a Hand) -> Self {
+        let (group, done, looked, round, starved) = Default::default();
+        let (goal, looks) = (pages, u64::MAX);
+        Self { pages, goal, looks, spaces, group, hand, done, looked, round, starved }
     }
 
     /// Begins one hand's part of a round, which should find `pages` pages.
@@ -49,11 +54,11 @@ impl Quest {
     }
 
     /// How many pages the hand should still find.
-    pub(crate) fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         self.goal.saturating_sub(self.done.pages())
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.left() == 0 || self.looked >= self.looks || self.starved
     }
 
@@ -63,7 +68,7 @@ impl Quest {
     }
 
     /// How many rounds of aging without an access are demanded by now.
-    pub(crate) fn idle(&self) -> u32 {
+    pub(super) fn idle(&self) -> u32 {
         let looks = self.looked / self.pages.max(1);
         let by_looks = match looks {
             0..=16 => 2,

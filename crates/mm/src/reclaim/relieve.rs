@@ -4,6 +4,7 @@ use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use super::Reclaim;
+use super::quest::Quest;
 use crate::base::{AllSpaces, Error};
 use crate::space::GroupId;
 
@@ -41,8 +42,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         let mut paged_out = 0;
         let most = limit - limit / MARGIN;
         if usage > most.min(limit.saturating_sub(1)) {
-            let lacks = (usage - most).max(1);
-            paged_out = self.reclaim_in(id, lacks, spaces);
+            paged_out = self.page_out_group(id, (usage - most).max(1), spaces)?;
             usage = self.usage(id, spaces);
         }
         let room = limit.saturating_sub(usage);
@@ -65,7 +65,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         pages: u64,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Result<u64, Error> {
-        self.base().groups.group(id)?;
-        Ok(self.reclaim_in(id, pages, spaces))
+        let mut quest = Quest::new(pages, &spaces, &self.base().groups.group(id)?.hand);
+        quest.group = Some(id);
+        self.go_rounds(&mut quest);
+        Ok(quest.done.paged_out)
     }
 }

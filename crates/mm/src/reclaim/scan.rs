@@ -15,14 +15,13 @@ use quire_hw::Hardware;
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
 use super::Reclaim;
-use super::collapse::Block;
-use crate::base::AllSpaces;
-use crate::base::Error;
+use super::collapse::{Block, Stop, blocks};
+use crate::base::{AllSpaces, Error, descending};
 use crate::cache::Reads;
-use crate::space::{Advice, Area, Space};
+use crate::space::{Advice, Space};
 use crate::stats::Event;
 use crate::swap::SwapEntry;
-use crate::table::{Seen, Sight, Survey};
+use crate::table::{Sight, Survey};
 
 /// The limits for a block that is collapsed: counts of base pages, in a block of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,17 +72,12 @@ struct Census {
 }
 
 /// A scan under way.
-struct Scan<'s> {
-    limits: &'s ScanLimits,
+struct Scan<'a, A, H> {
+    reclaim: &'a Reclaim<'a, A, H>,
+    limits: &'a ScanLimits,
     /// The pages to scan.
     pages: u64,
     done: Scanned,
-}
-
-impl Scan<'_> {
-    fn is_over(&self) -> bool {
-        self.done.pages >= self.pages || self.done.reads.is_some() || self.done.starved
-    }
 }
 
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
@@ -96,7 +90,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         limits: &ScanLimits,
         spaces: &(impl AllSpaces<A> + ?Sized),
     ) -> Scanned {
-        let mut scan = Scan { limits, pages, done: Scanned::default() };
+        let mut scan = Scan { reclaim: self, limits, pages, done: Scanned::default() };
         let (begin, mut stopped) = (*cursor, false);
         let mut is_found = begin == ScanCursor::default();
         spaces.visit(&mut |space| {
@@ -105,7 +99,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             is_found |= is_here;
             if is_found && !stopped {
                 let from = if is_here { begin.page } else { 0 };
-                let page = self.scan_space(space, Vpn::new(from), &mut scan).get();
+                let page = scan.space(space, Vpn::new(from)).get();
                 stopped = page < A::USER_PAGES;
                 *cursor = ScanCursor { root, page };
             }
@@ -117,127 +111,111 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         }
         scan.done
     }
+}
+
+impl<A: Arch, H: Hardware> Scan<'_, A, H> {
+    fn is_over(&self) -> bool {
+        self.done.pages >= self.pages || self.done.reads.is_some() || self.done.starved
+    }
 
     /// Scans a space; returns the page to continue at.
-    fn scan_space(&self, space: &Space<A>, from: Vpn, scan: &mut Scan<'_>) -> Vpn {
+    fn space(&mut self, space: &Space<A>, from: Vpn) -> Vpn {
         let (mut at, end) = (from, Vpn::new(A::USER_PAGES));
         while at < end {
-            if scan.is_over() {
+            if self.is_over() {
                 return at;
             }
-            let Some(area) = self.spaces().areas(space, PageSpan::new(at, end)).next() else {
-                break;
-            };
-            let sizes = self.base().policy.candidates(Advice::of(area.flags), space.opt_out());
+            let mut areas = self.reclaim.spaces().areas(space, PageSpan::new(at, end));
+            let Some(area) = areas.next() else { break };
+            let advice = Advice::of(area.flags);
+            let sizes = self.reclaim.base().policy.candidates(advice, space.opt_out());
             let sizes = sizes & ((2 << A::block_order().get()) - 1);
             if !area.is_private_anon() || sizes == 0 {
-                scan.done.pages += 1;
+                self.done.pages += 1;
                 at = area.span.end;
                 continue;
             }
             let start = at.max(area.span.start);
-            let block = PageSpan::block(start, A::block_order());
-            let window = block.intersect(area.span);
-            scan.done.pages += window.count();
-            self.scan_block(space, (&area, window), sizes, scan);
-            at = if scan.done.reads.is_some() { start } else { window.end };
+            let window = PageSpan::block(start, A::block_order()).intersect(area.span);
+            self.done.pages += window.count();
+            if let Err(error) = self.window(space, window, sizes) {
+                self.done.starved |= matches!(error, Error::NoMemory(_));
+            }
+            at = if self.done.reads.is_some() { start } else { window.end };
         }
         end
     }
 
     /// Collapses the part of a block within its area into one folio, or into smaller ones.
-    fn scan_block(
-        &self,
-        space: &Space<A>,
-        (area, window): (&Area, PageSpan),
-        sizes: u32,
-        scan: &mut Scan<'_>,
-    ) {
-        if self.base().view(space).tables().look(window).is_none() {
-            return;
+    fn window(&mut self, space: &Space<A>, window: PageSpan, sizes: u32) -> Result<(), Error> {
+        if self.reclaim.base().view(space).tables().look(window).is_none() {
+            return Ok(());
         }
-        for order in (1..=A::block_order().get()).rev().map(Order::new) {
-            if sizes >> order.get() & 1 == 0 {
-                continue;
+        for order in descending(sizes, Order::new(1)) {
+            let mut all = blocks(window, order).next().is_some();
+            for block in blocks(window, order) {
+                all &= self.block(space, block, order)?;
             }
-            let first = window.start.get().next_multiple_of(order.pages());
-            let mut block = PageSpan::block(Vpn::new(first), order);
-            let mut all = block.end <= window.end;
-            while block.end <= window.end {
-                match self.scan_one(space, area, (block, order), scan) {
-                    Ok(is_whole) => all &= is_whole,
-                    Err(error) => {
-                        scan.done.starved |= matches!(error, Error::NoMemory(_));
-                        return;
-                    }
-                }
-                block = PageSpan::new(block.end, block.end.add(order.pages()));
-            }
-            if all || scan.done.reads.is_some() {
-                return;
+            if all || self.done.reads.is_some() {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Collapses a block if it is within the limits; returns whether it is one folio now.
-    fn scan_one(
-        &self,
-        space: &Space<A>,
-        area: &Area,
-        (block, order): (PageSpan, Order),
-        scan: &mut Scan<'_>,
-    ) -> Result<bool, Error> {
+    fn block(&mut self, space: &Space<A>, block: PageSpan, order: Order) -> Result<bool, Error> {
+        let base = self.reclaim.base();
         // The survey is a hint, but mostly right, and then no fault has to wait.
-        if self.base().view(space).tables().survey(block, order) == Survey::Whole {
+        if base.view(space).tables().survey(block, order) == Survey::Whole {
             return Ok(true);
         }
-        let limits = limits_of::<A>(scan.limits, order);
         let census = self.census(space, block);
-        if let Some(event) = limits.exceeded(&census, order) {
-            self.base().count(event, 1);
+        if let Some(event) = self.limits.exceeded::<A>(&census, order) {
+            base.count(event, 1);
             return Ok(false);
         }
-        if census.there == 0 || !census.is_young || !self.base().groups.affords(space, order) {
+        if census.there == 0 || !census.is_young || !base.groups.affords(space, order) {
             return Ok(false);
         }
         if census.swapped > 0 {
-            scan.done.reads = self.bring_back(space, block)?;
-            if scan.done.reads.is_some() {
+            self.done.reads = self.bring_back(space, block)?;
+            if self.done.reads.is_some() {
                 return Ok(false);
             }
         }
-        debug_assert!(area.span.covers(block), "sizes are tried within the area");
-        let mut change = self.base().change(space);
-        change.hold(block);
-        let done = self.collapse_block(space, &mut change, block, (order, limits.hard))?;
-        drop(change);
-        if matches!(done, Ok(Block::Made)) {
-            scan.done.made += 1;
-            scan.done.collapsed += order.pages();
+        match self.reclaim.collapse_block(space, block, self.limits.hard) {
+            Ok(Block::Made) => {
+                self.done.made += 1;
+                self.done.collapsed += order.pages();
+                Ok(true)
+            }
+            Ok(Block::Already) => Ok(true),
+            Err(Stop::Refused(_)) => Ok(false),
+            Err(Stop::Failed(error)) => Err(error),
         }
-        Ok(done.is_ok())
     }
 
     /// Counts the contents of a block.
     fn census(&self, space: &Space<A>, block: PageSpan) -> Census {
-        let folios = self.base().folios();
+        let folios = self.reclaim.base().folios();
         let mut census = Census::default();
-        for seen in self.base().view(space).tables().pieces(block) {
+        for seen in self.reclaim.base().view(space).tables().pieces(block) {
+            let pages = seen.pages.count();
             match seen.what {
                 Sight::Leaf { frame, attrs, .. } => {
-                    census.there += seen.pages.count();
+                    census.there += pages;
                     census.is_young |= attrs.contains(Attrs::YOUNG);
-                    folios.each(FrameSpan::new(frame, seen.pages.count()), |folio, piece| {
-                        let mapped = u64::from(folios.counts(folio).mapped);
-                        census.shared += if mapped > folio.order.pages() { piece.count } else { 0 };
+                    folios.each(FrameSpan::new(frame, pages), |folio, piece| {
+                        census.shared += if folios.is_shared(folio) { piece.count } else { 0 };
                         true
                     });
                 }
                 Sight::Marker(marks) if SwapEntry::of(marks.first).is_some() => {
-                    census.swapped += seen.pages.count();
+                    census.swapped += pages;
                 }
                 // The collapse refuses pages with other marks.
-                Sight::Marker(_) => census.there += seen.pages.count(),
+                Sight::Marker(_) => census.there += pages,
             }
         }
         census
@@ -245,14 +223,11 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 
     /// Maps the pages of a block that are on swap devices; returns the reads that must come first.
     fn bring_back(&self, space: &Space<A>, block: PageSpan) -> Result<Option<Reads>, Error> {
-        let is_swapped = |seen: &Seen| match seen.what {
-            Sight::Marker(marks) => SwapEntry::of(marks.first).is_some(),
-            Sight::Leaf { .. } => false,
-        };
+        let paging = self.reclaim.paging();
         let mut left = block;
-        while let Some(seen) = self.base().view(space).tables().pieces(left).find(is_swapped) {
-            match self.paging().swap_in_page(space, seen.pages.start) {
-                Ok(()) => left = PageSpan::new(seen.pages.start.add(1), block.end),
+        while let Some((pages, _)) = paging.entries(space, left).next() {
+            match paging.swap_in_page(space, pages.start) {
+                Ok(()) => left = PageSpan::new(pages.start.add(1), block.end),
                 Err(Error::Unread(reads)) => return Ok(Some(reads)),
                 Err(error) => return Err(error),
             }
@@ -261,25 +236,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 }
 
-/// The limits for blocks of `order`.
-fn limits_of<A: Arch>(limits: &ScanLimits, order: Order) -> ScanLimits {
-    if order == A::block_order() {
-        return *limits;
-    }
-    let all_but_one = limits.none + 1 >= A::block_order().pages();
-    let none = if all_but_one { order.pages() - 1 } else { 0 };
-    ScanLimits { none, swapped: 0, shared: 0, ..*limits }
-}
-
 impl ScanLimits {
     /// The counter of the limit that a block of `order` exceeds.
-    fn exceeded(&self, census: &Census, order: Order) -> Option<Event> {
-        let none = order.pages() - (census.there + census.swapped).min(order.pages());
-        if census.swapped > self.swapped {
+    fn exceeded<A: Arch>(&self, census: &Census, order: Order) -> Option<Event> {
+        let all_but_one = self.none + 1 >= A::block_order().pages();
+        let (none, swapped, shared) = match order == A::block_order() {
+            true => (self.none, self.swapped, self.shared),
+            false => (if all_but_one { order.pages() - 1 } else { 0 }, 0, 0),
+        };
+        if census.swapped > swapped {
             Some(Event::ScanSwapped)
-        } else if none > self.none {
+        } else if order.pages().saturating_sub(census.there + census.swapped) > none {
             Some(Event::ScanNone)
-        } else if census.shared > self.shared {
+        } else if census.shared > shared {
             Some(Event::ScanShared)
         } else {
             None

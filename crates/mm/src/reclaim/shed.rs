@@ -11,12 +11,14 @@
 
 use quire_arch::Arch;
 use quire_hw::Hardware;
-use quire_units::{PageSpan, Vpn};
+use quire_units::PageSpan;
 
 use super::Reclaim;
 use super::quest::Quest;
-use crate::base::AllSpaces;
-use crate::cache::{Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, identity};
+use crate::base::{AllSpaces, folios_in};
+use crate::cache::{
+    Entry, FILE_PAGES_MAX, FileId, FilePages, Index, Note, Store, file_of, page_of,
+};
 use crate::folio::{Folio, FolioFlags};
 use crate::space::{AreaFlags, Space};
 use crate::table::Gather;
@@ -24,77 +26,69 @@ use crate::table::Gather;
 /// The pages of a file that are aged at a time.
 const WINDOW: u64 = 512;
 
+/// Pages of a file, and the spaces that may map them.
+struct Window<'a, A, H> {
+    index: &'a Index<'a, A, H>,
+    pages: FilePages,
+    spaces: &'a dyn AllSpaces<A>,
+}
+
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Goes once around all files that have a store, from where the last call stopped, and drops
     /// the old pages, mapped or not, until the quest is over.
-    pub(crate) fn shed_files(&self, quest: &mut Quest, spaces: &(impl AllSpaces<A> + ?Sized)) {
+    pub(super) fn shed_files(&self, quest: &mut Quest<'_, A>) {
         let (first, page) = self.file_hand.load();
-        let number = |id: FileId| u64::from(id.0);
-        for ahead in [true, false] {
-            for id in self.files().ids().filter(|id| (number(*id) >= first) == ahead) {
-                if quest.is_over() {
-                    return;
-                }
-                let Ok(index) = self.base().index(id) else { continue };
-                let stored = matches!(index.file.store(), Some(Store::ReadOnly | Store::ReadWrite));
-                if stored && index.has_entries() {
-                    let from = if number(id) == first { page } else { 0 };
-                    self.shed_file(&index, from, quest, spaces);
-                }
+        let is_ahead = |id: &FileId| u64::from(id.0) >= first;
+        let before = self.files().ids().filter(|id| !is_ahead(id));
+        for id in self.files().ids().filter(is_ahead).chain(before) {
+            if quest.is_over() {
+                return;
+            }
+            let Ok(index) = self.base().index(id) else { continue };
+            let stored = matches!(index.file.store(), Some(Store::ReadOnly | Store::ReadWrite));
+            if stored && index.has_entries() {
+                let from = if u64::from(id.0) == first { page } else { 0 };
+                self.shed_file(&index, from, quest);
             }
         }
         self.file_hand.store(0, 0);
     }
 
     /// The same for one file, from a page on.
-    fn shed_file(
-        &self,
-        index: &Index<'_, A, H>,
-        from: u64,
-        quest: &mut Quest,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) {
+    fn shed_file(&self, index: &Index<'_, A, H>, from: u64, quest: &mut Quest<'_, A>) {
         if from == 0 {
             self.forget_old_notes(index);
         }
         let mut left = FilePages::new(from, index.file.pages());
-        while let Some((_, at)) = index.next(left) {
-            if quest.is_over() {
-                return;
-            }
+        while !quest.is_over()
+            && let Some((_, at)) = index.next(left)
+        {
             let start = at.start - at.start % WINDOW;
             let end = start + WINDOW.max(at.count());
-            let window = FilePages::new(start.max(left.start), end);
+            let pages = FilePages::new(start.max(left.start), end);
+            let mut window = Window { index, pages, spaces: quest.spaces };
             // If the hand stopped within a window, all of that window is aged already.
             if start >= left.start {
-                quest.looked += self.age_window(index, window, spaces);
+                quest.looked += self.age_window(&window);
             }
             let idle = quest.idle();
-            let part = self.enough_of(index, window, idle, quest.left());
-            spaces.visit(&mut |space| self.detach_window(space, index, part, idle));
-            quest.done.dropped += self.drop_old(index, part, idle);
-            left = FilePages::new(part.end, left.end);
-            self.file_hand.store(index.id.0.into(), part.end);
+            window.pages.end = self.enough_of(&window, idle, quest.left());
+            quest.spaces.visit(&mut |space| self.detach_window(space, &window, idle));
+            quest.done.dropped += self.drop_old(&window, idle);
+            left = FilePages::new(window.pages.end, left.end);
+            self.file_hand.store(index.id.0.into(), window.pages.end);
         }
     }
 
-    /// The beginning of a window with `pages` old pages, or all of it.
-    fn enough_of(
-        &self,
-        index: &Index<'_, A, H>,
-        window: FilePages,
-        idle: u32,
-        pages: u64,
-    ) -> FilePages {
-        let (mut left, mut old) = (window, 0);
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
-            old += if self.is_old(index, window, folio, idle) { at.count() } else { 0 };
-            if old >= pages {
-                return FilePages::new(window.start, at.end);
-            }
-        }
-        window
+    /// The end of the first `most` old pages of a window, or of all of it.
+    fn enough_of(&self, window: &Window<'_, A, H>, idle: u32, most: u64) -> u64 {
+        let mut old = 0;
+        let mut folios = folios_in(window.index, window.pages);
+        let enough = folios.find(|(folio, at)| {
+            old += if self.is_old(window, *folio, idle) { at.count() } else { 0 };
+            old >= most
+        });
+        enough.map_or(window.pages.end, |(_, at)| at.end)
     }
 
     /// Removes the notes of pages that left too long ago to count, and frees index nodes that held
@@ -106,98 +100,76 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
         index.prune_such(FilePages::new(0, FILE_PAGES_MAX), &old, &mut |run| self.base().free(run));
     }
 
-    /// A round of aging for a window; returns its number of pages.
-    fn age_window(
-        &self,
-        index: &Index<'_, A, H>,
-        window: FilePages,
-        spaces: &(impl AllSpaces<A> + ?Sized),
-    ) -> u64 {
+    /// A round of aging for a window; returns how many pages of it are in memory.
+    fn age_window(&self, window: &Window<'_, A, H>) -> u64 {
+        let index = window.index;
         let folios = self.base().folios();
-        let (mut left, mut looked) = (window, 0);
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
+        let mut looked = 0;
+        for (folio, at) in folios_in(index, window.pages) {
             // There is no reference: the folio may have left the file by now, and be something
             // else.
-            if let Some(cached) = folios.cached(folio.head, identity(index.id, at.start)) {
+            if let Some(cached) = self.base().cached(index.id, at.start, folio) {
                 cached.grow_old();
             }
             looked += at.count();
         }
-        spaces.visit(&mut |space| {
+        window.spaces.visit(&mut |space| {
             let mut gather = Gather::new();
-            self.each_shown(space, index.id, window, |span| {
+            for span in self.unlocked(space, window) {
                 self.base().view(space).tables().harvest(span, &mut gather, |folio, touched| {
                     if touched {
                         folios.grow_old(folio, true);
                     }
                 });
-            });
+            }
             self.base().settle(space, &mut gather);
         });
         looked
     }
 
-    /// Calls `act` with the stretches of a space that map some of a window of a file, except for
-    /// those that are locked in memory.
-    fn each_shown(
-        &self,
-        space: &Space<A>,
-        id: FileId,
-        window: FilePages,
-        mut act: impl FnMut(PageSpan),
-    ) {
-        let all = PageSpan::new(Vpn::new(0), Vpn::new(A::USER_PAGES));
-        for area in
-            self.spaces().areas(space, all).filter(|area| !area.flags.contains(AreaFlags::LOCKED))
-        {
-            let span = area.showing(id, window.start, window.end);
-            if !span.is_empty() {
-                act(span);
-            }
-        }
+    /// The stretches of a space that map some of a window, except for those that are locked in
+    /// memory.
+    fn unlocked<'a>(
+        &'a self,
+        space: &'a Space<A>,
+        window: &Window<'a, A, H>,
+    ) -> impl Iterator<Item = PageSpan> + use<'a, A, H> {
+        let shown = self.files().with(window.index).showing(space, window.pages);
+        shown.filter(|(area, _)| !area.flags.contains(AreaFlags::LOCKED)).map(|(_, span)| span)
     }
 
     /// Unmaps the old clean pages of a window from a space.
-    fn detach_window(
-        &self,
-        space: &Space<A>,
-        index: &Index<'_, A, H>,
-        window: FilePages,
-        idle: u32,
-    ) {
+    fn detach_window(&self, space: &Space<A>, window: &Window<'_, A, H>, idle: u32) {
         let mut gather = Gather::new();
         let _taking = space.taking();
-        let such = |folio: Folio| self.is_old(index, window, folio, idle);
-        self.each_shown(space, index.id, window, |span| {
+        let such = |folio: Folio| self.is_old(window, folio, idle);
+        for span in self.unlocked(space, window) {
             self.spaces().detach(space, span, &mut gather, &such);
-        });
+        }
         self.base().settle(space, &mut gather);
     }
 
     /// Whether a folio belongs to a window, had no access for `idle` rounds, and may leave.
-    fn is_old(&self, index: &Index<'_, A, H>, window: FilePages, folio: Folio, idle: u32) -> bool {
+    fn is_old(&self, window: &Window<'_, A, H>, folio: Folio, idle: u32) -> bool {
         let folios = self.base().folios();
         let (known, owner) = folios.known(folio);
         let busy = FolioFlags::WRITING | FolioFlags::POISONED | FolioFlags::LEAVING;
-        let page = crate::cache::page_of(owner);
         known.contains(FolioFlags::CACHED | FolioFlags::UPTODATE)
             && !known.intersects(busy)
-            && crate::cache::file_of(owner) == index.id
-            && window.contains(page)
+            && file_of(owner) == window.index.id
+            && window.pages.contains(page_of(owner))
             && folios.idle(folio) >= idle
             && folios.counts(folio).pins == 0
-            && matches!(index.find(page).0, Entry::Folio { dirty: false, .. })
+            && matches!(window.index.find(page_of(owner)).0, Entry::Folio { dirty: false, .. })
     }
 
     /// Drops the old pages of a window that no space maps; returns how many.
-    fn drop_old(&self, index: &Index<'_, A, H>, window: FilePages, idle: u32) -> u64 {
-        let (mut left, mut dropped) = (window, 0);
-        while let Some((folio, at)) = index.next(left) {
-            left = FilePages::new(at.end, left.end);
+    fn drop_old(&self, window: &Window<'_, A, H>, idle: u32) -> u64 {
+        let mut dropped = 0;
+        for (folio, at) in folios_in(window.index, window.pages) {
             let note = Some(self.files().balance.note());
-            if self.is_old(index, window, folio, idle)
-                && self.files().with(index).drop_idle(folio, at, note)
+            if self.is_old(window, folio, idle)
+                && self.files().with(window.index).drop_idle(folio, at, note)
             {
                 self.files().balance.left(at.count());
                 dropped += at.count();

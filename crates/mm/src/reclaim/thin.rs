@@ -29,30 +29,26 @@ const MOST_OF_IT: u64 = 3;
 const OF_ALL: u64 = 4;
 
 /// The unused pages of a folio.
+#[derive(Default)]
 struct Waste {
     /// Pages in whole aligned blocks, by the order of these.
     blocks: [u64; POPULATE_ORDER.index() + 1],
     /// Pages that are mapped, and zero.
     zeroes: u64,
-    /// The start of the current run of unused pages.
-    begun: Option<u64>,
+    /// The page behind the last used one.
+    next: u64,
 }
 
 impl Waste {
-    fn new() -> Self {
-        Self { blocks: [0; POPULATE_ORDER.index() + 1], zeroes: 0, begun: None }
-    }
-
-    /// Adds the next pages of the folio, from `at` on, as used or unused.
-    fn add(&mut self, at: u64, needed: bool) {
-        if !needed {
-            self.begun.get_or_insert(at);
-        } else if let Some(begun) = self.begun.take() {
+    /// Notes that page `at` of the folio is used, and none between it and the one noted last.
+    fn need(&mut self, at: u64) {
+        if at > self.next {
             for (order, pages) in self.blocks.iter_mut().enumerate() {
-                let whole = begun.next_multiple_of(1 << order)..at >> order << order;
+                let whole = self.next.next_multiple_of(1 << order)..at >> order << order;
                 *pages += whole.end.saturating_sub(whole.start);
             }
         }
+        self.next = at + 1;
     }
 
     /// The best order of the parts into which a folio of `order` is split.
@@ -66,21 +62,29 @@ impl Waste {
 impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     /// Frees the unused parts of the large folios in `span` that had no access for `idle` rounds of
     /// aging; returns how many pages.
-    pub(crate) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
-        let folios = self.base().folios();
+    pub(super) fn thin(&self, space: &Space<A>, span: PageSpan, idle: u32) -> u64 {
         let (mut at, mut freed) = (span.start, 0);
         while let Some(found) = self.next_large(space, PageSpan::new(at, span.end), idle) {
-            at = found.here.end.max(found.page.add(1)).min(span.end);
-            let parts = self.waste_of(space, &found);
-            if let Some(run) = folios.put(found.folio) {
-                self.base().free(run);
-            }
-            if let Some((parts, zeroes)) = parts {
-                // Without memory for the split, a later call tries again.
-                freed += self.divide_waste(space, &found, parts, zeroes).unwrap_or(0);
-            }
+            at = found.here.end.min(span.end);
+            // Without memory for the split, a later call tries again.
+            freed += self.thin_folio(space, &found).unwrap_or(0);
         }
         freed
+    }
+
+    /// Splits a folio, and frees its unused parts; returns how many pages. Releases the reference.
+    fn thin_folio(&self, space: &Space<A>, found: &Found) -> Result<u64, Error> {
+        let waste = self.waste_of(space, found);
+        self.base().put(found.folio);
+        let Some((parts, zeroes)) = waste else { return Ok(0) };
+        match self.spaces().divide(space, found.page, Division::Uniform(parts))? {
+            Divided::Parts { freed, .. } if zeroes => {
+                self.base().count(Event::UnderusedSplit, 1);
+                Ok(freed + self.drop_zeroes(space, found.here).unwrap_or(0))
+            }
+            Divided::Parts { freed, .. } => Ok(freed),
+            _ => Ok(0),
+        }
     }
 
     /// The first folio of `span` that could be split, and is old enough. The caller gets a
@@ -96,20 +100,19 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 && folios.may_be_sole(folio)
                 && folios.hold(folio)
         };
-        let (page, frame, folio) = self.base().view(space).tables().first_folio(span, such)?;
-        Some(Found::new(page, frame, folio))
+        self.base().view(space).tables().first_folio(span, such).map(Found::new)
     }
 
     /// The order into which a folio should be split, and whether for its zeroes; `None` where that
     /// is not worth it.
     fn waste_of(&self, space: &Space<A>, found: &Found) -> Option<(Order, bool)> {
-        let &Found { folio, here, cut, .. } = found;
-        if cut || here.count() != folio.order.pages() {
+        let &Found { folio, here, .. } = found;
+        if found.is_cut() {
             return None;
         }
         let most = self.base().policy.zeroes_most();
         let looks = most.is_some() && self.spaces().areas(space, here).all(|area| may_drop(&area));
-        let (mut waste, mut next) = (Waste::new(), 0);
+        let mut waste = Waste::default();
         for seen in self.base().view(space).tables().pieces(here) {
             let Sight::Leaf { frame, attrs, .. } = seen.what else { continue };
             let from = seen.pages.start.offset_from(here.start);
@@ -117,47 +120,20 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
                 // Another folio has taken this place.
                 continue;
             }
-            if from > next {
-                waste.add(next, false);
-            }
             // Shared zeroes cannot be freed here; a write makes a page exclusive.
             let looks = looks && !attrs.contains(Attrs::COW);
-            for at in from..from + seen.pages.count() {
-                let is_zero = looks && self.is_zero(FrameSpan::new(frame.add(at - from), 1));
-                waste.zeroes += u64::from(is_zero);
-                waste.add(at, !is_zero);
+            for at in 0..seen.pages.count() {
+                match looks && self.is_zero(FrameSpan::new(frame.add(at), 1)) {
+                    true => waste.zeroes += 1,
+                    false => waste.need(from + at),
+                }
             }
-            next = from + seen.pages.count();
         }
-        let unmapped = next < here.count();
-        if unmapped {
-            waste.add(next, false);
-        }
-        waste.add(here.count(), true);
+        waste.need(here.count());
         // The limit is per block; for a smaller folio it is in proportion.
         let most = u64::from(most.unwrap_or(0)) << folio.order.get();
         let many = looks && waste.zeroes * A::block_order().pages() > most;
         let wasted = waste.blocks[0];
         (wasted > waste.zeroes || many).then(|| (waste.parts(folio.order), many))
-    }
-
-    /// Splits a folio, and frees its unused parts; returns how many pages.
-    fn divide_waste(
-        &self,
-        space: &Space<A>,
-        found: &Found,
-        parts: Order,
-        zeroes: bool,
-    ) -> Result<u64, Error> {
-        let Divided::Parts { freed, .. } =
-            self.spaces().divide(space, found.page, Division::Uniform(parts))?
-        else {
-            return Ok(0);
-        };
-        if !zeroes {
-            return Ok(freed);
-        }
-        self.base().count(Event::UnderusedSplit, 1);
-        Ok(freed + self.drop_zeroes(space, found.here).unwrap_or(0))
     }
 }

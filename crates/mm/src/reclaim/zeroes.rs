@@ -84,7 +84,7 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
     }
 
     /// Whether frames hold nothing but zeroes just now.
-    pub(crate) fn is_zero(&self, frames: FrameSpan) -> bool {
+    pub(super) fn is_zero(&self, frames: FrameSpan) -> bool {
         let words = 1 << (A::PAGE_SHIFT - 3);
         let is_zero = |at| self.base().hw.count_run(frames.start.add(at), 0, words, 0, 0) == words;
         (0..frames.count).all(is_zero)
@@ -111,10 +111,9 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
             if tables.first_folio(here, hold).is_none() {
                 continue;
             }
-            if tables.discard(here, folio, &mut gather) == Discard::Gone {
-                dropped += here.count();
-            } else if let Some(run) = folios.put(folio) {
-                self.base().free(run);
+            match tables.discard(here, folio, &mut gather) {
+                Discard::Gone => dropped += here.count(),
+                Discard::Written | Discard::Shared => self.base().put(folio),
             }
         }
         self.base().settle(space, &mut gather);
@@ -124,6 +123,6 @@ impl<A: Arch, H: Hardware> Reclaim<'_, A, H> {
 }
 
 /// Whether folios of zeroes may be taken out of an area.
-pub(crate) fn may_drop(area: &Area) -> bool {
+pub(super) fn may_drop(area: &Area) -> bool {
     area.is_private_anon() && !area.flags.intersects(AreaFlags::LOCKED | AreaFlags::TRACKED)
 }

@@ -89,9 +89,7 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
     pub(crate) fn copied(&self, view: &View<'_, A, H>, pages: PageSpan, order: Order) -> Resolved {
         self.base.groups.draw(view.space, pages.count());
         self.base.count(Event::CowCopy, pages.count());
-        if let Some(own) = self.base.own_counters() {
-            own.add_folios(FolioEvent::Copy, order, 1);
-        }
+        self.base.count_folios(FolioEvent::Copy, order, 1);
         Resolved::Unshared { pages, copied: Some(order) }
     }
 

@@ -181,7 +181,7 @@ impl<'a, A: Arch, H: Hardware> Tables<'a, A, H> {
 impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// The first entries of the run that have noted the same.
     fn seen(&self) -> Option<Seen> {
-        let (table, run, pages, leaf) = (self.table, &self.run, self.pages, self.table.unit());
+        let (table, run, pages, leaf) = (self.table, &*self.run, self.pages, self.table.unit());
         let What::Leaf { frame, .. } = run.what else {
             let What::Marker(marks) = run.what else { return None };
             return Some(Seen { pages, leaf, what: Sight::Marker(marks) });

@@ -80,7 +80,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> u64 {
         let mut entries = 0;
         self.runs(span, |found| -> Step<()> {
-            let (table, run) = (found.table, &found.run);
+            let (table, run) = (found.table, &*found.run);
             match run.what {
                 What::Marker(marks) if remark(marks) != marks => {
                     table.overwrite(run.index, run.count, remark(marks));

@@ -14,14 +14,14 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// Gives the leaves of the run, whose attributes are `attrs`, those that `change` makes of
     /// theirs. How many entries were written.
     #[inline]
-    pub(super) fn regrant(mut self, attrs: Attrs, change: Regrant, gather: &mut Gather) -> u64 {
+    pub(super) fn regrant(self, attrs: Attrs, change: Regrant, gather: &mut Gather) -> u64 {
         if change.of(attrs) == attrs {
             return 0;
         }
         debug_assert!(!self.is_cut(), "the caller has split what reaches beyond the span");
         let (table, count) = (self.table, self.run.count);
-        table.part_run(&mut self.run);
-        if table.regrant(&self.run, count, false, change) {
+        table.part_run(self.run);
+        if table.regrant(self.run, count, false, change) {
             gather.flush(self.pages, table.unit());
         }
         table.refold_ends(self.run.index, count);

@@ -215,12 +215,12 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Moves the entries of `pages`, runs of this table, to `new` in `target`, with all bits noted.
     fn hand_over(&self, pages: PageSpan, target: &Self, new: Vpn, gather: &mut Gather) -> u64 {
         let mut moved = 0;
-        self.runs(pages, |mut found| -> Step<()> {
+        self.runs(pages, |found| -> Step<()> {
             let index = target.index(new.add(found.pages.start.offset_from(pages.start)));
             match found.run.what {
                 What::Leaf { frame, .. } => {
-                    self.part_run(&mut found.run);
-                    self.hand_over_run(&found.run, target, index, frame);
+                    self.part_run(found.run);
+                    self.hand_over_run(found.run, target, index, frame);
                 }
                 What::Marker(marks) => {
                     self.clear(found.run.index, found.run.count);

@@ -70,7 +70,7 @@ impl<A: Arch, H: Hardware> Tables<'_, A, H> {
     ) -> Option<Vpn> {
         self.runs(span, |found| match found.run.what {
             What::Leaf { frame, attrs, .. } if !attrs.contains(FOREIGN) && !found.is_cut() => {
-                let taken = found.table.take_folios(&found.run, frame, gather, such);
+                let taken = found.table.take_folios(found.run, frame, gather, such);
                 // Frames that are no folio are passed.
                 let done = taken == found.pages.count() || !gather.is_full();
                 if done { Step::Next } else { Step::Stop(found.pages.start.add(taken)) }
@@ -114,7 +114,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// Takes the run, unless it stays, an end of the span cuts it, or the gather is full.
     #[inline(always)]
     fn take(&self, what: Taking, gather: &mut Gather, took: &mut Took) -> Step<Vpn> {
-        let (table, run, pages) = (self.table, &self.run, self.pages);
+        let (table, run, pages) = (self.table, &*self.run, self.pages);
         let stays = |marks: Marks| what == Taking::Content && marks.kind() == Some(MarkKind::Guard);
         let taken = match run.what {
             What::Marker(marks) if stays(marks) => return Step::Next,

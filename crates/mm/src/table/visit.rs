@@ -30,8 +30,9 @@ pub enum Step<R> {
 pub struct Found<'t, 'a, A, H> {
     /// The table.
     pub(super) table: &'t Locked<'a, A, H>,
-    /// The run: leaves or markers.
-    pub(super) run: Run,
+    /// The run: leaves or markers. It is the walk's own, since a copy of it costs as much as some
+    /// bodies do.
+    pub(super) run: &'t mut Run,
     /// Its pages, as far as they lie in the walk's span.
     pub(super) pages: PageSpan,
 }
@@ -40,7 +41,7 @@ impl<A: Arch, H: Hardware> Found<'_, '_, A, H> {
     /// All pages of its entries.
     #[inline]
     pub(super) fn all_pages(&self) -> PageSpan {
-        self.table.pages(&self.run)
+        self.table.pages(self.run)
     }
 
     /// Whether an end of the walk's span cuts an entry of it.
@@ -114,13 +115,16 @@ impl<'a, A: Arch, H: Hardware> Locked<'a, A, H> {
         let mut at = part.start;
         while at < part.end {
             let upto = limit(at).min(part.end);
-            let (run, end) = self.run_in(at, upto);
+            let entries = self.entries(PageSpan::new(at, upto));
+            let mut run = self.run(entries.start, entries.end);
+            let end = self.page(run.index + run.count).min(upto);
             at = match run.what {
                 What::Table(_) => return Step::To(at),
                 What::Absent if upto < part.end => self.run_in(at, part.end).1,
                 What::Absent => end,
                 What::Leaf { .. } | What::Marker(_) => {
-                    match visit(Found { table: self, run, pages: PageSpan::new(at, end) }) {
+                    let pages = PageSpan::new(at, end);
+                    match visit(Found { table: self, run: &mut run, pages }) {
                         Step::Next => end,
                         Step::To(page) => page,
                         Step::Stop(result) => return Step::Stop(result),

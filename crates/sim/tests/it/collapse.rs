@@ -245,3 +245,34 @@ fn b4_a_collapse_that_fails_leaves_each_leaf_as_it_was() {
     stage::<Arm4k>(Config::arm64_4k(), 2048, &[], gives_back_on_failure);
     stage::<Sv39>(Config::riscv64_sv39(), 2048, &[], gives_back_on_failure);
 }
+
+/// Memory fails after most pages were copied. The next collapse gets the same frames, and shows
+/// zeroes where it has no page.
+fn hides_copies_on_failure<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    let order = Order::new(contiguous::<A>());
+    let pages = order.pages();
+    let space = space_of(mm, 2 * pages, NONE);
+    let program = Program::on(cpu, mm, &space);
+    program.write(page::<A>(pages), 1).unwrap();
+    (0..pages).for_each(|at| assert!(program.write(page::<A>(at), at + 1).is_ok()));
+    let bad = leaves(mm, &space)[pages as usize - 1].frame;
+    assert!(mm.hardware().set_poisoned(bad, true));
+    let done = mm.reclaim().collapse(&space, span::<A>(0, pages), order);
+    assert_eq!(done, Err(Error::Poisoned(bad)), "{}", A::NAME);
+    mm.hardware().set_poisoned(bad, false);
+    let again = mm.reclaim().collapse(&space, span::<A>(pages, pages), order);
+    assert_eq!(again, made(1), "{}", A::NAME);
+    for at in pages + 1..2 * pages {
+        assert_eq!(program.read(page::<A>(at)), Ok(0), "{}: {at}", A::NAME);
+    }
+    verify(mm, &[&space]);
+    cpu.leave();
+    mm.destroy(space);
+}
+
+#[test]
+fn b4_the_frames_of_a_collapse_that_fails_show_nothing() {
+    stage::<X86_64>(Config::x86_64(), 2048, &[], hides_copies_on_failure);
+    stage::<Arm4k>(Config::arm64_4k(), 2048, &[], hides_copies_on_failure);
+    stage::<Sv39>(Config::riscv64_sv39(), 2048, &[], hides_copies_on_failure);
+}

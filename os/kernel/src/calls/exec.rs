@@ -22,8 +22,13 @@ const SCRIPTS_MAX: usize = 4;
 /// Bytes of all arguments and environment, and how many strings there may be.
 const STRINGS_MAX: usize = 2 << 20;
 
-const MACHINE: Machine =
-    if cfg!(target_arch = "x86_64") { Machine::X86_64 } else { Machine::Aarch64 };
+const MACHINE: Machine = if cfg!(target_arch = "x86_64") {
+    Machine::X86_64
+} else if cfg!(target_arch = "aarch64") {
+    Machine::Aarch64
+} else {
+    Machine::Riscv64
+};
 
 pub(super) fn execve(thread: &mut Thread, [path, args, envs, ..]: [usize; 6]) -> Answer {
     execveat(thread, [abi::AT_FDCWD as usize, path, args, envs, 0, 0])

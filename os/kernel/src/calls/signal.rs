@@ -307,7 +307,7 @@ pub(super) fn sigaltstack(thread: &mut Thread, [new, old, ..]: [usize; 6]) -> An
 }
 
 /// The smallest alternative stack that is accepted: `MINSIGSTKSZ`, which programs are built with.
-const MIN_STACK_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2048 } else { 5120 };
+const MIN_STACK_BYTES: u64 = if cfg!(target_arch = "aarch64") { 5120 } else { 2048 };
 
 pub(super) fn kill(thread: &mut Thread, [pid, number, ..]: [usize; 6]) -> Answer {
     let info = sent(thread, number)?;

@@ -14,10 +14,16 @@ use crate::task::{Answer, Resume, Thread};
 
 macro_rules! table {
     ($($name:ident => $room:ident :: $function:ident,)*;
-     x86_64: $($old:ident => $old_room:ident :: $old_function:ident,)*) => {
+     older: $($older:ident => $older_room:ident :: $older_function:ident,)*;
+     x86_64: $($old:ident => $old_room:ident :: $old_function:ident,)*;
+     riscv64: $($own:ident => $own_room:ident :: $own_function:ident,)*) => {
         fn dispatch(thread: &mut Thread, call: &Call) -> Answer {
             match call.number as u32 {
                 $(abi::$name => $room::$function(thread, call.args),)*
+                $(#[cfg(not(target_arch = "riscv64"))]
+                  abi::$older => $older_room::$older_function(thread, call.args),)*
+                $(#[cfg(target_arch = "riscv64")]
+                  abi::$own => $own_room::$own_function(thread, call.args),)*
                 $(#[cfg(target_arch = "x86_64")]
                   abi::$old => $old_room::$old_function(thread, call.args),)*
                 _ => unknown(call),
@@ -73,7 +79,6 @@ table! {
     __NR_mknodat => names::mknodat,
     __NR_unlinkat => names::unlinkat,
     __NR_renameat2 => names::renameat2,
-    __NR_renameat => names::renameat,
     __NR_linkat => names::linkat,
     __NR_symlinkat => names::symlinkat,
     __NR_fchmodat => names::fchmodat,
@@ -187,6 +192,8 @@ table! {
     __NR_fremovexattr => misc::no_attributes,
     __NR_rseq => misc::absent,
     __NR_clone3 => misc::absent,;
+    older:
+    __NR_renameat => names::renameat,;
     x86_64:
     __NR_open => names::open,
     __NR_creat => names::creat,
@@ -215,7 +222,10 @@ table! {
     __NR_getpgrp => process::getpgrp,
     __NR_pause => signal::pause,
     __NR_time => time::time,
-    __NR_arch_prctl => misc::arch_prctl,
+    __NR_arch_prctl => misc::arch_prctl,;
+    riscv64:
+    __NR_riscv_flush_icache => misc::flush_icache,
+    __NR_riscv_hwprobe => misc::absent,
 }
 
 /// Makes the call that a thread stopped at, or the one it makes again.

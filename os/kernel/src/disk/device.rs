@@ -475,9 +475,9 @@ pub(crate) struct Direct;
 impl Direct {
     fn physical(buffer: NonNull<u8>) -> PhysAddr {
         let address = buffer.addr().get() as u64;
-        let end = isa::DIRECT + (1 << 46);
-        assert!((isa::DIRECT..end).contains(&address), "{address:#x} is not in the direct map");
-        address - isa::DIRECT
+        let physical = address.wrapping_sub(isa::DIRECT);
+        assert!(physical < 1 << 46, "{address:#x} is not in the direct map");
+        physical
     }
 }
 

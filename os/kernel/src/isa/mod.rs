@@ -27,6 +27,7 @@
 //! | `RAM_START` | below this physical address nothing is RAM, and looking there may have effects |
 //! | `IMAGE` | the distance from a physical address within the kernel's image to the address it runs at; may be `DIRECT` |
 //! | `devices()` | physical addresses and lengths of the devices to map at `DIRECT`; some may have no bytes |
+//! | `DEVICE_FLAGS` | `Attrs` that leaves of devices in the kernel's half have besides their rights |
 //! | `KERNEL_FLAGS` | [`Attrs`](quire::arch::Attrs) that leaves of the kernel's own half have besides their rights |
 //! | `USER_END` | the end of a program's address space, in bytes: where its stack ends |
 //! | `MACHINE` | the answer of `uname -m` |
@@ -50,6 +51,7 @@
 //! | `publish()` | the barrier after a store to a table, so that walkers see it |
 //! | `publish_code(address, bytes)` | makes code that was written at a program's address visible to instruction fetches |
 //! | `features() -> (u64, u64)` | `AT_HWCAP` and `AT_HWCAP2` |
+//! | `clears()` | the ways to clear memory, a [`Chosen`](quire::hw::Chosen) |
 //! | `serialize_others(&CpuSet)` | a full barrier on each of these CPUs (`membarrier`) |
 //! | `profile()` | [`Profile`](quire::hw::Profile) |
 //! | `interrupt(CpuId)` | makes that CPU leave user mode, or wake from `idle` |
@@ -73,11 +75,17 @@ use quire::units::Access;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+mod virt;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
+#[cfg(target_arch = "riscv64")]
+pub use riscv64::*;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 

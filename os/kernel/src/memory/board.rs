@@ -38,7 +38,7 @@ pub(super) fn take(span: FrameSpan) -> (Board, FrameRun) {
     let board = Board {
         ram,
         frames: span.end().get() - FIRST,
-        clears: Chosen::default_for_cpu(),
+        clears: isa::clears(),
         profile: isa::profile(),
     };
     (board, all)

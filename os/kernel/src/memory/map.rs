@@ -32,7 +32,8 @@ pub(super) fn switch(boot: &Boot, early: &mut Early) {
     map.ram(boot);
     map.image();
     for (start, bytes) in isa::devices() {
-        map.put(isa::DIRECT + start, start, bytes, Attrs::READ | Attrs::WRITE | Attrs::DEVICE);
+        let rights = Attrs::READ | Attrs::WRITE | isa::DEVICE_FLAGS;
+        map.put(isa::DIRECT + start, start, bytes, rights);
     }
     isa::kernel_root(Pfn::new(root >> PAGE_SHIFT));
 }
@@ -121,7 +122,7 @@ impl Map<'_> {
 
     /// Writes the word that translates `at` at `level`, and the tables above it.
     fn write(&mut self, at: u64, level: Level, word: u64) {
-        let page = (at >> PAGE_SHIFT) & ((1 << 36) - 1);
+        let page = (at >> PAGE_SHIFT) & ((1 << 45) - 1);
         let mut table = self.root;
         let mut now = Format::ROOT;
         while now != level {

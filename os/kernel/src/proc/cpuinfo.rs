@@ -107,3 +107,20 @@ mod machine {
         out.push(b"\nCPU architecture: 8\n\n")
     }
 }
+
+#[cfg(target_arch = "riscv64")]
+mod machine {
+    //! The features that programs get at their start, and the page-table format.
+
+    use quire::arch::Arch;
+    use quire_linux::Result;
+    use quire_linux::files::Text;
+
+    use crate::isa::{self, Format};
+
+    pub(super) fn show(cpu: usize, out: &mut Text) -> Result<()> {
+        let mmu = Format::NAME.rsplit('-').next().unwrap_or(Format::NAME);
+        out.print(format_args!("processor\t: {cpu}\nhart\t\t: {cpu}\n"))?;
+        out.print(format_args!("isa\t\t: rv64{}\nmmu\t\t: {mmu}\n\n", isa::LETTERS))
+    }
+}

@@ -36,7 +36,8 @@ const TRIES: usize = 80;
 /// The orders that a folio may have.
 const ORDERS: core::ops::RangeInclusive<u8> = 1..=9;
 
-/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`.
+/// As an instruction these 32 bits trap, on all ISAs: `int3`, `udf`; on riscv64 the second half
+/// does, and the first one changes a register.
 const TRAPS: u64 = 0xcc;
 
 /// Everything that a script is about.

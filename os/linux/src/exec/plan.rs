@@ -45,6 +45,8 @@ pub enum Machine {
     X86_64,
     /// 64-bit Arm.
     Aarch64,
+    /// 64-bit RISC-V.
+    Riscv64,
 }
 
 impl Machine {
@@ -52,6 +54,7 @@ impl Machine {
         match self {
             Self::X86_64 => abi::EM_X86_64,
             Self::Aarch64 => abi::EM_AARCH64,
+            Self::Riscv64 => abi::EM_RISCV,
         }
     }
 }

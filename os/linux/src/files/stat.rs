@@ -34,7 +34,7 @@ fn width<S, F>(_: fn(&S) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// Little-endian, as both ISAs are.
+/// Little-endian, as all ISAs are.
 fn place(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
 }

@@ -7,10 +7,18 @@ use super::bytes::{get_u64, put_u64};
 use super::{Default, Info, Set, Signal};
 use crate::{Errno, Result};
 
-/// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask; 8 bytes each.
-pub const ACTION_BYTES: usize = 32;
+/// Whether programs may say where a handler returns to: riscv64's always return to the kernel's own
+/// code.
+const HAS_RESTORER: bool = !cfg!(target_arch = "riscv64");
 
-/// `SA_RESTORER`, which is the same for both ISAs. Arm's header names it, but does not use it.
+/// Bytes of the kernel's `struct sigaction`: handler, flags, restorer where there is one, mask; 8
+/// bytes each.
+pub const ACTION_BYTES: usize = if HAS_RESTORER { 32 } else { 24 };
+
+/// Where the mask is.
+const MASK_AT: usize = ACTION_BYTES - 8;
+
+/// `SA_RESTORER`, which is the same where it exists. Arm's header names it, but does not use it.
 const RESTORER: u64 = 0x0400_0000;
 
 bitflags! {
@@ -76,11 +84,13 @@ impl Action {
             1 => Handler::Ignore,
             address => Handler::At(address),
         };
+        let mut flags = Flags::from_bits_truncate(get_u64(bytes, 8));
+        flags.set(Flags::RESTORER, HAS_RESTORER && flags.contains(Flags::RESTORER));
         Self {
             handler,
-            flags: Flags::from_bits_truncate(get_u64(bytes, 8)),
-            restorer: get_u64(bytes, 16),
-            mask: Set(get_u64(bytes, 24)).blockable(),
+            flags,
+            restorer: if HAS_RESTORER { get_u64(bytes, 16) } else { 0 },
+            mask: Set(get_u64(bytes, MASK_AT)).blockable(),
         }
     }
 
@@ -92,11 +102,12 @@ impl Action {
             Handler::At(address) => address,
         };
         let mut out = [0; ACTION_BYTES];
-        for (index, word) in
-            [handler, self.flags.bits(), self.restorer, self.mask.0].into_iter().enumerate()
-        {
-            put_u64(&mut out, 8 * index, word);
+        put_u64(&mut out, 0, handler);
+        put_u64(&mut out, 8, self.flags.bits());
+        if HAS_RESTORER {
+            put_u64(&mut out, 16, self.restorer);
         }
+        put_u64(&mut out, MASK_AT, self.mask.0);
         out
     }
 

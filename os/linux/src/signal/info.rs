@@ -1,4 +1,4 @@
-//! The information about a signal: `siginfo_t`, 128 bytes, the same for both ISAs.
+//! The information about a signal: `siginfo_t`, 128 bytes, the same for all ISAs.
 //!
 //! ```text
 //!   0        4        8        12       16

@@ -1,24 +1,23 @@
 //! The cells, the figures that they become, and the goals.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::folded;
-use super::linux;
-use super::own::{AtATime, ByRuns, Counted, PagesOfBlocks};
-use super::plan::{BY_RUNS, By, Cell, K4, K16, K64, M2, backings, entries, isas, page_of, whole};
+use super::plan::{BY_RUNS, By, Cell, K4, K16, K64, M2, backings, entries, isas, whole};
 use super::task::{
-    BREAKS, EXIT, FIRST, FLUSHES, LATER, REFOLDS, TO_READ, TO_WRITE, Tally, Task, UNFOLDS, UNMAP,
-    WORDS,
+    BREAKS, EXIT, FIRST, FLUSHES, LATER, REFOLDS, TO_READ, TO_WRITE, Task, UNFOLDS, UNMAP, WORDS,
 };
+use super::{folded, linux, own};
 use crate::bench::driver::Bench;
 use crate::bench::options::{Common, Filter, folio_size};
 use crate::bench::scene::{BLOCK, Backing, MARGIN, affordable, with_fresh};
-use crate::bench::sheet::{Bound, Key, LINUX, PAGES, Place, Row, Sheet, verdict};
+use crate::bench::sheet::{
+    Bound, Key, LINUX, PAGES, Place, Row, Sheet, Tally, count_of, verdict,
+};
 use crate::host::Host;
 use crate::host::fault::unavailable;
 use crate::host::thp::{Guard, in_force};
-use crate::isa::Isa;
+use crate::isa::{Isa, with_isa};
 use crate::plot::{Bar, Plot};
 use crate::refused::Refused;
 use crate::size::Size;
@@ -102,9 +101,14 @@ impl Entries {
         self.cells.iter().any(|cell| cell.by == By::Linux)
     }
 
+    /// The library's cells.
+    fn own(&self) -> impl Iterator<Item = Cell> {
+        self.cells.iter().copied().filter(|cell| cell.by == By::Runs)
+    }
+
     /// The number of entries that map the area of `cell`.
     fn entries(&self, cell: Cell) -> u64 {
-        self.region / cell.backing.entry_bytes(page_of(&cell.format()))
+        self.region / cell.entry_bytes()
     }
 
     /// The keys of the times of `cell`, part by part.
@@ -114,7 +118,7 @@ impl Entries {
             .iter()
             .find(|(backing, _)| cell.by == By::Linux && *backing == cell.backing);
         let setting = setting.map_or("", |(_, setting)| setting);
-        let key = |part: &&str| Key::new(&cell.case(part).with(setting), cell.variant(), TIME);
+        let key = |part: &&str| Key::new(&cell.case(part).with(setting), cell.by.name(), TIME);
         self.task.parts().iter().map(key).collect()
     }
 
@@ -146,32 +150,36 @@ impl Entries {
         Ok(())
     }
 
+    /// Nanoseconds for each part of a cell that is not the host's kernel.
+    fn sample(&self, Cell { by, isa, backing }: Cell) -> Result<Vec<f64>> {
+        let (task, place) = (self.task, (isa, backing, self.region));
+        with_isa!(isa, A => with_fresh::<A, _>(place, false, |scene| {
+            own::times(|probe| match by {
+                By::Runs => own::by_runs(task, scene, probe),
+                _ => own::at_a_time(task, by == By::Remembers, scene, probe),
+            })
+        }))
+    }
+
     /// Counts the library's work in each of its cells, and beside it that of page-at-a-time where
     /// the blocks of a first fork are folded.
     fn count(&mut self, sheet: &mut Sheet) -> Result<()> {
         for &cell in &self.cells {
-            let tell = |sheet: &mut Sheet, part: &str, variant: &str, tally: &Tally| {
-                for (name, count) in tally {
-                    sheet.count(&cell.case(part), variant, name, *count);
+            let Cell { by, isa, backing } = cell;
+            if by == By::Runs {
+                let place = (isa, backing, self.region);
+                let parts = with_isa!(isa, A => {
+                    with_fresh::<A, _>(place, true, |scene| own::counts(self.task, scene))
+                })?;
+                ensure!(parts.len() == self.task.parts().len(), "a part was not counted");
+                for (part, tally) in self.task.parts().iter().zip(&parts) {
+                    sheet.counts(&cell.case(part), BY_RUNS, tally);
                 }
-            };
-            match cell.by {
-                By::Runs(isa) => {
-                    let place = (isa, cell.backing, self.region);
-                    let parts = with_fresh(place, true, Counted(self.task))?;
-                    ensure!(parts.len() == self.task.parts().len(), "a part was not counted");
-                    for (part, tally) in self.task.parts().iter().zip(&parts) {
-                        tell(sheet, part, BY_RUNS, tally);
-                    }
-                    self.counted.push((cell, parts));
-                }
-                By::Pages(isa) if self.task == Task::Fork && !cell.backing.block => {
-                    let place = (isa, cell.backing, self.region);
-                    if let Some(work) = with_fresh(place, true, PagesOfBlocks)? {
-                        tell(sheet, FIRST, FOLDED, &tally(work));
-                    }
-                }
-                By::Pages(_) | By::Remembers(_) | By::Linux => {}
+                self.counted.push((cell, parts));
+            } else if by == By::Pages && self.task == Task::Fork && !backing.block {
+                let work = with_isa!(isa, A => folded::fork::<A>(self.entries(cell)));
+                work.into_iter()
+                    .for_each(|work| sheet.counts(&cell.case(FIRST), FOLDED, &tally(work)));
             }
         }
         Ok(())
@@ -180,18 +188,17 @@ impl Entries {
     /// The ratios to page-at-a-time, and of base pages, where there is nothing to batch: there the
     /// library shall not be slower.
     fn judge_ratios(&self, sheet: &mut Sheet) {
-        for cell in &self.cells {
-            let By::Runs(isa) = cell.by else { continue };
-            let others = [(By::Pages(isa), "over-pages"), (By::Remembers(isa), "over-remembered")];
+        for cell in self.own() {
+            let others = [(By::Pages, "over-pages"), (By::Remembers, "over-remembered")];
             for part in self.task.parts() {
                 for (by, metric) in others {
-                    let other = Cell { by, ..*cell }.key(part, TIME);
+                    let other = Cell { by, ..cell }.key(part, TIME);
                     sheet.ratio(&other, &cell.key(part, TIME), cell.key(part, (metric, "ratio")));
                 }
             }
         }
         for (isa, size, part, least) in TIMES {
-            let cell = Cell { by: By::Runs(isa), backing: entries(size) };
+            let cell = Cell { by: By::Runs, isa, backing: entries(size) };
             let ratio = |metric| sheet.median(&cell.key(part, (metric, "ratio")));
             let Some(times) = ratio("over-pages") else { continue };
             let remembers = ratio("over-remembered").map_or(String::new(), |times| {
@@ -205,16 +212,15 @@ impl Entries {
                 Bound::AtLeast(least).judge(times)
             ));
         }
-        for cell in &self.cells {
-            let By::Runs(isa) = cell.by else { continue };
-            if cell.backing != entries(1 << isa.page_shift()) {
+        for cell in self.own() {
+            if cell.backing != entries(1 << cell.isa.page_shift()) {
                 continue;
             }
             let times = sheet.median(&cell.key(FIRST, ("over-pages", "ratio")));
             let Some(of) = times.map(|times| 1.0 / times) else { continue };
             sheet.finding(format!(
                 "{} {FIRST}, base pages: {of:.3} of the time of {PAGES} ({}).",
-                isa.name(),
+                cell.isa.name(),
                 OF_PAGES.judge(of)
             ));
         }
@@ -222,7 +228,7 @@ impl Entries {
 
     fn judge_ns(&self, sheet: &mut Sheet) {
         for (size, part, most) in NS {
-            let cell = Cell { by: By::Runs(Isa::X86_64), backing: entries(size) };
+            let cell = Cell { by: By::Runs, isa: Isa::X86_64, backing: entries(size) };
             let Some(ns) = sheet.median(&cell.key(part, PER_ENTRY)) else { continue };
             sheet.finding(format!(
                 "x86_64 {part}, {} folios mapped by entries: {ns:.2} ns for each entry ({}).",
@@ -235,21 +241,19 @@ impl Entries {
     /// Large folios that entries map: each entry is written once on each side, with one flush, and
     /// no contiguous block is taken apart.
     fn judge_counts(&self, sheet: &mut Sheet) {
-        let cell = Cell { by: By::Runs(Isa::Arm4k), backing: entries(M2) };
+        let cell = Cell { by: By::Runs, isa: Isa::Arm4k, backing: entries(M2) };
         let of = |part: &str| {
             let at = self.task.parts().iter().position(|name| *name == part)?;
             self.counted.iter().find(|(known, _)| *known == cell)?.1.get(at)
         };
         let (Some(first), Some(later)) = (of(FIRST), of(LATER)) else { return };
-        let get =
-            |tally: &Tally, name| tally.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
         let there = self.entries(cell);
         // A later fork writes in the child alone: the first wrote the rest in the parent.
-        let child = get(later, WORDS);
-        let parent = get(first, WORDS).saturating_sub(child);
+        let child = count_of(later, WORDS);
+        let parent = count_of(first, WORDS).saturating_sub(child);
         let tables = child.saturating_sub(there);
-        let broken = get(first, UNFOLDS) + get(first, REFOLDS) + get(first, BREAKS);
-        let flushes = get(first, FLUSHES);
+        let broken = count_of(first, UNFOLDS) + count_of(first, REFOLDS) + count_of(first, BREAKS);
+        let flushes = count_of(first, FLUSHES);
         // Each table of the child is linked by one word, and each of its area nodes has a few.
         let met = parent == there && tables <= there / 64 && child >= there;
         sheet.finding(format!(
@@ -270,7 +274,7 @@ impl Entries {
     fn tell_linux(&self, sheet: &mut Sheet) {
         let part = self.task.parts()[0];
         let each = self.cells.iter().filter(|cell| cell.by == By::Linux).filter_map(|cell| {
-            let own = Cell { by: By::Runs(Isa::X86_64), ..*cell };
+            let own = Cell { by: By::Runs, ..*cell };
             let linux = sheet.median(&self.keys(*cell)[0])?;
             let own = sheet.median(&own.key(part, TIME))?;
             Some(format!("{}: {:.1}", cell.backing, linux / own))
@@ -340,15 +344,15 @@ impl Bench for Entries {
             lacking.into_iter().for_each(|why| sheet.skip(why));
             for backing in backings {
                 whole(region, backing)?;
-                let mut push = |by| cells.push(Cell { by, backing });
+                let mut push = |by| cells.push(Cell { by, isa, backing });
                 if filter.has(BY_RUNS) {
-                    push(By::Runs(isa));
+                    push(By::Runs);
                 }
                 if filter.has(PAGES) {
-                    push(By::Pages(isa));
+                    push(By::Pages);
                     // Neither rights nor base pages have a folio to remember.
                     if task != Task::Protect && backing.size.bytes() >> isa.page_shift() > 1 {
-                        push(By::Remembers(isa));
+                        push(By::Remembers);
                     }
                 }
             }
@@ -357,7 +361,7 @@ impl Bench for Entries {
             for backing in backings(Isa::X86_64, &args.sizes).0 {
                 whole(region, backing)?;
                 match unavailable(host, backing.size, region) {
-                    None => cells.push(Cell { by: By::Linux, backing }),
+                    None => cells.push(Cell { by: By::Linux, isa: Isa::X86_64, backing }),
                     Some(why) => sheet.skip(why),
                 }
             }
@@ -382,18 +386,7 @@ impl Bench for Entries {
         }
         let own = self.cells.iter().filter(|cell| cell.by != By::Linux);
         let own: Vec<(Vec<Key>, Cell)> = own.map(|cell| (self.keys(*cell), *cell)).collect();
-        let task = self.task;
-        sheet.rounds(task.name(), self.loops, &own, |cell| {
-            let place = |isa| (isa, cell.backing, self.region);
-            match cell.by {
-                By::Runs(isa) => with_fresh(place(isa), false, ByRuns(task)),
-                By::Pages(isa) => with_fresh(place(isa), false, AtATime { task, remembers: false }),
-                By::Remembers(isa) => {
-                    with_fresh(place(isa), false, AtATime { task, remembers: true })
-                }
-                By::Linux => bail!("the host's kernel has rounds of its own"),
-            }
-        })?;
+        sheet.rounds(self.task.name(), self.loops, &own, |cell| self.sample(*cell))?;
         if let Some(guard) = &guard {
             self.measure_linux(host, guard, sheet)?;
         }
@@ -467,10 +460,11 @@ impl Bench for Entries {
         formats.dedup();
         let plot = |format: &String| {
             let own = self.cells.iter().filter(|cell| cell.format() == *format);
-            let mut backings: Vec<Backing> = own.map(|cell| cell.backing).collect();
-            backings.sort();
-            backings.dedup();
-            let groups = backings.iter().map(|b| (b.to_string(), bars(sheet, parts, format, *b)));
+            let mut groups: Vec<Cell> = own.copied().collect();
+            groups.sort_by_key(|cell| cell.backing);
+            groups.dedup_by_key(|cell| cell.backing);
+            let groups =
+                groups.iter().map(|cell| (cell.backing.to_string(), bars(sheet, parts, *cell)));
             Plot::bars(format, "ns per base page", parts, groups.collect())
         };
         formats.iter().map(plot).collect()
@@ -501,9 +495,10 @@ impl Bench for Entries {
     }
 }
 
-/// A bar for each variant that was measured on `backing`.
-fn bars(sheet: &Sheet, parts: &[&str], format: &str, backing: Backing) -> Vec<Bar> {
-    let pages = if backing.block { backing.size.bytes() / page_of(format) } else { 1 };
+/// A bar for each variant that was measured in the format and backing of `cell`.
+fn bars(sheet: &Sheet, parts: &[&str], cell: Cell) -> Vec<Bar> {
+    let (backing, format) = (cell.backing, cell.format());
+    let pages = cell.entry_bytes() >> cell.isa.page_shift();
     let is = |key: &Key| {
         (key.metric.as_str(), key.case.size) == ("per-entry", Some(backing.size))
             && key.case.format() == format

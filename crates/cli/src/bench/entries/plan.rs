@@ -1,7 +1,5 @@
 //! The cells: which formats, which backings, by which variant.
 
-use clap::ValueEnum;
-
 use super::task::Task;
 use crate::bench::scene::Backing;
 use crate::bench::sheet::{Key, LINUX, PAGES};
@@ -26,38 +24,39 @@ pub(super) const M2: u64 = 2 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum By {
     /// The library, by runs.
-    Runs(Isa),
+    Runs,
     /// The baseline.
-    Pages(Isa),
+    Pages,
     /// The baseline that tries the folio of the page before first.
-    Remembers(Isa),
+    Remembers,
     /// The host's kernel.
     Linux,
+}
+
+impl By {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            By::Runs => BY_RUNS,
+            By::Pages => PAGES,
+            By::Remembers => REMEMBERS,
+            By::Linux => LINUX,
+        }
+    }
 }
 
 /// One thing to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cell {
     pub(super) by: By,
+    /// The format; of the host's kernel x86-64, whose sizes it has.
+    pub(super) isa: Isa,
     pub(super) backing: Backing,
 }
 
 impl Cell {
-    pub(super) fn variant(self) -> &'static str {
-        match self.by {
-            By::Runs(_) => BY_RUNS,
-            By::Pages(_) => PAGES,
-            By::Remembers(_) => REMEMBERS,
-            By::Linux => LINUX,
-        }
-    }
-
     /// The format's name, or the host.
     pub(super) fn format(self) -> String {
-        match self.by {
-            By::Runs(isa) | By::Pages(isa) | By::Remembers(isa) => isa.name(),
-            By::Linux => HOST.to_owned(),
-        }
+        if self.by == By::Linux { HOST.to_owned() } else { self.isa.name() }
     }
 
     pub(super) fn case(self, part: &str) -> Case {
@@ -65,14 +64,13 @@ impl Cell {
     }
 
     pub(super) fn key(self, part: &str, metric: (&str, &'static str)) -> Key {
-        Key::new(&self.case(part), self.variant(), metric)
+        Key::new(&self.case(part), self.by.name(), metric)
     }
-}
 
-/// Bytes of a base page of the format of this name.
-pub(super) fn page_of(format: &str) -> u64 {
-    let isa = Isa::value_variants().iter().find(|isa| isa.name() == format);
-    isa.map_or(K4, |isa| 1 << isa.page_shift())
+    /// The bytes that one entry maps.
+    pub(super) fn entry_bytes(self) -> u64 {
+        self.backing.entry_bytes(1 << self.isa.page_shift())
+    }
 }
 
 /// Folios of `size` that entries map.

@@ -49,9 +49,6 @@ impl Task {
     }
 }
 
-/// The counts of one part, by name.
-pub(crate) type Tally = Vec<(&'static str, u64)>;
-
 /// Words written in tables, and in the nodes of area trees.
 pub(crate) const WORDS: &str = "words written";
 /// Calls of the hardware that write words: each writes one, or a run of them.

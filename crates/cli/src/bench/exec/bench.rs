@@ -8,7 +8,7 @@ use quire_linux::text::Share;
 
 use super::library::recordings;
 use super::policy::Policy;
-use super::replay::{Outcome, Replay, ram_bytes};
+use super::replay::{Outcome, ram_bytes, replay};
 use super::tlb;
 use crate::bench::driver::Bench;
 use crate::bench::options::{Filter, Format};
@@ -170,8 +170,7 @@ impl Bench for Exec {
     fn measure(&mut self, _: &Host, sheet: &mut Sheet) -> Result<()> {
         for (name, recording) in &self.recordings {
             let replay = |&policy| {
-                let outcome = self.isa.with(Replay { recording, policy });
-                outcome.with_context(|| format!("replaying {name}"))
+                replay(recording, self.isa, policy).with_context(|| format!("replaying {name}"))
             };
             let outcomes = self.policies.iter().map(replay).collect::<Result<Vec<_>>>()?;
             let touched = outcomes.first().map_or((0, 0), |out| (out.touched, out.text.touched));

@@ -13,7 +13,7 @@ use quire_units::{Access, Asid, Order, PageSpan, Prot, VirtAddr, Vpn};
 use super::policy::Policy;
 use super::text::{Look, Text};
 use crate::bench::scene::{CPU, window};
-use crate::isa::Job;
+use crate::isa::{Isa, with_isa};
 use crate::recording::{Kind, Recording, Segment, Source};
 
 /// The counts of a replay.
@@ -35,12 +35,6 @@ pub(super) struct Outcome {
     pub(super) text: Look,
 }
 
-/// A replay to be done.
-pub(super) struct Replay<'r> {
-    pub(super) recording: &'r Recording,
-    pub(super) policy: Policy,
-}
-
 /// RAM besides what all files take: tables, index nodes, copies, and folios that end beyond a file.
 const MARGIN: u64 = 256 << 20;
 /// The alignment of files in bytes, as Linux's file systems place large ones.
@@ -52,29 +46,29 @@ pub(super) fn ram_bytes(recording: &Recording) -> u64 {
     files.sum::<u64>() + MARGIN
 }
 
-impl Job for Replay<'_> {
-    type Out = Result<Outcome>;
+/// Replays `recording` under `policy` in the format `isa`.
+pub(super) fn replay(recording: &Recording, isa: Isa, policy: Policy) -> Result<Outcome> {
+    with_isa!(isa, A => replay_as::<A>(recording, isa.config(), policy))
+}
 
-    fn run<A: Arch>(self, config: Config) -> Result<Outcome> {
-        let Replay { recording, policy } = self;
-        ensure!(recording.page == 1 << A::PAGE_SHIFT, "it has pages of {}", recording.page);
-        let mut ram = system::ram(usize::try_from(ram_bytes(recording))?)?;
-        system::with::<A, _>(config.bare(), &mut ram, |machine, mm| {
-            policy.apply(mm);
-            let space = mm.space(Asid(1), window::<A>())?;
-            space.enter(CPU);
-            let files = place(mm, &space, recording, policy)?;
-            let cpu = machine.cpu(0);
-            cpu.switch(space.root(), space.asid());
-            let mut program = Program { mm, space: &space, cpu, policy, out: Outcome::default() };
-            let fetched = program.run(recording, &files)?;
-            let mut out = program.out;
-            let areas = files.iter().flat_map(|file| &file.areas).filter(|area| area.exec);
-            out.copied = mm.totals().event(Event::CowCopy);
-            out.text = Text::new(mm, &space, areas.map(|area| area.span)).look(&fetched);
-            Ok(out)
-        })?
-    }
+fn replay_as<A: Arch>(recording: &Recording, config: Config, policy: Policy) -> Result<Outcome> {
+    ensure!(recording.page == 1 << A::PAGE_SHIFT, "it has pages of {}", recording.page);
+    let mut ram = system::ram(usize::try_from(ram_bytes(recording))?)?;
+    system::with::<A, _>(config.bare(), &mut ram, |machine, mm| {
+        policy.apply(mm);
+        let space = mm.space(Asid(1), window::<A>())?;
+        space.enter(CPU);
+        let files = place(mm, &space, recording, policy)?;
+        let cpu = machine.cpu(0);
+        cpu.switch(space.root(), space.asid());
+        let mut program = Program { mm, space: &space, cpu, policy, out: Outcome::default() };
+        let fetched = program.run(recording, &files)?;
+        let mut out = program.out;
+        let areas = files.iter().flat_map(|file| &file.areas).filter(|area| area.exec);
+        out.copied = mm.totals().event(Event::CowCopy);
+        out.text = Text::new(mm, &space, areas.map(|area| area.span)).look(&fetched);
+        Ok(out)
+    })?
 }
 
 /// The access that the program makes.
@@ -267,7 +261,6 @@ impl<A: Arch> Program<'_, '_, '_, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Isa;
 
     /// 64 pages of text that are aligned to 64 KiB in file and space, data, and a page that is in
     /// no segment.
@@ -288,8 +281,7 @@ r 0 97
 ";
 
     fn replay(text: &str, isa: Isa, policy: Policy) -> Outcome {
-        let recording = text.parse().unwrap();
-        isa.with(Replay { recording: &recording, policy }).unwrap()
+        super::replay(&text.parse().unwrap(), isa, policy).unwrap()
     }
 
     #[test]

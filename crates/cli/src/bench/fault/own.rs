@@ -19,9 +19,9 @@ use crate::bench::clear::LINUX_TURNS;
 use crate::bench::scene::{CPU, MARGIN, backed_ram, only, window};
 use crate::host::fault::Form;
 use crate::host::memory::Area;
-use crate::isa::{Isa, Job};
+use crate::isa::{Isa, with_isa};
 use crate::size::Size;
-use crate::stats::thread_ns;
+use crate::stats::timed;
 use crate::threads::{self, Timing};
 
 /// Fresh RAM up to this size is backed by the host before the faults; more holds folios that no
@@ -99,17 +99,10 @@ impl Bed {
         };
         std::hint::black_box(read_through(self.clean.bytes()));
         let (near_cache, threads) = (self.near_cache, self.threads);
-        let (ram, areas, pinned) = (&mut self.ram, true, threads > 1);
-        let timing = self.isa.with(Sample {
-            ram,
-            clears,
-            near_cache,
-            faults,
-            region,
-            threads,
-            areas,
-            pinned,
-        })?;
+        let (areas, pinned) = (true, threads > 1);
+        let wanted = Sample { clears, near_cache, faults, region, threads, areas, pinned };
+        let (config, ram) = (self.isa.config(), &mut self.ram);
+        let timing = with_isa!(self.isa, A => sample::<A>(config, ram, wanted))?;
         Ok(timing.seen(threads))
     }
 
@@ -151,41 +144,38 @@ impl Bed {
             ram.populate();
         }
         let (clears, near_cache) = (self.chosen, self.near_cache);
-        let ram = &mut ram;
-        self.isa.with(Sample { ram, clears, near_cache, faults, region, threads, areas, pinned })
+        let wanted = Sample { clears, near_cache, faults, region, threads, areas, pinned };
+        with_isa!(self.isa, A => sample::<A>(self.isa.config(), &mut ram, wanted))
     }
 
     /// Nanoseconds to clear `size` bytes of the frames that [`faults`](Self::faults) takes, in its
     /// order, each folio as one extent and nothing else.
     pub(crate) fn raw(&mut self, size: Size, region: u64) -> Result<f64> {
         std::hint::black_box(read_through(self.clean.bytes()));
-        let near = self.near_cache;
-        let clear = move |machine: &Machine<'_>, run: &FrameRun, bytes: u64| {
-            let reuse = if bytes > near { Reuse::Later } else { Reuse::Soon };
-            machine.clear(run, 0..run.count(), reuse);
-        };
-        let clears = self.chosen;
-        self.isa.with(Raw { ram: &mut self.ram, clears, size, region, clear })
+        let reuse = if size.bytes() > self.near_cache { Reuse::Later } else { Reuse::Soon };
+        let clear =
+            |machine: &Machine<'_>, run: &FrameRun| machine.clear(run, 0..run.count(), reuse);
+        let (config, ram, clears) = (self.isa.config(), &mut self.ram, self.chosen);
+        with_isa!(self.isa, A => raw::<A>(config, ram, clears, (size, region), clear))
     }
 
     /// The same as Linux does it: 4 KiB at a time, up to 4 MiB the last page first.
     pub(crate) fn raw_as_linux(&mut self, size: Size, region: u64) -> Result<f64> {
         std::hint::black_box(read_through(self.clean.bytes()));
-        let clear = |machine: &Machine<'_>, run: &FrameRun, bytes: u64| {
+        let clear = |machine: &Machine<'_>, run: &FrameRun| {
             let page = |at: u64| machine.clear(run, at..at + 1, Reuse::Soon);
-            match bytes <= LINUX_TURNS {
+            match size.bytes() <= LINUX_TURNS {
                 true => (0..run.count()).rev().for_each(page),
                 false => (0..run.count()).for_each(page),
             }
         };
-        let raw = Raw { ram: &mut self.ram, clears: self.pages, size, region, clear };
-        raw.run::<X86_64>(Config::x86_64())
+        let (ram, clears) = (&mut self.ram, self.pages);
+        raw::<X86_64>(Config::x86_64(), ram, clears, (size, region), clear)
     }
 }
 
 /// One sample of faults.
-struct Sample<'b> {
-    ram: &'b mut Ram,
+struct Sample {
     clears: Chosen,
     near_cache: u64,
     faults: Faults,
@@ -197,32 +187,28 @@ struct Sample<'b> {
     pinned: bool,
 }
 
-impl Job for Sample<'_> {
-    type Out = Result<Timing>;
-
-    fn run<A: Arch>(self, config: Config) -> Result<Timing> {
-        let config = config.bare().with_cpus(self.threads as usize);
-        let config = Config { near_cache_bytes: self.near_cache, ..config };
-        let Sample { ram, clears, faults, region, threads, areas, pinned, .. } = self;
-        let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
-            let order = order_of::<A>(faults);
-            only(mm, order);
-            let space = mm.space(Asid(1), window::<A>())?;
-            warm(mm, &space)?;
-            let pages = region >> A::PAGE_SHIFT;
-            let spans = place(mm, &space, pages, (threads, areas))?;
-            let before = mm.totals().alloc[order.index()];
-            let touch = |at: usize| touch(mm, &space, spans[at], faults, order);
-            let timing = threads::on_machine(machine, (threads, pinned), touch)?;
-            let folios = mm.totals().alloc[order.index()] - before;
-            let wanted = (u64::from(threads) * pages) >> order.get();
-            if folios != wanted {
-                bail!("{folios} folios of {} came, not {wanted}", faults.size);
-            }
-            Ok(timing.per(region / faults.size.bytes()))
-        };
-        system::with_machine::<A, _>(config, ram, |machine| machine.with_clears(clears), work)?
-    }
+fn sample<A: Arch>(config: Config, ram: &mut Ram, sample: Sample) -> Result<Timing> {
+    let Sample { clears, near_cache, faults, region, threads, areas, pinned } = sample;
+    let config = config.bare().with_cpus(threads as usize);
+    let config = Config { near_cache_bytes: near_cache, ..config };
+    let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
+        let order = order_of::<A>(faults);
+        only(mm, order);
+        let space = mm.space(Asid(1), window::<A>())?;
+        warm(mm, &space)?;
+        let pages = region >> A::PAGE_SHIFT;
+        let spans = place(mm, &space, pages, (threads, areas))?;
+        let before = mm.totals().alloc[order.index()];
+        let touch = |at: usize| touch(mm, &space, spans[at], faults, order);
+        let timing = threads::on_machine(machine, (threads, pinned), touch)?;
+        let folios = mm.totals().alloc[order.index()] - before;
+        let wanted = (u64::from(threads) * pages) >> order.get();
+        if folios != wanted {
+            bail!("{folios} folios of {} came, not {wanted}", faults.size);
+        }
+        Ok(timing.per(region / faults.size.bytes()))
+    };
+    system::with_machine::<A, _>(config, ram, |machine| machine.with_clears(clears), work)?
 }
 
 /// The order of the folios that are faulted in.
@@ -294,35 +280,25 @@ fn touch<A: Arch>(
     Ok(())
 }
 
-/// One sample of clearing alone.
-struct Raw<'b, C> {
-    ram: &'b mut Ram,
+/// One sample of clearing alone: folios of `size` bytes in `region` bytes, each by `clear`.
+fn raw<A: Arch>(
+    config: Config,
+    ram: &mut Ram,
     clears: Chosen,
-    size: Size,
-    region: u64,
-    clear: C,
-}
-
-impl<C: Fn(&Machine<'_>, &FrameRun, u64)> Job for Raw<'_, C> {
-    type Out = Result<f64>;
-
-    fn run<A: Arch>(self, config: Config) -> Result<f64> {
-        let Raw { ram, clears, size, region, clear } = self;
-        let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
-        let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
-            let take =
-                |_| mm.bare_phys().alloc(CPU, order).context("the machine has too little RAM");
-            let runs: Vec<FrameRun> =
-                (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
-            let start = thread_ns();
-            for run in &runs {
-                clear(machine, run, size.bytes());
-            }
-            let ns = thread_ns() - start;
-            let count = runs.len() as f64;
-            runs.into_iter().for_each(|run| mm.bare_phys().free(CPU, run));
-            Ok(ns / count)
-        };
-        system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?
-    }
+    (size, region): (Size, u64),
+    clear: impl Fn(&Machine<'_>, &FrameRun),
+) -> Result<f64> {
+    let order = Order::of_bytes(size.bytes(), A::PAGE_SHIFT).unwrap_or_default();
+    let work = |machine: &Machine<'_>, mm: &HostedMm<'_, '_, A>| {
+        let take = |_| mm.bare_phys().alloc(CPU, order).context("the machine has too little RAM");
+        let runs: Vec<FrameRun> = (0..region / size.bytes()).map(take).collect::<Result<_>>()?;
+        let ns = timed(|| {
+            runs.iter().for_each(|run| clear(machine, run));
+            anyhow::Ok(())
+        })?;
+        let count = runs.len() as f64;
+        runs.into_iter().for_each(|run| mm.bare_phys().free(CPU, run));
+        Ok(ns / count)
+    };
+    system::with_machine::<A, _>(config.bare(), ram, |m| m.with_clears(clears), work)?
 }

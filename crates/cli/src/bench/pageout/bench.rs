@@ -6,17 +6,17 @@ use quire_arch::Arch;
 
 use super::count::{
     Did, ENTRIES, FALLBACKS, FLUSHES, FOLIOS, INDEX_FRAMES, INVALIDATIONS, PAGES, SLOT_FRAMES,
-    SPLITS, Tally, UNFOLDS, WALKS, WHOLE,
+    SPLITS, UNFOLDS, WALKS, WHOLE,
 };
-use super::cycle::{BY_RUNS, Cycle, Device, Way};
-use super::scene::{Scene, Work, ram, ram_bytes, with_scene};
+use super::cycle::{BY_RUNS, Device, Way};
+use super::scene::{Scene, ram, ram_bytes, with_scene};
 use super::{linux, packed};
 use crate::bench::driver::Bench;
 use crate::bench::options::Common;
 use crate::bench::scene::{BLOCK, Backing};
-use crate::bench::sheet::{self, Bound, Key, Place, Row, Sheet, verdict};
+use crate::bench::sheet::{self, Bound, Key, Place, Row, Sheet, count_of, verdict};
 use crate::host::{Host, memory};
-use crate::isa::Isa;
+use crate::isa::{Isa, with_isa};
 use crate::record::Case;
 use crate::refused::Refused;
 use crate::size::Size;
@@ -158,7 +158,7 @@ impl Kind {
     }
 
     fn judge_counts(self, sheet: &mut Sheet, Did { out, back }: &Did) {
-        let of = Did::of;
+        let of = count_of;
         let (folios, invalidations) = (of(out, FOLIOS), of(out, INVALIDATIONS));
         let goal = match self.backing.size.bytes() {
             K64 => format!(" (goal: at most 1 for a folio; {})", verdict(invalidations <= folios)),
@@ -194,7 +194,7 @@ impl Kind {
 
     /// Page-at-a-time takes contiguous blocks apart.
     fn tell_pages(self, sheet: &mut Sheet, Did { out, .. }: &Did) {
-        let of = |name| Did::of(out, name);
+        let of = |name| count_of(out, name);
         if of(UNFOLDS) > 0 {
             sheet.finding(format!(
                 "{}: {} takes {} contiguous blocks apart on the way, and makes {} flushes with {} \
@@ -217,43 +217,24 @@ pub(crate) struct Pageout {
     counted: Vec<(Kind, Vec<Did>)>,
 }
 
-/// The rounds of one kind.
-struct Measure<'a> {
+/// The rounds of one kind, and its counts for each way.
+fn measure<A: Arch>(
     kind: Kind,
     loops: u32,
-    sheet: &'a mut Sheet,
-}
-
-impl Work for Measure<'_> {
-    type Out = Vec<Did>;
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<Vec<Did>> {
-        let Measure { kind, loops, sheet } = self;
-        let did =
-            Way::ALL.into_iter().map(|way| scene.verified(way)).collect::<Result<Vec<_>>>()?;
-        let cells: Vec<(Vec<Key>, (Way, Device))> = Device::ALL
-            .into_iter()
-            .flat_map(|device| Way::ALL.map(|way| (way, device)))
-            .map(|cell| {
-                ([OUT, WRITE, BACK].map(|part| kind.key(part, cell, PER_PAGE)).into(), cell)
-            })
-            .collect();
-        sheet.rounds("paging out", loops, &cells, |(way, device)| {
-            let Cycle { out, write, back } = scene.cycle(*way, *device)?;
-            Ok(vec![out, write, back])
-        })?;
-        scene.verify_backing()?;
-        let mut put = |part: &str, way: Way, tally: &Tally| {
-            for (name, count) in tally {
-                sheet.count(&kind.case(part), way.name(), name, *count);
-            }
-        };
-        for (way, did) in Way::ALL.into_iter().zip(&did) {
-            put(OUT, way, &did.out);
-            put(BACK, way, &did.back);
-        }
-        Ok(did)
+    sheet: &mut Sheet,
+    scene: &Scene<'_, '_, '_, '_, A>,
+) -> Result<Vec<Did>> {
+    let did = Way::ALL.into_iter().map(|way| scene.verified(way)).collect::<Result<Vec<_>>>()?;
+    let cells = Device::ALL.into_iter().flat_map(|device| Way::ALL.map(|way| (way, device)));
+    let keys = |cell| [OUT, WRITE, BACK].map(|part| kind.key(part, cell, PER_PAGE)).into();
+    let cells: Vec<(Vec<Key>, (Way, Device))> = cells.map(|cell| (keys(cell), cell)).collect();
+    sheet.rounds("paging out", loops, &cells, |(way, device)| scene.cycle(*way, *device))?;
+    scene.verify_backing()?;
+    for (way, did) in Way::ALL.into_iter().zip(&did) {
+        sheet.counts(&kind.case(OUT), way.name(), &did.out);
+        sheet.counts(&kind.case(BACK), way.name(), &did.back);
     }
+    Ok(did)
 }
 
 impl Bench for Pageout {
@@ -276,7 +257,9 @@ impl Bench for Pageout {
         let (mut ram, loops) = (ram(self.bytes)?, self.loops);
         for kind in Kind::all() {
             let place = (kind.isa, kind.backing, self.bytes);
-            let did = with_scene(&mut ram, place, Measure { kind, loops, sheet })?;
+            let did = with_isa!(kind.isa, A => {
+                with_scene::<A, _>(&mut ram, place, |scene| measure(kind, loops, sheet, scene))
+            })?;
             self.counted.push((kind, did));
         }
         packed::measure(sheet, &mut ram, &BACKINGS, (self.bytes, loops))?;
@@ -351,7 +334,7 @@ impl Bench for Pageout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sheet::tests::empty;
+    use crate::bench::sheet::{Tally, tests::empty};
 
     fn asked(kib: u64, named: Option<u64>) -> Result<u64, Refused> {
         let dir = tempfile::tempdir().unwrap();

@@ -60,40 +60,39 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
 mod tests {
     use super::super::bench::BACKINGS;
     use super::super::cycle::{Device, Way};
-    use super::super::scene::{Work, ram, with_scene};
+    use super::super::scene::{ram, with_scene};
     use super::*;
+    use quire_arch::X86_64;
     use crate::isa::Isa;
 
     const BYTES: u64 = 16 << 20;
 
     /// Runs a cycle over a device, and may change one byte afterwards.
-    struct Meanwhile(Device, bool);
-
-    impl Work for Meanwhile {
-        type Out = String;
-
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<String> {
-            let Meanwhile(device, spoil) = self;
-            scene.fill(3)?;
-            scene.out(Way::Runs)?;
-            scene.write(device)?;
-            scene.wipe_free();
-            scene.back(device)?;
-            if spoil {
-                let (_, frame) = scene.frames()?[77];
-                let (_, last) = Scene::<A>::words(frame).last().unwrap();
-                let byte = PhysAddr::new(last.get() + 7);
-                let was = scene.machine.ram().read_byte(byte).unwrap();
-                scene.machine.ram().write_byte(byte, !was);
-            }
-            Ok(scene.look(3).map_or_else(|said| said.to_string(), |()| "as it was".to_owned()))
+    fn meanwhile<A: Arch>(
+        scene: &Scene<'_, '_, '_, '_, A>,
+        device: Device,
+        spoil: bool,
+    ) -> Result<String> {
+        scene.fill(3)?;
+        scene.out(Way::Runs)?;
+        scene.write(device)?;
+        scene.wipe_free();
+        scene.back(device)?;
+        if spoil {
+            let (_, frame) = scene.frames()?[77];
+            let (_, last) = Scene::<A>::words(frame).last().unwrap();
+            let byte = PhysAddr::new(last.get() + 7);
+            let was = scene.machine.ram().read_byte(byte).unwrap();
+            scene.machine.ram().write_byte(byte, !was);
         }
+        Ok(scene.look(3).map_or_else(|said| said.to_string(), |()| "as it was".to_owned()))
     }
 
     fn said(device: Device, spoil: bool) -> String {
         let mut ram = ram(BYTES).unwrap();
         let place = (Isa::X86_64, BACKINGS[1], BYTES);
-        with_scene(&mut ram, place, Meanwhile(device, spoil)).unwrap()
+        let work = |scene: &Scene<'_, '_, '_, '_, X86_64>| meanwhile(scene, device, spoil);
+        with_scene(&mut ram, place, work).unwrap()
     }
 
     #[test]

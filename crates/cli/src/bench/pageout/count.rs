@@ -7,9 +7,7 @@ use quire_arch::Arch;
 
 use super::cycle::{Device, Way};
 use super::scene::Scene;
-
-/// The counts of a part of the cycle, by name.
-pub(super) type Tally = Vec<(&'static str, u64)>;
+use crate::bench::sheet::Tally;
 
 pub(super) const FOLIOS: &str = "folios";
 pub(super) const FALLBACKS: &str = "folios without a run of slots";
@@ -54,13 +52,6 @@ pub(super) struct Did {
     pub(super) back: Tally,
 }
 
-impl Did {
-    /// The count called `name` in `part`; without one it was zero.
-    pub(super) fn of(part: &Tally, name: &str) -> u64 {
-        part.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
-    }
-}
-
 impl<A: Arch> Scene<'_, '_, '_, '_, A> {
     /// Runs one cycle over a device that copies. Fails unless the same content comes back, in
     /// folios of the same size that are mapped in the same way.
@@ -103,59 +94,48 @@ fn sum(orders: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::bench::{BACKINGS, ISAS};
-    use super::super::scene::{Work, ram, with_scene};
+    use super::super::scene::{ram, with_scene};
     use super::*;
+    use crate::bench::sheet::count_of;
+    use crate::isa::with_isa;
 
     const BYTES: u64 = 16 << 20;
 
-    struct Both;
-
-    impl Work for Both {
-        type Out = Vec<Did>;
-
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<Vec<Did>> {
-            let free = scene.mm.phys().free_frames();
-            let did = Way::ALL.into_iter().map(|way| scene.verified(way));
-            let did = did.collect::<Result<Vec<_>>>()?;
-            quire::check::system(scene.mm, &[&scene.space])?;
-            // Empty nodes stay with the index, for the next time.
-            let nodes = did.iter().map(|did| Did::of(&did.out, INDEX_FRAMES)).sum::<u64>();
-            assert_eq!(scene.mm.phys().free_frames() + nodes, free, "all others are back");
-            Ok(did)
-        }
+    fn both<A: Arch>(scene: &Scene<'_, '_, '_, '_, A>) -> Result<Vec<Did>> {
+        let free = scene.mm.phys().free_frames();
+        let did = Way::ALL.into_iter().map(|way| scene.verified(way));
+        let did = did.collect::<Result<Vec<_>>>()?;
+        quire::check::system(scene.mm, &[&scene.space])?;
+        // Empty nodes stay with the index, for the next time.
+        let nodes = did.iter().map(|did| count_of(&did.out, INDEX_FRAMES)).sum::<u64>();
+        assert_eq!(scene.mm.phys().free_frames() + nodes, free, "all others are back");
+        Ok(did)
     }
 
     #[test]
     fn d7_every_backing_goes_out_and_comes_back_as_it_was_in_either_way() {
         let mut ram = ram(BYTES).unwrap();
-        for isa in ISAS {
-            for backing in BACKINGS {
-                let both = with_scene(&mut ram, (isa, backing, BYTES), Both).unwrap();
-                let folios = BYTES / backing.size.bytes();
-                for Did { out, back } in &both {
-                    for (part, name, count) in [
-                        (out, FOLIOS, folios),
-                        (out, WALKS, folios),
-                        (out, PAGES, BYTES >> 12),
-                        (out, ENTRIES, BYTES / backing.entry_bytes(4096)),
-                        (out, FALLBACKS, 0),
-                        (out, SPLITS, 0),
-                        (back, FOLIOS, folios),
-                        (back, PAGES, BYTES >> 12),
-                        (back, WHOLE, BYTES >> 12),
-                    ] {
-                        assert_eq!(Did::of(part, name), count, "{isa:?} {backing} {name}");
-                    }
+        for (isa, backing) in ISAS.into_iter().flat_map(|isa| BACKINGS.map(|b| (isa, b))) {
+            let place = (isa, backing, BYTES);
+            let both = with_isa!(isa, A => with_scene::<A, _>(&mut ram, place, both)).unwrap();
+            let folios = BYTES / backing.size.bytes();
+            for Did { out, back } in &both {
+                for (part, name, count) in [
+                    (out, FOLIOS, folios),
+                    (out, WALKS, folios),
+                    (out, PAGES, BYTES >> 12),
+                    (out, ENTRIES, BYTES / backing.entry_bytes(4096)),
+                    (out, FALLBACKS, 0),
+                    (out, SPLITS, 0),
+                    (back, FOLIOS, folios),
+                    (back, PAGES, BYTES >> 12),
+                    (back, WHOLE, BYTES >> 12),
+                ] {
+                    assert_eq!(count_of(part, name), count, "{isa:?} {backing} {name}");
                 }
-                let flushes = Did::of(&both[0].out, FLUSHES);
-                assert_eq!(flushes, folios.div_ceil(32), "{isa:?} {backing}: one for a batch");
             }
+            let flushes = count_of(&both[0].out, FLUSHES);
+            assert_eq!(flushes, folios.div_ceil(32), "{isa:?} {backing}: one for a batch");
         }
-    }
-
-    #[test]
-    fn d7_what_was_not_counted_was_not_done() {
-        let tally = vec![(WALKS, 3), (FLUSHES, 1)];
-        assert_eq!([WALKS, ENTRIES].map(|name| Did::of(&tally, name)), [3, 0]);
     }
 }

@@ -9,7 +9,7 @@ use quire_units::{Access, Order};
 
 use super::scene::Scene;
 use crate::bench::sheet::PAGES;
-use crate::stats::thread_ns;
+use crate::stats::timed;
 
 /// The library as it is.
 pub(super) const BY_RUNS: &str = "by-runs";
@@ -54,31 +54,20 @@ impl Device {
     }
 }
 
-/// Nanoseconds of CPU time for each page of the memory.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Cycle {
-    /// `page_out`, which is all but writing.
-    pub(super) out: f64,
-    /// `next_write`, the device, and `write_done`.
-    pub(super) write: f64,
-    /// Faults, `next_read`, the device, and `read_done`.
-    pub(super) back: f64,
-}
-
 impl<A: Arch> Scene<'_, '_, '_, '_, A> {
-    /// Runs one cycle.
-    pub(super) fn cycle(&self, way: Way, device: Device) -> Result<Cycle> {
-        let out = self.timed(|| self.out(way))?;
-        let write = self.timed(|| self.write(device))?;
-        let back = self.timed(|| self.back(device))?;
-        Ok(Cycle { out, write, back })
+    /// Runs one cycle; its times, part by part: `page_out`, which is all but writing; `next_write`,
+    /// the device and `write_done`; faults, `next_read`, the device and `read_done`.
+    pub(super) fn cycle(&self, way: Way, device: Device) -> Result<Vec<f64>> {
+        Ok(vec![
+            self.timed(|| self.out(way))?,
+            self.timed(|| self.write(device))?,
+            self.timed(|| self.back(device))?,
+        ])
     }
 
     /// Nanoseconds of CPU time that `work` takes for each page of the memory.
     pub(super) fn timed(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
-        let start = thread_ns();
-        work()?;
-        Ok((thread_ns() - start) / self.span.count() as f64)
+        Ok(timed(work)? / self.span.count() as f64)
     }
 
     /// Pages all of the memory out.
@@ -156,31 +145,24 @@ impl<A: Arch> Scene<'_, '_, '_, '_, A> {
 #[cfg(test)]
 mod tests {
     use super::super::bench::BACKINGS;
-    use super::super::scene::{Work, ram, with_scene};
+    use super::super::scene::{ram, with_scene};
     use super::*;
     use crate::isa::Isa;
-
-    /// Locks a page between cycles.
-    struct Locks;
-
-    impl Work for Locks {
-        type Out = String;
-
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<String> {
-            for way in Way::ALL {
-                let Cycle { out, write, back } = scene.cycle(way, Device::Idle)?;
-                assert!(out > 0.0 && write > 0.0 && back > 0.0);
-            }
-            let page = quire_units::PageSpan::new(scene.span.start, scene.span.start.add(1));
-            scene.mm.mlock(&scene.space, page)?;
-            Ok(scene.cycle(Way::Runs, Device::Idle).unwrap_err().to_string())
-        }
-    }
 
     #[test]
     fn d7_a_cycle_in_which_a_folio_stays_is_no_measurement() {
         let mut ram = ram(16 << 20).unwrap();
-        let said = with_scene(&mut ram, (Isa::Arm4k, BACKINGS[1], 16 << 20), Locks).unwrap();
+        let place = (Isa::Arm4k, BACKINGS[1], 16 << 20);
+        let locks = |scene: &Scene<'_, '_, '_, '_, quire_arch::Arm4k>| {
+            for way in Way::ALL {
+                let times = scene.cycle(way, Device::Idle)?;
+                assert!(times.iter().all(|ns| *ns > 0.0));
+            }
+            let page = quire_units::PageSpan::new(scene.span.start, scene.span.start.add(1));
+            scene.mm.mlock(&scene.space, page)?;
+            Ok(scene.cycle(Way::Runs, Device::Idle).unwrap_err().to_string())
+        };
+        let said = with_scene(&mut ram, place, locks).unwrap();
         assert!(said.starts_with("paging out came to") && said.contains("stay: 1"), "{said}");
     }
 }

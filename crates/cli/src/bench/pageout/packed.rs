@@ -5,14 +5,14 @@
 //! the cycle of the other devices.
 
 use anyhow::{Context, Result, ensure};
-use quire_arch::Arch;
+use quire_arch::{Arch, X86_64};
 use quire_machine::Ram;
 use quire_units::{FrameSpan, Order, PhysAddr};
 use quire_zpool::{Config, Lender, PageId, Pool, Scratch, Table};
 
-use super::cycle::{Cycle, Way};
+use super::cycle::Way;
 use super::data::Data;
-use super::scene::{Scene, Work, with_scene};
+use super::scene::{Scene, with_scene};
 use crate::bench::scene::Backing;
 use crate::bench::sheet::{Key, Sheet, verdict};
 use crate::isa::Isa;
@@ -54,7 +54,9 @@ pub(super) fn measure(
 ) -> Result<()> {
     let (bytes, loops) = (bytes.min(MOST), loops.min(LOOPS));
     for &backing in backings.iter().filter(|backing| !backing.block) {
-        with_scene(ram, (ISA, backing, bytes), Compress { sheet, backing, loops })?;
+        with_scene(ram, (ISA, backing, bytes), |scene: &Scene<'_, '_, '_, '_, X86_64>| {
+            Compress { sheet, backing, loops }.all(scene)
+        })?;
     }
     sheet.setting(format!(
         "Compressed memory: {} of the same memory, {loops} rounds; by runs the device takes each \
@@ -72,10 +74,8 @@ struct Compress<'a> {
     loops: u32,
 }
 
-impl Work for Compress<'_> {
-    type Out = ();
-
-    fn run<A: Arch>(mut self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<()> {
+impl Compress<'_> {
+    fn all<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<()> {
         let mut tables = Way::ALL.map(|_| Table::new());
         let mut scratch = Way::ALL.map(|_| vec![0; 2 * UNIT + UNIT / 8]);
         let slots = scene.span.count();
@@ -85,9 +85,7 @@ impl Work for Compress<'_> {
             .collect::<Result<_>>()?;
         Data::ALL.into_iter().try_for_each(|data| self.kind(scene, &mut devices, data))
     }
-}
 
-impl Compress<'_> {
     fn kind<A: Arch>(
         &mut self,
         scene: &Scene<'_, '_, '_, '_, A>,
@@ -108,8 +106,7 @@ impl Compress<'_> {
             (0..).zip(Way::ALL).map(|(at, way)| (keys(backing, data, way), at)).collect();
         sheet.rounds("compressing", self.loops, &cells, |&at| {
             let device = devices.get_mut(at).context("there is a device for each way")?;
-            let Cycle { out, write, back } = device.cycle(scene, false)?;
-            Ok(vec![out, write, back])
+            device.cycle(scene, false)
         })?;
         scene.compare(&sample, data.is_stamped())?;
         let runs = keys(backing, data, Way::Runs).into_iter();
@@ -146,7 +143,7 @@ impl<'s> Device<'s> {
     }
 
     /// All of the memory goes out to it and comes back; free memory may be wiped meanwhile.
-    fn cycle<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, '_, A>, wipes: bool) -> Result<Cycle> {
+    fn cycle<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, '_, A>, wipes: bool) -> Result<Vec<f64>> {
         let out = scene.timed(|| scene.out(self.way))?;
         let write = scene.timed(|| {
             scene.write_to(&mut |write| {
@@ -173,7 +170,7 @@ impl<'s> Device<'s> {
             })
         })?;
         self.pool.clear();
-        Ok(Cycle { out, write, back })
+        Ok(vec![out, write, back])
     }
 
     /// Calls `act` for each piece of the `count` slots from `first` on, which are a folio: with its

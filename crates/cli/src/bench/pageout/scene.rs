@@ -43,36 +43,21 @@ impl<'s, 'm, 'r, A: Arch> Deref for Scene<'_, 's, 'm, 'r, A> {
     }
 }
 
-/// Work in a scene.
-pub(super) trait Work {
-    type Out;
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, '_, A>) -> Result<Self::Out>;
-}
-
 /// Works on a machine of `ram` with memory in this format and backing, and of this size in bytes.
-pub(super) fn with_scene<W: Work>(
+pub(super) fn with_scene<A: Arch, T>(
     ram: &mut Ram,
     place: (Isa, Backing, u64),
-    work: W,
-) -> Result<W::Out> {
-    scene::with_scene(ram, place, false, WithDevice(work))
-}
-
-struct WithDevice<W>(W);
-
-impl<W: Work> scene::Work for WithDevice<W> {
-    type Out = W::Out;
-
-    fn run<A: Arch>(self, base: &scene::Scene<'_, '_, '_, A>) -> Result<W::Out> {
+    work: impl FnOnce(&Scene<'_, '_, '_, '_, A>) -> Result<T>,
+) -> Result<T> {
+    scene::with_scene(ram, place, false, |base: &scene::Scene<'_, '_, '_, A>| {
         let (mm, pages, block) = (base.mm, base.span.count(), A::block_order());
         let before = mm.phys().free_frames();
         let device = mm.paging().swap_on(pages)?;
         let slot_frames = before - mm.phys().free_frames();
         let store = (0..pages.div_ceil(block.pages())).map(|_| mm.bare_phys().alloc(CPU, block));
         let store = store.collect::<Option<_>>().context("the machine has too little RAM")?;
-        self.0.run(&Scene { base, device, slot_frames, store })
-    }
+        work(&Scene { base, device, slot_frames, store })
+    })
 }
 
 impl<A: Arch> Scene<'_, '_, '_, '_, A> {

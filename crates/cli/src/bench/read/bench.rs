@@ -134,8 +134,7 @@ impl Read {
         scene.mm.files().close(file)?;
         let cells = CHUNKS.map(|chunk| (cold_keys(layout, chunk), chunk));
         sheet.rounds("reading first", self.loops, &cells, |chunk| {
-            let cold = cold::sample(scene, chunk >> SHIFT)?;
-            Ok(vec![cold.read, cold.close])
+            cold::sample(scene, chunk >> SHIFT)
         })?;
         for chunk in CHUNKS {
             for (order, count) in cold::folios(scene, chunk >> SHIFT)?.into_iter().enumerate() {

@@ -5,28 +5,17 @@ use quire::Error;
 use quire::cache::{Read, Readahead};
 
 use super::scene::Scene;
-use crate::stats::thread_ns;
+use crate::stats::timed;
 
-/// Nanoseconds for each page of the file.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Cold {
-    /// To read it in: find the missing pages, take folios, put them into the index, hold them.
-    pub(super) read: f64,
-    /// To close the file, which empties the index.
-    pub(super) close: f64,
-}
-
-/// Reads a new file in chunks of `chunk` pages, and closes it.
-pub(super) fn sample(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Cold> {
+/// Reads a new file in chunks of `chunk` pages, and closes it. The nanoseconds for each page of the
+/// file: to read it in (find the missing pages, take folios, put them into the index, hold them),
+/// and to close the file, which empties the index.
+pub(super) fn sample(scene: &Scene<'_, '_, '_>, chunk: u64) -> Result<Vec<f64>> {
     let file = scene.open()?;
-    let start = thread_ns();
-    pass(scene, (file, chunk), &mut |_| {})?;
-    let read = thread_ns() - start;
-    let start = thread_ns();
-    scene.mm.files().close(file)?;
-    let close = thread_ns() - start;
+    let read = timed(|| pass(scene, (file, chunk), &mut |_| {}))?;
+    let close = timed(|| scene.mm.files().close(file))?;
     let pages = scene.pages as f64;
-    Ok(Cold { read: read / pages, close: close / pages })
+    Ok(vec![read / pages, close / pages])
 }
 
 /// The number of folios of each order that are read, the lowest order first.

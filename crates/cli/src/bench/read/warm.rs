@@ -7,7 +7,7 @@ use quire_hw::{FrameRun, Hardware};
 use quire_units::FrameSpan;
 
 use super::scene::Scene;
-use crate::stats::thread_ns;
+use crate::stats::timed;
 
 /// The number of parts of the file: the two variants take turns, part by part.
 const PARTS: usize = 32;
@@ -106,12 +106,6 @@ impl Warm {
 fn copy(scene: &Scene<'_, '_, '_>, buffer: &FrameRun, at: u64, piece: FrameSpan) {
     // The machine's memory does not fail here.
     let _ = scene.machine.copy(buffer, at, piece);
-}
-
-fn timed(work: impl FnOnce() -> Result<(), Error>) -> Result<f64> {
-    let start = thread_ns();
-    work()?;
-    Ok(thread_ns() - start)
 }
 
 #[cfg(test)]

@@ -162,14 +162,15 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             let new = Area { prot, max_prot, flags, ..old };
             // Compared as stored, so that bits without a meaning change nothing.
             let differs = new.pack() != old.pack();
+            let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
             if differs {
-                let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
                 self.put_parts(&path, [head, new, tail]);
             }
-            if differs || changed {
+            // A part that was split off stays as it was, and so differs from its neighbour.
+            if head.span.is_empty() && (differs || changed) {
                 self.merge_at(old.span.start);
             }
-            (at, changed) = (old.span.end, differs);
+            (at, changed) = (old.span.end, differs && tail.span.is_empty());
         }
         if changed {
             self.merge_at(at);

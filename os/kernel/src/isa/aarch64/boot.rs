@@ -13,14 +13,11 @@
 
 use core::arch::global_asm;
 
-use crate::isa::{Boot, STACK_BYTES};
+use crate::isa::Boot;
+use crate::isa::virt::cpus;
+use crate::isa::virt::stack::STACK_STEP;
 
 use super::{clock, console, cpu, gic, mmu, tree};
-
-/// Bytes of a stack together with the page below it that is not mapped.
-pub(super) const STACK_STEP: u64 = STACK_BYTES as u64 + GUARD_BYTES;
-/// Bytes of that page.
-pub(super) const GUARD_BYTES: u64 = 4096;
 
 global_asm!(
     r#"
@@ -299,7 +296,7 @@ extern "C" fn other_entered(_number: u64) -> ! {
     mmu::flush_own();
     gic::set_up_cpu();
     unmask_errors();
-    cpu::begun()
+    cpus::begun()
 }
 
 /// Unmasks asynchronous errors: they are reported, though not handled.

@@ -2,20 +2,15 @@
 //!
 //! Four of its registers, directly: the handler of its interrupt reads, any CPU that prints writes,
 //! and one driver object for both would need a lock that handlers must not take.
-//!
-//! ```text
-//!   the line ──► FIFO of the device ──► interrupt ──► RING ──► take()
-//! ```
-//!
-//! When the ring is full the interrupt is masked, until `take` has made room.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::mutex::SpinMutex;
 
 use super::DIRECT;
 use super::tree::Machine;
+use crate::isa::virt::ring;
 
 /// Registers, as offsets in bytes (DDI 0183, §3.2).
 const DATA: u64 = 0x00;
@@ -37,18 +32,7 @@ const ON: u32 = 1 | 1 << 8 | 1 << 9;
 /// Where QEMU's `virt` has it: so that even boot can say what went wrong.
 static UART: AtomicU64 = AtomicU64::new(0x0900_0000);
 
-const RING_BYTES: usize = 1024;
-
-/// Bytes received. `HEAD` counts those put in, by the handler; `TAIL` those taken.
-static RING: [AtomicU8; RING_BYTES] = [const { AtomicU8::new(0) }; RING_BYTES];
-static HEAD: AtomicUsize = AtomicUsize::new(0);
-static TAIL: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether the interrupt is masked because the ring is full.
-static STOPPED: AtomicBool = AtomicBool::new(false);
-
 static WRITER: SpinMutex<()> = SpinMutex::new(());
-static TAKER: SpinMutex<()> = SpinMutex::new(());
 
 fn register(offset: u64) -> *mut u32 {
     ptr::with_exposed_provenance_mut((UART.load(Ordering::Relaxed) + offset + DIRECT) as usize)
@@ -86,31 +70,18 @@ pub fn put(bytes: &[u8]) {
 
 /// The next byte that was received.
 pub fn take() -> Option<u8> {
-    let _taker = TAKER.lock();
-    let tail = TAIL.load(Ordering::Relaxed);
-    if tail == HEAD.load(Ordering::Acquire) {
-        return None;
-    }
-    let byte = RING[tail % RING_BYTES].load(Ordering::Relaxed);
-    TAIL.store(tail.wrapping_add(1), Ordering::Release);
-    if STOPPED.swap(false, Ordering::AcqRel) {
-        write(INTERRUPTS, RECEIVED);
-    }
-    Some(byte)
+    ring::take(|| write(INTERRUPTS, RECEIVED))
 }
 
 /// The interrupt: moves what came into the ring. Only the boot CPU is interrupted.
 pub(super) fn serve() {
     while read(FLAGS) & EMPTY == 0 {
-        let head = HEAD.load(Ordering::Relaxed);
-        if head.wrapping_sub(TAIL.load(Ordering::Acquire)) == RING_BYTES {
+        if !ring::has_room() {
             // In this order: `take` on another CPU then unmasks after we have masked, or later.
             write(INTERRUPTS, 0);
-            STOPPED.store(true, Ordering::Release);
-            return;
+            return ring::stop();
         }
-        RING[head % RING_BYTES].store(read(DATA) as u8, Ordering::Relaxed);
-        HEAD.store(head.wrapping_add(1), Ordering::Release);
+        ring::put(read(DATA) as u8);
     }
     write(CLEAR, RECEIVED);
 }

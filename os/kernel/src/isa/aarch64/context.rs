@@ -4,6 +4,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use super::{gic, trap, vectors};
+use crate::isa::virt::cpus::take_kick;
 use crate::isa::{Call, Trap};
 
 /// The register that holds a system call's number; arguments are in 0 to 5, the result in 0.
@@ -140,7 +141,7 @@ impl Context {
 pub fn run(context: &mut Context) -> Trap {
     gic::mask();
     loop {
-        if gic::take_kick() {
+        if take_kick() {
             gic::unmask();
             return Trap::Interrupt;
         }

@@ -54,12 +54,6 @@ __copy_user_end:
 "#
 );
 
-unsafe extern "C" {
-    static __copy_user: u8;
-    static __copy_user_bytes: u8;
-    static __copy_user_end: u8;
-}
-
 /// Copies `bytes` bytes from `from` to `to`, and returns how many were *not* copied: those from the
 /// first byte on at which [`resolve`](crate::disk::resolve) could not resolve a fault. With
 /// interrupts on.
@@ -71,17 +65,4 @@ unsafe extern "C" {
 #[unsafe(naked)]
 pub unsafe extern "C" fn copy_user(_to: *mut u8, _from: *const u8, _bytes: usize) -> usize {
     naked_asm!("b __copy_user")
-}
-
-/// Where the kernel goes on when the instruction at `pc` faulted and was not helped; none if that
-/// is not within a copy.
-pub(super) fn fix_up(pc: u64) -> Option<u64> {
-    let address = |place: *const u8| place.addr() as u64;
-    let bytes = address(&raw const __copy_user_bytes);
-    let end = address(&raw const __copy_user_end);
-    if (address(&raw const __copy_user)..bytes).contains(&pc) {
-        Some(bytes)
-    } else {
-        (bytes..end).contains(&pc).then_some(end)
-    }
 }

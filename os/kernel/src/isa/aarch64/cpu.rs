@@ -1,14 +1,12 @@
 //! CPUs: their numbers and features, and the start of those that the loader left asleep.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-
 use quire::units::{CpuId, CpuSet};
 use smccc::{Hvc, Smc, psci};
 use spin::Once;
 
 use super::tree::{Conduit, Machine};
 use super::{DIRECT, boot, gic, mmu, read_register};
-use crate::isa::MAX_CPUS;
+use crate::isa::virt::cpus;
 
 /// The affinity fields of MPIDR_EL1.
 pub(super) const AFFINITY: u64 = 0xff_00ff_ffff;
@@ -36,16 +34,6 @@ struct FolioFlags {
 }
 
 static KNOWN: Once<FolioFlags> = Once::new();
-
-/// The function that the other CPUs call.
-static MAIN: Once<fn(CpuId) -> !> = Once::new();
-
-/// How many CPUs run.
-static BEGUN: AtomicUsize = AtomicUsize::new(1);
-
-/// How often a barrier was asked of each CPU, and up to which of these it has made them.
-static ASKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-static MADE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Stores the description of this machine.
 pub(super) fn set_up(machine: Machine) {
@@ -109,11 +97,11 @@ pub fn cpu_count() -> usize {
 /// # Panics
 /// When the firmware refuses to start one: the machine is not what its device tree says.
 pub fn start_cpus(main: fn(CpuId) -> !) {
-    MAIN.call_once(|| main);
     let entry = boot::other_cpu as *const () as u64 - DIRECT;
     let machine = machine();
-    for (number, &affinity) in machine.affinities[..machine.cpus].iter().enumerate().skip(1) {
+    cpus::start(main, |number| {
         let context = mmu::kernel_root_address() | number as u64;
+        let affinity = machine.affinities[number];
         mmu::publish();
         let started = match machine.conduit {
             Conduit::Hvc => psci::cpu_on::<Hvc>(affinity, entry, context),
@@ -122,42 +110,11 @@ pub fn start_cpus(main: fn(CpuId) -> !) {
         if let Err(error) = started {
             panic!("CPU {number} does not start: {error:?}");
         }
-    }
-    while BEGUN.load(Ordering::Acquire) < machine.cpus {
-        core::hint::spin_loop();
-    }
-}
-
-/// This CPU, set up by now, does what it was started for.
-pub(super) fn begun() -> ! {
-    BEGUN.fetch_add(1, Ordering::AcqRel);
-    let Some(main) = MAIN.get() else { panic!("a CPU runs that was never started") };
-    main(cpu())
+    });
 }
 
 /// A full barrier on each of `cpus`, this one included, between what the caller did before and
 /// what it does afterwards. With interrupts on, as others may want the same of this CPU.
 pub fn serialize_others(cpus: &CpuSet) {
-    fence(Ordering::SeqCst);
-    let count = cpu_count();
-    let mut wanted = [0; MAX_CPUS];
-    for cpu in cpus.iter().filter(|cpu| cpu.index() < count && cpu.index() != number()) {
-        wanted[cpu.index()] = ASKED[cpu.index()].fetch_add(1, Ordering::SeqCst) + 1;
-        gic::ask_barrier(cpu);
-    }
-    for (made, &wanted) in MADE.iter().zip(&wanted) {
-        while made.load(Ordering::SeqCst) < wanted {
-            core::hint::spin_loop();
-        }
-    }
-    fence(Ordering::SeqCst);
-}
-
-/// The interrupt that asks for a barrier: it serves each CPU that asked before this reads the
-/// number.
-pub(super) fn make_barrier() {
-    let number = number();
-    let asked = ASKED[number].load(Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    MADE[number].fetch_max(asked, Ordering::SeqCst);
+    cpus::serialize(cpus, gic::ask_barrier);
 }

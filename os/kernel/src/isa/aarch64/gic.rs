@@ -1,13 +1,12 @@
 //! Interrupts: the GICv3, interrupts between CPUs, and sleep.
 //!
 //! Handlers touch nothing but atomics: they may run within any kernel code. They leave a note for
-//! this CPU, `KICKED`: an interrupt was served in the kernel. A CPU that is about to enter user
+//! this CPU, `kick`: an interrupt was served in the kernel. A CPU that is about to enter user
 //! mode or to sleep looks at it with interrupts off, and does not go. So none is lost between the
 //! last look of the rooms above and the moment when it would have counted.
 
 use core::arch::asm;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use arm_gic::gicv3::registers::{Gicd, GicrSgi};
 use arm_gic::gicv3::{GicCpuInterface, GicV3, SgiTarget, SgiTargetGroup};
@@ -15,8 +14,9 @@ use arm_gic::{IntId, InterruptGroup, UniqueMmioPointer};
 use quire::units::CpuId;
 use spin::mutex::SpinMutex;
 
-use super::{DIRECT, clock, console, cpu, disk, read_register};
-use crate::isa::MAX_CPUS;
+use super::{DIRECT, clock, console, cpu, read_register};
+use crate::isa::virt::cpus::{self, kick, take_kick};
+use crate::isa::virt::disk;
 
 /// Makes a CPU look for work.
 const WAKE: IntId = IntId::sgi(0);
@@ -29,9 +29,6 @@ const TIMER: IntId = IntId::ppi(11);
 const ALL_PRIORITIES: u8 = 0xff;
 
 static GIC: SpinMutex<Option<GicV3<'static>>> = SpinMutex::new(None);
-
-/// Whether an interrupt was served in the kernel and not answered yet.
-static KICKED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
 /// Sets the controller up, and the boot CPU's part of it.
 ///
@@ -102,6 +99,13 @@ fn redistributor_of_own(gic: &mut GicV3<'_>) -> usize {
     }
 }
 
+/// Lets disk `number` interrupt the CPU that runs this. Its driver has set its queue up before.
+pub fn listen_to_disk(number: usize) {
+    if let Some(interrupt) = disk::interrupt(number) {
+        listen(interrupt);
+    }
+}
+
 /// Makes `cpu` leave user mode, or wake from [`idle`].
 pub fn interrupt(cpu: CpuId) {
     send(WAKE, cpu);
@@ -132,7 +136,7 @@ fn send(interrupt: IntId, cpu: CpuId) {
 pub(super) fn serve() {
     GicCpuInterface::handle_interrupt(InterruptGroup::Group1, |interrupt| match interrupt {
         WAKE => {}
-        BARRIER => cpu::make_barrier(),
+        BARRIER => cpus::make_barrier(),
         TIMER => clock::silence(),
         other if is_disk(other) => {}
         _ => console::serve(),
@@ -148,19 +152,7 @@ fn is_disk(interrupt: IntId) -> bool {
 /// Serves it in the kernel, and leaves the note.
 pub(super) extern "C" fn serve_in_kernel() {
     serve();
-    KICKED[cpu::number()].store(true, Ordering::Relaxed);
-}
-
-/// Takes the note. With interrupts off.
-#[inline]
-pub(super) fn take_kick() -> bool {
-    let kicked = &KICKED[cpu::number()];
-    // Only this CPU writes it, and its interrupts are off.
-    let was = kicked.load(Ordering::Relaxed);
-    if was {
-        kicked.store(false, Ordering::Relaxed);
-    }
-    was
+    kick();
 }
 
 /// Turns this CPU's interrupts off.

@@ -12,7 +12,7 @@
 //! | file | about |
 //! |---|---|
 //! | `boot` | the first instructions of each CPU, up to Rust |
-//! | `tree` | the device tree |
+//! | `tree` | the device tree, as far as [`virt`](super::virt) does not read it |
 //! | `cpu` | numbers of CPUs, features, start of the others |
 //! | `mmu` | roots, flushes, features of the MMU |
 //! | `vectors` | exceptions: in and out of user mode, and within the kernel |
@@ -21,7 +21,6 @@
 //! | `copy` | copies that may fault |
 //! | `bytes` | copies that may not |
 //! | `gic` | interrupts, and sleep |
-//! | `disk` | where the disk is |
 //! | `clock` | time |
 //! | `console` | the serial line |
 //! | `power` | the machine's end, random numbers |
@@ -39,7 +38,6 @@ mod console;
 mod context;
 mod copy;
 mod cpu;
-mod disk;
 mod gic;
 mod mmu;
 mod power;
@@ -49,18 +47,21 @@ mod tree;
 mod vectors;
 
 use quire::arch::Attrs;
+use quire::hw::Chosen;
 
-pub use clock::{alarm, now, realtime};
+pub use clock::{alarm, now};
 pub use console::{put, take};
 pub use context::{Context, run};
 pub use copy::copy_user;
 pub use cpu::{cpu, cpu_count, serialize_others, start_cpus};
-pub use disk::{DiskPort, disk, listen_to_disk, take_disk_news};
-pub use gic::{idle, interrupt};
+pub use gic::{idle, interrupt, listen_to_disk};
 pub use mmu::{devices, enter, flush, kernel_root, leave, profile, publish, root_template};
 pub use power::{power_off, random};
 pub use signal::{SIGNAL_STACK_BYTES, TRAMPOLINE};
 pub use vectors::frames;
+
+pub use super::virt::clock::realtime;
+pub use super::virt::disk::{DiskPort, disk, take_disk_news};
 
 /// The page-table format: granules of 4 KiB, 48-bit addresses.
 pub use quire::arch::Arm4k as Format;
@@ -88,9 +89,17 @@ pub fn features() -> (u64, u64) {
     (FP | ASIMD, 0)
 }
 
+/// The ways to clear memory.
+pub fn clears() -> Chosen {
+    Chosen::default_for_cpu()
+}
+
 /// Makes code that was written at a program's address visible to instruction fetches: QEMU keeps
 /// them coherent by itself.
 pub fn publish_code(_address: u64, _bytes: u64) {}
+
+/// Leaves of devices in the kernel's half name the memory type.
+pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
 
 /// Leaves of the kernel's half are in all spaces, and never fault for being old or clean.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL.union(Attrs::YOUNG).union(Attrs::DIRTY);

@@ -11,11 +11,11 @@
 //! that a backtrace goes through it.
 
 use core::arch::{global_asm, naked_asm};
-use core::ptr;
 
-use super::boot::{GUARD_BYTES, STACK_STEP};
 use super::context::{Context, KERNEL_SP_AT, PC_AT, SP_AT, THREAD_AT};
-use super::{USER_END, copy, gic, read_register, trap};
+use super::{USER_END, gic, read_register, trap};
+use crate::isa::virt::copy;
+use crate::isa::virt::stack::{self, SPARE, SPARE_BYTES};
 
 /// [`enter_user`] returns this for an interrupt, in place of a syndrome.
 pub(super) const INTERRUPTED: u64 = u64::MAX;
@@ -42,17 +42,6 @@ struct Frame {
 }
 
 const _: () = assert!(size_of::<Frame>() == FRAME);
-
-/// A stack for saying that the stack is full.
-#[repr(C, align(16))]
-struct Spare([u8; 16 << 10]);
-
-static mut SPARE: Spare = Spare([0; 16 << 10]);
-
-unsafe extern "C" {
-    static __stacks_start: u8;
-    static __stacks_end: u8;
-}
 
 /// Runs the program; returns the syndrome of what it stopped at, or one of the two above. Does not
 /// touch vector registers.
@@ -234,7 +223,7 @@ __vectors:
 
 3:  adrp    x0, {spare}
     add     x0, x0, :lo12:{spare}
-    add     sp, x0, #0x4000
+    add     sp, x0, #{spare_bytes}
     bl      {overflow}
 
     // Restores the registers that push_frame saved, with interrupts off.
@@ -261,6 +250,7 @@ __vectors:
     interrupt = sym gic::serve_in_kernel,
     overflow = sym stack_overflow,
     spare = sym SPARE,
+    spare_bytes = const SPARE_BYTES,
     frame = const FRAME,
 );
 
@@ -302,43 +292,12 @@ pub(super) fn broken(pc: u64) -> ! {
     panic!("asynchronous error while a program ran at {pc:#x}: ESR {syndrome:#x}")
 }
 
-/// Calls `visit` with the return addresses of the calling chain, innermost first. The kernel is
-/// built with frame pointers. A chain that leaves the stacks, or does not go up, ends; from the
-/// spare stack it goes on into the full one.
+/// Calls `visit` with the return addresses of the calling chain, innermost first.
 pub fn frames(visit: &mut dyn FnMut(u64)) {
-    let mut record = frame_pointer();
-    while is_on_stack(record) {
-        let words = ptr::with_exposed_provenance::<[u64; 2]>(record as usize);
-        // SAFETY: the record begins on a stack, aligned, so all of it is there.
-        let [next, address] = unsafe { words.read() };
-        if address == 0 {
-            return;
-        }
-        visit(address);
-        if next <= record {
-            return;
-        }
-        record = next;
-    }
-}
-
-/// Whether a frame record can be at `record`: on a stack, not in the page below it, and aligned.
-fn is_on_stack(record: u64) -> bool {
-    let spare = (&raw const SPARE).addr() as u64;
-    let start = (&raw const __stacks_start).addr() as u64;
-    let end = (&raw const __stacks_end).addr() as u64;
-    let stacks = start..end;
-    let on_stack = stacks.contains(&record) && (record - start) % STACK_STEP >= GUARD_BYTES;
-    let on_spare = (spare..spare + size_of::<Spare>() as u64).contains(&record);
-    (on_stack || on_spare) && record.is_multiple_of(16)
-}
-
-#[inline(always)]
-fn frame_pointer() -> u64 {
     let record: u64;
     // SAFETY: it reads a register.
     unsafe {
         core::arch::asm!("mov {}, x29", out(reg) record, options(nomem, nostack, preserves_flags));
     }
-    record
+    stack::walk(record, 0, visit);
 }

@@ -18,7 +18,7 @@ mod traps;
 mod user;
 
 use quire::arch::{Attrs, X86_64};
-use quire::hw::{Profile, Transitions};
+use quire::hw::{Chosen, Profile, Transitions};
 use x86_64::instructions::port::Port;
 
 pub use apic::{alarm, idle, interrupt};
@@ -53,6 +53,9 @@ pub const KERNEL_HALF: u64 = DIRECT;
 /// `syscall` at its very end would return to an address that is not canonical.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
+/// Leaves of devices in the kernel's half name the memory type.
+pub const DEVICE_FLAGS: Attrs = Attrs::DEVICE;
+
 /// The flags of the kernel's own leaves besides their rights.
 pub const KERNEL_FLAGS: Attrs = Attrs::GLOBAL;
 
@@ -80,6 +83,11 @@ pub fn features() -> (u64, u64) {
     #[allow(unused_unsafe)]
     let leaf = unsafe { core::arch::x86_64::__cpuid(1) };
     (leaf.edx.into(), 0)
+}
+
+/// The ways to clear memory.
+pub fn clears() -> Chosen {
+    Chosen::default_for_cpu()
 }
 
 /// Makes code that was written visible to instruction fetches: nothing to do.

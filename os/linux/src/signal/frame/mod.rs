@@ -18,6 +18,7 @@
 
 pub mod aarch64;
 mod delivery;
+pub mod riscv64;
 pub mod x86_64;
 
 use delivery::zeros;

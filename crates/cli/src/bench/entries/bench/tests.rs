@@ -9,7 +9,7 @@ fn bench(cells: Vec<Cell>, counted: Vec<(Cell, Vec<Tally>)>) -> Entries {
 }
 
 fn both(isa: Isa, size: u64) -> Vec<Cell> {
-    [By::Runs(isa), By::Pages(isa)].map(|by| Cell { by, backing: entries(size) }).to_vec()
+    [By::Runs, By::Pages].map(|by| Cell { by, isa, backing: entries(size) }).to_vec()
 }
 
 /// The findings for a first fork and an exit that take these times, cell by cell.
@@ -80,43 +80,31 @@ fn c5_counts_are_judged_exactly() {
 #[test]
 fn c5_plots_show_each_base_page_so_that_blocks_are_divided_by_their_pages() {
     let mut sheet = empty();
-    for (part, block, ns) in [(FIRST, false, 3.0), (EXIT, false, 1.0), (FIRST, true, 2048.0)] {
+    let cell = |block| {
         let backing = Backing { size: Size(32 << 20), block };
-        let cell = Cell { by: By::Runs(Isa::Arm16k), backing };
-        sheet.put(cell.key(part, PER_ENTRY), vec![ns]);
-    }
-    let parts = |block| {
-        let backing = Backing { size: Size(32 << 20), block };
-        bars(&sheet, &[FIRST, EXIT], "arm64_16k", backing)[0].parts.clone()
+        Cell { by: By::Runs, isa: Isa::Arm16k, backing }
     };
+    for (part, block, ns) in [(FIRST, false, 3.0), (EXIT, false, 1.0), (FIRST, true, 2048.0)] {
+        sheet.put(cell(block).key(part, PER_ENTRY), vec![ns]);
+    }
+    let parts = |block| bars(&sheet, &[FIRST, EXIT], cell(block))[0].parts.clone();
     assert_eq!(parts(false), [(3.0, 0), (1.0, 1)]);
     assert_eq!(parts(true), [(1.0, 0), (0.0, 1)]);
-}
-
-struct Leaves;
-
-impl crate::bench::scene::Work for Leaves {
-    type Out = u64;
-
-    fn run<A: quire_arch::Arch>(
-        self,
-        scene: &crate::bench::scene::Scene<'_, '_, '_, A>,
-    ) -> Result<u64> {
-        let mut leaves = 0;
-        quire::check::space(scene.mm, &scene.space)?;
-        quire::check::leaves(scene.mm, &scene.space, |_| leaves += 1)?;
-        Ok(leaves)
-    }
 }
 
 #[test]
 fn c5_every_backing_of_every_format_can_be_had_and_has_as_many_entries_as_it_says() {
     for isa in [Isa::X86_64, Isa::Arm4k, Isa::Arm16k, Isa::Sv48] {
         for backing in backings(isa, &[]).0 {
-            let region = 64 << 20;
-            let leaves = with_fresh((isa, backing, region), false, Leaves).unwrap();
+            let place = (isa, backing, 64 << 20);
+            let leaves = with_isa!(isa, A => with_fresh::<A, _>(place, false, |scene| {
+                let mut leaves = 0;
+                quire::check::space(scene.mm, &scene.space)?;
+                quire::check::leaves(scene.mm, &scene.space, |_| leaves += 1)?;
+                Ok(leaves)
+            }));
             let entry = backing.entry_bytes(1 << isa.page_shift());
-            assert_eq!(leaves, region / entry, "{isa:?} {backing}");
+            assert_eq!(leaves.unwrap(), (64 << 20) / entry, "{isa:?} {backing}");
         }
     }
 }

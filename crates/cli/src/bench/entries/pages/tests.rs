@@ -6,15 +6,21 @@ use quire_units::Prot;
 
 use super::*;
 use crate::bench::entries::plan::backings;
-use crate::bench::scene::{Backing, Work, with_fresh};
-use crate::isa::Isa;
+use crate::bench::scene::with_fresh;
+use crate::isa::{Isa, with_isa};
 
 const REGION: u64 = 64 << 20;
 
-fn every(check: impl Fn(Isa, Backing)) {
-    for isa in [Isa::X86_64, Isa::Arm4k, Isa::Arm16k, Isa::Sv48] {
-        backings(isa, &[]).0.into_iter().for_each(|backing| check(isa, backing));
-    }
+/// Makes `$check` of a scene in every format and backing.
+macro_rules! every {
+    ($check:ident) => {
+        for isa in [Isa::X86_64, Isa::Arm4k, Isa::Arm16k, Isa::Sv48] {
+            for backing in backings(isa, &[]).0 {
+                let place = (isa, backing, REGION);
+                with_isa!(isa, A => with_fresh::<A, _>(place, false, $check)).unwrap();
+            }
+        }
+    };
 }
 
 /// References and mapped pages of all folios together.
@@ -34,60 +40,49 @@ fn held<A: Arch>(scene: &Scene<'_, '_, '_, A>, words: &Words<A>) -> (u64, u64) {
     heads.iter().map(counts).fold((0, 0), sum)
 }
 
-struct Fork;
-
-impl Work for Fork {
-    type Out = ();
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
-        let pages = Pages::new(scene, true);
-        let parent = Words::of(scene)?;
-        let free = scene.mm.phys().free_frames();
-        let (entries, mapped) = (parent.len() as u64, scene.span.count());
-        assert!(parent.attrs().contains(Attrs::WRITE | Attrs::DIRTY));
-        let mut child = parent.unmade();
-        for _ in 0..2 {
-            pages.fork(&parent, &mut child)?;
-            assert_eq!(held(scene, &parent), (entries, mapped));
-            for side in [&parent, &child] {
-                assert!(side.attrs().contains(Attrs::COW | Attrs::DIRTY | Attrs::READ));
-                assert!(!side.attrs().contains(Attrs::WRITE));
-            }
-            pages.zap(&mut child);
-            assert!(child.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-            assert_eq!(held(scene, &parent), (0, mapped));
+fn fork<A: Arch>(scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+    let pages = Pages::new(scene, true);
+    let parent = Words::of(scene)?;
+    let free = scene.mm.phys().free_frames();
+    let (entries, mapped) = (parent.len() as u64, scene.span.count());
+    assert!(parent.attrs().contains(Attrs::WRITE | Attrs::DIRTY));
+    let mut child = parent.unmade();
+    for _ in 0..2 {
+        pages.fork(&parent, &mut child)?;
+        assert_eq!(held(scene, &parent), (entries, mapped));
+        for side in [&parent, &child] {
+            assert!(side.attrs().contains(Attrs::COW | Attrs::DIRTY | Attrs::READ));
+            assert!(!side.attrs().contains(Attrs::WRITE));
         }
-        assert_eq!(scene.mm.phys().free_frames(), free);
-        Ok(())
+        pages.zap(&mut child);
+        assert!(child.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert_eq!(held(scene, &parent), (0, mapped));
     }
+    assert_eq!(scene.mm.phys().free_frames(), free);
+    Ok(())
 }
 
 #[test]
 fn c5_page_at_a_time_fork_counts_each_page_once_and_its_exit_gives_all_back() {
-    every(|isa, backing| with_fresh((isa, backing, REGION), false, Fork).unwrap());
+    every!(fork);
 }
 
 #[test]
 fn c5_a_frame_read_by_mask_is_the_frame_that_decoding_gives() {
-    struct Look;
-    impl Work for Look {
-        type Out = ();
-
-        fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
-            let words = Words::of(scene)?;
-            let mut flags = Flags::<A, _>::new(words.level, |attrs| attrs | Attrs::COW);
-            for word in words.words {
-                let word = word.into_inner();
-                let Entry::Leaf { frame, attrs } = A::decode(word, words.level) else { continue };
-                assert_eq!(flags.look(word), Some(frame));
-                let changed = A::leaf(frame, words.level, attrs | Attrs::COW);
-                assert_eq!(flags.changed(word), changed);
-            }
-            assert_eq!(flags.look(0), None);
-            Ok(())
+    fn look<A: Arch>(scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+        let words = Words::of(scene)?;
+        let mut flags = Flags::<A, _>::new(words.level, |attrs| attrs | Attrs::COW);
+        for word in words.words {
+            let word = word.into_inner();
+            let Entry::Leaf { frame, attrs } = A::decode(word, words.level) else { continue };
+            assert_eq!(flags.look(word), Some(frame));
+            let changed = A::leaf(frame, words.level, attrs | Attrs::COW);
+            assert_eq!(flags.changed(word), changed);
         }
+        assert_eq!(flags.look(0), None);
+        Ok(())
     }
-    every(|isa, backing| with_fresh((isa, backing, REGION), false, Look).unwrap());
+    every!(look);
 }
 
 #[test]
@@ -108,48 +103,36 @@ fn c5_a_word_that_the_hardware_may_change_is_exchanged_and_keeps_what_it_noted()
     );
 }
 
-struct Zap;
-
-impl Work for Zap {
-    type Out = ();
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
-        let mut words = Words::of(scene)?;
-        let pages = Pages::new(scene, false);
-        pages.hold(&words);
-        scene.mm.unmap(&scene.space, scene.span)?;
-        let free = scene.mm.phys().free_frames();
-        pages.zap(&mut words);
-        let freed = scene.mm.phys().free_frames() - free;
-        assert_eq!(freed, scene.span.count());
-        Ok(())
-    }
+fn zap<A: Arch>(scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+    let mut words = Words::of(scene)?;
+    let pages = Pages::new(scene, false);
+    pages.hold(&words);
+    scene.mm.unmap(&scene.space, scene.span)?;
+    let free = scene.mm.phys().free_frames();
+    pages.zap(&mut words);
+    let freed = scene.mm.phys().free_frames() - free;
+    assert_eq!(freed, scene.span.count());
+    Ok(())
 }
 
 #[test]
 fn c5_page_at_a_time_zap_frees_every_frame() {
-    every(|isa, backing| with_fresh((isa, backing, REGION), false, Zap).unwrap());
+    every!(zap);
 }
 
-struct Protect;
-
-impl Work for Protect {
-    type Out = ();
-
-    fn run<A: Arch>(self, scene: &Scene<'_, '_, '_, A>) -> Result<()> {
-        let words = Words::of(scene)?;
-        let pages = Pages::new(scene, false);
-        let before: Vec<u64> = words.words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
-        pages.protect(&words, Prot::READ);
-        assert!(!words.attrs().contains(Attrs::WRITE) && words.attrs().contains(Attrs::READ));
-        pages.protect(&words, Prot::READ | Prot::WRITE);
-        let after = words.words.iter().map(|w| w.load(Ordering::Relaxed));
-        assert!(after.eq(before));
-        Ok(())
-    }
+fn protect<A: Arch>(scene: &Scene<'_, '_, '_, A>) -> Result<()> {
+    let words = Words::of(scene)?;
+    let pages = Pages::new(scene, false);
+    let before: Vec<u64> = words.words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+    pages.protect(&words, Prot::READ);
+    assert!(!words.attrs().contains(Attrs::WRITE) && words.attrs().contains(Attrs::READ));
+    pages.protect(&words, Prot::READ | Prot::WRITE);
+    let after = words.words.iter().map(|w| w.load(Ordering::Relaxed));
+    assert!(after.eq(before));
+    Ok(())
 }
 
 #[test]
 fn c5_page_at_a_time_protect_takes_rights_and_gives_the_same_words_back() {
-    every(|isa, backing| with_fresh((isa, backing, REGION), false, Protect).unwrap());
+    every!(protect);
 }

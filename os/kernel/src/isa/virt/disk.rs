@@ -5,11 +5,11 @@
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use spin::Once;
 use virtio_drivers::Hal;
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 
-use super::{DIRECT, cpu, gic};
-use crate::isa::DISKS_MAX;
+use crate::isa::{DIRECT, DISKS_MAX};
 
 /// How the kernel talks to the disk.
 pub type DiskPort = MmioTransport<'static>;
@@ -26,12 +26,15 @@ const BLOCK: u32 = 2;
 
 /// A virtio device of the device tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(in crate::isa) struct Place {
     /// Where its registers are, by physical address, and how many bytes they have.
-    pub(super) registers: (u64, u64),
-    /// Its interrupt, counted among the shared ones.
-    pub(super) interrupt: u32,
+    pub(in crate::isa) registers: (u64, u64),
+    /// Its interrupt, as the interrupt controller counts those of devices.
+    pub(in crate::isa) interrupt: u32,
 }
+
+/// The disks, by number. Set at boot, before anything can ask.
+static DISKS: Once<[Option<Place>; DISKS_MAX]> = Once::new();
 
 /// A disk has interrupted since the last look.
 static NEWS: AtomicBool = AtomicBool::new(false);
@@ -46,9 +49,9 @@ fn read(place: &Place, offset: u64) -> u32 {
     unsafe { register(place, offset).read_volatile() }
 }
 
-/// Those of the devices that are disks. QEMU gives the first one on its command line the highest
+/// Notes which of the devices are disks. QEMU gives the first one on its command line the highest
 /// address (a comment in its `hw/arm/virt.c` says why): that is number 0.
-pub(super) fn disks_of(places: impl Iterator<Item = Place>) -> [Option<Place>; DISKS_MAX] {
+pub(in crate::isa) fn set_up(places: impl Iterator<Item = Place>) {
     let mut disks = [None; DISKS_MAX];
     let is_disk = |place: &Place| read(place, MAGIC) == VIRTIO && read(place, DEVICE) == BLOCK;
     for place in places.filter(is_disk) {
@@ -59,13 +62,22 @@ pub(super) fn disks_of(places: impl Iterator<Item = Place>) -> [Option<Place>; D
             rest[0] = Some(place);
         }
     }
-    disks
+    DISKS.call_once(|| disks);
+}
+
+fn place(number: usize) -> Option<Place> {
+    *DISKS.get()?.get(number)?
+}
+
+/// The interrupt of disk `number`, if there is one.
+pub(in crate::isa) fn interrupt(number: usize) -> Option<u32> {
+    place(number).map(|place| place.interrupt)
 }
 
 /// Disk `number`, if there is one.
-#[expect(clippy::extra_unused_type_parameters, reason = "the other ISA's port needs it")]
+#[expect(clippy::extra_unused_type_parameters, reason = "the port of x86-64 needs it")]
 pub fn disk<H: Hal>(number: usize) -> Option<DiskPort> {
-    let place = (*cpu::machine().disks.get(number)?)?;
+    let place = place(number)?;
     let header = NonNull::new(register(&place, 0).cast::<VirtIOHeader>())?;
     // SAFETY: as the device tree says, and mapped as device memory for as long as the kernel runs.
     // Only `serve` touches it beside the driver: two registers that the driver leaves alone.
@@ -73,23 +85,15 @@ pub fn disk<H: Hal>(number: usize) -> Option<DiskPort> {
     port.inspect_err(|error| log!("the disk: {error}")).ok()
 }
 
-/// Lets disk `number` interrupt the CPU that runs this. Its driver has set its queue up before.
-pub fn listen_to_disk(number: usize) {
-    if let Some(Some(place)) = cpu::machine().disks.get(number) {
-        gic::listen(place.interrupt);
-    }
-}
-
-/// Serves interrupt `interrupt` of the shared ones, if it is a disk's; whether it was.
-pub(super) fn serve(interrupt: u32) -> bool {
-    let disks = cpu::machine().disks;
-    let mut disks = disks.into_iter().flatten();
+/// Serves interrupt `interrupt`, if it is a disk's; whether it was.
+pub(in crate::isa) fn serve(interrupt: u32) -> bool {
+    let mut disks = DISKS.get().into_iter().flatten().flatten();
     let Some(place) = disks.find(|place| place.interrupt == interrupt) else {
         return false;
     };
-    let which = read(&place, INTERRUPTS);
+    let which = read(place, INTERRUPTS);
     // SAFETY: as in `read`; the device takes its interrupt back, and does nothing else.
-    unsafe { register(&place, ACKNOWLEDGE).write_volatile(which) };
+    unsafe { register(place, ACKNOWLEDGE).write_volatile(which) };
     NEWS.store(true, Ordering::Release);
     true
 }

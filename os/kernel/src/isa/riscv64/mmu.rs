@@ -1,0 +1,199 @@
+//! Roots, TLB flushes, and the features of the MMU.
+//!
+//! One root has both halves. A space's root goes into `satp` with its ASID; the kernel's own leaves
+//! are global. Other CPUs are flushed by the firmware (SBI, RFENCE), which interrupts them in
+//! machine mode: they obey wherever they are, also with their interrupts off.
+//!
+//! A space that is entered loses its own old translations first. The manual (SFENCE.VMA) leaves no
+//! other way: a store to a table is ordered before this CPU's walks by such a fence alone, and a
+//! CPU that changes a table flushes only those that it has seen in the space. So a CPU that left is
+//! in no space, and is not interrupted for it.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use quire::arch::Arch;
+use quire::hw::extent::Backend;
+use quire::hw::{Chosen, Flush, Profile, Transitions};
+use quire::units::{Asid, PageSpan, Pfn};
+
+use super::{DIRECT, Format, cpu};
+
+/// `satp`: the mode of the format.
+pub(super) const MODE: u64 = Format::LEVELS.len() as u64 + 5;
+const MODE_AT: u32 = 60;
+const ASID_AT: u32 = 44;
+
+/// More invalidations than this cost more than losing all of the space's translations.
+const PIECES_MOST: u64 = 64;
+
+/// Words of a table, and the first that is the kernel's.
+const WORDS: usize = 512;
+const KERNEL_FIRST: usize = WORDS / 2;
+
+/// The kernel's root, by physical address.
+static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __image_end: u8;
+}
+
+/// The physical bytes of the image: start and length.
+pub(super) fn image() -> (u64, u64) {
+    let physical = |place: *const u8| place.addr() as u64 - DIRECT;
+    let (start, end) = (physical(&raw const __image_start), physical(&raw const __image_end));
+    (start, end - start)
+}
+
+/// From now on the kernel's half is under `root`. To be called before
+/// [`start_cpus`](super::start_cpus), and while no space is entered.
+pub fn kernel_root(root: Pfn) {
+    KERNEL_ROOT.store(root.get() << Format::PAGE_SHIFT, Ordering::Release);
+    leave();
+    flush_own();
+}
+
+/// Words of a new space's root that are the kernel's, with their places.
+pub fn root_template() -> impl Iterator<Item = (usize, u64)> {
+    let root = (DIRECT + KERNEL_ROOT.load(Ordering::Acquire)) as *const u64;
+    // SAFETY: the kernel's root table; its words never change.
+    let words = (KERNEL_FIRST..WORDS).map(move |at| (at, unsafe { root.add(at).read() }));
+    words.filter(|(_, word)| *word != 0)
+}
+
+/// Physical spans of devices, addresses half-open: the kernel's root maps them at [`DIRECT`].
+pub fn devices() -> [(u64, u64); 1] {
+    [(0, 1 << 31)]
+}
+
+/// Makes the space under `root` the current one of this CPU. Translations of the one before may
+/// stay, but are dropped before it is entered again: always false.
+pub fn enter(root: Pfn, asid: Asid) -> bool {
+    set_root(root.get() << Format::PAGE_SHIFT, asid);
+    let asid = u64::from(asid.0);
+    // SAFETY: losing translations changes nothing but time.
+    unsafe { asm!("sfence.vma zero, {}", in(reg) asid, options(nostack, preserves_flags)) };
+    false
+}
+
+/// Makes no space the current one of this CPU: ASID 0, with the kernel's root. No space has that
+/// ASID. Always false, as for [`enter`].
+pub fn leave() -> bool {
+    set_root(KERNEL_ROOT.load(Ordering::Acquire), Asid(0));
+    false
+}
+
+fn set_root(address: u64, asid: Asid) {
+    let frame = address >> Format::PAGE_SHIFT;
+    let value = MODE << MODE_AT | u64::from(asid.0) << ASID_AT | frame;
+    // SAFETY: a root whose upper half maps the kernel as the present one does. Where the CPU has
+    // fewer bits for ASIDs, spaces share some: each is flushed when it is entered.
+    unsafe { asm!("csrw satp, {}", in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// Drops all translations of this CPU, the kernel's too.
+pub(super) fn flush_own() {
+    // SAFETY: losing translations changes nothing but time.
+    unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
+}
+
+/// Nothing: stores to tables are releases, so that walkers see them in their order, and a walk that
+/// is too early ends in a fault that finds its entry, and is answered with a flush.
+#[inline]
+pub fn publish() {}
+
+/// Makes code that was written at a program's address visible to instruction fetches of all CPUs.
+pub fn publish_code(_address: u64, _bytes: u64) {
+    fence(Ordering::SeqCst);
+    // SAFETY: it orders this CPU's instruction fetches after its stores.
+    unsafe { asm!("fence.i", options(nostack, preserves_flags)) };
+    cpu::all_others(|harts| {
+        let done = sbi_rt::remote_fence_i(harts);
+        assert!(done.is_ok(), "the firmware does not fence: {done:?}");
+    });
+}
+
+/// The features that this machine's MMUs have.
+pub fn profile() -> Profile {
+    let features = cpu::features();
+    Profile {
+        transitions: Transitions::Base,
+        sets_accessed: features.sets_accessed,
+        sets_dirty: features.sets_accessed,
+        near_cache_bytes: 1 << 20,
+        clear_unit_bytes: u64::MAX,
+    }
+}
+
+/// The ways to clear memory: Zicboz alone, where it is. The library would rather have stores.
+pub fn clears() -> Chosen {
+    let block = cpu::features().clear_block_bytes;
+    // SAFETY: the device tree says that the CPUs have the instruction and its block's size; the
+    // firmware lets the supervisor use all that the tree names.
+    let blocks = block.and_then(|bytes| unsafe { Backend::zicboz(bytes) });
+    blocks.map_or_else(Chosen::default_for_cpu, |blocks| Chosen::among(&[blocks]))
+}
+
+/// Drops translations on all CPUs of `flush.cpus`, and returns when it is done.
+pub fn flush(flush: &Flush<'_>) {
+    // Changes of the tables come before the question which CPUs are in the space: one that enters
+    // it later reads the changed tables.
+    fence(Ordering::SeqCst);
+    // A fence with an address orders leaves alone.
+    let pages = flush.pages.filter(|_| !flush.tables);
+    let span = pages.map(|pages| Pieces::of(pages, flush.stride.pages()));
+    let span = span.filter(|pieces| pieces.count <= PIECES_MOST);
+    let asid = flush.asid.0;
+    let is_own = cpu::others(flush.cpus, |harts| {
+        let (start, bytes) = span.map_or((0, u64::MAX), |pieces| (pieces.start, pieces.bytes()));
+        let (start, bytes) = (start as usize, bytes as usize);
+        let done = sbi_rt::remote_sfence_vma_asid(harts, start, bytes, asid.into());
+        assert!(done.is_ok(), "the firmware does not flush: {done:?}");
+    });
+    if is_own {
+        match span {
+            Some(pieces) => pieces.flush_own(asid),
+            None => flush_space(asid),
+        }
+    }
+}
+
+fn flush_space(asid: u16) {
+    let asid = u64::from(asid);
+    // SAFETY: losing translations changes nothing but time.
+    unsafe { asm!("sfence.vma zero, {}", in(reg) asid, options(nostack, preserves_flags)) };
+}
+
+/// Addresses to flush: one for each entry.
+#[derive(Clone, Copy)]
+struct Pieces {
+    start: u64,
+    count: u64,
+    step: u64,
+}
+
+impl Pieces {
+    /// `stride`: pages of the smallest entry, a power of two.
+    fn of(pages: PageSpan, stride: u64) -> Self {
+        let start = pages.start.get() & !(stride - 1);
+        let count = (pages.end.get() - start).div_ceil(stride);
+        Self { start: start << Format::PAGE_SHIFT, count, step: stride << Format::PAGE_SHIFT }
+    }
+
+    fn bytes(self) -> u64 {
+        self.count * self.step
+    }
+
+    fn flush_own(self, asid: u16) {
+        let asid = u64::from(asid);
+        for piece in 0..self.count {
+            let at = self.start + piece * self.step;
+            // SAFETY: losing translations changes nothing but time.
+            unsafe {
+                asm!("sfence.vma {}, {}", in(reg) at, in(reg) asid,
+                     options(nostack, preserves_flags));
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Time out of a counter that runs evenly, and that all CPUs see.
+//!
+//! Nanoseconds are counts times a fraction of 2^32.
+
+use spin::Once;
+
+const NANOS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+struct Clock {
+    /// The count at boot.
+    start: u64,
+    /// Nanoseconds for a count, times 2^32.
+    nanos: u64,
+    /// Counts for a nanosecond, times 2^32.
+    counts: u64,
+    /// Nanoseconds since 1970 at boot.
+    realtime: u64,
+}
+
+static CLOCK: Once<Clock> = Once::new();
+
+/// Begins to count: `start` is the count now, of which there are `frequency` in a second, and
+/// `realtime` the nanoseconds since 1970.
+pub(in crate::isa) fn set_up(start: u64, frequency: u64, realtime: u64) {
+    let frequency = frequency.max(1);
+    CLOCK.call_once(|| Clock {
+        start,
+        nanos: (NANOS << 32) / frequency,
+        counts: ((u128::from(frequency) << 32) / u128::from(NANOS)) as u64,
+        realtime,
+    });
+}
+
+fn clock() -> &'static Clock {
+    let Some(clock) = CLOCK.get() else { panic!("the clock is read before it is set up") };
+    clock
+}
+
+fn scale(value: u64, fraction: u64) -> u64 {
+    ((u128::from(value) * u128::from(fraction)) >> 32) as u64
+}
+
+/// Nanoseconds from boot to `count`.
+pub(in crate::isa) fn nanos(count: u64) -> u64 {
+    let clock = clock();
+    scale(count - clock.start, clock.nanos)
+}
+
+/// The first count at which at least `nanos` have passed since boot.
+pub(in crate::isa) fn count_at(nanos: u64) -> u64 {
+    let clock = clock();
+    // One count later: the division above rounds down.
+    clock.start.saturating_add(scale(nanos, clock.counts)).saturating_add(1)
+}
+
+/// Nanoseconds since 1970 at boot; 0 where the machine has no clock.
+pub fn realtime() -> u64 {
+    clock().realtime
+}
