@@ -186,11 +186,11 @@ impl Generator {
     }
 
     fn page(&mut self) -> u32 {
-        if self.grain > 0 {
-            return self.grains(u64::from(self.bounds.window) / self.grain);
+        let window = u64::from(self.bounds.window);
+        if let Some(all) = window.checked_div(self.grain) {
+            return self.grains(all);
         }
         let dice = &mut self.dice;
-        let window = u64::from(self.bounds.window);
         let page = match dice.roll(8) {
             0..=4 => dice.roll(self.hot),
             // Where one table of the last level ends and the next begins.
@@ -201,8 +201,7 @@ impl Generator {
     }
 
     fn pages(&mut self) -> u32 {
-        if self.grain > 0 {
-            let all = u64::from(self.bounds.window) / self.grain;
+        if let Some(all) = u64::from(self.bounds.window).checked_div(self.grain) {
             let most = self.dice.pick(&[1, 1, 1, 2, 6, 6, all, 0, 0, 0]);
             return if most > 0 { self.grains(most) } else { 1 + self.dice.roll(10) as u32 };
         }

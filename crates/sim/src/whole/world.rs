@@ -158,8 +158,8 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    /// The window of all processes: a boundary of tables lies in the middle. In an exact world it is
-    /// one of the tables above the last, and blocks lie in the window as a whole if they can.
+    /// The window of all processes: a boundary of tables lies in the middle. In an exact world it
+    /// is one of the tables above the last, and blocks lie in the window as a whole if they can.
     pub(super) fn window(&self) -> Window {
         let (table, pages) = (A::entries(Level::LAST) as u64, self.setup.window);
         let half = u64::from(pages) / 2;

@@ -58,7 +58,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// What a process is and has, by the model.
+    /// A process and its memory, by the model.
     fn model(&self, process: usize) -> Result<Model, Wrong> {
         Ok(Model {
             window: self.window(),
