@@ -11,8 +11,8 @@ use std::time::Instant;
 pub struct Missing {
     /// The reason, as one sentence that says how to get it.
     pub sentence: String,
-    /// A check that lacks this has failed, and is not skipped: an installation was tried in vain, or
-    /// something of this repository does not build.
+    /// A check that lacks this has failed and is not skipped: an installation was tried in vain,
+    /// or something of this repository does not build.
     pub fails: bool,
 }
 

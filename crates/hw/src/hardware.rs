@@ -116,7 +116,7 @@ pub struct Profile {
     pub transitions: Transitions,
     /// Every CPU has the contiguous blocks of the page-table format. `false` on riscv64 without
     /// Svnapot, where a contiguous entry faults on each access, and on arm64 parts with an erratum
-    /// against the contiguous bit. The library then writes no contiguous entry. x86-64 has none, and
+    /// against the contiguous bit. The library then writes no contiguous entry. x86-64 has none:
     /// either value will do.
     ///
     /// Nothing needs to be said about accessed and dirty flags: where a CPU does not set them by

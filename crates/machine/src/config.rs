@@ -39,8 +39,8 @@ pub struct Config {
     pub sets_dirty: bool,
     /// How a live entry may change its size (arm64: FEAT_BBM).
     pub transitions: Transitions,
-    /// The CPU has contiguous blocks (riscv64: Svnapot; arm64: always, but for parts with an erratum
-    /// against them). Without them, a contiguous entry is malformed. x86-64 has none either way.
+    /// The CPU has contiguous blocks (riscv64: Svnapot; arm64: all parts without an erratum against
+    /// them). Without them, a contiguous entry is malformed. x86-64 has none either way.
     pub contiguous: bool,
     /// Contiguous blocks are cached as one translation, and the walker sets flags in any of the
     /// entries, not always in the one that it walked. Hardware may also ignore the hint; then each

@@ -43,10 +43,7 @@ pub fn system_emulator(program: &str, packages: &[&str]) -> Result<(), Missing> 
     if is_here() {
         return Ok(());
     }
-    Err(Missing {
-        sentence: format!("{program} is not in {}.", packages.join(" ")),
-        fails: true,
-    })
+    Err(Missing { sentence: format!("{program} is not in {}.", packages.join(" ")), fails: true })
 }
 
 /// Installs packages of QEMU that are new enough, the emulator's first; `what` is in them, for

@@ -17,26 +17,24 @@ mod failed;
 mod drop;
 mod read;
 mod reshape;
+mod open;
 mod shown;
 mod truncate;
 mod writeback;
 
 pub(crate) use balance::Kind;
+pub(crate) use open::OpenFile;
 #[cfg(feature = "swap")]
 pub(crate) use read::usable;
 pub use read::{Held, ReadFailed};
 pub(crate) use reshape::Bound;
 pub use writeback::{Write, WriteFailed};
 
-use core::ops::Deref;
-
 use quire_arch::Arch;
 use quire_hw::Hardware;
 
 use crate::base::{Base, Error};
-use crate::cache::{Bounds, File, FileId, FilePolicy, Index};
-use crate::folio::Folio;
-use crate::folio::cached::Cached;
+use crate::cache::{FileId, FilePolicy, Index};
 use crate::spaces::Spaces;
 use crate::sync::AtomicU32;
 use balance::Balance;
@@ -86,44 +84,5 @@ impl<'m, A: Arch, H> Files<'m, A, H> {
     /// The file of `index`.
     pub(crate) fn with<'a>(&'a self, index: &Index<'a, A, H>) -> OpenFile<'a, A, H> {
         OpenFile { files: self, index: *index }
-    }
-}
-
-/// A file at work.
-pub(crate) struct OpenFile<'a, A, H> {
-    files: &'a Files<'a, A, H>,
-    pub(crate) index: Index<'a, A, H>,
-}
-
-impl<A, H> Deref for OpenFile<'_, A, H> {
-    type Target = File;
-
-    #[inline(always)]
-    fn deref(&self) -> &File {
-        self.index.file
-    }
-}
-
-impl<'a, A: Arch, H: Hardware> OpenFile<'a, A, H> {
-    #[inline(always)]
-    fn base(&self) -> &'a Base<'a, A, H> {
-        self.files.base()
-    }
-
-    #[inline(always)]
-    fn spaces(&self) -> &'a Spaces<'a, A, H> {
-        self.files.spaces()
-    }
-
-    /// The slot of `folio`, locked, if it holds the file's pages from `page` on and is not
-    /// secluded.
-    #[inline]
-    fn cached(&self, page: u64, folio: Folio) -> Option<Cached<'a>> {
-        self.base().cached(self.index.id, page, folio)
-    }
-
-    /// The sizes and lengths in which the file is read now.
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.base().file_policy.bounds(self.pages(), self.smallest())
     }
 }

@@ -62,8 +62,8 @@ mod tests {
     use super::super::cycle::{Device, Way};
     use super::super::scene::{ram, with_scene};
     use super::*;
-    use quire_arch::X86_64;
     use crate::isa::Isa;
+    use quire_arch::X86_64;
 
     const BYTES: u64 = 16 << 20;
 

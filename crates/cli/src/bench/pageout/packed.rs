@@ -143,7 +143,11 @@ impl<'s> Device<'s> {
     }
 
     /// All of the memory goes out to it and comes back; free memory may be wiped meanwhile.
-    fn cycle<A: Arch>(&mut self, scene: &Scene<'_, '_, '_, '_, A>, wipes: bool) -> Result<Vec<f64>> {
+    fn cycle<A: Arch>(
+        &mut self,
+        scene: &Scene<'_, '_, '_, '_, A>,
+        wipes: bool,
+    ) -> Result<Vec<f64>> {
         let out = scene.timed(|| scene.out(self.way))?;
         let write = scene.timed(|| {
             scene.write_to(&mut |write| {

@@ -49,12 +49,7 @@ static KNOWN: Once<Machine> = Once::new();
 static UPDATES: AtomicU64 = AtomicU64::new(0);
 
 /// Stores the description of this machine.
-///
-/// # Panics
-/// When the CPU lacks what the kernel cannot do without.
 pub(super) fn set_up(mut machine: Machine) {
-    // Without the library's help entries would fault for ever.
-    assert!(machine.features.folds, "the CPUs have no Svnapot, without which Quire cannot run yet");
     if !machine.features.sets_accessed && sbi_rt::fwft_set(UPDATE_FLAGS, 1, 0).is_ok() {
         machine.features.sets_accessed = true;
         UPDATES.store(1, Ordering::Relaxed);

@@ -119,8 +119,7 @@ pub fn profile() -> Profile {
     let features = cpu::features();
     Profile {
         transitions: Transitions::Base,
-        sets_accessed: features.sets_accessed,
-        sets_dirty: features.sets_accessed,
+        contiguous: features.folds,
         near_cache_bytes: 1 << 20,
         clear_unit_bytes: u64::MAX,
     }

@@ -32,8 +32,7 @@
 //!
 //! The rooms above rely on this:
 //! * the kernel's root also maps [`devices`] at [`DIRECT`], as ordinary memory: the machine's
-//!   physical memory attributes say that they are devices;
-//! * where a CPU lacks Svnapot, the library cannot be used yet: it writes contiguous entries.
+//!   physical memory attributes say that they are devices.
 
 mod boot;
 mod clock;
