@@ -38,8 +38,8 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "phys", run: rooms::phys, seeds: Vec::new },
-    Target { name: "engine", run: rooms::engine, seeds: Vec::new },
-    Target { name: "fork", run: rooms::fork, seeds: Vec::new },
+    Target { name: "engine", run: system::engine, seeds: Vec::new },
+    Target { name: "fork", run: system::fork, seeds: Vec::new },
     Target { name: "swap", run: rooms::swap, seeds: Vec::new },
     Target { name: "formats", run: formats::words, seeds: formats::seeds },
     Target { name: "elf", run: programs::elf, seeds: programs::executables },

@@ -7,14 +7,12 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use quire::inject::Phys;
 use quire::phys::{CpuCache, Slot};
-use quire_arch::{Arch, Arm4k, Level, Sv39, X86_64};
+use quire_arch::{Arch, Arm4k, Sv39, X86_64};
 use quire_hw::DirectMap;
 use quire_machine::Config;
-use quire_sim::beside::Beside;
 use quire_sim::disk::Disk;
-use quire_sim::script::{Field, STEPS, Step, forks, script};
 use quire_sim::{phys as allocator, system};
-use quire_units::{FrameSpan, Pfn, Vpn};
+use quire_units::{FrameSpan, Pfn};
 
 use crate::ops::{Op, Stretch, op};
 use crate::scene::{Live, Naive, Scene};
@@ -73,67 +71,6 @@ pub fn phys(bytes: &[u8]) {
 /// The first byte, which chooses a machine, and the others.
 fn split(bytes: &[u8]) -> (u8, &[u8]) {
     bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
-}
-
-/// Areas, page tables and faults beside the naive model.
-///
-/// # Panics
-/// When they disagree, or the machine's examiner or a walker finds a violation.
-pub fn engine(bytes: &[u8]) {
-    let (which, rest) = split(bytes);
-    let steps = drawn(&script(2, 2), rest);
-    match which % 3 {
-        0 => beside::<X86_64>(Config::x86_64(), across::<X86_64>(), 2, &steps),
-        1 => beside::<Arm4k>(Config::arm64_4k(), across::<Arm4k>(), 2, &steps),
-        _ => beside::<Sv39>(Config::riscv64_sv39(), across::<Sv39>(), 2, &steps),
-    }
-}
-
-/// Spaces that share memory beside the naive model.
-///
-/// # Panics
-/// As [`engine`].
-pub fn fork(bytes: &[u8]) {
-    let (which, rest) = split(bytes);
-    match which % 3 {
-        0 => forked::<X86_64>(Config::x86_64(), rest),
-        1 => forked::<Arm4k>(Config::arm64_4k(), rest),
-        _ => forked::<Sv39>(Config::riscv64_sv39(), rest),
-    }
-}
-
-fn forked<A: Arch>(config: Config, bytes: &[u8]) {
-    let order = A::fold_order(Level::LAST).map_or(4, |order| order.get());
-    let strategy = forks(1, 2, order);
-    // The first step fills the space; of the others only the last operation counts.
-    let mut steps = one(&strategy, &bytes[..bytes.len().min(STEP_BYTES)]).unwrap_or_default();
-    let rest = bytes.chunks(STEP_BYTES).skip(1).take(LENGTH);
-    steps.extend(rest.filter_map(|bytes| one(&strategy, bytes)?.pop()));
-    let step_pages = (1 << order) / 4;
-    let boundary = A::block_order().pages() << A::LEVELS[1].index_bits;
-    let middle = boundary.min(A::USER_PAGES / 2);
-    let field = Field { base: Vpn::new(middle - STEPS / 2 * step_pages), step_pages };
-    beside::<A>(config, field, 1, &steps);
-}
-
-/// A window across a boundary of the tables above the last.
-fn across<A: Arch>() -> Field {
-    let (step_pages, block) = (64, A::block_order().pages());
-    let boundary = block << A::LEVELS[1].index_bits;
-    let base = (boundary - (STEPS / 2 * step_pages).next_multiple_of(block)) % A::USER_PAGES;
-    Field { base: Vpn::new(base.max(block)), step_pages }
-}
-
-fn beside<A: Arch>(config: Config, field: Field, spaces: usize, steps: &[Step]) {
-    let mut ram = system::ram(4096 << A::PAGE_SHIFT).expect("the host has memory");
-    let done = system::with::<A, _>(config, &mut ram, |_, mm| {
-        let mut beside = Beside::new(mm, field, spaces).map_err(|error| error.to_string())?;
-        for (at, step) in steps.iter().enumerate() {
-            beside.step(step).map_err(|what| format!("step {at}, {step:?}: {what}"))?;
-        }
-        beside.finish()
-    });
-    done.expect("there is such a machine").unwrap_or_else(|what| panic!("{}: {what}", A::NAME));
 }
 
 /// Processes whose folios are paged out to disks that fail, beside a model that ignores paging.

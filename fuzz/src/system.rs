@@ -1,9 +1,14 @@
-//! Scripts of the simulator of a whole system: each few bytes are one of its steps.
+//! Scripts of the simulator of a whole system, and of its exact worlds: each few bytes are a step.
 
-use quire_sim::whole::{ARGS, Failure, Fault, Format, Options, Script, Setup, Step, Verb, run};
+use quire_sim::whole::{
+    ARGS, Failure, Fault, Format, Options, Script, Setup, Step, Theme, Verb, run,
+};
 
 /// How many steps a script has at most.
 const LENGTH: usize = 300;
+
+/// How many steps a script of an exact world has at most: all is compared after each.
+const LENGTH_EXACT: usize = 40;
 
 /// Bytes of a step: its actor, verb, arguments and fault.
 const STEP_BYTES: usize = 2 * ARGS + 4;
@@ -42,6 +47,41 @@ pub fn files(bytes: &[u8]) {
     play(bytes, OF_FILES);
 }
 
+/// Areas, page tables and faults beside the exact model.
+///
+/// # Panics
+/// As [`whole`].
+pub fn engine(bytes: &[u8]) {
+    exact(bytes, 2, 1536, Theme::SPACES, "");
+}
+
+/// Processes that share memory beside the exact model.
+///
+/// # Panics
+/// As [`whole`].
+pub fn fork(bytes: &[u8]) {
+    let filled = "0 0 place 0 88 3 0 0 1\n0 0 populate 0 88\n0 0 fork 1\n";
+    exact(bytes, 4, 96, Theme::FORKS, filled);
+}
+
+/// Plays steps of a theme in an exact world, after those of a text.
+fn exact(bytes: &[u8], processes: u32, window: u32, theme: Theme, before: &str) {
+    let at = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
+    let verbs: Vec<Verb> = theme.verbs.iter().map(|(verb, _)| *verb).collect();
+    let format = [Format::X86_64, Format::Arm4k, Format::Sv39][at(0) as usize % 3];
+    let (frames, every) = (4096, 1 << 19);
+    let base = Setup { cpus: 1, pages: 1, slots: 0, exact: 1, ..Setup::new(format) };
+    let sizes = 0x3fffe & (at(1) << 1 | at(2) << 9);
+    let setup = Setup { processes, window, frames, every, sizes, ..base };
+    let mut script: Script = format!("{setup}\n{before}").parse().expect("it is a script");
+    let steps = bytes.get(3..).unwrap_or_default().chunks(STEP_BYTES).take(LENGTH_EXACT);
+    script.steps.extend(steps.map(|bytes| match step(bytes, &verbs) {
+        one @ Step { fault: Fault::None | Fault::Alloc, .. } => one,
+        one => Step { fault: Fault::None, nth: 0, ..one },
+    }));
+    try_out(&script);
+}
+
 fn play(bytes: &[u8], verbs: &[Verb]) {
     let at = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
     let format = Format::ALL[at(0) as usize % Format::ALL.len()];
@@ -57,9 +97,12 @@ fn play(bytes: &[u8], verbs: &[Verb]) {
         ..Setup::new(format)
     };
     let steps = bytes.get(4..).unwrap_or_default().chunks(STEP_BYTES).take(LENGTH);
-    let script = Script { setup, steps: steps.map(|bytes| step(bytes, verbs)).collect() };
+    try_out(&Script { setup, steps: steps.map(|bytes| step(bytes, verbs)).collect() });
+}
+
+fn try_out(script: &Script) {
     if let Err(failure @ (Failure::Violation(_) | Failure::System(_))) =
-        run(&script, Options::default())
+        run(script, Options::default())
     {
         panic!("{failure}\n{script}");
     }

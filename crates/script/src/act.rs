@@ -23,6 +23,21 @@ use crate::verb::Verb;
 
 const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
 
+/// Flags to set and to clear: mostly such as may be, and some that must be refused.
+const FLAGS: [(AreaFlags, AreaFlags); 11] = [
+    (AreaFlags::DONTFORK, AreaFlags::empty()),
+    (AreaFlags::empty(), AreaFlags::DONTFORK),
+    (AreaFlags::WIPEONFORK, AreaFlags::empty()),
+    (AreaFlags::empty(), AreaFlags::WIPEONFORK),
+    (AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
+    (AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
+    (AreaFlags::empty(), AreaFlags::ADVICE),
+    (AreaFlags::DONTDUMP, AreaFlags::empty()),
+    (AreaFlags::LOCKED, AreaFlags::empty()),
+    (AreaFlags::empty(), AreaFlags::SHARED),
+    (AreaFlags::RANDOM, AreaFlags::RANDOM),
+];
+
 /// Pages of a window: the first, and their number.
 pub type Part = (usize, usize);
 
@@ -101,7 +116,8 @@ pub struct Action {
     pub call: Call,
     /// The pages.
     pub part: Part,
-    window: Window,
+    /// The window that they are in.
+    pub window: Window,
 }
 
 impl Action {
@@ -126,6 +142,11 @@ impl Action {
                 let (flag, none) = (all[args[2] as usize % all.len()], AreaFlags::empty());
                 let is_set = args[3].is_multiple_of(2);
                 if is_set { Call::Flags(flag, none) } else { Call::Flags(none, flag) }
+            }
+            Verb::Regrant => Call::Protect(Prot::from_bits_truncate(args[2] as u8)),
+            Verb::Flag => {
+                let (set, clear) = FLAGS[args[2] as usize % FLAGS.len()];
+                Call::Flags(set, clear)
             }
             Verb::Lock if args[2].is_multiple_of(2) => Call::Lock,
             Verb::Lock => Call::Unlock,
@@ -219,9 +240,15 @@ impl Process {
             Call::Protect(prot) => self.agree(action, |page, at| {
                 (!page.most.contains(prot)).then_some(Error::Forbidden(at, prot))
             }),
+            Call::Flags(on, off) if !AreaFlags::ADVICE.contains(on | off) || on.intersects(off) => {
+                Err(Error::Invalid)
+            }
             Call::Flags(on, _) => {
                 let wipes = on.contains(AreaFlags::WIPEONFORK);
-                self.agree(action, |page, _| invalid(wipes && !page.is_anon()))
+                self.agree(action, |page, _| {
+                    let is_shared = page.flags.contains(AreaFlags::SHARED);
+                    invalid(wipes && (!page.is_anon() || is_shared))
+                })
             }
             Call::Guard => self.agree(action, |page, _| invalid(page.is_locked())),
             Call::Free => {
@@ -288,7 +315,9 @@ impl Process {
             Call::Protect(prot) => all(self, &|page| page.prot = prot),
             Call::Advise(advice) => all(self, &|page| page.flags = advice.put(page.flags)),
             Call::Flags(on, off) => all(self, &|page| page.flags = (page.flags - off) | on),
-            Call::Lock => all(self, &|page| page.flags |= AreaFlags::LOCKED),
+            Call::Lock => {
+                all(self, &|page| page.flags = (page.flags - LOCKS) | AreaFlags::LOCKED);
+            }
             Call::Unlock => all(self, &|page| page.flags -= LOCKS),
             Call::Discard => all(self, &Page::forget),
             Call::Guard => all(self, &Page::fence),
@@ -390,6 +419,30 @@ fn page_of(request: &Request, source: Source) -> Page {
     Page { source, prot, most, flags, ..Page::FREE }
 }
 
+/// The request of a step that maps zeroed memory in an exact world, and the first page of it.
+#[must_use]
+pub fn exact_request(step: &Step, window: Window) -> (Request, Page) {
+    let args = &step.args;
+    let (at, count) = window.part(args[0], args[1]);
+    let prot = Prot::from_bits_truncate(args[2] as u8);
+    let request = Request {
+        pages: if args[1] == 0 { 0 } else { count as u64 },
+        prot,
+        max_prot: if args[5].is_multiple_of(4) { prot } else { Prot::all() },
+        flags: exact_flags(args[3]),
+        ..Request::anon(0)
+    };
+    let request = request.at(wish(args[4], window.vpn(at)));
+    let page = Page { most: request.max_prot, ..page_of(&request, Source::Anon) };
+    (request, page)
+}
+
+/// The place, at `page` if it matters, that an argument asks for.
+#[must_use]
+pub fn wish(number: u32, page: Vpn) -> At {
+    [At::Fixed(page), At::FixedNoReplace(page), At::Hint(page), At::Anywhere][number as usize % 4]
+}
+
 /// The rights that an argument names.
 fn rights(number: u32) -> Prot {
     [Prot::empty(), Prot::READ, Prot::RW, Prot::RX, Prot::all()][number as usize % 5]
@@ -403,6 +456,31 @@ fn area_flags(number: u32) -> AreaFlags {
         AreaFlags::NOHUGE,
         AreaFlags::LOCKED,
         AreaFlags::DONTFORK,
+    ];
+    all[number as usize % all.len()]
+}
+
+/// Flags that decide about folios, growth, locks and children.
+fn exact_flags(number: u32) -> AreaFlags {
+    let all = [
+        AreaFlags::empty(),
+        AreaFlags::empty(),
+        AreaFlags::empty(),
+        AreaFlags::empty(),
+        AreaFlags::HUGE,
+        AreaFlags::HUGE,
+        AreaFlags::NOHUGE,
+        AreaFlags::GROWS_DOWN,
+        AreaFlags::GROWS_DOWN,
+        AreaFlags::GROWS_DOWN | AreaFlags::HUGE,
+        AreaFlags::GROWS_DOWN | AreaFlags::LOCKED,
+        AreaFlags::LOCKED,
+        LOCKS,
+        AreaFlags::LOCK_ON_FAULT,
+        AreaFlags::DONTFORK,
+        AreaFlags::WIPEONFORK,
+        AreaFlags::SHARED,
+        AreaFlags::SHARED,
     ];
     all[number as usize % all.len()]
 }

@@ -24,9 +24,11 @@ mod step;
 mod swarm;
 mod verb;
 
-pub use act::{Action, Call, Part, Shown, Window, opt_out, request, size_policy};
+pub use act::{
+    Action, Call, Part, Shown, Window, exact_request, opt_out, request, size_policy, wish,
+};
 pub use dice::Dice;
 pub use naive::{File, Lost, Page, Process, Source, UNOWNED, Why, tail};
 pub use step::{Fault, Step};
-pub use swarm::{Bounds, Generator};
+pub use swarm::{Bounds, Generator, Theme};
 pub use verb::{ARGS, Arg, Verb};

@@ -46,7 +46,78 @@ const fn usual(verb: Verb) -> u64 {
         Verb::Relieve | Verb::GroupOut => 2,
         Verb::EvictMost | Verb::SwapOn | Verb::SwapOff | Verb::Group | Verb::Lend => 2,
         Verb::EndGroup | Verb::Replace => 1,
+        Verb::Place | Verb::Regrant | Verb::Flag | Verb::Carry | Verb::PinRead => 0,
     }
+}
+
+/// The subject of the scripts of an exact world: how often each verb is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Theme {
+    /// The verbs with their weights.
+    pub verbs: &'static [(Verb, u64)],
+    /// An allocation fails in one of this many steps.
+    pub fault_every: u64,
+}
+
+impl Theme {
+    /// Areas, page tables and faults of processes that share nothing.
+    pub const SPACES: Theme = Theme {
+        verbs: &[
+            (Verb::Place, 8),
+            (Verb::Unmap, 6),
+            (Verb::Regrant, 6),
+            (Verb::Advise, 3),
+            (Verb::Flag, 3),
+            (Verb::Age, 2),
+            (Verb::Collapse, 3),
+            (Verb::Discard, 3),
+            (Verb::Lock, 3),
+            (Verb::Populate, 3),
+            (Verb::Carry, 2),
+            (Verb::Move, 1),
+            (Verb::Resize, 1),
+            (Verb::Sweep, 6),
+            (Verb::Read, 2),
+            (Verb::Write, 2),
+            (Verb::Fetch, 2),
+            (Verb::Size, 2),
+            (Verb::Enabled, 1),
+            (Verb::Defrag, 1),
+            (Verb::OptOut, 1),
+            (Verb::Replace, 1),
+        ],
+        fault_every: 9,
+    };
+
+    /// Mostly what shares memory, and what tells by it.
+    pub const FORKS: Theme = Theme {
+        verbs: &[
+            (Verb::Place, 5),
+            (Verb::Unmap, 4),
+            (Verb::Protect, 4),
+            (Verb::Regrant, 4),
+            (Verb::Discard, 3),
+            (Verb::Flag, 2),
+            (Verb::Age, 3),
+            (Verb::Collapse, 4),
+            (Verb::Lock, 1),
+            (Verb::Populate, 4),
+            (Verb::Carry, 2),
+            (Verb::Move, 2),
+            (Verb::Sweep, 7),
+            (Verb::Read, 2),
+            (Verb::Write, 5),
+            (Verb::Fork, 9),
+            (Verb::Pin, 2),
+            (Verb::PinRead, 1),
+            (Verb::Unpin, 2),
+            (Verb::Device, 2),
+            (Verb::Size, 3),
+            (Verb::CopyMost, 1),
+            (Verb::Replace, 2),
+        ],
+        fault_every: 11,
+    };
 }
 
 /// An endless script.
@@ -60,6 +131,9 @@ pub struct Generator {
     fault_every: u64,
     /// Pages that are touched again and again.
     hot: u64,
+    /// Of an exact world: pages and lengths are mostly multiples of this many pages, and folios
+    /// are mostly a few times as large. Otherwise 0.
+    grain: u64,
 }
 
 impl Generator {
@@ -69,7 +143,7 @@ impl Generator {
         let mut dice = Dice::new(seed ^ 0x5743_11ce);
         let mut sum = 0;
         let mut verbs = Vec::new();
-        for &verb in Verb::ALL {
+        for &verb in Verb::ALL.iter().filter(|&&verb| usual(verb) > 0) {
             let often = dice.pick(&[0, 1, 2, 4, 4, 4, 8, 16]);
             // Without loads and stores there would be nothing to see.
             let often = if usual(verb) >= 1000 { often.max(4) } else { often };
@@ -81,12 +155,42 @@ impl Generator {
         let fault_every = dice.pick(&[0, 400, 100, 50, 20]);
         let fault_every = if faults.is_empty() { 0 } else { fault_every };
         let hot = dice.pick(&[4, 16, 40, 96]).min(u64::from(bounds.window));
-        Self { dice, bounds, verbs, faults, fault_every, hot }
+        Self { dice, bounds, verbs, faults, fault_every, hot, grain: 0 }
+    }
+
+    /// The script of a seed for an exact world. Pages and lengths are mostly multiples of `grain`
+    /// pages, so that calls meet at the boundaries of tables and folios far more often than chance
+    /// would have it.
+    #[must_use]
+    pub fn exact(seed: u64, bounds: Bounds, theme: Theme, grain: u64) -> Self {
+        let mut sum = 0;
+        let weighed = |&(verb, weight): &(Verb, u64)| {
+            sum += weight;
+            (sum, verb)
+        };
+        let verbs = theme.verbs.iter().map(weighed).collect();
+        let (faults, fault_every) = (Vec::from([Fault::Alloc]), theme.fault_every);
+        let hot = u64::from(bounds.window);
+        Self { dice: Dice::new(seed), bounds, verbs, faults, fault_every, hot, grain }
+    }
+
+    /// A distance of some grains, below `most`, and some pages.
+    fn grains(&mut self, most: u64) -> u32 {
+        let fine = self.dice.pick(&[1, 1, 1, 20, 20, 20, 70]);
+        let grains = match self.dice.roll(3) {
+            0 => self.dice.roll(most),
+            // Calls are to meet again and again.
+            _ => most / 3 + self.dice.roll(most.div_ceil(3)),
+        };
+        (grains * self.grain + self.dice.roll(fine)) as u32
     }
 
     fn page(&mut self) -> u32 {
-        let dice = &mut self.dice;
         let window = u64::from(self.bounds.window);
+        if let Some(all) = window.checked_div(self.grain) {
+            return self.grains(all);
+        }
+        let dice = &mut self.dice;
         let page = match dice.roll(8) {
             0..=4 => dice.roll(self.hot),
             // Where one table of the last level ends and the next begins.
@@ -97,6 +201,10 @@ impl Generator {
     }
 
     fn pages(&mut self) -> u32 {
+        if let Some(all) = u64::from(self.bounds.window).checked_div(self.grain) {
+            let most = self.dice.pick(&[1, 1, 1, 2, 6, 6, all, 0, 0, 0]);
+            return if most > 0 { self.grains(most) } else { 1 + self.dice.roll(10) as u32 };
+        }
         let dice = &mut self.dice;
         let pages = match dice.roll(8) {
             0..=2 => 1 + dice.roll(3),
@@ -122,10 +230,15 @@ impl Generator {
             Arg::Page => self.page(),
             Arg::Pages => self.pages(),
             Arg::Rights => self.dice.pick(&[0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 4]),
+            Arg::Bits => self.dice.pick(&[3, 3, 3, 3, 3, 3, 3, 1, 1, 5, 7, 0, 2, 4, 6]),
             Arg::Of(sides) => self.dice.roll(u64::from(sides)) as u32,
             Arg::File => self.dice.roll(3) as u32,
             Arg::FilePage => self.file_page(),
             Arg::Process => self.dice.roll(u64::from(self.bounds.processes)) as u32,
+            // About a block of four grains.
+            Arg::Order if self.grain > 0 && self.dice.roll(3) > 0 => {
+                self.grain.ilog2() + self.dice.roll(4) as u32
+            }
             Arg::Order => self.dice.pick(&[0, 1, 2, 3, 4, 4, 4, 5, 7, 9]),
         }
     }

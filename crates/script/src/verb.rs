@@ -18,6 +18,8 @@ pub enum Arg {
     Pages,
     /// Rights: 0 none, 1 read, 2 read and write, 3 read and execute, 4 all.
     Rights,
+    /// Rights: 1 read, 2 write, 4 execute, or any sum of them.
+    Bits,
     /// A choice among this many.
     Of(u32),
     /// A file.
@@ -175,6 +177,19 @@ verbs! {
     GroupOut "groupout" [Of(8), Pages];
     /// A group may have this many pages more.
     Lend "lend" [Of(8), Pages];
+    // Those below are for exact worlds only: other models cannot tell what comes of them.
+    /// Maps zeroed memory: page, pages, rights as bits, flags, place (fixed, no-replace, hint,
+    /// anywhere), whether it may get other rights.
+    Place "place" [Page, Pages, Bits, Of(18), Of(4), Of(4)];
+    /// Gives other rights, as bits.
+    Regrant "regrant" [Page, Pages, Bits];
+    /// Sets and clears flags, some of which no call may change.
+    Flag "flag" [Page, Pages, Of(11)];
+    /// Moves pages: from, how many, how many there are to be, to where; and how: to any place, or
+    /// without the area (fixed, no-replace, hint, anywhere).
+    Carry "carry" [Page, Pages, Pages, Page, Of(5)];
+    /// A device gets a page, and only reads it.
+    PinRead "pinread" [Page];
 }
 
 impl fmt::Display for Verb {

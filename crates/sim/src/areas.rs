@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use quire::space::Area;
-use quire::space::AreaFlags;
 use quire_units::{Order, PageSpan, Vpn};
 
 /// Areas, a page at a time.
@@ -24,7 +23,7 @@ fn one_page(area: Area, page: u64) -> Area {
 }
 
 /// The longest areas that the pages in ascending order make.
-fn merged(pages: impl Iterator<Item = Area>) -> Vec<Area> {
+pub(crate) fn merged(pages: impl Iterator<Item = Area>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for page in pages {
         match areas.last_mut() {
@@ -67,15 +66,6 @@ impl NaiveAreas {
             let Area { prot, max_prot, flags, .. } = update(*page);
             *page = Area { prot, max_prot, flags, ..*page };
         }
-    }
-
-    /// The areas that a child inherits.
-    #[must_use]
-    pub fn inherited(&self) -> Self {
-        let kept = self.pages.iter().filter(|(_, area)| !area.flags.contains(AreaFlags::DONTFORK));
-        let locks = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-        let freed = |area: &Area| Area { flags: area.flags - locks, ..*area };
-        Self { pages: kept.map(|(page, area)| (*page, freed(area))).collect() }
     }
 
     /// The area of one page that holds `page`.

@@ -15,8 +15,12 @@ pub(super) type Outcome = Result<u64, Wrong>;
 impl<A: Arch> World<'_, '_, '_, A> {
     /// Carries `step` out, by process `process`.
     pub(super) fn act(&mut self, step: &Step, process: usize) -> Outcome {
+        if self.exact.is_some() {
+            return self.act_exactly(step, process);
+        }
         let args = &step.args;
-        if let Some(action) = Action::of(step, self.window()) {
+        if let Some(action) = Action::of(step, self.window()).filter(|_| step.verb != Verb::Regrant)
+        {
             return match action.call {
                 Call::Lock => self.lock(process, &action),
                 _ => self.change(process, &action),
@@ -58,6 +62,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
             | Verb::Relieve
             | Verb::GroupOut
             | Verb::Lend => self.act_on_groups(step, process),
+            Verb::Place | Verb::Regrant | Verb::Carry | Verb::PinRead => Ok(0),
             _ => self.act_on_devices(step),
         }
     }

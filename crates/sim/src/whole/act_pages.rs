@@ -38,7 +38,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    fn tail_addr(&self, at: usize) -> VirtAddr {
+    pub(super) fn tail_addr(&self, at: usize) -> VirtAddr {
         VirtAddr::new(self.addr(at).get() + (1 << A::PAGE_SHIFT) - 8)
     }
 
@@ -92,8 +92,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         match step.verb {
             Verb::Populate => self.populate(process, at, count),
             Verb::Collapse => {
-                let most = A::block_order().get().min(9);
-                let order = Order::new((step.args[2] as u8).clamp(1, most));
+                let order = self.order(step.args[2]);
                 let got = self.call(process, "collapse", |mm, space| {
                     mm.reclaim().collapse(space, span, order)
                 })?;
@@ -123,6 +122,11 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 Ok(out.pages())
             }
         }
+    }
+
+    /// The order of a folio to collapse to.
+    pub(super) fn order(&self, order: u32) -> Order {
+        Order::new(order.clamp(1, A::block_order().get().into()) as u8)
     }
 
     fn populate(&mut self, process: usize, at: usize, count: usize) -> Outcome {

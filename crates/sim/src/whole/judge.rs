@@ -2,7 +2,7 @@
 //! the walkers.
 
 use quire::Error;
-use quire::check;
+use quire::check::{self, Totals};
 use quire::space::{AreaFlags, Backing};
 use quire_arch::Arch;
 use quire_script::{Fault, Page, Source, Why};
@@ -142,13 +142,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     pub(super) fn check(&mut self) -> Result<(), Wrong> {
         let examined = |violation| Wrong::new(Kind::Examiner, format!("{violation}"));
         self.machine.audit().map_err(examined)?;
-        let totals = check::system(self.mm, &self.all())
-            .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
-        let held: u64 = self.hoard.iter().map(quire_hw::FrameRun::count).sum();
-        if totals.held != held {
-            let what = format!("{} frames are held, {held} should be", totals.held);
-            return Err(Wrong::new(Kind::Leak, what));
-        }
+        self.walk()?;
         self.check_groups()?;
         for process in 0..self.spaces.len() {
             self.check_areas(process)?;
@@ -156,6 +150,18 @@ impl<A: Arch> World<'_, '_, '_, A> {
             self.check_written(process)?;
         }
         Ok(())
+    }
+
+    /// All walkers; and no frame may be lost.
+    pub(super) fn walk(&self) -> Result<Totals, Wrong> {
+        let totals = check::system(self.mm, &self.all())
+            .map_err(|violation| Wrong::new(Kind::Walker, format!("{violation}")))?;
+        let held: u64 = self.hoard.iter().map(quire_hw::FrameRun::count).sum();
+        if totals.held != held {
+            let what = format!("{} frames are held, {held} should be", totals.held);
+            return Err(Wrong::new(Kind::Leak, what));
+        }
+        Ok(totals)
     }
 
     fn check_areas(&self, process: usize) -> Result<(), Wrong> {
@@ -200,7 +206,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
     }
 
     /// Each mapped page has its due content, whatever its rights are now.
-    fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
+    pub(super) fn check_pages(&mut self, process: usize) -> Result<(), Wrong> {
         let Some(space) = &self.spaces[process] else { return Ok(()) };
         let mut mapped = Vec::new();
         let base = self.window().base.get();
@@ -254,11 +260,7 @@ impl<A: Arch> World<'_, '_, '_, A> {
         }
     }
 
-    /// Everything ends: each page is read once more, and all memory must come back.
-    pub(super) fn finish(&mut self, free: u64) -> Result<(), Wrong> {
-        self.complete(u64::MAX);
-        self.relieve()?;
-        self.unlimit()?;
+    fn read_all(&mut self) -> Result<(), Wrong> {
         for process in 0..self.spaces.len() {
             for at in 0..self.setup.window as usize {
                 if self.spaces[process].is_some() {
@@ -266,8 +268,22 @@ impl<A: Arch> World<'_, '_, '_, A> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Everything ends: each page is read once more, and all memory must come back.
+    pub(super) fn finish(&mut self, free: u64) -> Result<(), Wrong> {
+        self.complete(u64::MAX);
+        if self.exact.is_none() {
+            self.relieve()?;
+            self.unlimit()?;
+            self.read_all()?;
+        }
         self.check()?;
-        (0..self.spaces.len()).for_each(|process| self.end(process));
+        for process in 0..self.spaces.len() {
+            self.end(process);
+            self.walk()?;
+        }
         self.pins.drain(..).for_each(|pin| self.mm.unpin(pin.pinned));
         self.hoard.drain(..).for_each(|run| self.mm.phys().free(run));
         if let Some(id) = self.swap.take() {

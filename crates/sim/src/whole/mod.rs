@@ -24,6 +24,11 @@
 //! [`every`](Setup::every) steps and at the end: all walkers of `quire::check`; each area, page by
 //! page; what is in memory of each page of each process; and that no frame is lost.
 //!
+//! **Exact worlds** are small ones of private and shared memory alone: no files, no swap, no
+//! reclaim, one CPU, no fault but allocations that fail. There the model foretells each answer, and
+//! which pages are in memory, in which frames, what their leaves remember and who shares them
+//! ([`exact`]); all is compared after each step.
+//!
 //! **Not seen** are real races within the library (the stress tests and the model checker run
 //! threads), weak memory, and words of a page other than its first and last.
 //!
@@ -41,10 +46,11 @@ mod act_files;
 mod act_policy;
 mod act_lost;
 mod act_groups;
+mod exact;
 mod run;
 mod shrink;
 
-pub use quire_script::{ARGS, Arg, Fault, Generator, Step, Verb};
+pub use quire_script::{ARGS, Arg, Fault, Generator, Step, Theme, Verb};
 pub use run::{Failure, Options, Report, run, run_steps};
 pub use script::Script;
 pub use setup::{Format, Setup};

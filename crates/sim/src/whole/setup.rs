@@ -151,14 +151,20 @@ setup! {
     sizes in 0..=0x3fffe;
     /// Everything is checked after this many steps.
     every in 1..=1000000;
-    /// Hardware notes neither accesses nor stores; always 0 on x86-64.
-    soft in 0..=1;
+    /// Hardware notes neither accesses nor stores (1), or no stores (2); always 0 on x86-64.
+    soft in 0..=2;
     /// Live entries may change their size (arm64).
     resizes in 0..=1;
     /// Contiguous blocks are cached entry by entry.
     apart in 0..=1;
-    /// A cached denial stays until it is flushed; always 0 on x86-64.
+    /// A cached denial stays until it is flushed; on x86-64 in exact worlds only.
     stubborn in 0..=1;
+    /// The CPU has no contiguous blocks: an entry that says so is malformed.
+    plain in 0..=1;
+    /// The world is exact: see [`whole`](super).
+    exact in 0..=1;
+    /// RAM is known to be zero at first.
+    zeroed in 0..=1;
 }
 
 impl Setup {
@@ -186,6 +192,9 @@ impl Setup {
             resizes: flag(dice),
             apart: flag(dice),
             stubborn: flag(dice),
+            plain: flag(dice),
+            exact: 0,
+            zeroed: 0,
         }
     }
 
@@ -206,6 +215,9 @@ impl Setup {
             resizes: 0,
             apart: 0,
             stubborn: 0,
+            plain: 0,
+            exact: 0,
+            zeroed: 0,
         }
     }
 
@@ -218,16 +230,17 @@ impl Setup {
 
     /// The machine, made of the one that has the format.
     pub(super) fn config(&self, base: Config) -> Config {
-        let notes = self.soft == 0 || self.format.always_notes();
+        let always = self.format.always_notes();
         let transitions =
             if self.resizes == 0 { Transitions::Base } else { Transitions::BbmLevel2 };
         Config {
             cpus: self.cpus as usize,
-            sets_accessed: notes,
-            sets_dirty: notes,
+            sets_accessed: self.soft != 1 || always,
+            sets_dirty: self.soft == 0 || always,
             transitions,
+            contiguous: self.plain == 0,
             joins_contiguous: self.apart == 0,
-            rewalks_on_denial: self.stubborn == 0 || self.format.always_notes(),
+            rewalks_on_denial: self.stubborn == 0 || always && self.exact == 0,
             // Windows are small, too; and each flush looks at all of it.
             tlb: TlbGeometry { first: 16, sets: 16, ways: 8, walks: 16 },
             ..base
@@ -260,7 +273,7 @@ mod tests {
     #[test]
     fn a_setup_is_read_as_it_was_written() {
         for &format in Format::ALL {
-            let setup = Setup { cpus: 3, slots: 0, stubborn: 1, ..Setup::new(format) };
+            let setup = Setup { cpus: 3, slots: 0, stubborn: 1, plain: 1, ..Setup::new(format) };
             assert_eq!(setup.to_string().parse(), Ok(setup));
         }
     }

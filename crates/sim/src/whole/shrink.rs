@@ -148,11 +148,12 @@ impl Shrinker {
 
     /// Makes the world plainer.
     fn simplify_setup(&mut self) {
-        let plainer: [fn(Setup) -> Setup; 12] = [
+        let plainer: [fn(Setup) -> Setup; 13] = [
             |setup| Setup { soft: 0, ..setup },
             |setup| Setup { resizes: 0, ..setup },
             |setup| Setup { apart: 0, ..setup },
             |setup| Setup { stubborn: 0, ..setup },
+            |setup| Setup { plain: 0, ..setup },
             |setup| Setup { sizes: 0, ..setup },
             |setup| Setup { slots: 0, ..setup },
             |setup| Setup { cpus: 1, ..setup },

@@ -23,6 +23,8 @@ pub enum Kind {
     Leak,
     /// The library panicked.
     Panic,
+    /// An exact world is not as its model.
+    Exact,
 }
 
 /// A finding, without its step.
@@ -40,6 +42,17 @@ impl Wrong {
     pub(super) fn unexpected(error: Error) -> Self {
         Self::new(Kind::Answer, format!("unexpected: {error}"))
     }
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Self { kind: Kind::Exact, what }
+    }
+}
+
+/// Nothing wrong, if this is so.
+pub(super) fn ensure(holds: bool, what: &str, evidence: impl fmt::Debug) -> Result<(), Wrong> {
+    if holds { Ok(()) } else { Err(format!("expected {what}: {evidence:?}").into()) }
 }
 
 /// A finding.

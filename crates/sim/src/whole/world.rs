@@ -15,6 +15,7 @@ use quire_units::{Access, Asid, Order, PageSpan, Pfn, VirtAddr, Vpn};
 
 use super::act_groups::Group;
 use super::device::{Devices, LOOSE, Transfer};
+use super::exact::Exact;
 use super::setup::Setup;
 use super::violation::{Kind, Wrong};
 use crate::system::HostedMm;
@@ -71,6 +72,8 @@ pub(super) struct World<'w, 'm, 'r, A: Arch> {
     /// The step in which memory was made free last.
     pub(super) relieved: u64,
     stamps: u64,
+    /// The model of what is in memory, in an exact world.
+    pub(super) exact: Option<Exact>,
 }
 
 impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
@@ -108,6 +111,7 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             now: 0,
             relieved: 0,
             stamps: 0,
+            exact: (setup.exact == 1).then(|| Exact::new(processes)),
         };
         world.open()?;
         Ok(world)
@@ -154,10 +158,20 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
         }
     }
 
-    /// The window of all processes: a boundary of tables lies in the middle.
+    /// The window of all processes: a boundary of tables lies in the middle. In an exact world it
+    /// is one of the tables above the last, and blocks lie in the window as a whole if they can.
     pub(super) fn window(&self) -> Window {
         let (table, pages) = (A::entries(Level::LAST) as u64, self.setup.window);
-        Window { base: Vpn::new(4 * table - (u64::from(pages) / 2).min(table)), pages }
+        let half = u64::from(pages) / 2;
+        let block = A::block_order().pages();
+        let base = match self.exact {
+            None => 4 * table - half.min(table),
+            Some(_) => {
+                let boundary = (block << A::LEVELS[1].index_bits).min(A::USER_PAGES / 2);
+                boundary - if half < block { half } else { half.next_multiple_of(block) }
+            }
+        };
+        Window { base: Vpn::new(base), pages }
     }
 
     pub(super) fn vpn(&self, at: usize) -> Vpn {
@@ -229,6 +243,9 @@ impl<'w, 'm, 'r, A: Arch> World<'w, 'm, 'r, A> {
             self.mm.destroy(space);
         }
         self.naive[process] = Process::new(self.setup.window as usize);
+        if let Some(exact) = &mut self.exact {
+            exact.resident[process].clear();
+        }
     }
 
     /// Lets this CPU run a process.

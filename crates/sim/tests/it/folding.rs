@@ -6,7 +6,7 @@ use quire::space::{AreaFlags, At, Request, Space};
 use quire::stats::Event::{Break, Fold, Refold, Unfold};
 use quire_arch::{Arch, Arm4k, Arm16k, Arm64k, Attrs, Level, Sv39, Sv48, Sv57, X86_64};
 use quire_hw::Transitions;
-use quire_machine::{Config, Cpu};
+use quire_machine::{Config, Cpu, Race};
 use quire_sim::program::Program;
 use quire_sim::stage::{Meter, contiguous, leaves, place, space_of, span, stage, verify};
 use quire_sim::system::HostedMm;
@@ -268,6 +268,48 @@ fn i5_a_store_noted_in_any_entry_of_a_block_outlives_unfolding_and_folding() {
     let apart = |config| Config { joins_contiguous: false, ..config };
     tell::<Arm4k>(apart(Config::arm64_4k()), keeps_dirty);
     tell::<Sv39>(apart(Config::riscv64_sv39()), keeps_dirty);
+}
+
+/// CPU 1 stores to a block that is moved, just before each of the stores that move it; leaves may
+/// be folded there as well, or lie otherwise.
+fn is_told_where_it_goes<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {
+    let (machine, page) = (mm.hardware(), place::<A>().add(5));
+    for (skew, at) in
+        [0, 4].into_iter().flat_map(|skew| (0..=block::<A>() as u32).map(move |at| (skew, at)))
+    {
+        let space = clean(mm);
+        Program::on(&machine.cpu(1), mm, &space);
+        Program::on(cpu, mm, &space);
+        let addr = page.addr(A::PAGE_SHIFT);
+        let race = Race { at, cpu: 1, place: (0, 5), addr, store: Some(7) };
+        machine.races().arm(vec![race]);
+        let ahead = 4 * block::<A>() + skew;
+        {
+            let _op = cpu.operation("remap");
+            let to = Move::To(place::<A>().add(ahead));
+            mm.remap(&space, blocks::<A>(0, 1), block::<A>(), to).unwrap();
+        }
+        let done = machine.races().done();
+        machine.races().arm(Vec::new());
+        let leaf = leaves(mm, &space).into_iter().find(|leaf| leaf.pages.start == page.add(ahead));
+        let is_noted = leaf.is_some_and(|leaf| leaf.attrs.contains(Attrs::DIRTY));
+        let was_stored = matches!(done[..], [(_, Some(_))]);
+        assert_eq!(is_noted, was_stored, "{}, {skew} pages on, moment {at}", A::NAME);
+        assert!(was_stored || at > 0, "{}: the block is there at first", A::NAME);
+        cpu.leave();
+        machine.cpu(1).leave();
+        mm.destroy(space);
+    }
+}
+
+#[test]
+fn i5_a_store_to_a_block_that_is_being_moved_is_noted_where_it_goes() {
+    let two = |config| Config { cpus: 2, ..config };
+    let apart = |config| Config { joins_contiguous: false, ..two(config) };
+    tell::<Arm4k>(two(Config::arm64_4k()), is_told_where_it_goes);
+    tell::<Arm4k>(apart(Config::arm64_4k()), is_told_where_it_goes);
+    tell::<Sv39>(two(Config::riscv64_sv39()), is_told_where_it_goes);
+    tell::<Sv39>(apart(Config::riscv64_sv39()), is_told_where_it_goes);
 }
 
 fn ends<A: Arch>(mm: &HostedMm<'_, '_, A>, cpu: &Cpu<'_, '_>) {

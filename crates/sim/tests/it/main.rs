@@ -23,6 +23,7 @@ mod collapse_file;
 mod cow;
 mod divide;
 mod engine;
+mod exact;
 mod failed;
 mod failures;
 mod file_faults;

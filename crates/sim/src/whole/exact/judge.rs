@@ -1,14 +1,13 @@
 //! Judging the fate of pages that several spaces share.
 
 use quire::inject::FailPlan;
-use quire::space::Advice;
 use quire_arch::{Arch, Level};
 use quire_units::{FrameSpan, Order, PageSpan, Vpn};
 
-use super::Beside;
-use super::compare::{Found, Pages, ensure};
-use crate::fork::Resident;
-use crate::space::NaiveSpace;
+use super::super::violation::{Wrong, ensure};
+use super::super::world::World;
+use super::compare::{Found, Pages};
+use super::model::{Model, Resident, block_in};
 
 /// The changes that a call may make to shared pages.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl Outlook {
         page: Vpn,
         pages: PageSpan,
         copied: Option<Order>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         let fine = match (self.claim, copied) {
             (Some(run), None) => {
                 pages == run || self.follows && run.start == pages.start && pages.covers(run)
@@ -60,48 +59,51 @@ impl Outlook {
     }
 }
 
-impl<A: Arch> Beside<'_, '_, '_, A> {
-    /// The due result of a write to `page`, which is COW.
-    pub(super) fn outlook(&self, at: usize, page: Vpn) -> Outlook {
-        let model = &self.lives[at].model;
-        let here = model.resident.get(&page.get());
+impl<A: Arch> World<'_, '_, '_, A> {
+    /// The due result of a write to page `at`, which is COW.
+    pub(super) fn outlook(&self, process: usize, at: usize) -> Result<Outlook, Wrong> {
+        let (model, page) = (self.model(process)?, self.vpn(at));
+        let here = model.resident.get(&at);
         let folio = here.and_then(|here| self.folio(here.frame)).map(|folio| folio.span());
-        let area = model.areas_in(PageSpan::block(page, Order::ZERO)).first().copied();
+        let area = model.areas_in(self.span(at, 1)).first().copied();
         let table = PageSpan::block(page, Order::new(A::LEVELS[Level::LAST.index()].index_bits));
         let inside = |frame| folio.is_some_and(|folio| folio.contains(frame));
-        let run = model.stretch(page.get(), |other| inside(other.frame)).intersect(table);
+        let run = model.stretch(at, |other| inside(other.frame)).intersect(table);
         let run = run.intersect(area.map_or(PageSpan::new(page, page), |area| area.span));
         let pinned = self.pinned().iter().any(|held| Some(*held) == folio);
         let here = model.resident.values().filter(|other| inside(other.frame)).count() as u64;
         let mapped = folio.map_or(0, |folio| self.mapped(folio));
         let claim = (!pinned && mapped == here).then_some(run);
-        let before = run.start.get().checked_sub(1).and_then(|page| model.resident.get(&page));
+        let before = model.places(run).start.checked_sub(1).and_then(|at| model.resident.get(&at));
         let follows = before.is_some_and(|before| !before.cow);
         let simple = mapped == run.count();
-        let advice = area.map_or(Advice::None, |area| Advice::of(area.flags));
-        let wanted = self.mm.policy().candidates(advice, model.opt_out);
+        let wanted = self.wants(process)?(model.process.pages[at].flags);
         let most = (2u32 << self.mm.policy().copy_most().get()) - 1;
-        let largest = NaiveSpace::block_in(page, run, wanted & most);
+        let largest = block_in(page, run, wanted & most);
         let roomy = self.mm.phys().free_by_order()[largest.index()..].iter().any(|&free| free > 0);
         let plenty = roomy && self.mm.bare_phys().fail_plan() == FailPlan::Never;
-        Outlook { claim, follows, simple, largest, plenty }
+        Ok(Outlook { claim, follows, simple, largest, plenty })
     }
 
     /// How many pages of a folio are mapped, over all spaces.
     fn mapped(&self, folio: FrameSpan) -> u64 {
-        let pages = self.lives.iter().flat_map(|live| live.model.resident.values());
+        let pages = self.exact().resident.iter().flat_map(|resident| resident.values());
         pages.filter(|here| folio.contains(here.frame)).count() as u64
     }
 
     /// Judges the changes of shared pages. The model is as before the call.
-    pub(super) fn judge(&self, at: usize, real: &Pages, sharing: Sharing) -> Result<(), String> {
-        let model = &self.lives[at].model;
+    pub(super) fn judge_sharing(
+        &self,
+        process: usize,
+        real: &Pages,
+        sharing: Sharing,
+    ) -> Result<(), Wrong> {
+        let model = &self.model(process)?;
         let mut changes = Vec::new();
-        for (&page, here) in &model.resident {
-            let now = real.get(&page);
-            let now = now.ok_or_else(|| format!("{} is gone ({here:?})", Vpn::new(page)))?;
+        for (&at, here) in &model.resident {
+            let now = real.get(&at).ok_or_else(|| format!("page {at} is gone ({here:?})"))?;
             if !now.is_still(here) {
-                changes.push(Change { page: Vpn::new(page), here, now });
+                changes.push(Change { page: self.vpn(at), here, now });
             }
         }
         match sharing {
@@ -121,7 +123,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 
     /// A fork that fails may leave pages write-protected, and change nothing else.
-    fn judge_offer(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
+    fn judge_offer(&self, model: &Model, changes: &[Change<'_>]) -> Result<(), Wrong> {
         let pinned = self.pinned();
         let fine = changes.iter().all(|change| {
             let held = pinned.iter().any(|folio| folio.contains(change.here.frame));
@@ -133,11 +135,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     /// Whether the pages of `span`, and no others, may have become the space's own.
     fn judge_own(
         &self,
-        model: &NaiveSpace,
+        model: &Model,
         changes: &[Change<'_>],
         span: PageSpan,
         copied: Option<Order>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         ensure(changes.len() as u64 == span.count(), "all of it", (span, changes))?;
         let fine = changes.iter().all(|change| {
             let own = change.here.cow && !change.now.is_cow();
@@ -152,11 +154,11 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
     }
 
     /// A claim is right if no other space has anything of the folios.
-    fn judge_claim(&self, model: &NaiveSpace, changes: &[Change<'_>]) -> Result<(), String> {
+    fn judge_claim(&self, model: &Model, changes: &[Change<'_>]) -> Result<(), Wrong> {
         let mut left = changes;
         while let Some(change) = left.first() {
-            let folio =
-                self.folio(change.here.frame).ok_or("a claimed frame is in no folio")?.span();
+            let folio = self.folio(change.here.frame).map(|folio| folio.span());
+            let folio = folio.ok_or_else(|| "a claimed frame is in no folio".to_owned())?;
             let here = model.resident.values().filter(|here| folio.contains(here.frame)).count();
             let alone = self.mapped(folio) == here as u64;
             let pinned = self.pinned().contains(&folio);
@@ -173,7 +175,7 @@ impl<A: Arch> Beside<'_, '_, '_, A> {
         changes: &[Change<'_>],
         span: PageSpan,
         order: Order,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         ensure(span == PageSpan::block(span.start, order), "a whole block", (span, order))?;
         let (from, to) = (changes[0].here.frame, changes[0].now.frame);
         let steady = (0..)
