@@ -121,8 +121,8 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     /// Locks the pages of `span` in memory, and maps the missing ones (`mlock`).
     ///
     /// # Errors
-    /// As for [`protect`](crate::Spaces::protect); and [`Error::NoMemory`] when some pages could not be
-    /// mapped; the others are resident then, and all of the span is locked.
+    /// As for [`protect`](crate::Spaces::protect). Also [`Error::NoMemory`] when some pages could
+    /// not be mapped: the others are resident then, and all of the span is locked.
     pub fn mlock(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         self.spaces().lock(space, span)?;
         self.populate(space, span).map(|_| ())
