@@ -27,7 +27,7 @@
 //! **Exact worlds** are small ones of private and shared memory alone: no files, no swap, no
 //! reclaim, one CPU, no fault but allocations that fail. There the model foretells each answer, and
 //! which pages are in memory, in which frames, what their leaves remember and who shares them
-//! ([`exact`]); all is compared after each step.
+//! (`exact`); all is compared after each step.
 //!
 //! **Not seen** are real races within the library (the stress tests and the model checker run
 //! threads), weak memory, and words of a page other than its first and last.
