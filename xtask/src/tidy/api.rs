@@ -105,7 +105,7 @@ impl Api {
         let mut text = format!(
             "# The public items of `{LIBRARY}`\n\n\
              `cargo xtask api` writes this list and tidy compares it with the sources. \
-             Public methods of `Mm`: {}.\n",
+             Public methods of `Mm` itself: {}; those of `Spaces` are reached through it, too.\n",
             self.methods
         );
         for (module, lines) in &self.modules {

@@ -11,7 +11,7 @@
 //! node     Node              -                  next spare -      -
 //! index    Index|level       used places        -        -       which file's, from which page
 //! cluster  Swap|order|list   used slots         list prev, next  first slot of its device
-//! stray    Stray             frames in the run  next run -        -
+//! stray    Stray             frames, at its end run before -      -
 //! other    None              -                  -        -        -
 //! ```
 //!
