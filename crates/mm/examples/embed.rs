@@ -138,7 +138,7 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     assert_eq!(mm.resident(&space), 48);
 
     // The space's memory by folio size; and the events that led there.
-    mm.folio_map(&space, report);
+    mm.spaces().folio_map(&space, report);
     let totals = mm.totals();
     for event in [Event::Fault, Event::EntriesMade, Event::EntriesCleared, Event::Flush] {
         println!("  {:<16} {:>4}", event.name(), totals.event(event));

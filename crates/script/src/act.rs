@@ -209,8 +209,8 @@ impl Action {
             Call::Lock => mm.mlock(space, span),
             Call::Unlock => mm.spaces().munlock(space, span),
             Call::Discard => mm.discard(space, span),
-            Call::Guard => mm.guard(space, span),
-            Call::Unguard => mm.unguard(space, span),
+            Call::Guard => mm.spaces().guard(space, span),
+            Call::Unguard => mm.spaces().unguard(space, span),
             Call::Free => mm.spaces().free_lazily(space, span),
             Call::Track => mm.spaces().track(space, span),
             Call::Move((to, pages), keep) => {

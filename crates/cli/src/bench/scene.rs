@@ -174,7 +174,7 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
     /// Fails unless all of the area is there, in whole folios of the size, mapped as wanted.
     pub(crate) fn verify_backing(&self) -> Result<()> {
         let mut areas = Vec::new();
-        self.mm.folio_map(&self.space, |map| areas.push(map.clone()));
+        self.mm.spaces().folio_map(&self.space, |map| areas.push(map.clone()));
         let (pages, Backing { block, .. }) = (self.span.count(), self.backing);
         match &areas[..] {
             [map]

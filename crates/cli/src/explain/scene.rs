@@ -139,7 +139,8 @@ fn play<A: Arch>(
     machine.audit().map_err(|e| anyhow!("the examiner objects: {e}"))?;
 
     let mut area = None;
-    mm.folio_map(&space, |map| area = area.or(map.area.span.contains(page).then_some(map.area)));
+    mm.spaces()
+        .folio_map(&space, |map| area = area.or(map.area.span.contains(page).then_some(map.area)));
     let evidence = Evidence {
         format: A::NAME,
         page_shift: A::PAGE_SHIFT,

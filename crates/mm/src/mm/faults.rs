@@ -40,6 +40,7 @@ impl<A: Arch, H: Hardware> Mm<'_, A, H> {
     ) -> Result<Resolved, Error> {
         let mut fault = Fault { access, reach: Reach::Folio, resched };
         let resolved = self
+            .spaces()
             .resolve(space, page, &mut fault, &|view, lack, fault| self.serve(view, lack, fault));
         self.base().count(if resolved.is_ok() { Event::Fault } else { Event::Refused }, 1);
         resolved

@@ -75,7 +75,7 @@ fn b1_a_page_is_not_mapped_when_its_area_has_gone_meanwhile() {
         let around = PageSpan::block(page, Order::new(4));
         let shown = crate::cache::map_around(&view, &index, &fault, Order::ZERO, around);
         assert!(shown.is_none(), "{shown:?}");
-        assert_eq!(mm.resident(space), 0);
+        assert_eq!(mm.spaces().resident(space), 0);
     });
 }
 

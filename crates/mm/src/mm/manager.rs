@@ -1,7 +1,6 @@
 //! The memory manager and its spaces.
 
 use core::marker::PhantomData;
-use core::ops::Deref;
 
 use quire_arch::Arch;
 use quire_hw::{FrameRun, Hardware};
@@ -141,7 +140,7 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
         self.top.base()
     }
 
-    /// Operations on address spaces. They are also methods of this value.
+    /// Less common operations on address spaces; the everyday ones are methods of this value.
     #[inline(always)]
     pub fn spaces(&self) -> &Spaces<'m, A, H> {
         self.top.spaces()
@@ -206,14 +205,5 @@ impl<'m, A: Arch, H: Hardware> Mm<'m, A, H> {
     /// All counters, summed over the CPUs.
     pub fn totals(&self) -> Totals {
         Totals::of(self.base().counters)
-    }
-}
-
-impl<'m, A: Arch, H: Hardware> Deref for Mm<'m, A, H> {
-    type Target = Spaces<'m, A, H>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        self.spaces()
     }
 }

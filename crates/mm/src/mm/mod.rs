@@ -6,6 +6,7 @@
 //!
 //! **Never** decides anything else. **Next room**: `check`.
 
+mod areas;
 mod failed;
 mod faults;
 mod frames;

@@ -132,7 +132,7 @@ fn e4_a_fault_that_gets_less_than_it_wanted_maps_one_folio_around_its_page() {
         let resolved = mm.fault(&space, START.add(77), Access::Write).expect("there is memory");
         let Resolved::Mapped(new) = resolved else { panic!("{resolved:?}") };
         assert_eq!((new.pages, new.order), (span(72, 80), Order::new(3)));
-        assert_eq!(mm.resident(&space), 8);
+        assert_eq!(mm.spaces().resident(&space), 8);
         mm.destroy(space);
         held.chain([tail]).for_each(|run| mm.allocator().free(CpuId::new(0), run));
     });
@@ -228,7 +228,7 @@ fn e3_a_page_beyond_the_end_of_its_object_is_missing() {
             assert_eq!(mm.fault(&space, START, access), Err(Error::Missing(START)));
         }
         assert_eq!(mm.populate(&space, span(0, 4)), Err(Error::Missing(START)));
-        assert_eq!(mm.resident(&space), 0);
+        assert_eq!(mm.spaces().resident(&space), 0);
         mm.destroy(space);
     });
 }

@@ -271,7 +271,7 @@ mod plain {
                 }
                 // `set` asks for itself; here the chain was asked for as one.
                 let area = area(at * 97 % 600 * 2, at * 97 % 600 * 2 + 1, 0);
-                writer.change(|| writer.add(area));
+                writer.change(|| writer.add(&area));
             }
             assert_eq!(writer.check().map(|stats| stats.areas), Ok(600));
         }
@@ -386,7 +386,7 @@ mod plain {
         let tree = AreaTree::<4>::new();
         let writer = rich_writer(&tree, &ram);
         for (start, end) in [(0, 2), (2, 4)] {
-            writer.change(|| writer.add(area(start, end, 0)));
+            writer.change(|| writer.add(&area(start, end, 0)));
         }
         assert!(writer.check().is_ok());
         assert_eq!(writer.check_merged(), Err(TreeViolation::Unmerged(area(2, 4, 0))));
@@ -446,7 +446,7 @@ mod plain {
             writer.cut_all(span(0, 400));
             for start in (0..400).step_by(step as usize) {
                 let area = area(start, (start + step - 1).min(400), state);
-                writer.add(area);
+                writer.add(&area);
             }
         });
     }

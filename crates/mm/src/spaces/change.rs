@@ -41,13 +41,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(span)
     }
 
-    /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in
-    /// it are no error.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
-    /// is no frame for that. Nothing has changed then.
-    pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// See `Mm::unmap`.
+    pub(crate) fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         self.unsealed(space, span)?;
@@ -62,13 +57,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         if Space::<A>::may_map(span) { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]; [`Error::NoArea`] with the first page that no area holds;
-    /// [`Error::Forbidden`]; [`Error::NoMemory`] as for [`unmap`](Self::unmap). Nothing has changed
-    /// then.
-    pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
+    /// See `Mm::protect`.
+    pub(crate) fn protect(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        prot: Prot,
+    ) -> Result<(), Error> {
         self.alter(space, span, |area| {
             if area.flags.contains(AreaFlags::SEALED) {
                 Err(Error::Sealed(area.span.start))
@@ -95,11 +90,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         }
     }
 
-    /// Advises the areas of `span` about large folios. All of it must be mapped.
-    ///
-    /// # Errors
-    /// As for [`protect`](Self::protect).
-    pub fn advise(&self, space: &Space<A>, span: PageSpan, advice: Advice) -> Result<(), Error> {
+    /// See `Mm::advise`.
+    pub(crate) fn advise(
+        &self,
+        space: &Space<A>,
+        span: PageSpan,
+        advice: Advice,
+    ) -> Result<(), Error> {
         self.alter(space, span, |area| Ok(Area { flags: advice.put(area.flags), ..area }))
     }
 
@@ -197,13 +194,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.alter(space, span, |area| Ok(Area { flags: (area.flags - clear) | set, ..area }))
     }
 
-    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`). Guards
-    /// stay as well.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
-    /// frame for that: memory before it is free then.
-    pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+    /// See `Mm::discard`.
+    pub(crate) fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
         Self::mappable(span)?;
         let mut change = self.base.change(space);
         self.may_lose(space, span)?;

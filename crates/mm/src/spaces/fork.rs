@@ -13,24 +13,14 @@ use crate::stats::Event;
 use crate::table::{Inherit, Tables};
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
-    /// fixed place go into `window`.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
-    /// map.
-    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
+    /// See `Mm::space`.
+    pub(crate) fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
         let root = self.base.table_frame()?;
         self.space_over(root, asid, window)
     }
 
-    /// The same over a root table that the embedder has prepared: one frame, zero but for the
-    /// embedder's entries beyond the user half.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
-    /// not one frame; the frame is free then.
-    pub fn space_over(
+    /// See `Mm::space_over`.
+    pub(crate) fn space_over(
         &self,
         root: FrameRun,
         asid: Asid,
@@ -45,10 +35,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         Ok(Space::new(tables.root(), asid, window))
     }
 
-    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
-    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
-    /// needs no further flush.
-    pub fn destroy(&self, space: Space<A>) {
+    /// See `Mm::destroy`.
+    pub(crate) fn destroy(&self, space: Space<A>) {
         let all = Space::<A>::all();
         {
             let change = self.base.change(&space);
@@ -73,32 +61,13 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         self.base.settle(&space, &mut gather);
     }
 
-    /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
-    /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
-    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
-    /// no memory: both map the same folios, and a write by one of them copies. Only pinned pages
-    /// are copied for the child at once. Locks of areas are not inherited.
-    ///
-    /// Faults in the parent wait meanwhile. One flush of the parent covers all of it.
-    ///
-    /// Of a shared anonymous area the child gets the pages that exist; pages that either space
-    /// touches later are its own.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`]; [`Error::Poisoned`] when a pinned page cannot be copied. There is no
-    /// child then, and the parent is as before, except that some pages may be write-protected until
-    /// their next write.
-    pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
+    /// See `Mm::fork`.
+    pub(crate) fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
         self.fork_over(parent, self.base.table_frame()?, asid)
     }
 
-    /// The same over a root table for the child that the embedder has prepared, as for
-    /// [`space_over`](Self::space_over).
-    ///
-    /// # Errors
-    /// As for [`fork`](Self::fork), and [`Error::Invalid`] when the run is not one frame; the
-    /// frame is free then.
-    pub fn fork_over(
+    /// See `Mm::fork_over`.
+    pub(crate) fn fork_over(
         &self,
         parent: &Space<A>,
         root: FrameRun,

@@ -25,18 +25,8 @@ pub enum Move {
 }
 
 impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
-    /// Makes the pages `old`, which lie in one area, `pages` pages long, moves them if that is
-    /// necessary and allowed, and returns their place. Contents move with them: entries are moved,
-    /// memory is not copied.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
-    /// another number of pages. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
-    /// may not move and has no room. [`Error::Exists`]: with
-    /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
-    /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that
-    /// may be unmapped, and what `pages` cuts off as well, as on Linux.
-    pub fn remap(
+    /// See `Mm::remap`.
+    pub(crate) fn remap(
         &self,
         space: &Space<A>,
         old: PageSpan,

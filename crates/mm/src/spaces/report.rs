@@ -97,8 +97,8 @@ impl<A: Arch, H: Hardware> Spaces<'_, A, H> {
         entries
     }
 
-    /// Pages of `space` that are resident.
-    pub fn resident(&self, space: &Space<A>) -> u64 {
+    /// See `Mm::resident`.
+    pub(crate) fn resident(&self, space: &Space<A>) -> u64 {
         let mut pages = 0;
         self.folio_map(space, |map| pages += map.resident());
         pages

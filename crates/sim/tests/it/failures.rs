@@ -77,7 +77,7 @@ impl Page {
 
 fn state<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> State {
     let mut areas = Vec::new();
-    mm.folio_map(space, |map| areas.push(map.area));
+    mm.spaces().folio_map(space, |map| areas.push(map.area));
     let mut pages = Vec::new();
     check::leaves(mm, space, |leaf| {
         pages.extend((0..leaf.pages.count()).map(|at| {
@@ -196,7 +196,7 @@ fn two_blocks<A: Arch>(mm: &HostedMm<'_, '_, A>, space: &Space<A>) -> Result<(),
     let block = A::block_order().pages();
     mm.populate(space, span::<A>(0, 2 * block))?;
     let mut by_blocks = 0;
-    mm.folio_map(space, |map| by_blocks += map.by_blocks);
+    mm.spaces().folio_map(space, |map| by_blocks += map.by_blocks);
     assert_eq!(by_blocks, 2 * block, "both blocks are mapped by large leaves");
     Ok(())
 }

@@ -311,7 +311,7 @@ fn b1_a_block_of_a_file_is_mapped_by_one_entry_where_it_fits() {
         scene.fault(START.add(700), Access::Read).unwrap();
         assert_eq!(scene.folios()[0], (512, 512));
         let mut by_blocks = 0;
-        scene.mm.folio_map(&scene.space, |map| by_blocks += map.by_blocks);
+        scene.mm.spaces().folio_map(&scene.space, |map| by_blocks += map.by_blocks);
         assert_eq!(by_blocks, 512, "one leaf of 2 MiB");
         let cached = scene.mm.files().get(file).unwrap().cached();
         assert_eq!(scene.mm.files().cached_from(file, Order::new(9)), Ok(cached));

@@ -52,7 +52,7 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
     stage::<X86_64>(Config::x86_64(), 4096, &[], |mm, _| {
         let space = space_of(mm, 4096, NONE);
         let since = Meter::new(mm);
-        mm.guard(&space, span::<X86_64>(1, 4094)).unwrap();
+        mm.spaces().guard(&space, span::<X86_64>(1, 4094)).unwrap();
         // The first block and the last have guards page by page, and two between them do not.
         let mut entries = Vec::new();
         mm.spaces().runs(&space, span::<X86_64>(0, 4096), &mut |seen| {
@@ -70,7 +70,7 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
             assert_eq!(fault, Err(Error::Guarded(page::<X86_64>(at))));
         }
         assert!(mm.fault(&space, page::<X86_64>(0), Access::Read).is_ok());
-        mm.unguard(&space, span::<X86_64>(700, 1)).unwrap();
+        mm.spaces().unguard(&space, span::<X86_64>(700, 1)).unwrap();
         assert!(mm.fault(&space, page::<X86_64>(700), Access::Write).is_ok());
         assert!(mm.fault(&space, page::<X86_64>(701), Access::Write).is_err());
         assert_eq!(
@@ -84,7 +84,7 @@ fn d4_guards_are_one_entry_for_a_block_where_there_is_no_table() {
 
 fn guards_stay<A: Arch>(config: Config) {
     with::<A>(config, &[4, 9], |mm, cpu, space| {
-        mm.guard(space, span::<A>(20, 600)).unwrap();
+        mm.spaces().guard(space, span::<A>(20, 600)).unwrap();
         mm.discard(space, span::<A>(0, 300)).unwrap();
         mm.protect(space, span::<A>(0, 400), Prot::READ).unwrap();
         free(mm, cpu, space, span::<A>(0, PAGES));
@@ -119,11 +119,11 @@ fn d4_guards_outlive_all_but_their_area() {
 fn d4_locked_or_unmapped_pages_get_no_guard_and_lose_nothing() {
     with::<X86_64>(Config::x86_64(), &[4], |mm, cpu, space| {
         mm.mlock(space, span::<X86_64>(100, 10)).unwrap();
-        assert_eq!(mm.guard(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
+        assert_eq!(mm.spaces().guard(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
         assert_eq!(mm.spaces().free_lazily(space, span::<X86_64>(0, PAGES)), Err(Error::Invalid));
         let hole = Error::NoArea(page::<X86_64>(PAGES));
-        assert_eq!(mm.guard(space, span::<X86_64>(200, PAGES)), Err(hole));
-        assert_eq!(mm.unguard(space, span::<X86_64>(200, PAGES)), Err(hole));
+        assert_eq!(mm.spaces().guard(space, span::<X86_64>(200, PAGES)), Err(hole));
+        assert_eq!(mm.spaces().unguard(space, span::<X86_64>(200, PAGES)), Err(hole));
         assert_eq!(mm.spaces().free_lazily(space, span::<X86_64>(200, PAGES)), Err(hole));
         let program = Program::on(cpu, mm, space);
         (0..PAGES).for_each(|at| assert_eq!(program.read(page::<X86_64>(at)), Ok(at + 1)));

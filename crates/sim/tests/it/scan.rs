@@ -67,7 +67,7 @@ impl<'s, 'm, 'r, A: Arch> Scene<'s, 'm, 'r, A> {
     fn is_whole(&self, order: u8, at: u64) -> bool {
         let block = PageSpan::block(BASE.add(at), Order::new(order));
         let mut one = 0;
-        self.mm.folio_map(&self.space, |map| one += map.sizes[usize::from(order)].aligned);
+        self.mm.spaces().folio_map(&self.space, |map| one += map.sizes[usize::from(order)].aligned);
         one >= block.count()
     }
 

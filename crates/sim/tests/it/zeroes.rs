@@ -112,7 +112,7 @@ fn e3_a_sealed_area_that_cannot_be_written_keeps_its_content() {
         let sealed = Err(Error::Sealed(all.start));
         assert_eq!(mm.discard(&space, all), sealed);
         assert_eq!(mm.spaces().free_lazily(&space, all), sealed);
-        assert_eq!(mm.guard(&space, all), sealed);
+        assert_eq!(mm.spaces().guard(&space, all), sealed);
         for loses in [AreaFlags::WIPEONFORK, AreaFlags::DONTFORK] {
             assert_eq!(mm.spaces().set_flags(&space, all, loses, AreaFlags::empty()), sealed);
         }

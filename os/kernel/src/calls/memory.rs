@@ -404,9 +404,9 @@ pub(super) fn advise(memory: &Memory, span: PageSpan, advised: Advised) -> Resul
         Advised::Free => mm().spaces().free_lazily(space, part).map_err(errno),
         Advised::Guard(true) => {
             memory.set_has_guards();
-            mm().guard(space, part).map_err(errno)
+            mm().spaces().guard(space, part).map_err(errno)
         }
-        Advised::Guard(false) => mm().unguard(space, part).map_err(errno),
+        Advised::Guard(false) => mm().spaces().unguard(space, part).map_err(errno),
         Advised::Cold | Advised::PageOut if area.flags.contains(AreaFlags::LOCKED) => {
             Err(Errno::EINVAL)
         }

@@ -63,7 +63,7 @@ pub(super) fn state(of: &Subject) -> (char, &'static str) {
 /// How large its memory is.
 fn sizes(memory: &Memory) -> Sizes {
     let mut sizes = Sizes::default();
-    mm().folio_map(memory.space(), |map| add(&mut sizes, map));
+    mm().spaces().folio_map(memory.space(), |map| add(&mut sizes, map));
     if swap::is_on() {
         sizes.swap = mm().paging().swapped(memory.space()) * PAGE;
     }

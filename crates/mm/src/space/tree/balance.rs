@@ -12,7 +12,7 @@ use crate::space::area::Area;
 impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// Puts `area` into its place. Its pages are free and the stock suffices for one insertion:
     /// the callers have checked [`lacks`](Self::lacks).
-    pub(in crate::space) fn add(&self, area: Area) {
+    pub(in crate::space) fn add(&self, area: &Area) {
         let key = area.span.start.get();
         let mut path = Path::new();
         self.reader.descend(|level, node| {
@@ -26,7 +26,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Inserts before the entry that `path` names in the leaf. A full node gives its upper part
     /// to a new one, whose summary is then inserted one level up.
-    pub(super) fn add_at(&self, path: &Path, area: Area) {
+    pub(super) fn add_at(&self, path: &Path, area: &Area) {
         self.counted(1);
         let Some(step) = path.last() else { return self.plant(&[area.pack()], 1) };
         let (mut entry, mut at, mut leaf) = (area.pack(), step.at, true);

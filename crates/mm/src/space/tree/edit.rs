@@ -70,11 +70,13 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         }
         let mut path = Path::new();
         let place = self.place(area.span.start, &mut path);
-        if let Some(other) = place.right.filter(|right| right.span.start < area.span.end) {
-            return Err(EditError::Occupied(other));
+        if let Some(other) = &place.right
+            && other.span.start < area.span.end
+        {
+            return Err(EditError::Occupied(*other));
         }
         self.provided(1)?;
-        self.change(|| self.join_in(&mut path, place, area));
+        self.change(|| self.join_in(&mut path, &place, &area));
         Ok(())
     }
 
@@ -92,7 +94,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             self.cut_all(area.span);
             let mut path = Path::new();
             let place = self.place(area.span.start, &mut path);
-            self.join_in(&mut path, place, area);
+            self.join_in(&mut path, &place, &area);
         });
         Ok(())
     }
@@ -143,7 +145,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
                 }
                 continue;
             }
-            self.put_parts(&path, [area.split_at(span.start).0, area.split_at(span.end).1]);
+            self.put_parts(&path, &[area.split_at(span.start).0, area.split_at(span.end).1]);
             if area.span.end >= span.end {
                 return;
             }
@@ -164,7 +166,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             let differs = new.pack() != old.pack();
             let (head, tail) = (area.split_at(old.span.start).0, area.split_at(old.span.end).1);
             if differs {
-                self.put_parts(&path, [head, new, tail]);
+                self.put_parts(&path, &[head, new, tail]);
             }
             // A part that was split off stays as it was, and so differs from its neighbour.
             if head.span.is_empty() && (differs || changed) {
@@ -178,8 +180,8 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Puts those of `parts` that have pages in place of the area at the end of `path`.
-    fn put_parts<const N: usize>(&self, path: &Path, parts: [Area; N]) {
-        let mut parts = parts.into_iter().filter(|part| !part.span.is_empty());
+    fn put_parts(&self, path: &Path, parts: &[Area]) {
+        let mut parts = parts.iter().filter(|part| !part.span.is_empty());
         if let Some(first) = parts.next() {
             self.put(path, first);
         }
@@ -204,16 +206,22 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Puts `area` onto free pages at `place`, to which `path` leads, merged with the neighbours
     /// that it continues.
-    fn join_in(&self, path: &mut Path, place: Place, area: Area) {
+    fn join_in(&self, path: &mut Path, place: &Place, area: &Area) {
         let Place { left, right } = place;
-        let before = left.filter(|left| left.can_merge(&area));
-        let after = right.filter(|right| area.can_merge(right));
+        let before = left.as_ref().filter(|left| left.can_merge(area));
+        let after = right.as_ref().filter(|right| area.can_merge(right));
         match (before, after) {
             (Some(left), Some(right)) => self.merge(left, right),
-            (Some(left), None) => self.put(path, up_to(left, area.span.end)),
-            (None, Some(right)) if left.is_none() => self.put(path, up_to(area, right.span.end)),
-            (None, Some(right)) => self.put_at(right.span.start, up_to(area, right.span.end)),
-            (None, None) if left.or(right).is_none() => self.add(area),
+            (Some(left), None) => self.put(path, &up_to(left, area.span.end)),
+            (None, Some(right)) => {
+                let joined = up_to(area, right.span.end);
+                if left.is_none() {
+                    self.put(path, &joined);
+                } else {
+                    self.put_at(right.span.start, &joined);
+                }
+            }
+            (None, None) if left.is_none() && right.is_none() => self.add(area),
             (None, None) => {
                 if let Some(step) = path.last_mut() {
                     step.at += usize::from(left.is_some());
@@ -225,24 +233,24 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        if let Place { left: Some(left), right: Some(right) } = self.place(page, &mut Path::new())
-            && left.can_merge(&right)
+        if let Place { left: Some(left), right: Some(right) } = &self.place(page, &mut Path::new())
+            && left.can_merge(right)
         {
             self.merge(left, right);
         }
     }
 
     /// Lets `left` go on to the end of `right`, in place of which it is.
-    fn merge(&self, left: Area, right: Area) {
+    fn merge(&self, left: &Area, right: &Area) {
         let mut path = Path::new();
         if self.seek(right.span.start, &mut path).is_some() {
             self.erase(&path, 1);
         }
-        self.put_at(left.span.start, up_to(left, right.span.end));
+        self.put_at(left.span.start, &up_to(left, right.span.end));
     }
 
     /// Puts `area` in place of the one that holds `page`.
-    fn put_at(&self, page: Vpn, area: Area) {
+    fn put_at(&self, page: Vpn, area: &Area) {
         let mut path = Path::new();
         if self.seek(page, &mut path).is_some() {
             self.put(&path, area);
@@ -251,6 +259,6 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 }
 
 /// `area`, but with this end.
-fn up_to(area: Area, end: Vpn) -> Area {
-    Area { span: PageSpan::new(area.span.start, end), ..area }
+fn up_to(area: &Area, end: Vpn) -> Area {
+    Area { span: PageSpan::new(area.span.start, end), ..*area }
 }

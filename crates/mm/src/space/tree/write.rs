@@ -158,7 +158,7 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// Writes another area at the end of `path`; the order of areas stays as it is.
-    pub(super) fn put(&self, path: &Path, area: Area) {
+    pub(super) fn put(&self, path: &Path, area: &Area) {
         let Some(step) = path.last() else { return };
         self.put_entry(step.frame, step.at, area.pack());
         self.refresh(path, true);

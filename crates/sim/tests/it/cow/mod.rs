@@ -211,7 +211,7 @@ fn c3_a_child_inherits_by_the_flags_of_areas() {
         assert_eq!(child.window(), space.window());
         assert_eq!(child.opt_out(), space.opt_out());
         let mut areas = Vec::new();
-        mm.folio_map(&child, |map| areas.push(map.area.flags));
+        mm.spaces().folio_map(&child, |map| areas.push(map.area.flags));
         assert_eq!(areas, [AreaFlags::empty(), AreaFlags::WIPEONFORK, AreaFlags::SHARED]);
         assert_eq!(program.write(pages[1], 20), Ok(vec![]), "the child has nothing of it");
         assert_eq!(program.write(pages[2], 30), Ok(vec![]), "the child has nothing of it");

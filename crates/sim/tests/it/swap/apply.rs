@@ -78,12 +78,12 @@ impl<A: Arch> Scene<'_, '_, '_, A> {
         match *op {
             Op::Guard(at, stretch, true) => {
                 let span = Self::span(stretch);
-                let guard = |s: &Self, space: &Space<A>| refused(s.mm.guard(space, span));
+                let guard = |s: &Self, space: &Space<A>| refused(s.mm.spaces().guard(space, span));
                 self.change(at % count, guard, |naive| naive.guard(span));
             }
             Op::Guard(at, stretch, false) => {
                 let span = Self::span(stretch);
-                let unguard = |s: &Self, space: &Space<A>| s.mm.unguard(space, span);
+                let unguard = |s: &Self, space: &Space<A>| s.mm.spaces().unguard(space, span);
                 self.change(at % count, unguard, |naive| {
                     naive.guards.retain(|&page| !span.contains(Vpn::new(page)));
                 });

@@ -1,0 +1,143 @@
+//! Spaces and their areas: what every embedder calls. The rest is on
+//! [`Spaces`](crate::Spaces).
+
+use quire_arch::Arch;
+use quire_hw::{FrameRun, Hardware};
+use quire_units::{Asid, PageSpan, Prot};
+
+use super::Mm;
+use crate::base::Error;
+use crate::space::{Advice, Space};
+use crate::spaces::Move;
+
+impl<A: Arch, H: Hardware> Mm<'_, A, H> {
+    /// A space without areas. `asid` is a tag that the embedder has found free; areas without a
+    /// fixed place go into `window`.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Invalid`] when the window exceeds the pages that programs may
+    /// map.
+    pub fn space(&self, asid: Asid, window: PageSpan) -> Result<Space<A>, Error> {
+        self.spaces().space(asid, window)
+    }
+
+    /// The same over a root table that the embedder has prepared: one frame, zero but for the
+    /// embedder's entries beyond the user half.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the window exceeds the pages that programs may map, or the run is
+    /// not one frame; the frame is free then.
+    pub fn space_over(
+        &self,
+        root: FrameRun,
+        asid: Asid,
+        window: PageSpan,
+    ) -> Result<Space<A>, Error> {
+        self.spaces().space_over(root, asid, window)
+    }
+
+    /// A child of `parent`, with the tag `asid`: the same areas, except for those advised otherwise
+    /// ([`DONTFORK`](crate::space::AreaFlags::DONTFORK),
+    /// [`WIPEONFORK`](crate::space::AreaFlags::WIPEONFORK)), and the same contents. The fork copies
+    /// no memory: both map the same folios, and a write by one of them copies. Only pinned pages
+    /// are copied for the child at once. Locks of areas are not inherited.
+    ///
+    /// Faults in the parent wait meanwhile. One flush of the parent covers all of it.
+    ///
+    /// Of a shared anonymous area the child gets the pages that exist; pages that either space
+    /// touches later are its own.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Poisoned`] when a pinned page cannot be copied. There is no
+    /// child then, and the parent is as before, except that some pages may be write-protected until
+    /// their next write.
+    pub fn fork(&self, parent: &Space<A>, asid: Asid) -> Result<Space<A>, Error> {
+        self.spaces().fork(parent, asid)
+    }
+
+    /// The same over a root table for the child that the embedder has prepared, as for
+    /// [`space_over`](Self::space_over).
+    ///
+    /// # Errors
+    /// As for [`fork`](Self::fork), and [`Error::Invalid`] when the run is not one frame; the
+    /// frame is free then.
+    pub fn fork_over(
+        &self,
+        parent: &Space<A>,
+        root: FrameRun,
+        asid: Asid,
+    ) -> Result<Space<A>, Error> {
+        self.spaces().fork_over(parent, root, asid)
+    }
+
+    /// Ends a space. No CPU uses it any more: each has switched away, and none may enter it again.
+    /// One flush covers all of it, however much was mapped. It comes first, so that freeing pages
+    /// needs no further flush.
+    pub fn destroy(&self, space: Space<A>) {
+        self.spaces().destroy(space)
+    }
+
+    /// Unmaps `span`: no page of it is mapped afterwards, and its memory is free. Unmapped pages in
+    /// it are no error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf or an area must be split and there
+    /// is no frame for that. Nothing has changed then.
+    pub fn unmap(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.spaces().unmap(space, span)
+    }
+
+    /// Gives the areas of `span` other rights. All of it must be mapped, as on Linux.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoArea`] with the first page that no area holds;
+    /// [`Error::Forbidden`]; [`Error::NoMemory`] as for [`unmap`](Self::unmap). Nothing has changed
+    /// then.
+    pub fn protect(&self, space: &Space<A>, span: PageSpan, prot: Prot) -> Result<(), Error> {
+        self.spaces().protect(space, span, prot)
+    }
+
+    /// Frees the memory of `span`; the areas stay, and read as zero again (`MADV_DONTNEED`). Guards
+    /// stay as well.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::NoMemory`] when a large leaf must be split and there is no
+    /// frame for that: memory before it is free then.
+    pub fn discard(&self, space: &Space<A>, span: PageSpan) -> Result<(), Error> {
+        self.spaces().discard(space, span)
+    }
+
+    /// Advises the areas of `span` about large folios. All of it must be mapped.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn advise(&self, space: &Space<A>, span: PageSpan, advice: Advice) -> Result<(), Error> {
+        self.spaces().advise(space, span, advice)
+    }
+
+    /// Makes the pages `old`, which lie in one area, `pages` pages long, moves them if that is
+    /// necessary and allowed, and returns their place. Contents move with them: entries are moved,
+    /// memory is not copied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: no pages, or the new place overlaps the old; with [`Move::Keep`] also
+    /// another number of pages. [`Error::NoArea`]: `old` is not in one area. [`Error::NoRoom`]: it
+    /// may not move and has no room. [`Error::Exists`]: with
+    /// [`At::FixedNoReplace`](crate::space::At::FixedNoReplace), the target is taken.
+    /// [`Error::NoMemory`]. Nothing has changed then, but that with a target that replaces, that
+    /// may be unmapped, and what `pages` cuts off as well, as on Linux.
+    pub fn remap(
+        &self,
+        space: &Space<A>,
+        old: PageSpan,
+        pages: u64,
+        how: Move,
+    ) -> Result<PageSpan, Error> {
+        self.spaces().remap(space, old, pages, how)
+    }
+
+    /// Pages of `space` that are resident.
+    pub fn resident(&self, space: &Space<A>) -> u64 {
+        self.spaces().resident(space)
+    }
+}
