@@ -37,7 +37,7 @@ use quire_units::{Order, Pfn};
 
 use super::grant::Regrant;
 use super::run::Stretch;
-use super::word::{FOREIGN, NOTED, word};
+use super::word::{FOREIGN, NOTED, is_settled, word};
 use super::{Locked, Run};
 use crate::folio::Folios;
 use crate::stats::Event;
@@ -165,13 +165,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Zeroes leaves that the hardware may still change. Returns the bits noted in any of them. The
     /// caller keeps the counts.
     pub(super) fn clear_noted(&self, index: usize, count: usize) -> Attrs {
-        let mut all = Attrs::empty();
+        let (mut all, mut alike) = (Attrs::empty(), None);
         for at in index..index + count {
             let mut word = self.raw(at);
             while let Err(now) = self.exchange(at, word, 0) {
                 word = now;
             }
-            all |= self.leaf_attrs(word, at);
+            // Mostly the words have the same bits, and only the first is decoded.
+            if alike != Some(word) {
+                all |= self.leaf_attrs(word, at);
+            }
+            alike = Some(word.wrapping_add(self.step_after(word)));
         }
         all.intersection(NOTED)
     }
@@ -179,10 +183,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
     /// Gives each leaf of the block at entry `first` other attributes, and another form, without a
     /// moment at which one is missing. Bits noted in any of them are set in all afterwards.
     pub(super) fn convert(&self, first: usize, fold: bool, change: Regrant) {
+        let (raw, width) = (self.raw(first), self.width());
+        if let Entry::Leaf { frame, attrs } = self.meaning(raw, first)
+            && is_settled(attrs)
+            && self.stretch(first, first + width, raw).count == width
+        {
+            // The hardware has no more bit to set in any of them.
+            let raw = word::<A>(frame, self.level(), change.of(attrs), fold);
+            return self.fill_stretch(&Stretch { index: first, count: width, raw });
+        }
         let mut noted = self.gathered(first);
         loop {
             let known = noted;
-            for index in first..first + self.width() {
+            for index in first..first + width {
                 let old = self.exchange_leaf(index, Some(fold), change.with(change.of(known)));
                 noted |= old.intersection(NOTED);
             }

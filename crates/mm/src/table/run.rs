@@ -113,7 +113,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
             }
             count += self.stretch(at, end, raw).count;
         }
-        if self.folded() > 0 {
+        if self.folded() > 0 && !attrs.contains(NOTED) {
             attrs |= self.noted_around(index, index + count);
         }
         (count, What::Leaf { frame, attrs, settled })
@@ -216,14 +216,19 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
 
     /// The bits noted in any word of the block that begins at entry `first`.
     pub(super) fn gathered(&self, first: usize) -> Attrs {
-        let entries = first..first + self.width();
-        let all = entries.map(|index| self.leaf_attrs(self.raw(index), index));
-        all.fold(Attrs::empty(), Attrs::union).intersection(NOTED)
+        let (mut at, end) = (first, first + self.width());
+        let mut noted = Attrs::empty();
+        while at < end && !noted.contains(NOTED) {
+            let raw = self.raw(at);
+            noted |= self.leaf_attrs(raw, at).intersection(NOTED);
+            at += self.stretch(at, end, raw).count;
+        }
+        noted
     }
 
     /// The attributes of a leaf whose word at entry `index` is `raw`.
     pub(super) fn leaf_attrs(&self, raw: u64, index: usize) -> Attrs {
-        match self.decode(raw, index) {
+        match self.meaning(raw, index) {
             Entry::Leaf { attrs, .. } => attrs,
             _ => Attrs::empty(),
         }

@@ -85,11 +85,17 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         (tail - head) / self.width()
     }
 
+    /// The difference between `raw`, the word of a leaf, and the next word of its block or run.
+    #[inline]
+    pub(super) fn step_after(&self, raw: u64) -> u64 {
+        let level = self.level();
+        if self.is_folded(raw) { A::fold_step(level) } else { A::step(level) }
+    }
+
     /// Writes the words of a stretch.
     #[inline]
     pub(super) fn fill_stretch(&self, s: &Stretch) {
-        let step = A::step(self.level());
-        let block_step = if self.is_folded(s.raw) { A::fold_step(self.level()) } else { step };
+        let (step, block_step) = (A::step(self.level()), self.step_after(s.raw));
         if block_step == step {
             return self.fill(s.index, s.count, s.raw, step);
         }
@@ -103,6 +109,14 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         }
     }
 
+    /// Whether a contiguous block may hold a leaf at entry `index` that maps `frame`: blocks are
+    /// aligned in the frames as in the entries.
+    fn is_in_step(&self, index: usize, frame: Pfn) -> bool {
+        let ahead = index.next_multiple_of(self.width()) - index;
+        let first = self.frames(frame, ahead).end();
+        self.fold_order().is_some_and(|block| first.is_aligned(block.pages()))
+    }
+
     /// Calls `act` with leaves from `frame` on: first entry, how many, first frame, and order of
     /// their folio. Cuts them where folios end only if that decides which blocks may be folded.
     pub(super) fn each_piece(
@@ -113,7 +127,7 @@ impl<A: Arch, H: Hardware> Locked<'_, A, H> {
         attrs: Attrs,
         mut act: impl FnMut(usize, usize, Pfn, Order),
     ) {
-        let never = self.fold_order().is_none() || !attrs.intersects(Attrs::RIGHTS);
+        let never = !attrs.intersects(Attrs::RIGHTS) || !self.is_in_step(index, frame);
         if never || attrs.contains(FOREIGN) {
             return act(index, count, frame, if never { Order::ZERO } else { ORDER_MAX });
         }
