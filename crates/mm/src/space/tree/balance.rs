@@ -30,11 +30,18 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         self.counted(1);
         let Some(step) = path.last() else { return self.plant(&[area.pack()], 1) };
         let (mut entry, mut at, mut leaf) = (area.pack(), step.at, true);
+        // On upper levels, the summary of the lower half of the node that was split.
+        let mut before = None;
         let mut left = path.as_slice();
         while let [above @ .., step] = left {
             if self.reader.count(step.frame) < CAP {
-                self.insert_entry(step.frame, at, entry);
-                return self.refresh(left, leaf);
+                return match before {
+                    None => self.swap(left, at, leaf, 0, &[entry]),
+                    Some(low) => self.swap(left, at - 1, leaf, 1, &[low, entry]),
+                };
+            }
+            if let Some(low) = before {
+                self.put_entry(step.frame, at - 1, low);
             }
             let Some(right) = self.spare() else { return };
             self.split(step.frame, right, at, entry);
@@ -43,8 +50,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
             let Some(parent) = above.last() else {
                 return self.plant(&[low, high], path.len() + 1);
             };
-            self.put_entry(parent.frame, parent.at, low);
-            (entry, at, leaf, left) = (high, parent.at + 1, false, above);
+            (before, entry, at, leaf, left) = (Some(low), high, parent.at + 1, false, above);
         }
     }
 
@@ -86,14 +92,18 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     /// and summaries up to the root. Only nodes on the path can be too empty.
     pub(super) fn erase(&self, path: &Path, count: usize) {
         let Some(step) = path.last() else { return };
-        self.erase_entries(step.frame, step.at, step.at + count);
         self.counted(-(count as i64));
+        if path.len() == 1 || self.reader.count(step.frame) - count >= AreaTree::<CAP>::MIN {
+            self.swap(path, step.at, true, count, &[]);
+            return self.shrink();
+        }
+        self.erase_entries(step.frame, step.at, step.at + count);
         let (mut left, mut leaf) = (path.as_slice(), true);
         while let [above @ .., step] = left
             && let Some(parent) = above.last()
         {
             if self.reader.count(step.frame) >= AreaTree::<CAP>::MIN {
-                self.refresh(left, leaf);
+                self.refresh_all(left, leaf);
                 break;
             }
             self.join(*parent, leaf);

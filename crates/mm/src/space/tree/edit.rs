@@ -5,6 +5,7 @@ use core::fmt;
 use quire_hw::Hardware;
 use quire_units::{PageSpan, Vpn};
 
+use super::AreaTree;
 use super::write::{Path, TreeWriter};
 use crate::space::area::Area;
 
@@ -180,8 +181,15 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
     }
 
     /// Puts those of `parts` that have pages in place of the area at the end of `path`.
-    fn put_parts(&self, path: &Path, parts: &[Area]) {
+    fn put_parts<const N: usize>(&self, path: &Path, parts: &[Area; N]) {
         let mut parts = parts.iter().filter(|part| !part.span.is_empty());
+        let Some(step) = path.last() else { return };
+        let mut entries = [[0; 4]; N];
+        let count = parts.clone().zip(&mut entries).map(|(part, to)| *to = part.pack()).count();
+        if self.reader.count(step.frame) + count <= CAP + 1 {
+            self.counted(count as i64 - 1);
+            return self.swap(path, step.at, true, 1, &entries[..count]);
+        }
         if let Some(first) = parts.next() {
             self.put(path, first);
         }
@@ -211,7 +219,7 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
         let before = left.as_ref().filter(|left| left.can_merge(area));
         let after = right.as_ref().filter(|right| area.can_merge(right));
         match (before, after) {
-            (Some(left), Some(right)) => self.merge(left, right),
+            (Some(left), Some(right)) => self.merge(path, left, right),
             (Some(left), None) => self.put(path, &up_to(left, area.span.end)),
             (None, Some(right)) => {
                 let joined = up_to(area, right.span.end);
@@ -233,20 +241,29 @@ impl<H: Hardware, const CAP: usize> TreeWriter<'_, H, CAP> {
 
     /// Merges the areas that meet at `page`, if they can merge.
     fn merge_at(&self, page: Vpn) {
-        if let Place { left: Some(left), right: Some(right) } = &self.place(page, &mut Path::new())
+        let mut path = Path::new();
+        if let Place { left: Some(left), right: Some(right) } = &self.place(page, &mut path)
             && left.can_merge(right)
         {
-            self.merge(left, right);
+            self.merge(&path, left, right);
         }
     }
 
-    /// Lets `left` go on to the end of `right`, in place of which it is.
-    fn merge(&self, left: &Area, right: &Area) {
+    /// Lets `left`, to which `path` leads, go on to the end of `right`, in place of which it is.
+    fn merge(&self, path: &Path, left: &Area, right: &Area) {
+        let both = up_to(left, right.span.end);
+        if let Some(step) = path.last() {
+            let count = self.reader.count(step.frame);
+            if step.at + 1 < count && (count > AreaTree::<CAP>::MIN || path.len() == 1) {
+                self.counted(-1);
+                return self.swap(path, step.at, true, 2, &[both.pack()]);
+            }
+        }
         let mut path = Path::new();
         if self.seek(right.span.start, &mut path).is_some() {
             self.erase(&path, 1);
         }
-        self.put_at(left.span.start, &up_to(left, right.span.end));
+        self.put_at(left.span.start, &both);
     }
 
     /// Puts `area` in place of the one that holds `page`.

@@ -101,16 +101,24 @@ impl<H: Hardware, const CAP: usize> Node<'_, H, CAP> {
 
     /// The summary of a node with entries. The entries of a `leaf` have no gaps inside.
     pub(super) fn summary(&self, leaf: bool) -> Entry {
-        let mut end = self.end(0);
-        let mut gap = if leaf { 0 } else { self.gap(0) };
-        for at in 1..self.count {
-            gap = gap.max(self.key(at).saturating_sub(end));
+        self.summary_with(self.largest_gap(0, self.count, leaf))
+    }
+
+    /// The same, where the largest gap is known.
+    pub(super) fn summary_with(&self, gap: u64) -> Entry {
+        [self.key(0), self.end(self.count - 1), self.frame.get(), gap]
+    }
+
+    /// The largest gap in and between the entries `from` up to but not including `to`.
+    pub(super) fn largest_gap(&self, from: usize, to: usize, leaf: bool) -> u64 {
+        let inside = |at| if leaf { 0 } else { self.gap(at) };
+        let mut gap = inside(from);
+        let mut end = self.end(from);
+        for at in from + 1..to {
+            gap = gap.max(self.key(at).saturating_sub(end)).max(inside(at));
             end = self.end(at);
-            if !leaf {
-                gap = gap.max(self.gap(at));
-            }
         }
-        [self.key(0), end, self.frame.get(), gap]
+        gap
     }
 }
 

@@ -159,9 +159,30 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
 
     /// Writes another area at the end of `path`; the order of areas stays as it is.
     pub(super) fn put(&self, path: &Path, area: &Area) {
-        let Some(step) = path.last() else { return };
-        self.put_entry(step.frame, step.at, area.pack());
-        self.refresh(path, true);
+        self.swap(path, path.last().map_or(0, |step| step.at), true, 1, &[area.pack()]);
+    }
+
+    /// Puts `new` in place of `old` entries from entry `at` on, in the node at the end of `path`, a
+    /// `leaf` or not, which has room for them. The order of areas stays as it is.
+    pub(super) fn swap(&self, path: &[Step], at: usize, leaf: bool, old: usize, new: &[Entry]) {
+        let Some(&Step { frame, .. }) = path.last() else { return };
+        // Only a summary needs to know gaps, and a root has none.
+        let gap = |entries: usize| match self.reader.node(frame).filter(|_| path.len() > 1) {
+            Some(node) => {
+                node.largest_gap(at.saturating_sub(1), node.count.min(at + entries + 1), leaf)
+            }
+            None => 0,
+        };
+        let was = gap(old);
+        let count = self.reader.count(frame);
+        self.write(frame, |page| {
+            if old != new.len() {
+                page.copy(frame, at + old..count, at + new.len());
+                page.set_count(count - old + new.len());
+            }
+            new.iter().enumerate().for_each(|(ahead, entry)| page.put(at + ahead, *entry));
+        });
+        self.refresh(path, leaf, was, gap(new.len()));
     }
 
     /// Writes entry `at` of the node in `frame`.
@@ -201,19 +222,39 @@ impl<'a, H: Hardware, const CAP: usize> TreeWriter<'a, H, CAP> {
     }
 
     /// Updates the summaries in the nodes above the last one of `path`, a `leaf` or not, as far as
-    /// they change.
-    pub(super) fn refresh(&self, path: &[Step], mut leaf: bool) {
+    /// they change. There a change of some gaps, the largest of which was `was`, has left gaps up
+    /// to `now`. So the node is read again only where its largest gap may have gone.
+    pub(super) fn refresh(&self, path: &[Step], mut leaf: bool, mut was: u64, mut now: u64) {
         for pair in path.windows(2).rev() {
             let [parent, child] = [pair[0], pair[1]];
-            let Some(node) = self.reader.node(child.frame) else { return };
-            let summary = node.summary(leaf);
-            leaf = false;
-            let known = self.reader.node(parent.frame).map(|node| node.entry(parent.at));
-            if known == Some(summary) {
+            let (Some(node), Some(above)) =
+                (self.reader.node(child.frame), self.reader.node(parent.frame))
+            else {
+                return;
+            };
+            let known = above.entry(parent.at);
+            let summary = match known[3] {
+                gap if now >= gap => node.summary_with(now),
+                gap if was < gap => node.summary_with(gap),
+                _ => node.summary(leaf),
+            };
+            if known == summary {
                 return;
             }
+            leaf = false;
+            let gap = || {
+                let (from, to) = (parent.at.saturating_sub(1), above.count.min(parent.at + 2));
+                above.largest_gap(from, to, leaf)
+            };
+            was = gap();
             self.put_entry(parent.frame, parent.at, summary);
+            now = gap();
         }
+    }
+
+    /// The same after other changes.
+    pub(super) fn refresh_all(&self, path: &[Step], leaf: bool) {
+        self.refresh(path, leaf, u64::MAX, 0);
     }
 
     /// Counts areas that were added (or, negative, removed).
