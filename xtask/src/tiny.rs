@@ -72,7 +72,11 @@ fn build(root: &Path) -> Result<PathBuf, Missing> {
 }
 
 /// Boots it with two harts; the emulator's exit status, if it ended, and the console's lines.
-fn boot(root: &Path, kernel: &Path, cpu: &str) -> Result<(Option<ExitStatus>, Vec<String>), String> {
+fn boot(
+    root: &Path,
+    kernel: &Path,
+    cpu: &str,
+) -> Result<(Option<ExitStatus>, Vec<String>), String> {
     let (program, _) = Isa::Riscv64.emulator();
     let log = build_dir(root).join("tiny").join("console.txt");
     let console = File::create(&log).map_err(|error| format!("{}: {error}.", log.display()))?;

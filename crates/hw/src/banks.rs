@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A machine's RAM has holes, and a kernel cuts more: its own image, the memory that it lends to
-//! the library, the pieces that firmware reserves. What is left is a few banks, each a
+//! the library, the pieces that firmware reserves. A few banks are left, each a
 //! [`DirectMap`]. A frame belongs to one bank at most, so each call goes to that one.
 
 use core::fmt;
@@ -55,7 +55,8 @@ impl<'r, const MOST: usize> Banks<'r, MOST> {
         }
         let free = self.banks.iter_mut().find(|slot| slot.is_none());
         *free.ok_or(SetupError::Banks { most: MOST })? = Some(bank);
-        self.banks.sort_unstable_by_key(|slot| slot.map_or(u64::MAX, |bank| bank.span().start.get()));
+        self.banks
+            .sort_unstable_by_key(|slot| slot.map_or(u64::MAX, |bank| bank.span().start.get()));
         Ok(())
     }
 

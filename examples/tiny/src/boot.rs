@@ -90,8 +90,13 @@ unsafe extern "C" {
 /// The physical addresses at which the image's parts begin, and where the last one ends: code,
 /// constants, data.
 pub fn image() -> [u64; 4] {
-    [&raw const __image_start, &raw const __rodata_start, &raw const __data_start, &raw const __image_end]
-        .map(|place| place.addr() as u64 - DIRECT)
+    [
+        &raw const __image_start,
+        &raw const __rodata_start,
+        &raw const __data_start,
+        &raw const __image_end,
+    ]
+    .map(|place| place.addr() as u64 - DIRECT)
 }
 
 /// Starts `hart` as CPU `number`.

@@ -3,16 +3,16 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use quire::Error;
 use quire::cache::Store;
 use quire::check;
 use quire::space::{AreaFlags, At, Backing, Request};
 use quire::stats::Event;
 use quire::units::{Order, PageSpan, Prot, Vpn};
-use quire::Error;
 use spin::Mutex;
 
 use crate::process::PROCESSES;
-use crate::program::{Loop, words};
+use crate::program::{COUNT, FILL, SUM, words};
 use crate::{PAGE_SHIFT, disk, mm, tell};
 
 /// Where the file with the program is shown, and its pages; the first one holds the program.
@@ -23,12 +23,12 @@ const SWAP_ORDER: Order = Order::new(10);
 const WORDS: usize = 1 << (PAGE_SHIFT - 3);
 
 /// Runs one loop of the program in process `number`.
-fn run(number: usize, which: Loop, pages: PageSpan, seed: u64) -> Result<u64, Error> {
+fn run(number: usize, which: u64, pages: PageSpan, seed: u64) -> Result<u64, Error> {
     let [text, start, end] = [TEXT, pages.start, pages.end].map(|page| page.addr(PAGE_SHIFT).get());
-    PROCESSES.run(number, text + which.offset(), [start, end, seed])
+    PROCESSES.run(number, text + which, [start, end, seed])
 }
 
-/// The sum of the words that [`Loop::Fill`] writes.
+/// The sum of the words that `FILL` writes.
 fn filled(pages: PageSpan, seed: u64) -> u64 {
     let [start, end] = [pages.start, pages.end].map(|page| page.addr(PAGE_SHIFT).get());
     (start..end).step_by(8).fold(0, |sum, address| sum.wrapping_add(address ^ seed))
@@ -93,10 +93,10 @@ fn file() -> Result<(), Error> {
     map(0, request.at(At::Fixed(TEXT)).prot(Prot::READ | Prot::EXEC))?;
     let on_disk = mm().hardware().ram.words(disk::of(disk::FILE));
     let text = PageSpan::new(TEXT, TEXT.add(FILE_PAGES));
-    assert_eq!(run(0, Loop::Sum, text, 0)?, sum_of(on_disk));
+    assert_eq!(run(0, SUM, text, 0)?, sum_of(on_disk));
     let shared = map(0, request.flags(AreaFlags::SHARED))?;
     let tail = halves(shared)[1];
-    run(0, Loop::Fill, tail, 1)?;
+    run(0, FILL, tail, 1)?;
     disk::write_back(disk::FILE);
     let on_disk = &on_disk[WORDS * FILE_PAGES as usize / 2..];
     assert_eq!(sum_of(on_disk), filled(tail, 1));
@@ -109,8 +109,8 @@ fn file() -> Result<(), Error> {
 fn folios() -> Result<PageSpan, Error> {
     let area = map(0, Request::anon(64))?;
     let (faults, folds) = (count(Event::Fault), count(Event::Fold));
-    run(0, Loop::Fill, area, 2)?;
-    assert_eq!(run(0, Loop::Sum, area, 0)?, filled(area, 2));
+    run(0, FILL, area, 2)?;
+    assert_eq!(run(0, SUM, area, 0)?, filled(area, 2));
     let (faults, folds) = (count(Event::Fault) - faults, count(Event::Fold) - folds);
     assert_eq!(faults, 4, "one for each folio");
     assert_eq!(folds, if mm().hardware().contiguous { 4 } else { 0 });
@@ -122,16 +122,16 @@ fn folios() -> Result<PageSpan, Error> {
 fn fork(area: PageSpan) -> Result<(), Error> {
     let [low, high] = halves(area);
     PROCESSES.begin(1, Some(0))?;
-    assert_eq!(run(1, Loop::Sum, area, 0)?, filled(area, 2));
-    run(1, Loop::Fill, low, 3)?;
-    run(0, Loop::Fill, high, 4)?;
-    assert_eq!(run(0, Loop::Sum, low, 0)?, filled(low, 2));
-    assert_eq!(run(1, Loop::Sum, low, 0)?, filled(low, 3));
-    assert_eq!(run(0, Loop::Sum, high, 0)?, filled(high, 4));
-    assert_eq!(run(1, Loop::Sum, high, 0)?, filled(high, 2));
+    assert_eq!(run(1, SUM, area, 0)?, filled(area, 2));
+    run(1, FILL, low, 3)?;
+    run(0, FILL, high, 4)?;
+    assert_eq!(run(0, SUM, low, 0)?, filled(low, 2));
+    assert_eq!(run(1, SUM, low, 0)?, filled(low, 3));
+    assert_eq!(run(0, SUM, high, 0)?, filled(high, 4));
+    assert_eq!(run(1, SUM, high, 0)?, filled(high, 2));
     let copied = count(Event::CowCopy);
     PROCESSES.end(1);
-    run(0, Loop::Fill, area, 5)?;
+    run(0, FILL, area, 5)?;
     assert_eq!(count(Event::CowCopy), copied, "the child is gone: nothing is shared");
     tell!("fork: parent and child wrote {copied} pages of their own");
     Ok(())
@@ -147,10 +147,10 @@ fn swap() -> Result<(), Error> {
             *slot = mm().phys().alloc(order);
         }
     }
-    run(0, Loop::Fill, area, 6)?;
+    run(0, FILL, area, 6)?;
     let away = PROCESSES.with(0, |space| mm().paging().swapped(space));
     assert!(away > 0, "the program fits into memory");
-    assert_eq!(run(0, Loop::Sum, area, 0)?, filled(area, 6));
+    assert_eq!(run(0, SUM, area, 0)?, filled(area, 6));
     taken.into_iter().flatten().for_each(|run| mm().phys().free(run));
     let back = count(Event::PagesSwappedIn);
     assert!(back >= away);
@@ -158,7 +158,7 @@ fn swap() -> Result<(), Error> {
     PROCESSES.with(0, |space| mm().unmap(space, area))
 }
 
-type Job = (Loop, PageSpan, u64);
+type Job = (u64, PageSpan, u64);
 
 /// The other CPU's job, and its result.
 static JOB: Mutex<Option<Job>> = Mutex::new(None);
@@ -189,19 +189,19 @@ fn result() -> Result<u64, Error> {
 fn two_cpus() -> Result<(), Error> {
     let area = map(0, Request::anon(256))?;
     let [low, high] = halves(area);
-    *JOB.lock() = Some((Loop::Fill, high, 7));
-    run(0, Loop::Fill, low, 7)?;
+    *JOB.lock() = Some((FILL, high, 7));
+    run(0, FILL, low, 7)?;
     result()?;
-    assert_eq!(run(0, Loop::Sum, area, 0)?, filled(area, 7));
+    assert_eq!(run(0, SUM, area, 0)?, filled(area, 7));
 
     let page = PageSpan::new(area.start, area.start.add(1));
-    let before = run(0, Loop::Sum, page, 0)?;
-    *JOB.lock() = Some((Loop::Count, page, 0));
-    while run(0, Loop::Sum, page, 0)? == before {}
+    let before = run(0, SUM, page, 0)?;
+    *JOB.lock() = Some((COUNT, page, 0));
+    while run(0, SUM, page, 0)? == before {}
     PROCESSES.with(0, |space| mm().protect(space, page, Prot::READ))?;
-    let after = run(0, Loop::Sum, page, 0)?;
+    let after = run(0, SUM, page, 0)?;
     assert!(matches!(result(), Err(Error::Denied(..))), "the other CPU may still write");
-    assert_eq!(run(0, Loop::Sum, page, 0)?, after, "it wrote after `protect` returned");
+    assert_eq!(run(0, SUM, page, 0)?, after, "it wrote after `protect` returned");
     tell!("two CPUs: both filled one area; neither wrote after `protect` returned");
     PROCESSES.with(0, |space| mm().unmap(space, area))
 }

@@ -46,7 +46,9 @@ impl Processes {
 
     /// Ends process `number`, which runs nowhere.
     pub fn end(&self, number: usize) {
-        if let Some(space) = self.0[number].write().take() {
+        // Held until the space is gone: reclaim visits all of its pages, or none.
+        let mut slot = self.0[number].write();
+        if let Some(space) = slot.take() {
             mm().destroy(space);
         }
     }
@@ -56,8 +58,8 @@ impl Processes {
         act(self.0[number].read().as_ref().expect("the process has begun"))
     }
 
-    /// Runs the program at `pc` in process `number`, on this CPU, until it calls the kernel; returns
-    /// its a0 then.
+    /// Runs the program at `pc` in process `number`, on this CPU, until it calls the kernel;
+    /// returns its a0 then.
     ///
     /// # Errors
     /// The reason why an access of it cannot be allowed: a real kernel would send a signal.
@@ -127,4 +129,3 @@ fn root() -> Result<FrameRun, Error> {
     }
     Ok(run.dirtied())
 }
-

@@ -35,8 +35,12 @@ impl Machine {
         let place = core::ptr::with_exposed_provenance(tree + DIRECT as usize);
         // SAFETY: the firmware says that a whole tree is there, and no code writes it: `keep`.
         let fdt = unsafe { Fdt::from_raw(place) }.expect("a device tree");
-        let mut machine =
-            Self { ram: [(0, 0); PIECES], pieces: [(0, 0); PIECES], harts: [hart; CPUS], contiguous: true };
+        let mut machine = Self {
+            ram: [(0, 0); PIECES],
+            pieces: [(0, 0); PIECES],
+            harts: [hart; CPUS],
+            contiguous: true,
+        };
         let memory = fdt.root().children().filter(|node| node.name_without_address() == "memory");
         for (piece, span) in machine.pieces.iter_mut().zip(memory.flat_map(spans)) {
             *piece = span;

@@ -4,7 +4,7 @@
 //! the kernel it is 0. Interrupts stay off: the firmware obeys flushes in machine mode, and this
 //! kernel has no timer. A trap of the kernel itself is a mistake.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 
 use quire::units::Access;
 
@@ -40,25 +40,25 @@ pub enum Trap {
 pub fn enter(context: &mut Context) -> Trap {
     // SAFETY: the context is ours alone, and outlives the call; the program runs in user mode, with
     // a space whose upper half is the kernel's.
-    match unsafe { __enter(context) } {
+    let Cause { number, address } = unsafe { __enter(context) };
+    match number {
         8 => Trap::Call(context.regs[10]),
-        12 => Trap::Fault(stval(), Access::Execute),
-        13 => Trap::Fault(stval(), Access::Read),
-        15 => Trap::Fault(stval(), Access::Write),
+        12 => Trap::Fault(address, Access::Execute),
+        13 => Trap::Fault(address, Access::Read),
+        15 => Trap::Fault(address, Access::Write),
         cause => Trap::Other(cause),
     }
 }
 
-/// The address of the last fault.
-fn stval() -> u64 {
-    let value: u64;
-    // SAFETY: it reads a register.
-    unsafe { asm!("csrr {}, stval", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    value
+/// `scause` and `stval`: a0 and a1 at the end of `__enter`.
+#[repr(C)]
+struct Cause {
+    number: u64,
+    address: u64,
 }
 
 unsafe extern "C" {
-    fn __enter(context: &mut Context) -> u64;
+    fn __enter(context: &mut Context) -> Cause;
     #[link_name = "__trap"]
     pub fn entry();
 }
@@ -105,6 +105,7 @@ __trap:
     ld      tp, 104(sp)
     addi    sp, sp, 112
     csrr    a0, scause
+    csrr    a1, stval
     ret
 1:  csrr    a0, scause
     csrr    a1, sepc

@@ -65,7 +65,7 @@ pub fn write_readme(root: &Path) -> Result<(), String> {
     }
 }
 
-/// What differs for no worse reason than that the code has changed.
+/// Code that has changed is no other fault of the guide.
 const STALE: &str = "run `cargo xtask readme`.";
 
 /// The guide with all its pieces of code copied anew, and what is wrong with it as it is: lines and

@@ -301,9 +301,13 @@ fn dependencies_must_stand_in_the_table() {
 
 #[test]
 fn the_guide_shows_pieces_of_code_to_the_letter() {
-    let source = "//! A file.\n\n/// Why.\n#[inline]\nfn a() {\n    b();\n}\n\n    const C: u8 = 1;\n";
+    let source =
+        "//! A file.\n\n/// Why.\n#[inline]\nfn a() {\n    b();\n}\n\n    const C: u8 = 1;\n";
     let code = |name: &str| (name == "a.rs").then(|| source.to_owned());
-    assert_eq!(docs::piece(source, "fn a").unwrap(), "/// Why.\n#[inline]\nfn a() {\n    b();\n}\n");
+    assert_eq!(
+        docs::piece(source, "fn a").unwrap(),
+        "/// Why.\n#[inline]\nfn a() {\n    b();\n}\n"
+    );
     assert_eq!(docs::piece(source, "const C").unwrap(), "const C: u8 = 1;\n");
     assert_eq!(docs::piece(source, "fn b"), None);
     let guide = |place: &str, shown: &str| {

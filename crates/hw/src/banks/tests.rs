@@ -66,7 +66,8 @@ fn a_bank_that_touches_another_or_has_other_pages_is_refused() {
             assert_eq!(format!("{copy:?}") == format!("{more:?}"), refused);
         }
         let mut full = *banks;
-        let (map, _) = DirectMap::new(&mut memory[at..at + (1 << 12)], Pfn::new(0x800), 12).unwrap();
+        let (map, _) =
+            DirectMap::new(&mut memory[at..at + (1 << 12)], Pfn::new(0x800), 12).unwrap();
         assert_eq!(full.add(map), Err(SetupError::Banks { most: 3 }));
     });
 }
@@ -113,8 +114,9 @@ fn frame() -> impl Strategy<Value = (usize, u64)> {
 fn step() -> impl Strategy<Value = Step> {
     let word = 0..3_u64;
     prop_oneof![
-        (frame(), 0..500_usize, 0..12_usize, word.clone(), word.clone())
-            .prop_map(|(at, index, count, first, step)| Step::Fill { at, index, count, first, step }),
+        (frame(), 0..500_usize, 0..12_usize, word.clone(), word.clone()).prop_map(
+            |(at, index, count, first, step)| Step::Fill { at, index, count, first, step }
+        ),
         (frame(), 0..WORDS, word.clone(), word.clone())
             .prop_map(|(at, index, current, new)| Step::Exchange { at, index, current, new }),
         frame().prop_map(|at| Step::Clear { at }),
