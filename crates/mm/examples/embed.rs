@@ -95,8 +95,8 @@ const LAST: usize = 511;
 /// leaf. A kernel on a machine maps its image, too, each part with its rights.
 fn kernel_half(mm: &Manager<'_>) -> Result<FrameRun, quire::Error> {
     let attrs = Attrs::READ | Attrs::WRITE | Attrs::GLOBAL | Attrs::YOUNG | Attrs::DIRTY;
-    let level = X86_64::leaf_level(Order::of_bytes(1 << 30, X86_64::PAGE_SHIFT).unwrap_or_default());
-    table_with(mm, X86_64::leaf(Pfn::new(0), level, attrs))
+    let gib = Order::new((30 - X86_64::PAGE_SHIFT) as u8);
+    table_with(mm, X86_64::leaf(Pfn::new(0), X86_64::leaf_level(gib), attrs))
 }
 
 /// A root for a space: zeroes, and the kernel's entry, without which no CPU could run under it.
@@ -140,8 +140,7 @@ fn tour(board: Board<'_>, frames: FrameRun) -> Result<(), Box<dyn Error>> {
     mm.policy().set_sizes("64K:always", X86_64::PAGE_SHIFT)?;
     assert_eq!(mm.policy().size(Order::new(4)), SizePolicy::Always);
 
-    // A process, over a root that has the kernel's half already. Its areas lie in the window;
-    // `space.root()` goes into CR3.
+    // A process, over a root with the kernel's half; it goes into CR3. Areas lie in the window.
     let window = PageSpan::new(Vpn::new(0x1000), Vpn::new(0x8000));
     let space = mm.space_over(root(&mm, &kernel)?, Asid(1), window)?;
     space.enter(CpuId::new(0));
