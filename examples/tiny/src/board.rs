@@ -62,7 +62,7 @@ impl Hardware for Board {
         // The tables' new words come before the question which CPUs are in the space.
         fence(Ordering::SeqCst);
         let harts = flush.cpus.iter().fold(0, |mask, cpu| mask | 1 << self.harts[cpu.index()]);
-        if harts != 0 {
+        if harts == 0 {
             return;
         }
         // SFENCE.VMA with an address covers leaves alone (privileged manual, section 10.2.1).

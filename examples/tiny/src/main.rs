@@ -9,12 +9,14 @@
 //! | `trap` | into user mode and back |
 //! | `process` | spaces, programs that run in them, their faults |
 //! | `disk` | a file and a swap device in RAM |
+//! | `console` | lines of text; the machine's end |
 //! | `program`, `demo` | what runs, and what is shown |
 #![no_std]
 #![no_main]
 
 mod board;
 mod boot;
+mod console;
 mod demo;
 mod disk;
 mod mmu;
@@ -22,8 +24,6 @@ mod process;
 mod program;
 mod ram;
 mod trap;
-
-use core::panic::PanicInfo;
 
 use quire::arch::{Arch, Sv39};
 use quire::cache::File;
@@ -76,12 +76,13 @@ extern "C" fn enter(hart: usize, tree: usize, cpu: usize) -> ! {
     (1..CPUS).for_each(|number| boot::start(mm().hardware().harts[number], number));
     demo::show().unwrap_or_else(|error| panic!("{error}"));
     tell!("tiny: all is well");
-    end(sbi_rt::NoReason)
+    console::end(true)
 }
 
 /// From the machine's RAM to a memory manager.
 fn set_up(mut machine: Machine) {
-    let Machine { ram: pieces, harts, contiguous, .. } = machine;
+    let Machine { ram: pieces, finisher, harts, contiguous, .. } = machine;
+    console::set_up(finisher);
     tell!("harts {harts:?}, {}, contiguous blocks: {contiguous}", Format::NAME);
     // First the slots, one for each frame from the first to the last: they are no RAM for programs.
     let span = machine.span();
@@ -100,7 +101,7 @@ fn set_up(mut machine: Machine) {
     let clears = Chosen::default_for_cpu();
     let board = BOARD.call_once(|| Board { ram, clears, harts, contiguous });
     // Then the kernel's tables, of the first bank's first frames.
-    KERNEL_ROOT.call_once(|| mmu::build(board, &pieces, &mut first).start());
+    KERNEL_ROOT.call_once(|| mmu::build(board, &pieces, finisher, &mut first).start());
     // Then the library, which gets all other frames.
     let parts = Parts::new(span.start, slots, caches, &COUNTERS, zones);
     let parts = parts.files(&FILES).swaps(&SWAPS);
@@ -108,38 +109,4 @@ fn set_up(mut machine: Machine) {
     for run in first.into_iter().chain(rest.into_iter().flatten()) {
         mm().add(run).expect("frames of the zone");
     }
-}
-
-/// Writes to the firmware's console.
-pub struct Console;
-
-impl core::fmt::Write for Console {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let is_written = |byte| sbi_rt::console_write_byte(byte).is_ok();
-        if text.bytes().all(is_written) { Ok(()) } else { Err(core::fmt::Error) }
-    }
-}
-
-/// Prints a line.
-#[macro_export]
-macro_rules! tell {
-    ($($words:tt)*) => {{
-        use core::fmt::Write;
-        // Without a console the kernel goes on, and its end says how.
-        let _ = writeln!($crate::Console, $($words)*);
-    }};
-}
-
-/// Ends the machine; the emulator's exit status says whether all went well.
-fn end(reason: impl sbi_rt::ResetReason) -> ! {
-    let _ = sbi_rt::system_reset(sbi_rt::Shutdown, reason);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-#[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    tell!("tiny: {info}");
-    end(sbi_rt::SystemFailure)
 }

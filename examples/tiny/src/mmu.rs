@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0              256 GiB                  DIRECT
-//!   ├── a program ──┤ … no addresses … ├── RAM: the image with its rights, the rest RW ──┤
+//!   ├── a program ──┤ … no addresses … ├── physical 0 … a device … RAM, the image in it ──┤
 //! ```
 //!
 //! Every root has its entries, 256 to 511 of Sv39, so that traps and the kernel's own data work
@@ -21,7 +21,7 @@ use quire::units::{Asid, Pfn};
 use crate::board::Board;
 use crate::boot;
 use crate::ram::{PIECES, Pieces};
-use crate::{Format, PAGE_SHIFT};
+use crate::{Format, PAGE, PAGE_SHIFT};
 
 /// Puts this CPU under a root, whose upper half is the kernel's.
 pub fn set_root(root: Pfn, asid: Asid) {
@@ -47,13 +47,15 @@ pub fn flush_all() {
 type Region = (Range<u64>, Attrs);
 
 /// Makes the kernel's root out of frames of `free`, which shrinks.
-pub fn build(board: &Board, ram: &Pieces, free: &mut Option<FrameRun>) -> FrameRun {
+pub fn build(board: &Board, ram: &Pieces, finisher: u64, free: &mut Option<FrameRun>) -> FrameRun {
     let [code, constants, data, end] = boot::image();
-    let mut regions = [const { (0..0, Attrs::empty()) }; PIECES + 3];
+    let mut regions = [const { (0..0, Attrs::empty()) }; PIECES + 4];
     regions[0] = (code..constants, Attrs::READ | Attrs::EXEC);
     regions[1] = (constants..data, Attrs::READ);
     regions[2] = (data..end, Attrs::READ | Attrs::WRITE);
-    for (region, piece) in regions[3..].iter_mut().zip(ram) {
+    // A device needs no memory type of its leaf: the machine's attributes say that it is one.
+    regions[3] = (finisher..finisher + PAGE, Attrs::READ | Attrs::WRITE);
+    for (region, piece) in regions[4..].iter_mut().zip(ram) {
         *region = (piece.0..piece.1, Attrs::READ | Attrs::WRITE);
     }
     // The second half of the root shows what begins at physical address 0; and "before" it, where
@@ -65,7 +67,7 @@ pub fn build(board: &Board, ram: &Pieces, free: &mut Option<FrameRun>) -> FrameR
 struct Half<'a> {
     board: &'a Board,
     free: &'a mut Option<FrameRun>,
-    regions: [Region; PIECES + 3],
+    regions: [Region; PIECES + 4],
 }
 
 impl Half<'_> {

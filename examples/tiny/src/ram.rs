@@ -4,6 +4,7 @@
 use core::slice;
 
 use dtoolkit::fdt::{Fdt, FdtNode};
+use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 use quire::hw::{DirectMap, FrameRun};
 use quire::units::{FrameSpan, Pfn};
@@ -23,6 +24,8 @@ pub struct Machine {
     pub ram: Pieces,
     /// The part of it that is still free.
     pieces: Pieces,
+    /// The device that ends the emulator, or 0.
+    pub finisher: u64,
     /// The firmware's number of each CPU.
     pub harts: [usize; CPUS],
     /// Whether every CPU has Svnapot.
@@ -38,6 +41,7 @@ impl Machine {
         let mut machine = Self {
             ram: [(0, 0); PIECES],
             pieces: [(0, 0); PIECES],
+            finisher: 0,
             harts: [hart; CPUS],
             contiguous: true,
         };
@@ -52,11 +56,14 @@ impl Machine {
         let reserved = reserved.into_iter().flat_map(|parent| parent.children()).flat_map(spans);
         reserved.for_each(|(start, end)| machine.keep(start, end));
         machine.ram = machine.pieces;
+        let devices = fdt.find_node("/soc").into_iter().flat_map(|parent| parent.children());
+        let finisher = devices.filter(|node| node.is_compatible("sifive,test0")).find_map(first);
+        machine.finisher = finisher.unwrap_or(0);
         let cpus = fdt.find_node("/cpus").into_iter().flat_map(|parent| parent.children());
         let mut others = machine.harts[1..].iter_mut();
         for cpu in cpus.filter(|node| node.name_without_address() == "cpu") {
             machine.contiguous &= has(cpu, "svnapot");
-            let number = spans(cpu).next().map(|span| span.0 as usize);
+            let number = first(cpu).map(|number| number as usize);
             if number != Some(hart)
                 && let (Some(number), Some(other)) = (number, others.next())
             {
@@ -125,6 +132,11 @@ fn spans(node: FdtNode<'static>) -> impl Iterator<Item = (u64, u64)> {
         let start: u64 = reg.address().ok()?;
         Some((start, start + reg.size::<u64>().unwrap_or(0)))
     })
+}
+
+/// The first address of `reg`.
+fn first(node: FdtNode<'static>) -> Option<u64> {
+    spans(node).next().map(|span| span.0)
 }
 
 /// Whether a CPU has the extension `name`: one of a list, or of one text with `_` between them.
